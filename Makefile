@@ -1,0 +1,83 @@
+# Every target makes and updates its own .venv; `make` alone lists them. Needs Python 3.11 to 3.13 and PyPI, nothing else.
+#   make test PYTHON=python3.13     another interpreter, in a .venv-3.13 of its own
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+ifeq ($(origin PYTHON),command line)
+VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+else
+VENV := .venv
+endif
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+
+WORKERS ?= 2
+SEEDS ?= 200
+SECONDS ?= 60
+ARGS ?=
+
+.PHONY: help demo test check fix sim bench bench-raft fuzz mutants clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
+
+demo: $(VENV)/.demo ## three real processes, a leader killed again and again, nothing acknowledged lost
+	$(RUN) docs/examples/demo.py $(ARGS)
+
+test: $(VENV)/.dev ## all tests, on WORKERS processes
+	$(RUN) -m pytest -n $(WORKERS) $(ARGS)
+
+check: $(VENV)/.dev ## lint, types, layers; writes nothing
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+fix: $(VENV)/.dev ## apply the linter's safe fixes
+	$(BIN)/ruff check --fix .
+
+sim: $(VENV)/.dev ## simulate SEEDS seeded clusters under every fault, invariants after every event
+	$(RUN) -m raft.sim --seeds $(SEEDS) --jobs $(WORKERS) $(ARGS)
+
+bench: bench-raft ## every benchmark
+	$(RUN) -m benchmarks.simulator $(ARGS)
+
+bench-raft: $(VENV)/.bench ## raft beside the floor, PySyncObj and, where Go is found, hashicorp/raft and dragonboat
+	$(RUN) -m benchmarks.raft $(ARGS)
+
+fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every decoder, SECONDS for each
+	$(RUN) -m tests.fuzz --seconds $(SECONDS) --jobs $(WORKERS) $(ARGS)
+
+mutants: $(VENV)/.dev ## remove each guard in turn: its named tests must turn red
+	$(RUN) -m tests.mutants --jobs $(WORKERS) $(ARGS)
+
+clean: ## remove environments and caches
+	rm -rf .venv .venv-*.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .bench
+
+# --- environments: one stamp per group of requirements, redone when a pyproject changes ------------------------
+
+$(VENV)/.created:
+	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	  if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
+	    "$$python" -m venv $(VENV); break; fi; done
+	@test -x $(RUN) || { echo "Python 3.11 to 3.13 is needed, and none was found; name one: make PYTHON=..." >&2; exit 1; }
+	$(RUN) -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.created raft/pyproject.toml
+	$(RUN) -m pip install --quiet -e './raft[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.created pyproject.toml raft/pyproject.toml
+	$(RUN) -m pip install --quiet -e './raft[metrics,demo]' --group dev
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.created pyproject.toml raft/pyproject.toml
+	$(RUN) -m pip install --quiet -e ./raft --group bench
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.dev
+	$(RUN) -m pip install --quiet --group fuzz
+	@touch $@

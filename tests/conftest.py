@@ -1,0 +1,22 @@
+"""Settings every test shares. It knows pytest and hypothesis, and nothing of the packages under test.
+
+Tests are deterministic: hypothesis draws from a fixed seed and keeps no database, so a red test is red everywhere.
+``pytest --hypothesis-profile=deep`` searches wider, from a new seed each time, and prints what repeats a failure.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("deep", deadline=None, database=None, max_examples=2_000, print_blob=True)
+settings.load_profile("steady")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Asserts are part of the product's checks: refuse to call a run without them green."""
+    if not __debug__:
+        raise pytest.UsageError("tests run with asserts on: drop -O and PYTHONOPTIMIZE")
