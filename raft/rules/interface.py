@@ -32,6 +32,7 @@ class Voter:
     heard_leader_ns: int
     """How long ago a leader was last heard (or this node started); large when never."""
     taking_leadership: bool = False
+    """Whether the leader asked this node to take over in the term it is in (DLedger's termToTakeLeadership)."""
 
 
 @attrs.frozen
@@ -60,12 +61,17 @@ class HeartbeatDecision:
 
 @attrs.define(eq=False)
 class Candidacy:
-    """Where a candidate stands between rounds."""
+    """Where a candidate stands between rounds.
+
+    Carrying out a plan that asks, or that takes a term, sets ``last_result`` back to WAIT_TO_REVOTE and
+    ``need_increase_term`` to False.
+    """
 
     last_result: ParseResult = ParseResult.WAIT_TO_REVOTE
     last_probe: bool = True
     """Whether the last finished round was a probe."""
     need_increase_term: bool = False
+    """A decision said ``become_candidate``, or DLedger's leader hands over: take a higher term before asking."""
     known_term: int = 0
     """Largest term heard in the group."""
     failed_rounds: int = 0

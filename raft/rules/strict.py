@@ -24,28 +24,7 @@ from raft.rules.interface import (
     VoteDecision,
     Voter,
 )
-
-BIGGER_LEDGER = (VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_LEDGER_END_INDEX)
-"""Answers of voters whose log is ahead of the candidate's."""
-
-
-def judge_logs(me: Voter, request: Vote) -> VoteResult | None:
-    """Rows 3a and 3b: why the candidate's log is behind mine, or None. Paper §5.4.1: term first, then index."""
-    if request.last_term < me.last_term:
-        return VoteResult.REJECT_EXPIRED_LEDGER_TERM
-    if request.last_term == me.last_term and request.last_index < me.last_index:
-        return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
-    return None
-
-
-def candidate_unknown(me: Voter, candidate: str, request: Vote) -> bool:
-    """Row 1. My membership may be older than the candidate's, but only if my log is (thesis §4.1): then it may ask.
-
-    A joiner without any membership judges by log and term alone.
-    """
-    known = me.membership.everyone
-    newer = (request.last_term, request.last_index) > (me.last_term, me.last_index)
-    return bool(known) and candidate not in known and not newer
+from raft.rules.rows import BIGGER_LEDGER, candidate_unknown, judge_logs
 
 
 class StrictRules:
