@@ -5,7 +5,9 @@ Nothing here computes more than a difference, and nothing here decides anything.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -31,6 +33,12 @@ class PeerStatus:
     inflight_bytes: int = 0
     silent_ns: int | None = None
     """Since it was last heard; None: never, or not known."""
+    disk_full: bool = False
+    """It said that its disk is full."""
+    snapshot_index: int = 0
+    """On a leader: the snapshot being sent to it; 0: none."""
+    snapshot_offset: int = 0
+    """Bytes of that snapshot which it has confirmed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +52,34 @@ class ElectionStatus:
     """(voter, name of its ``VoteResult``), in order of voter."""
     last_result: str = ""
     """Name of the last finished round's ``ParseResult``; "" before the first."""
+
+
+class RefusalKind(enum.Enum):
+    """Why a connection between this node and another did not come about."""
+
+    CLUSTER = "cluster"
+    """It belongs to another cluster."""
+    RULES = "rules"
+    """It runs other election rules."""
+    VERSION = "version"
+    """It speaks another version of the protocol."""
+    IDENTITY = "identity"
+    """It is not the node it should be, or another node has its id."""
+    CERTIFICATE = "certificate"
+    """Its certificate does not do."""
+    OTHER = "other"
+
+
+@attrs.frozen(kw_only=True)
+class Refusal:
+    """The latest handshake with one peer that failed, as long as none has succeeded since."""
+
+    peer: str
+    """Its id as far as it said one, else its address."""
+    kind: RefusalKind
+    reason: str
+    """A sentence for the operator."""
+    at_ns: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +128,34 @@ class Status:
     """Index of the snapshot being restored into the state machine; 0: none."""
     snapshotting: int = 0
     """Index of the snapshot being written; 0: none."""
+    rules: str = "strict"
+    heard_leader_ns: int | None = None
+    """On other nodes than the leader: since a leader was last heard, or since the start."""
+    quorum_silence_ns: int | None = None
+    """On a leader: for how long less than a quorum, itself included, has been in contact; small when all is well."""
+    own_term_committed: bool = True
+    """On a leader: whether an entry of its own term is committed; before that it answers no reads."""
+    strangers: tuple[str, ...] = ()
+    """Members that came back with another directory than the one the membership knows."""
+    refusals: tuple[Refusal, ...] = ()
+    transfer_target: str | None = None
+    """On a leader: who is being handed the leadership."""
+    change: str = ""
+    """On a leader: what a running ``reconfigure`` is waiting for; "" when none runs."""
+    lease_remaining_ns: int = 0
+    """On a leader: for how long a lease read may be answered without asking anybody, if the clock is true."""
+    paused_ns: int = 0
+    """Length of the latest pause in which this process did not run; 0: none noticed."""
+    paused_at_ns: int = 0
+    """When it was noticed."""
+    oldest_unsynced_ns: int | None = None
+    """For how long the oldest write has been on its way to the disk; None: all are there."""
+    storage_stall_ns: int = 5_000_000_000
+    """The configured bound for it."""
+    pending_bytes_max: int = 64 << 20
+    """The configured bound for ``pending_bytes``."""
+    learner_lag_entries: int = 1_000
+    """A peer this close behind counts as caught up."""
     counters: Mapping[str, int] = attrs.field(factory=dict)
     """Only ever rise while the process lives. Names: see ``docs/reference/api.md``."""
 
@@ -99,3 +163,28 @@ class Status:
     def apply_lag(self) -> int:
         """Entries committed and not applied here yet."""
         return self.commit_index - self.applied_index
+
+    @property
+    def leads(self) -> bool:
+        return self.role is Role.LEADER
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values (text, numbers, lists, dicts), as JSON and CBOR take them."""
+        plain: dict[str, Any] = _plain(self)
+        plain["apply_lag"] = self.apply_lag
+        return plain
+
+
+def _plain(value: object) -> Any:
+    """Enumerations by name, attrs classes and mappings as dicts, tuples as lists, bytes as hex."""
+    if isinstance(value, enum.Enum):
+        return value.name.lower()
+    if attrs.has(type(value)):
+        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return value
