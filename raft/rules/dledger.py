@@ -46,6 +46,7 @@ class DLedgerRules:
     """See ``ElectionRules`` for what each method answers."""
 
     name = "dledger"
+    one_step = False
     lease_ns = 0
 
     def __init__(self, config: Config) -> None:

@@ -30,7 +30,7 @@ class Voter:
     last_index: int
     membership: Membership
     heard_leader_ns: int
-    """How long ago a leader was last heard (or this node started); large when never."""
+    """How long ago a leader was last heard (or this node started); while leading, a quorum of voters."""
     taking_leadership: bool = False
     """Whether the leader asked this node to take over in the term it is in (DLedger's termToTakeLeadership)."""
 
@@ -128,11 +128,10 @@ class HeartbeatTally:
 
 @attrs.frozen
 class LeaderDecision:
-    """``step_down``: leave leadership, then take ``adopt_term`` (0: keep). ``beat_now``: send heartbeats again."""
+    """``step_down``: leave leadership. ``beat_now``: send the next heartbeats at once."""
 
     step_down: bool = False
     known_term: int = 0
-    adopt_term: int = 0
     beat_now: bool = False
     reason: str = ""
 
@@ -141,6 +140,8 @@ class ElectionRules(Protocol):
     """All methods are pure but for the ``rng`` that some draw from. Times are nanoseconds."""
 
     name: str
+    one_step: bool
+    """Whether a higher term is taken when heard; else it is remembered and taken when the next round needs it."""
     heartbeat_ns: int
     lease_ns: int
     """Silence that every voter observes before it may grant another vote; 0: none, so no leases."""

@@ -31,6 +31,7 @@ class StrictRules:
     """See ``ElectionRules`` for what each method answers."""
 
     name = "strict"
+    one_step = True
 
     def __init__(self, config: Config) -> None:
         self.heartbeat_ns = config.heartbeat_interval_ms * MS
@@ -100,11 +101,9 @@ class StrictRules:
     def _has_fresh_leader(self, me: Voter, candidate: str) -> bool:
         """Whether a promise of silence to someone other than the candidate still stands.
 
-        A node that does not know its leader (it just started) keeps the promise towards everyone. A leader that lost
-        its quorum resigns within the same time, so while it leads it counts as fresh.
+        A node that does not know its leader (it just started) keeps the promise towards everyone. A leader counts the
+        time since a quorum was in contact: after that, some voter's silence may be over.
         """
-        if me.role is Role.LEADER:
-            return candidate != me.node_id
         return me.heard_leader_ns < self.lease_ns and (me.leader is None or me.leader != candidate)
 
     def decide_heartbeat(self, me: Voter, leader: str, term: int) -> HeartbeatDecision:
@@ -177,7 +176,7 @@ class StrictRules:
         """Resigns for a higher term, for a second leader in its own, and when silence could have ended its lease."""
         highest = max((term for _, term in tally.replies.values()), default=0)
         if highest > tally.term:
-            return LeaderDecision(True, known_term=highest, adopt_term=highest, reason="a peer is in a higher term")
+            return LeaderDecision(True, known_term=highest, reason="a peer is in a higher term")
         if any(code == Code.INCONSISTENT_LEADER for code, _ in tally.replies.values()):
             return LeaderDecision(step_down=True, reason="a peer follows another leader in this term")
         if tally.quorum_contact_ns > self.lease_ns:
