@@ -1,0 +1,298 @@
+"""House rules that no off-the-shelf checker knows, as checks over the text and syntax of every file in the tree.
+
+Each check is a row: a function from one file to offences, and a piece of text it must object to, so that a check
+that has gone blind turns red itself. It knows paths and syntax; it imports nothing of the packages it reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+FILE_LINES_MAX = 800
+FUNCTION_LINES_MAX = 60
+
+LONG_FUNCTIONS: dict[str, str] = {
+    # "path::qualified.name": "why it is clearer in one piece",
+}
+
+SHELLS = {
+    "raft/cli.py", "raft/client.py", "raft/clientserver.py", "raft/host.py", "raft/metrics.py", "raft/node.py",
+    "raft/pending.py", "raft/raftlog.py", "raft/tracefile.py", "raft/transport.py",
+}
+"""May use what the operating system offers, unseeded chance among it. Everything else in raft is a core."""
+
+RAFT_IMPORTS = {
+    "": {
+        "attrs", "cbor2", "google_crc32c", "raft", "trio",
+        "outcome",  # the type that trio.lowlevel.reschedule takes; it comes with trio
+    },
+    "raft/metrics.py": {"prometheus_client"},
+}
+"""Third-party packages that the library may import; by file where only one needs it."""
+
+
+@attrs.frozen
+class Source:
+    """One file of the tree: its path from the root, and its text."""
+
+    path: str
+    text: str
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    @property
+    def python(self) -> bool:
+        return self.path.endswith(".py")
+
+    def functions(self) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+        """Every function with its qualified name."""
+        def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+            for child in ast.iter_child_nodes(node):
+                name = prefix
+                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    name = f"{prefix}.{child.name}" if prefix else child.name
+                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield name, child
+                yield from walk(child, name)
+
+        return walk(self.tree, "")
+
+    def imports(self) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+        """(line, module, names taken from it) of every absolute import."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield node.lineno, alias.name, ()
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.lineno, node.module, tuple(alias.name for alias in node.names)
+
+
+@functools.cache
+def sources() -> list[Source]:
+    """Every text file that is, or is about to be, under version control."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout.split("\0")
+    found = []
+    for path in sorted(filter(None, set(listed))):
+        try:
+            found.append(Source(path, (ROOT / path).read_text(encoding="utf-8")))
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue  # not text, or deleted but not committed yet
+    assert any(source.path == "tests/test_tidy.py" for source in found)
+    return found
+
+
+# --- the checks ----------------------------------------------------------------------------------------------
+
+
+def file_length(source: Source) -> Iterator[str]:
+    lines = source.text.count("\n")
+    if source.python and lines > FILE_LINES_MAX:
+        yield f"{source.path}: {lines} lines, at most {FILE_LINES_MAX}"
+
+
+def function_length(source: Source) -> Iterator[str]:
+    if not source.python:
+        return
+    for name, node in source.functions():
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if lines > FUNCTION_LINES_MAX and f"{source.path}::{name}" not in LONG_FUNCTIONS:
+            yield f"{source.path}:{node.lineno}: {name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def module_docstring(source: Source) -> Iterator[str]:
+    if not source.python or not source.text.strip():
+        return
+    docstring = ast.get_docstring(source.tree) or ""
+    due = 1 if source.path.startswith("tests/raft/") else 2
+    if len(re.findall(r"[.:!?](?=\s|$)", docstring)) < due:
+        yield f"{source.path}: its docstring must say what it knows and what it must not know ({due} sentences or more)"
+
+
+def file_name(source: Source) -> Iterator[str]:
+    for part in source.path.split("/"):
+        if part.partition(".")[0] in {"base", "common", "helper", "helpers", "lib", "misc", "util", "utils"}:
+            yield f"{source.path}: {part!r} says nothing about what is inside"
+
+
+def real_sleep(source: Source) -> Iterator[str]:
+    if not (source.python and source.path.startswith("tests/")):
+        return
+    for line, module, names in source.imports():
+        if module == "time" and "sleep" in names:
+            yield f"{source.path}:{line}: tests do not sleep; use a virtual clock"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep":
+            yield f"{source.path}:{node.lineno}: tests do not sleep; use a virtual clock"
+
+
+def machine_path(source: Source) -> Iterator[str]:
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if re.search(r"(?<![\w.])/(work|root|home|Users)/\w", line) or ".py" + "env/versions" in line:
+            yield f"{source.path}:{number}: a path of one machine: {line.strip()[:80]}"
+
+
+def chance(source: Source) -> Iterator[str]:
+    if not (source.python and source.path.startswith("raft/")) or source.path in SHELLS:
+        return
+    for line, module, names in source.imports():
+        if module == "random" and names != ("Random",):
+            yield f"{source.path}:{line}: a core draws from an injected random.Random only"
+
+
+def third_party(source: Source) -> Iterator[str]:
+    if not (source.python and source.path.startswith("raft/")):
+        return
+    allowed = RAFT_IMPORTS[""] | RAFT_IMPORTS.get(source.path, set()) | set(sys.stdlib_module_names)
+    for line, module, _ in source.imports():
+        if module.partition(".")[0] not in allowed:
+            yield f"{source.path}:{line}: imports {module}, which `pip install ./raft` does not promise"
+
+
+def unbounded(source: Source) -> Iterator[str]:
+    if not (source.python and source.path.startswith("raft/")):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func).rpartition(".")[2]
+            if called == "open_memory_channel" and node.args and "inf" in ast.unparse(node.args[0]):
+                yield f"{source.path}:{node.lineno}: a channel without a limit"
+            if called == "spawn_system_task":
+                yield f"{source.path}:{node.lineno}: a task outside any nursery"
+
+
+def argued_ignores(source: Source) -> Iterator[str]:
+    if source.path != "pyproject.toml":
+        return
+    block = re.search(r"^ignore = \[\n(.*?)^\]", source.text, re.MULTILINE | re.DOTALL)
+    for line in block[1].splitlines() if block else ["no list of ignored rules found"]:
+        if "#" not in line:
+            yield f"{source.path}: an ignored rule without its reason: {line.strip()}"
+
+
+def error_tree(source: Source) -> Iterator[str]:
+    if source.path != "raft/errors.py":
+        return
+    drawn: list[tuple[str, str]] = []
+    stack: list[str] = []
+    for line in (ast.get_docstring(source.tree) or "").splitlines():
+        if found := re.fullmatch(r"\s*((?:[│ ]   )*)(?:[├└]── )?([A-Z]\w+)(  .*)?", line):
+            branch = "── " in line
+            depth = len(found[1]) // 4 + 1 if branch else 0
+            if not branch and stack:
+                continue
+            stack[depth:] = [found[2]]
+            drawn.append((found[2], stack[depth - 1] if depth else "Exception"))
+    written = [
+        (node.name, ast.unparse(node.bases[0]))
+        for node in source.tree.body
+        if isinstance(node, ast.ClassDef) and node.bases and not ast.unparse(node.bases[0]).startswith("enum.")
+    ]
+    for name, parent in sorted(set(drawn) ^ set(written)):
+        where = "the docstring" if (name, parent) in drawn else "the classes"
+        yield f"{source.path}: {name}({parent}) stands only in {where}"
+
+
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+TEST_ID = re.compile(r"\b(tests/[\w/]+\.py)::([\w.:]+)")
+
+
+def slug(heading: str) -> str:
+    """The anchor that renderers of Markdown make of a heading."""
+    plain = re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def links(source: Source) -> Iterator[str]:
+    if not source.path.endswith(".md"):
+        return
+    text = re.sub(r"```.*?```", "", source.text, flags=re.DOTALL)
+    for target in LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / source.path).parent / path if path else ROOT / source.path
+        if not file.exists():
+            yield f"{source.path}: link to {target}, which is not there"
+        elif anchor and file.suffix == ".md":
+            body = source.text if not path else file.read_text(encoding="utf-8")
+            if anchor not in map(slug, re.findall(r"^#+ (.*)$", body, re.MULTILINE)):
+                yield f"{source.path}: link to {target}, and no heading makes that anchor"
+
+
+def named_tests(source: Source) -> Iterator[str]:
+    if not source.path.endswith(".md"):
+        return
+    for path, name in TEST_ID.findall(source.text):
+        file = ROOT / path
+        wanted = name.replace("::", ".")
+        known = Source(path, file.read_text(encoding="utf-8") if file.exists() else "").functions()
+        if wanted not in {found for found, _ in known}:
+            yield f"{source.path}: names the test {path}::{name}, which does not exist"
+
+
+Check = Callable[[Source], Iterator[str]]
+
+CHECKS: list[tuple[Check, str, str]] = [
+    (file_length, "raft/a.py", "x = 1\n" * 801),
+    (function_length, "raft/a.py", "class A:\n  def f(self):\n" + "    x = 1\n" * 60),
+    (module_docstring, "raft/a.py", '"""One sentence."""\nx = 1\n'),
+    (file_name, "raft/utils.py", ""),
+    (real_sleep, "tests/a.py", "import time\ntime.sleep(1)\n"),
+    (real_sleep, "tests/a.py", "from time import sleep\n"),
+    (machine_path, "docs/a.md", "see /" + "home/me/notes"),
+    (chance, "raft/a.py", "import random\n"),
+    (chance, "raft/a.py", "from random import random\n"),
+    (third_party, "raft/a.py", "import requests\n"),
+    (third_party, "raft/a.py", "import prometheus_client\n"),
+    (unbounded, "raft/a.py", "import math, trio\ntrio.open_memory_channel(math.inf)\n"),
+    (unbounded, "raft/a.py", "import trio\ntrio.lowlevel.spawn_system_task(f)\n"),
+    (argued_ignores, "pyproject.toml", 'ignore = [\n  "E501",\n]\n'),
+    (error_tree, "raft/errors.py", '"""E.\n\n    RaftError\n    └── Gone   a\n"""\nclass RaftError(Exception): ...'),
+    (error_tree, "raft/errors.py", '"""E.\n\n    RaftError\n"""\nclass RaftError(Exception): ...\nclass B(RaftError): ...'),
+    (links, "docs/a.md", "[there](nowhere.md)"),
+    (links, "README.md", "# One\n[there](#two)"),
+    (named_tests, "docs/a.md", "shown by tests/test_tidy.py::test_of_nothing"),
+]
+
+
+@pytest.mark.parametrize("check", dict.fromkeys(row[0] for row in CHECKS), ids=lambda check: check.__name__)
+def test_tree_is_tidy(check: Check) -> None:
+    offences = [offence for source in sources() for offence in check(source)]
+    if offences:
+        pytest.fail("\n".join(offences), pytrace=False)
+
+
+@pytest.mark.parametrize(("check", "path", "text"), CHECKS)
+def test_check_objects(check: Check, path: str, text: str) -> None:
+    assert list(check(Source(path, text)))
+
+
+def test_every_exemption_is_needed() -> None:
+    long = {
+        f"{source.path}::{name}"
+        for source in sources() if source.python
+        for name, node in source.functions() if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+    }
+    assert set(LONG_FUNCTIONS) <= long
+
+
+def test_asserts_are_on() -> None:
+    """Asserts are part of the product's checks; a suite run under ``python -O`` would prove little."""
+    with pytest.raises(AssertionError):
+        assert not CHECKS
