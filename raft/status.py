@@ -179,8 +179,9 @@ def _plain(value: object) -> Any:
     """Enumerations by name, attrs classes and mappings as dicts, tuples as lists, bytes as hex."""
     if isinstance(value, enum.Enum):
         return value.name.lower()
-    if attrs.has(type(value)):
-        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    kind: Any = type(value)
+    if attrs.has(kind):
+        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(kind)}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
