@@ -1,0 +1,172 @@
+"""Who belongs to a group, and the legal steps from one membership to another.
+
+Joint consensus (paper §6): effective on append, rolled back on truncation, reset by a snapshot. A change is
+planned from a desired state, one step at a time; learners are caught up before they vote.
+Pure: no messages, no clock, no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+import cbor2
+
+from raft.errors import MalformedMessage
+from raft.quorum import has_quorum
+
+
+@attrs.frozen
+class Member:
+    """What the group knows of one node besides its role. ``incarnation`` is b"" until the leader has met it."""
+
+    address: str = ""
+    incarnation: bytes = b""
+    priority: int = 0
+
+
+def _sorted(ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(ids)))
+
+
+@attrs.frozen
+class Membership:
+    """Roles by id, sorted. While ``outgoing`` is not empty the group is joint: both halves must agree."""
+
+    voters: tuple[str, ...] = attrs.field(converter=_sorted, default=())
+    outgoing: tuple[str, ...] = attrs.field(converter=_sorted, default=())
+    learners: tuple[str, ...] = attrs.field(converter=_sorted, default=())
+    members: Mapping[str, Member] = attrs.field(factory=dict)
+
+    @property
+    def joint(self) -> bool:
+        return bool(self.outgoing)
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Voters of both halves and learners, sorted."""
+        return _sorted((*self.voters, *self.outgoing, *self.learners))
+
+    def votes(self, node_id: str) -> bool:
+        """Whether this node counts towards any quorum."""
+        return node_id in self.voters or node_id in self.outgoing
+
+    def agree(self, yes: Iterable[str]) -> bool:
+        """Whether these ids make a quorum."""
+        ids = frozenset(yes)
+        return has_quorum(self.voters, self.outgoing, ids.__contains__)
+
+    def encode(self) -> bytes:
+        return cbor2.dumps([
+            list(self.voters), list(self.outgoing), list(self.learners),
+            {name: [m.address, m.incarnation, m.priority] for name, m in sorted(self.members.items())},
+        ])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Membership:
+        """Raises ``MalformedMessage`` for anything but an encoded membership."""
+        try:
+            voters, outgoing, learners, members = cbor2.loads(data)
+            ids = [*voters, *outgoing, *learners, *members]
+            if not all(type(i) is str and i for i in ids):
+                raise ValueError("ids must be non-empty text")
+            made = {}
+            for name, (address, incarnation, priority) in members.items():
+                if type(address) is not str or type(incarnation) is not bytes or type(priority) is not int:
+                    raise ValueError(f"member {name}")
+                made[name] = Member(address, incarnation, priority)
+            return cls(voters, outgoing, learners, made)
+        except (ValueError, TypeError, AttributeError, cbor2.CBORError, RecursionError, OverflowError,
+                MemoryError) as error:
+            raise MalformedMessage(f"not a membership: {error}") from error
+
+
+@attrs.frozen
+class Desired:
+    """Where a group shall go: roles, and what to know of each node. Addresses of both mappings are ``host:port``."""
+
+    voters: Mapping[str, str]
+    learners: Mapping[str, str]
+    priorities: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Step:
+    """What to do next: append ``membership``, or (None) wait for ``waiting`` to catch up, or nothing: arrived."""
+
+    membership: Membership | None = None
+    waiting: tuple[str, ...] = ()
+
+
+def illegal(desired: Desired) -> str | None:
+    """Why a desired membership cannot be; None if it can."""
+    both = sorted(set(desired.voters) & set(desired.learners))
+    if not desired.voters:
+        return "a group needs at least one voter"
+    if both:
+        return f"{', '.join(both)} cannot be voter and learner at once"
+    unknown = sorted(set(desired.priorities) - set(desired.voters) - set(desired.learners))
+    if unknown:
+        return f"a priority is given for {', '.join(unknown)}, who is not to be a member"
+    everyone = (*desired.voters.items(), *desired.learners.items())
+    empty = sorted(name for name, address in everyone if not name or not address)
+    return f"{empty} lack a name or an address" if empty else None
+
+
+def leave_joint(current: Membership) -> Membership:
+    """The second half of a joint change: the new voters alone (paper §6)."""
+    assert current.joint
+    keep = {*current.voters, *current.learners}
+    return attrs.evolve(
+        current, outgoing=(), members={name: m for name, m in current.members.items() if name in keep})
+
+
+def next_step(current: Membership, desired: Desired, strangers: Mapping[str, bytes], caught_up: frozenset[str]) -> Step:
+    """One legal step from ``current`` towards ``desired``.
+
+    ``strangers`` are members that came back with another directory (and its incarnation): they leave the voters
+    first, then rejoin as learners under the new incarnation. New voters are learners until in ``caught_up``.
+    """
+    if current.joint:
+        return Step(leave_joint(current))
+    lost = tuple(name for name in current.voters if name in strangers)
+    voters = tuple(sorted(desired.voters))
+    joining = tuple(name for name in voters if name not in current.voters or name in lost)
+    target_learners = {*desired.learners, *joining}
+    members = _members(current, desired, {name: strangers[name] for name in strangers if name not in lost})
+    if lost:
+        staying = tuple(name for name in current.voters if name not in lost)
+        members = _members(current, desired, strangers)
+        return Step(Membership(staying, current.voters, {*current.learners, *(set(lost) & target_learners)},
+                               _only(members, {*staying, *current.voters, *current.learners})))
+    missing = target_learners - set(current.learners) - set(current.voters)
+    if missing or any(members.get(n) != current.members.get(n) for n in (*current.voters, *current.learners)):
+        learners = {*current.learners, *missing}
+        return Step(Membership(current.voters, (), learners, _only(members, {*current.voters, *learners})))
+    waiting = tuple(name for name in joining if name not in caught_up)
+    if waiting:
+        return Step(waiting=waiting)
+    if voters != current.voters:
+        learners = {*desired.learners} - set(current.voters)
+        demoted = {*desired.learners} & set(current.voters)
+        made = Membership(voters, current.voters, learners, _only(members, {*voters, *current.voters, *learners}))
+        return Step(attrs.evolve(made, learners={*learners, *demoted}))
+    if current.learners != tuple(sorted(desired.learners)):
+        return Step(Membership(voters, (), desired.learners, _only(members, {*voters, *desired.learners})))
+    return Step()
+
+
+def _only(members: Mapping[str, Member], names: set[str]) -> dict[str, Member]:
+    return {name: member for name, member in sorted(members.items()) if name in names}
+
+
+def _members(current: Membership, desired: Desired, renewed: Mapping[str, bytes]) -> dict[str, Member]:
+    """What to know of each node once its desired address, priority and new incarnation are taken."""
+    members = dict(current.members)
+    for name, address in (*desired.voters.items(), *desired.learners.items()):
+        known = members.get(name, Member())
+        members[name] = Member(address, known.incarnation, desired.priorities.get(name, known.priority))
+    for name, incarnation in renewed.items():
+        if name in members:
+            members[name] = attrs.evolve(members[name], incarnation=incarnation)
+    return members

@@ -1,0 +1,104 @@
+"""What a storage must promise, and the ten file operations that the shipped one is built on.
+
+The promises, checked by ``raft.storage.conformance`` for any implementation:
+
+1. Writes take effect in order. When ``sync`` returns, every write handed over before it is durable.
+2. After a crash, ``open`` gives back the effect of a prefix of the writes that includes every synced one.
+3. A failed write or sync raises ``WriteFailed`` and is final. ``DiskFull`` is not: nothing of that call was kept.
+4. ``read`` gives whole frames, from the one that holds ``first``; it may return fewer bytes than asked, never an
+   entry beyond the last written one. It may run in another thread than ``write`` and ``sync``.
+5. ``purge_to`` never takes entries beyond the newest finished snapshot.
+6. A hard state can be written even when ``DiskFull`` is raised for frames.
+7. A snapshot becomes visible whole, or not at all.
+8. Damage that a crash cannot explain is reported as ``DamagedLog``, never cut off silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from raft.frame import Frame
+from raft.messages import Recovered, SnapshotMeta, Write
+
+
+class SnapshotSink(Protocol):
+    """A snapshot being written. Not visible before ``finish``."""
+
+    offset: int
+    """Bytes staged so far."""
+
+    def write(self, data: bytes) -> None:
+        """Append to the staged bytes."""
+
+    def finish(self) -> SnapshotMeta:
+        """Make it durable and visible; returns its meta with size and crc. For a received one, both must match."""
+
+    def abort(self) -> None:
+        """Drop it. Idempotent."""
+
+
+class Storage(Protocol):
+    """Log, term and vote, and snapshots of the groups of one process. Blocking; one writer at a time."""
+
+    def open(self) -> dict[int, Recovered]:
+        """Recover. Raises ``DamagedLog``, ``WrongDirectory``."""
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Hand over writes as one group commit; not durable before ``sync``."""
+
+    def sync(self) -> None:
+        """Make everything handed over durable."""
+
+    def read(self, group: int, first: int, max_bytes: int) -> list[Frame]:
+        """Whole frames from the one that holds ``first``: at least one, then while they fit. [] if purged or beyond."""
+
+    def create_snapshot(self, group: int, meta: SnapshotMeta) -> SnapshotSink:
+        """Begin this node's own snapshot; size and crc of ``meta`` are ignored and computed."""
+
+    def receive_snapshot(self, group: int, meta: SnapshotMeta) -> SnapshotSink:
+        """Begin, or resume (``offset`` > 0), staging a snapshot from the leader."""
+
+    def newest_snapshot(self, group: int) -> SnapshotMeta | None:
+        """Newest finished snapshot."""
+
+    def read_snapshot(self, group: int, index: int, offset: int, max_bytes: int) -> bytes | None:
+        """A piece of a finished snapshot; None if that snapshot is gone; b"" at its end."""
+
+    def close(self) -> None:
+        """Release files. Idempotent."""
+
+
+class File(Protocol):
+    """An open file."""
+
+    def pread(self, size: int, offset: int) -> bytes: ...
+    def pwrite(self, buffers: Sequence[bytes], offset: int) -> None:
+        """Write all buffers, one after the other; raises OSError if not all of it was written."""
+    def sync(self) -> None:
+        """Data and size reach the disk (fdatasync; F_FULLFSYNC on macOS)."""
+    def size(self) -> int: ...
+    def allocate(self, size: int) -> None:
+        """Grow to ``size`` with room on the disk behind it; reads as zeros. Raises OSError ENOSPC without it."""
+    def truncate(self, size: int) -> None:
+        """Cut off what is behind ``size``."""
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """A flat directory tree. Paths are relative, with ``/``. Errors are ``OSError`` as the system raises them."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; ``create`` makes it (and fails if it exists)."""
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted; [] if there is no such directory."""
+    def rename(self, old: str, new: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def make_dir(self, path: str) -> None:
+        """Create a directory if missing."""
+    def sync_dir(self, path: str) -> None:
+        """Names in this directory reach the disk."""
+    def lock(self) -> None:
+        """Hold the root against other processes; raises ``WrongDirectory`` if another holds it."""
+    def free_bytes(self) -> int:
+        """Room left on the disk."""
