@@ -1,0 +1,180 @@
+"""What a candidate does: rounds of questions, planned and parsed by the election rules.
+
+Owns the state between rounds and the answers of the running one. Takes terms and votes through the replica; knows
+no log entries and no timers but its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.config import MS
+from raft.messages import ParseResult, Role, Vote, VoteReply, VoteResult
+from raft.rules.interface import Candidacy, RoundOutcome, RoundPlan, Tally
+from raft.trace import RoundEnded, RoundStarted
+
+if TYPE_CHECKING:
+    from raft.replica import Replica
+
+NEVER = 1 << 62
+_RESULTS = frozenset(map(int, VoteResult))
+
+
+class Campaign:
+    """One node's candidacy; idle while it follows or leads."""
+
+    def __init__(self, core: Replica) -> None:
+        self.core = core
+        self.state = Candidacy()
+        self.cause = ""
+        self.rounds = 0
+        self.started_at = 0
+        self.last_outcome: tuple[ParseResult, dict[str, VoteResult]] | None = None
+        """How the latest finished round went, for people."""
+        self._tally: Tally | None = None
+        self._round = 0
+        self._round_deadline = NEVER
+        self._next_round_at = NEVER
+        self._own_vote_after = 0
+        """Token that makes the candidate's own vote durable; only then it counts (KAFKA-10533)."""
+
+    def deadline(self) -> int:
+        return self._round_deadline if self._tally else self._next_round_at
+
+    def start(self, cause: str) -> None:
+        """Become a candidate; the first round is due at once unless the rules delay it."""
+        self.state = Candidacy(
+            need_increase_term=self.state.need_increase_term, known_term=self.state.known_term,
+            transfer=self.state.transfer)
+        self.cause = cause
+        self.rounds = 0
+        self.started_at = self._next_round_at = self.core.now
+        self._tally = None
+
+    def increase_term(self) -> None:
+        """DLedger's needIncreaseTermImmediately: the next round, due at once, takes a higher term."""
+        self.state.need_increase_term = True
+        if self._tally is None:
+            self._next_round_at = self.core.now
+
+    def stop(self) -> None:
+        """Follow or lead: no round runs. What was heard of higher terms stays."""
+        self._tally = None
+        self._next_round_at = self._round_deadline = NEVER
+        self.state.transfer = False
+
+    def tick(self) -> None:
+        now = self.core.now
+        if self._tally and now >= self._round_deadline:
+            self._finish()
+        elif self._tally is None and now >= self._next_round_at:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Plan the next round and put the question."""
+        core, state = self.core, self.state
+        if not core.may_campaign or core.disk_full:
+            self._next_round_at = core.now + core.rules.follower_timeout_ns(core.rng, core.membership, core.node_id)
+            return
+        plan = core.rules.plan_round(core.voter(), state, core.rng)
+        if plan.term > core.term and not plan.probe:
+            core.set_hard_state(plan.term, None)
+        state.need_increase_term = False
+        if not plan.ask:
+            self._next_round_at = core.now + plan.delay_ns
+            return
+        self._round += 1
+        self.rounds += 1
+        tally = self._tally = Tally(core.membership, plan.term, plan.probe)
+        self._round_deadline = core.now + core.rules.round_timeout_ns(core.rng)
+        if core.trace:
+            core.trace(RoundStarted(core.now, core.node_id, core.group, core.term, self._round, plan.probe, plan.term))
+        request = Vote(core.group, plan.term, self._round, core.log.last_index, core.log.last_term,
+                       plan.probe, state.transfer)
+        self._answer_self(request, plan)
+        for peer in tally.membership.everyone:
+            if peer != core.node_id and tally.membership.votes(peer):
+                core.send(peer, request)
+        self._maybe_finish()
+
+    def _answer_self(self, request: Vote, plan: RoundPlan) -> None:
+        core = self.core
+        decision = core.rules.decide_own_vote(core.voter(), request)
+        if decision.grant and not plan.probe:
+            core.set_hard_state(request.term, core.node_id)
+        if decision.result == VoteResult.ACCEPT and not plan.probe and core.hard_token > core.durable_token:
+            self._own_vote_after = core.hard_token
+            return
+        self._own_vote_after = 0
+        self._tally_own(decision.result)
+
+    def _tally_own(self, result: VoteResult) -> None:
+        if self._tally:
+            self._tally.replies[self.core.node_id] = VoteReply(
+                self.core.group, self.core.term, self._round, result, self._tally.probe)
+
+    def on_durable(self) -> None:
+        if self._tally and 0 < self._own_vote_after <= self.core.durable_token:
+            self._own_vote_after = 0
+            self._tally_own(VoteResult.ACCEPT)
+            self._maybe_finish()
+
+    def on_reply(self, peer: str, reply: VoteReply) -> None:
+        """Count an answer once per voter, and only for the running round (Xraft duplicate votes)."""
+        tally = self._tally
+        if self.core.role != Role.CANDIDATE or tally is None or reply.round != self._round:
+            self.core.dropped(peer, reply, "no such round")
+        elif (reply.result not in _RESULTS or reply.probe != tally.probe or not tally.membership.votes(peer)
+                or peer in tally.replies):
+            self.core.dropped(peer, reply, "not a countable answer")
+        elif reply.result == VoteResult.ACCEPT and not tally.probe and reply.term != tally.term:
+            self.core.dropped(peer, reply, "a grant of another term")
+        else:
+            tally.replies[peer] = reply
+            self._maybe_finish()
+
+    def _maybe_finish(self) -> None:
+        tally = self._tally
+        if tally is None or not self.core.rules.round_decided(tally):
+            return
+        if self._own_vote_after and not tally.probe:
+            # The own vote is on its way to the disk: a round it could still win is not over.
+            own = VoteReply(self.core.group, self.core.term, self._round, VoteResult.ACCEPT, False)
+            with_own = {**tally.replies, self.core.node_id: own}
+            accepted = [voter for voter, reply in with_own.items() if reply.result == VoteResult.ACCEPT]
+            if tally.membership.agree(accepted):
+                return
+        self._finish()
+
+    def _finish(self) -> None:
+        core, state, tally = self.core, self.state, self._tally
+        assert tally is not None
+        self._tally, self._round_deadline = None, NEVER
+        outcome = core.rules.parse_round(core.voter(), tally, core.rng)
+        self.last_outcome = outcome.result, {
+            voter: VoteResult(reply.result) for voter, reply in tally.replies.items()}
+        if core.trace:
+            accepted = tally.with_result(VoteResult.ACCEPT)
+            core.trace(RoundEnded(core.now, core.node_id, core.group, core.term, self._round, tally.probe,
+                                  outcome.result.name, len(list(accepted)), len(tally.replies)))
+        state.last_result, state.last_probe = outcome.result, tally.probe
+        core.learn_term(outcome.known_term)
+        if outcome.result is ParseResult.PASSED:
+            self._passed(tally)
+        else:
+            self._again(outcome)
+
+    def _passed(self, tally: Tally) -> None:
+        core = self.core
+        if tally.probe:
+            self._ask()
+        elif tally.term == core.term and core.term > core.led_term and tally.membership is core.membership:
+            core.become_leader(tuple(sorted(tally.with_result(VoteResult.ACCEPT))))
+        else:
+            self.state.need_increase_term = True
+            self._again(RoundOutcome(ParseResult.WAIT_TO_VOTE_NEXT, 10 * MS))
+
+    def _again(self, outcome: RoundOutcome) -> None:
+        self.state.failed_rounds += 1
+        self.state.transfer = False
+        self._next_round_at = self.core.now + outcome.delay_ns

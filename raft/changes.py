@@ -1,0 +1,117 @@
+"""Changing the membership as a leader: one committed step after another until the desired state is reached.
+
+No step before an entry of the leader's own term is committed (raft-dev 2015), none while an earlier membership
+entry is uncommitted. A joint membership that any leader finds committed is left at once, exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from raft.config import MS
+from raft.errors import Rejected, RejectReason
+from raft.frame import Kind
+from raft.membership import Desired, Membership, illegal, leave_joint, next_step
+from raft.messages import Resolved
+
+if TYPE_CHECKING:
+    from raft.leadership import Leadership
+
+NEVER = 1 << 62
+
+
+class Changes:
+    """At most one desired state at a time."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self.leadership = leadership
+        self.desired: Desired | None = None
+        self.waiting: tuple[str, ...] = ()
+        """Who has to catch up before the next step."""
+        self.deadline = NEVER
+        self._ticket = 0
+
+    def begin(
+        self, ticket: int, voters: Mapping[str, str], learners: Mapping[str, str], priorities: Mapping[str, int]
+    ) -> None:
+        """Raises ``Rejected``: another change runs, a hand-over runs, or the target is not legal."""
+        core = self.leadership.core
+        if self.desired is not None:
+            raise Rejected(RejectReason.CHANGE_IN_PROGRESS)
+        if self.leadership.transfer.busy:
+            raise Rejected(RejectReason.TRANSFERRING)
+        desired = Desired(dict(voters), dict(learners), dict(priorities))
+        reason = illegal(desired)
+        if reason:
+            raise Rejected(RejectReason.ILLEGAL_CHANGE, reason)
+        self.desired, self._ticket = desired, ticket
+        self.deadline = core.now + core.config.reconfigure_timeout_ms * MS
+        self.advance()
+
+    @property
+    def free(self) -> bool:
+        """Whether a membership entry may be appended now."""
+        leadership = self.leadership
+        core = leadership.core
+        return (leadership.own_term_committed and core.log.membership_index <= core.commit_index
+                and not leadership.transfer.busy and not core.disk_full)
+
+    def advance(self) -> None:
+        """Take the next step if one is due and allowed."""
+        leadership = self.leadership
+        core = leadership.core
+        if not self.free:
+            return
+        current = core.membership
+        if current.joint:
+            self._append(leave_joint(current))
+        elif self.desired is None:
+            self.record_incarnations()
+        else:
+            step = next_step(current, self.desired, self._strangers(), leadership.caught_up())
+            self.waiting = step.waiting
+            if step.membership is not None:
+                self._append(step.membership)
+            elif not step.waiting:
+                self._resolve(Resolved(self._ticket))
+
+    def record_incarnations(self) -> None:
+        """Write down the directory of every member that was met for the first time."""
+        core = self.leadership.core
+        if not self.free or core.membership.joint:
+            return
+        met = {**core.incarnations, core.node_id: core.incarnation}
+        members = dict(core.membership.members)
+        for name, member in core.membership.members.items():
+            if not member.incarnation and met.get(name):
+                members[name] = attrs.evolve(member, incarnation=met[name])
+        if members != core.membership.members:
+            self._append(attrs.evolve(core.membership, members=members))
+
+    def _strangers(self) -> dict[str, bytes]:
+        core = self.leadership.core
+        return {peer: core.incarnations[peer] for peer in sorted(core.strangers)}
+
+    def _append(self, membership: Membership) -> None:
+        self.leadership.append_own(Kind.MEMBERSHIP, membership.encode())
+        self.leadership.broadcast()
+
+    def tick(self) -> None:
+        """Who did not catch up in time keeps what it has: learners stay learners."""
+        if self.desired is not None and self.leadership.core.now >= self.deadline:
+            who = ", ".join(self.waiting)
+            reason = RejectReason.NOT_CAUGHT_UP if who else RejectReason.TIMED_OUT
+            self._resolve(Resolved(self._ticket, reason, f"{who} did not catch up; still learners" if who else "",
+                                   unknown=not who))
+
+    def _resolve(self, resolved: Resolved) -> None:
+        self.desired, self.waiting, self.deadline = None, (), NEVER
+        self.leadership.core.output(resolved)
+
+    def leave(self) -> None:
+        """Leadership ends: a joint state will be left by the next leader, the rest of the way is open."""
+        if self.desired is not None:
+            self._resolve(Resolved(self._ticket, None, "leadership was lost on the way", True))

@@ -1,0 +1,287 @@
+"""What a node does with a leader's messages: entries, commit index, snapshots, reads it asked for, a hand-over.
+
+Truncation happens only here, only at the first frame that conflicts, never at or below the commit index
+(dledger F3, F4). Acknowledgements are made when the disk reports, from what is durable and proven equal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.errors import MalformedMessage, RejectReason
+from raft.messages import (
+    Append,
+    AppendReply,
+    Code,
+    ReadReady,
+    ReadReply,
+    ReadRequest,
+    Role,
+    SnapshotChunk,
+    SnapshotMeta,
+    SnapshotReply,
+    StoreChunk,
+    TimeoutNow,
+)
+from raft.snapshotmeta import decode_meta
+
+if TYPE_CHECKING:
+    from raft.replica import Replica
+
+
+class Following:
+    """State towards the present leader; starts anew with every leader."""
+
+    def __init__(self, core: Replica) -> None:
+        self.core = core
+        self.verified = 0
+        """Entries up to here are proven equal to the present leader's, in its present session."""
+        self._session = 0
+        self._sequence = 0
+        self._read_round = 0
+        self._ack_due = False
+        self._chunk: SnapshotChunk | None = None
+        """The latest chunk handed to storage, to be answered when stored."""
+        self._installed_for: tuple[SnapshotChunk, SnapshotMeta] | None = None
+        self._timeout_now: TimeoutNow | None = None
+        self._tickets: dict[int, int] = {}
+        """Reads asked of the leader -> when to give up."""
+
+    def reset(self) -> None:
+        """Another leader, or none: nothing is verified, and what was asked of the old one is void."""
+        self.verified = 0
+        self._session = self._sequence = self._read_round = 0
+        self._ack_due = False
+        self._chunk = None
+        self._installed_for = None
+        self._timeout_now = None
+        self.refuse_reads(RejectReason.LEADER_LOST)
+
+    # --- hearing a leader
+
+    def _hear(self, peer: str, term: int) -> Code:
+        """Judge a message that only a leader sends; SUCCESS: follow it, the deadline is moved."""
+        core = self.core
+        if term == core.term and core.leader == peer and core.role == Role.FOLLOWER:
+            core.heard_leader_at = core.now
+            return Code.SUCCESS
+        decision = core.rules.decide_heartbeat(core.voter(), peer, term)
+        if decision.become_candidate:
+            core.become_candidate(f"{peer} leads term {term}")
+            core.learn_term(decision.known_term)
+            core.campaign.increase_term()
+        if decision.follow:
+            if decision.adopt_term > core.term:
+                core.set_hard_state(decision.adopt_term, None)
+            core.heard_leader_at = core.now
+            core.become_follower(peer, f"{peer} leads term {term}")
+        return decision.code
+
+    def _rearm(self) -> None:
+        """Hearing the leader moves the deadline; drawn once, so that it costs nothing per message."""
+        core = self.core
+        core.election_deadline = core.now + core.silence_ns
+
+    def on_append(self, peer: str, message: Append) -> None:
+        core = self.core
+        code = self._hear(peer, message.term)
+        if code != Code.SUCCESS:
+            self._reply(peer, message, code)
+            return
+        self._rearm()
+        if message.session != self._session:
+            self._session, self._sequence, self.verified = message.session, 0, 0
+        if message.sequence > self._sequence:
+            self._sequence = message.sequence
+            self._read_round = max(self._read_round, message.read_round)
+        if core.installing or (core.disk_full and message.frames):
+            self._reply(peer, message, Code.DISK_FULL if core.disk_full else Code.SUCCESS)
+            return
+        if not self._matches(message):
+            hint, hint_term = core.log.last_with_term_up_to(message.prev_index, message.prev_term)
+            self._reply(peer, message, Code.INCONSISTENT_STATE, hint, hint_term)
+            return
+        appended = self._take(peer, message)
+        if appended is None:
+            return
+        core.advance_commit(min(message.commit, self.verified), counted=False)
+        if appended:
+            self._ack_due = True
+        else:
+            self._reply(peer, message, Code.SUCCESS)
+
+    def _matches(self, message: Append) -> bool:
+        """Paper §5.3: an entry (prev_index, prev_term) is here. What was purged is committed, so it matches."""
+        log, prev = self.core.log, message.prev_index
+        if prev > log.last_index or (prev and not message.prev_term):
+            return False
+        return prev < log.purged_index or log.term_at(prev) == message.prev_term
+
+    def _take(self, peer: str, message: Append) -> bool | None:
+        """Append what is missing, truncate what conflicts. None: refused, the message contradicts what is certain."""
+        core, log = self.core, self.core.log
+        expected, appended = message.prev_index + 1, False
+        for frame in message.frames:
+            if frame.first != expected or frame.term > message.term or frame.group != core.group:
+                core.dropped(peer, message, "frames do not follow each other")
+                return None
+            expected = frame.first + frame.count
+            if expected - 1 <= log.purged_index:
+                continue
+            if frame.first <= log.last_index:
+                if log.term_at(frame.first) == frame.term:
+                    if expected - 1 > log.last_index:
+                        core.dropped(peer, message, "a frame that is here in part")
+                        return None
+                    continue
+                if frame.first <= max(core.commit_index, log.purged_index):
+                    core.dropped(peer, message, f"contradicts committed entry {frame.first}")
+                    return None
+                core.truncate(frame.first)
+            if frame.term < log.last_term:
+                core.dropped(peer, message, "a term that falls")
+                return None
+            core.append(frame)
+            appended = True
+        self.verified = max(self.verified, min(expected - 1, log.last_index))
+        return appended
+
+    def _reply(self, peer: str, message: Append, code: Code, hint: int = 0, hint_term: int = 0) -> None:
+        core = self.core
+        match = min(self.verified, core.log.durable_index) if code == Code.SUCCESS else 0
+        core.send(peer, AppendReply(core.group, core.term, message.session, message.sequence, code, match,
+                                    core.log.last_index, hint, hint_term, message.read_round))
+
+    def on_durable(self) -> None:
+        """One cumulative acknowledgement per sync."""
+        core = self.core
+        if self._ack_due and core.leader is not None and core.role == Role.FOLLOWER:
+            match = min(self.verified, core.log.durable_index)
+            self._ack_due = match < self.verified
+            core.send(core.leader, AppendReply(
+                core.group, core.term, self._session, self._sequence, Code.SUCCESS, match, core.log.last_index, 0, 0,
+                self._read_round))
+        if self._installed_for and not core.installing:
+            self._finish_install()
+        if self._timeout_now:
+            self._take_over()
+
+    # --- snapshots
+
+    def on_chunk(self, peer: str, message: SnapshotChunk) -> None:
+        core = self.core
+        code = self._hear(peer, message.term)
+        if code != Code.SUCCESS or core.disk_full:
+            self._chunk_reply(peer, message, Code.DISK_FULL if code == Code.SUCCESS else code, 0, 0, False)
+            return
+        self._rearm()
+        try:
+            meta = decode_meta(message.meta)
+        except MalformedMessage as error:
+            core.dropped(peer, message, str(error))
+            return
+        if core.installing:
+            core.dropped(peer, message, "a snapshot is being installed")
+        elif meta.index <= core.commit_index or core.log.term_at(meta.index) == meta.term:
+            # All of it is here already: never install over it (openraft 1892), but do not promise what is not durable.
+            core.advance_commit(meta.index, counted=False)
+            if core.log.durable_index >= meta.index:
+                self._chunk_reply(peer, message, Code.SUCCESS, meta.index, meta.size, True)
+        elif message.offset + len(message.data) > meta.size:
+            core.dropped(peer, message, "beyond the size of the snapshot")
+        else:
+            self._chunk = message
+            core.output(StoreChunk(peer, meta, message.offset, message.data))
+
+    def on_chunk_stored(self, peer: str, meta: SnapshotMeta, offset: int, complete: bool) -> None:
+        core, message = self.core, self._chunk
+        if message is None or core.leader != peer or core.installing:
+            return
+        self._chunk = None
+        if not complete:
+            self._chunk_reply(peer, message, Code.SUCCESS, meta.index, offset, False)
+        elif meta.index > core.commit_index:
+            core.install(meta)
+            self._installed_for = message, meta
+        else:
+            self._chunk_reply(peer, message, Code.SUCCESS, meta.index, offset, True)
+
+    def on_installed(self, meta: SnapshotMeta) -> None:
+        if self._installed_for:
+            self._finish_install()
+
+    def _finish_install(self) -> None:
+        """Answer once the log stands on the snapshot durably and the state machine holds it."""
+        core = self.core
+        assert self._installed_for is not None
+        message, meta = self._installed_for
+        if core.durable_token < core.install_token or core.leader is None:
+            return
+        self._installed_for = None
+        self.verified = max(self.verified, meta.index)
+        self._chunk_reply(core.leader, message, Code.SUCCESS, meta.index, meta.size, True)
+
+    def _chunk_reply(
+        self, peer: str, message: SnapshotChunk, code: Code, index: int, offset: int, done: bool
+    ) -> None:
+        core = self.core
+        core.send(peer, SnapshotReply(
+            core.group, core.term, message.session, message.sequence, code, index, offset, done))
+
+    # --- reads through the leader
+
+    def ask_leader(self, ticket: int) -> None:
+        core = self.core
+        assert core.leader is not None
+        self._tickets[ticket] = core.now + 2 * core.silence_ns
+        core.send(core.leader, ReadRequest(core.group, core.term, ticket))
+
+    def on_read_reply(self, peer: str, reply: ReadReply) -> None:
+        core = self.core
+        if reply.ticket not in self._tickets or peer != core.leader or reply.term != core.term:
+            core.dropped(peer, reply, "no such read")
+            return
+        del self._tickets[reply.ticket]
+        if reply.code == Code.SUCCESS:
+            core.advance_commit(min(reply.index, self.verified), counted=False)
+            core.output(ReadReady(reply.ticket, reply.index))
+        else:
+            moving = reply.code == Code.LEADER_TRANSFERRING
+            core.output(ReadReady(reply.ticket, 0, RejectReason.TRANSFERRING if moving else RejectReason.LEADER_LOST))
+
+    def refuse_reads(self, reason: RejectReason) -> None:
+        for ticket in self._tickets:
+            self.core.output(ReadReady(ticket, 0, reason))
+        self._tickets.clear()
+
+    def tick(self) -> None:
+        expired = [ticket for ticket, until in self._tickets.items() if self.core.now >= until]
+        for ticket in expired:
+            del self._tickets[ticket]
+            self.core.output(ReadReady(ticket, 0, RejectReason.TIMED_OUT))
+
+    def tickets_deadline(self) -> int:
+        """The oldest read's limit, ns."""
+        return next(iter(self._tickets.values())) if self._tickets else 1 << 62
+
+    # --- taking over
+
+    def on_timeout_now(self, peer: str, message: TimeoutNow) -> None:
+        """The leader hands over: campaign as soon as everything it has is durable here (openraft 1805)."""
+        core = self.core
+        if peer != core.leader or message.term != core.term or not core.may_campaign:
+            core.dropped(peer, message, "not from my leader, or not a voter")
+            return
+        self._timeout_now = message
+        self._take_over()
+
+    def _take_over(self) -> None:
+        core, message = self.core, self._timeout_now
+        assert message is not None
+        if message.last_index > core.log.durable_index:
+            return
+        self._timeout_now = None
+        if core.log.term_at(message.last_index) == message.last_term and core.may_campaign:
+            core.campaign.state.transfer = True
+            core.become_candidate("the leader handed over")
+            core.campaign.tick()

@@ -1,0 +1,571 @@
+"""What a leader does: replicate, commit, beat, judge its own quorum. Lives for one leadership, in one term.
+
+Commit only through an entry of the leader's own term on a quorum of *durable* logs, its own among them only when
+its disk said so (paper §5.4.2; KAFKA-10533). Progress starts anew with every leadership (dledger F1). Appends leave
+without waiting for the leader's own disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import cbor2
+
+from raft.changes import Changes
+from raft.config import MS, Read
+from raft.errors import Busy, Rejected, RejectReason
+from raft.frame import Frame, Kind, build, frame_bytes
+from raft.messages import (
+    Append,
+    AppendReply,
+    Code,
+    Load,
+    LoadChunk,
+    Role,
+    SnapshotChunk,
+    SnapshotMeta,
+    SnapshotReply,
+    TimeoutNow,
+)
+from raft.progress import Progress, State
+from raft.quorum import quorum_value
+from raft.reads import Reads
+from raft.rules.interface import HeartbeatTally
+from raft.snapshotmeta import encode_meta
+from raft.trace import BecameLeader, PeerState
+from raft.transfer import Transfer
+
+if TYPE_CHECKING:
+    from raft.replica import Replica
+
+NEVER = 1 << 62
+COMMIT_NOTICE_NS = 2 * MS
+"""How long a new commit index may wait for an append to ride on."""
+
+
+class Leadership:
+    """One leadership. ``core`` is the replica it belongs to."""
+
+    def __init__(self, core: Replica) -> None:
+        self.core = core
+        self.term = core.term
+        self.peers: dict[str, Progress] = {}
+        self.reads = Reads(self)
+        self.transfer = Transfer(self)
+        self.changes = Changes(self)
+        self.lease_dead = False
+        self.lease_floor = core.now
+        """Only answers to messages sent at or after this moment extend the lease."""
+        self.heartbeat_ns = core.rules.heartbeat_ns
+        self.pause_ns = max(4 * self.heartbeat_ns, core.rules.lease_ns // 2)
+        """A longer gap between two inputs means that this node stood still."""
+        self.uncommitted_bytes = 0
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        self.own_first = core.log.last_index + 1
+        """Index of this leadership's no-op."""
+        self._next_beat = core.now
+        self._notice_at = NEVER
+        self._sessions = 0
+        self._answers: dict[str, tuple[int, int]] = {}
+
+    # --- life
+
+    def begin(self, grants: tuple[str, ...], cause: str, rounds: int, election_ms: int) -> None:
+        """Greet everyone with the no-op of this term (paper §8); its payload is for analysis."""
+        core = self.core
+        if core.trace:
+            core.trace(BecameLeader(core.now, core.node_id, core.group, core.term, core.leadership_seq,
+                                    core.log.last_index, grants, cause, rounds, election_ms))
+        self.sync_peers()
+        self.append_own(Kind.NOOP, cbor2.dumps({
+            "leader": core.node_id, "cause": cause, "rounds": rounds, "votes": list(grants),
+            "previous_leader": core.previous_leader, "election_ms": election_ms}))
+        self.broadcast()
+        self._next_beat = core.now + self.heartbeat_ns
+
+    def end(self, reason: str) -> None:
+        """Every waiter of this leadership gets its answer."""
+        self.transfer.leave()
+        self.changes.leave()
+        self.reads.refuse_all()
+
+    def deadline(self) -> int:
+        core = self.core
+        stall = core.oldest_unsynced_ns() + core.config.storage_stall_ms * MS
+        return min(self._next_beat, self._notice_at, stall, self.transfer.deadline, self.changes.deadline)
+
+    def tick(self) -> None:
+        core = self.core
+        now = core.now
+        if now >= core.oldest_unsynced_ns() + core.config.storage_stall_ms * MS:
+            core.step_down("storage stalls")
+            return
+        if now >= self._next_beat:
+            self._judge()
+            if core.leadership is not self:
+                return
+            self.beat()
+        elif now >= self._notice_at:
+            self._notice_at = NEVER
+            for progress in self.peers.values():
+                if progress.sent_commit < core.commit_index:
+                    self._send_beat(progress)
+        self.transfer.tick()
+        self.changes.tick()
+
+    # --- members
+
+    def sync_peers(self) -> None:
+        """Keep one progress per member but this node; a member that left is fed until it knows."""
+        core = self.core
+        wanted = {peer for peer in core.membership.everyone if peer != core.node_id}
+        for peer in sorted(wanted - set(self.peers)):
+            self._add_peer(peer)
+        for peer, progress in list(self.peers.items()):
+            if peer in wanted:
+                if progress.departing_until_ns:  # left and came back: another life, another session
+                    self._add_peer(peer)
+            elif not progress.departing_until_ns:
+                progress.departing_until_ns = core.now + 20 * self.heartbeat_ns
+
+    def renew(self, peer: str) -> None:
+        """The peer came back with another directory: what was known of it is void."""
+        if peer in self.peers:
+            self._add_peer(peer)
+
+    def _add_peer(self, peer: str) -> None:
+        core = self.core
+        self._sessions += 1
+        self.peers[peer] = Progress(peer, self._sessions, core.log.last_index + 1, core.now)
+        self._answers.pop(peer, None)
+
+    def _drop_departed(self) -> None:
+        core = self.core
+        for peer, progress in list(self.peers.items()):
+            until = progress.departing_until_ns
+            knows = progress.match >= core.log.membership_index and progress.sent_commit >= core.log.membership_index
+            if until and (core.now >= until or knows):
+                del self.peers[peer]
+                self._answers.pop(peer, None)
+
+    def caught_up(self) -> frozenset[str]:
+        """Peers close enough to the end of the log to become voters."""
+        core = self.core
+        least = core.log.last_index - core.config.learner_lag_entries
+        return frozenset(
+            peer for peer, p in self.peers.items()
+            if p.state == State.REPLICATE and p.match >= max(least, 1) and not p.departing_until_ns)
+
+    def best_successor(self) -> str | None:
+        """The voter that holds most and is in contact; priority breaks the tie."""
+        core = self.core
+        members = core.membership.members
+        ranked = [
+            (p.match, members[peer].priority if peer in members else 0, peer) for peer, p in self.peers.items()
+            if peer in core.membership.voters and peer not in core.strangers
+            and core.now - p.heard_ns <= 4 * self.heartbeat_ns]
+        return max(ranked)[2] if ranked else None
+
+    # --- proposing
+
+    def propose(self, payloads: list[bytes]) -> tuple[int, int]:
+        """Raises ``Rejected`` or ``Busy``; nothing is appended then."""
+        core, config = self.core, self.core.config
+        if self.transfer.busy:
+            raise Rejected(RejectReason.TRANSFERRING)
+        if core.disk_full:
+            raise Rejected(RejectReason.DISK_FULL)
+        sizes = list(map(len, payloads))
+        largest, total = max(sizes), sum(sizes)
+        if largest > config.entry_bytes_max:
+            raise Rejected(RejectReason.TOO_LARGE, f"{largest} bytes, entry_bytes_max={config.entry_bytes_max}")
+        if self.uncommitted_bytes and self.uncommitted_bytes + total > config.uncommitted_bytes_max:
+            raise Busy(f"{self.uncommitted_bytes} bytes wait for commit")
+        first = core.log.last_index + 1
+        if len(payloads) <= config.frame_entries_max and frame_bytes(len(sizes), total) <= config.frame_bytes_max:
+            self._append_frame(Kind.COMMANDS, payloads)
+        else:
+            for start, stop in self._cuts(sizes):
+                self._append_frame(Kind.COMMANDS, payloads[start:stop])
+        self.broadcast()
+        return first, core.log.last_index
+
+    def _cuts(self, sizes: list[int]) -> list[tuple[int, int]]:
+        """Where to split payloads into frames: at the limits, an oversized entry alone."""
+        config, cuts, start, used = self.core.config, [], 0, frame_bytes(0, 0)
+        for position, size in enumerate(sizes):
+            if position > start and (
+                used + size + 4 > config.frame_bytes_max or position - start >= config.frame_entries_max):
+                cuts.append((start, position))
+                start, used = position, frame_bytes(0, 0)
+            used += size + 4
+        cuts.append((start, len(sizes)))
+        return cuts
+
+    def append_own(self, kind: Kind, payload: bytes) -> Frame:
+        """Append one entry of the leader's own."""
+        return self._append_frame(kind, [payload])
+
+    def _append_frame(self, kind: Kind, payloads: list[bytes]) -> Frame:
+        core = self.core
+        log = core.log
+        # The entry's term is the one this node was elected in, whatever happens meanwhile (hashicorp 695).
+        assert core.role == Role.LEADER and self.term == core.term >= log.last_term
+        frame = build(kind=kind, group=core.group, term=self.term, first=log.last_index + 1, payloads=payloads,
+                      wall_ms=core.wall_ms, chain=log.last_mark)
+        self._uncommitted.append((frame.last, len(frame.data)))
+        self.uncommitted_bytes += len(frame.data)
+        core.append(frame)
+        return frame
+
+    # --- replicating
+
+    def broadcast(self) -> None:
+        """Give every peer what its window admits."""
+        for progress in self.peers.values():
+            self.feed(progress)
+        if not self.peers:
+            self._count()
+
+    def feed(self, progress: Progress) -> None:
+        """Send the next frames, or look for the common point, or nothing while something is under way."""
+        core = self.core
+        log, config = core.log, core.config
+        if progress.state == State.PROBE:
+            if not progress.probe_sent:
+                self._probe(progress)
+            return
+        while (progress.state == State.REPLICATE and progress.next <= log.last_index and not progress.load_pending
+               and progress.window_open(config.inflight_bytes_max, config.inflight_messages_max)):
+            if progress.next <= log.purged_index:
+                self._start_snapshot(progress)
+                return
+            frames = log.cached(progress.next, config.append_bytes_max)
+            if frames is None:
+                progress.load_pending = True
+                core.output(Load(progress.peer, progress.session, progress.next, config.append_bytes_max))
+                return
+            self._send_frames(progress, frames)
+
+    def _send_frames(self, progress: Progress, frames: list[Frame]) -> None:
+        core = self.core
+        previous = frames[0].first - 1
+        sequence = progress.stamp(core.now)
+        progress.sent_frames(frames[-1].last, sum([len(frame.data) for frame in frames]), core.now)
+        progress.sent_commit = core.commit_index
+        core.send(progress.peer, Append(
+            core.group, self.term, progress.session, sequence, previous, core.log.term_at(previous), core.commit_index,
+            self.reads.round, frames))
+
+    def _probe(self, progress: Progress) -> None:
+        """One message to find out whether the logs agree at ``next - 1``; frames come along where they are at hand."""
+        core = self.core
+        log = core.log
+        if progress.next <= log.purged_index:
+            self._start_snapshot(progress)
+            return
+        previous, frames = progress.next - 1, None
+        if progress.next <= log.last_index and not progress.disk_full:
+            frames = log.cached(progress.next, core.config.frame_bytes_max)
+        if frames:
+            previous = frames[0].first - 1
+        if previous < log.purged_index:
+            self._start_snapshot(progress)
+            return
+        progress.probe_sent = True
+        progress.sent_commit = core.commit_index
+        core.send(progress.peer, Append(
+            core.group, self.term, progress.session, progress.stamp(core.now), previous, log.term_at(previous),
+            core.commit_index, self.reads.round, frames or ()))
+
+    def beat(self) -> None:
+        """A heartbeat to everyone; also carries the read round and whatever is due to be tried again."""
+        core = self.core
+        self._next_beat = core.now + self.heartbeat_ns
+        self._notice_at = NEVER
+        self._drop_departed()
+        timeout = core.config.replication_timeout_ms * MS
+        for progress in list(self.peers.values()):
+            if progress.inflight and core.now - max(progress.heard_ns, progress.inflight[0][2]) > timeout:
+                self._to_probe(progress, progress.match + 1, "no answer")  # hashicorp 612
+            self._send_beat(progress)
+
+    def _send_beat(self, progress: Progress) -> None:
+        """An append without frames at the known match; while probing, the probe itself once more."""
+        core = self.core
+        if progress.state == State.PROBE:
+            self._probe(progress)
+            return
+        log = core.log
+        if progress.state == State.SNAPSHOT:
+            if core.now - max(progress.heard_ns, progress.last_sent_ns) > core.config.replication_timeout_ms * MS:
+                self._load_chunk(progress)
+            previous = 0
+        else:
+            previous = progress.match if progress.match >= log.purged_index else 0
+        progress.sent_commit = core.commit_index
+        core.send(progress.peer, Append(
+            core.group, self.term, progress.session, progress.stamp(core.now), previous, log.term_at(previous),
+            core.commit_index, self.reads.round))
+
+    def _to_probe(self, progress: Progress, next_index: int, reason: str) -> None:
+        progress.probe_from(next_index)
+        self._trace_peer(progress, reason)
+
+    def _trace_peer(self, progress: Progress, reason: str) -> None:
+        core = self.core
+        if core.trace:
+            core.trace(PeerState(core.now, core.node_id, core.group, core.term, progress.peer, progress.state.name,
+                                 reason))
+
+    def on_append_reply(self, peer: str, reply: AppendReply) -> None:
+        core = self.core
+        progress = self.peers.get(peer)
+        if reply.term > core.term or reply.code in (Code.EXPIRED_TERM, Code.INCONSISTENT_LEADER, Code.TERM_NOT_READY):
+            self._on_objection(peer, progress, reply)
+            return
+        if (progress is None or reply.session != progress.session or reply.term != core.term
+                or reply.sequence > progress.sequence):
+            core.dropped(peer, reply, "another term, session or sequence")  # raft-rejoin survey
+            return
+        self._answers[peer] = reply.code, reply.term
+        progress.answered(reply.sequence, core.now)
+        progress.last_index = reply.last_index
+        if reply.read_round > progress.read_round:
+            progress.read_round = min(reply.read_round, self.reads.round)
+            self.reads.advance()
+        if reply.code == Code.SUCCESS:
+            self._on_match(progress, reply)
+        elif reply.code == Code.INCONSISTENT_STATE:
+            self._on_mismatch(progress, reply)
+        elif reply.code == Code.DISK_FULL:
+            progress.disk_full = True
+            self._to_probe(progress, progress.match + 1, "its disk is full")
+            progress.probe_sent = True  # the next beat tries again: no spinning (dledger F27)
+
+    def _on_objection(self, peer: str, progress: Progress | None, reply: AppendReply) -> None:
+        if progress is None or progress.session != reply.session or progress.departing_until_ns:
+            self.core.dropped(peer, reply, "an objection of a non-member")
+            return
+        self._answers[peer] = reply.code, reply.term
+        self._judge()
+
+    def _on_match(self, progress: Progress, reply: AppendReply) -> None:
+        core = self.core
+        if reply.match > core.log.last_index:
+            core.dropped(progress.peer, reply, "a match beyond the log")
+            return
+        progress.resolved_sequence = max(progress.resolved_sequence, reply.sequence)
+        progress.disk_full = False
+        moved = progress.acknowledge(reply.match)
+        if progress.state == State.PROBE:
+            progress.replicate()  # from the durable match: what is on its way to the peer's disk is sent again
+            self._trace_peer(progress, "logs agree")
+        elif progress.state == State.REPLICATE and self._lost_some(progress, reply):
+            self._to_probe(progress, progress.match + 1, "appends were lost")
+        if moved:
+            self._count()
+            if core.leadership is not self:
+                return
+            self.transfer.advance()
+            if self.changes.waiting:
+                self.changes.advance()
+        self.feed(progress)
+
+    def _lost_some(self, progress: Progress, reply: AppendReply) -> bool:
+        """The peer answers later messages but its log ends before what was sent long ago."""
+        inflight = progress.inflight
+        return (bool(inflight) and reply.last_index < inflight[0][0]
+                and self.core.now - inflight[0][2] > 2 * self.heartbeat_ns)
+
+    def _on_mismatch(self, progress: Progress, reply: AppendReply) -> None:
+        """Jump back over a whole run of one term per answer, on either side (openraft 6d53aa12)."""
+        core = self.core
+        if reply.sequence <= progress.resolved_sequence or progress.state == State.SNAPSHOT:
+            core.dropped(progress.peer, reply, "a refusal from the past")
+            return
+        progress.resolved_sequence = progress.sequence
+        index, _ = core.log.last_with_term_up_to(min(reply.hint_index, progress.next), reply.hint_term)
+        if reply.hint_index < core.log.purged_index:
+            index = reply.hint_index
+        self._to_probe(progress, index + 1, "logs differ")
+        self.feed(progress)
+
+    def on_loaded(self, peer: str, session: int, first: int, frames: list[Frame]) -> None:
+        progress = self.peers.get(peer)
+        if progress is None or progress.session != session or not progress.load_pending:
+            return
+        progress.load_pending = False
+        if progress.state != State.REPLICATE or progress.next != first:
+            self.feed(progress)
+        elif not frames or frames[0].first - 1 < self.core.log.purged_index:
+            self._start_snapshot(progress)
+        else:
+            self._send_frames(progress, frames)
+            self.feed(progress)
+
+    def on_unreachable(self, peer: str) -> None:
+        progress = self.peers.get(peer)
+        if progress and progress.state == State.REPLICATE and progress.inflight:
+            self._to_probe(progress, progress.match + 1, "unreachable")
+            progress.probe_sent = True
+
+    # --- snapshots
+
+    def _start_snapshot(self, progress: Progress) -> None:
+        """What the peer needs was purged: send the newest snapshot."""
+        if progress.state != State.SNAPSHOT:
+            progress.send_snapshot()
+            self._trace_peer(progress, "needs purged entries")
+            self._load_chunk(progress)
+
+    def _load_chunk(self, progress: Progress) -> None:
+        core = self.core
+        progress.last_sent_ns = core.now
+        core.output(LoadChunk(progress.peer, progress.session, progress.snapshot_index, progress.chunk_offset,
+                              core.config.snapshot_chunk_bytes))
+
+    def on_chunk_loaded(
+        self, peer: str, session: int, meta: SnapshotMeta | None, offset: int, data: bytes | None
+    ) -> None:
+        core = self.core
+        progress = self.peers.get(peer)
+        if progress is None or progress.session != session or progress.state != State.SNAPSHOT:
+            return
+        if meta is None or data is None:
+            gone = progress.snapshot_index != 0
+            progress.snapshot_index = progress.chunk_offset = 0
+            if gone:  # a newer one took its place
+                self._load_chunk(progress)
+            return
+        if progress.snapshot_index in (0, meta.index) and progress.chunk_offset == offset:
+            progress.snapshot_index = meta.index
+            core.send(peer, SnapshotChunk(
+                core.group, self.term, session, progress.stamp(core.now), encode_meta(meta), offset, data))
+
+    def on_snapshot_reply(self, peer: str, reply: SnapshotReply) -> None:
+        core = self.core
+        progress = self.peers.get(peer)
+        if reply.term > core.term:
+            if progress and progress.session == reply.session and not progress.departing_until_ns:
+                self._answers[peer] = reply.code, reply.term
+                self._judge()
+            return
+        if (progress is None or reply.session != progress.session or reply.term != core.term
+                or reply.sequence > progress.sequence):
+            core.dropped(peer, reply, "another term, session or sequence")
+            return
+        progress.answered(reply.sequence, core.now)
+        if progress.state != State.SNAPSHOT or reply.code != Code.SUCCESS or reply.index != progress.snapshot_index:
+            return
+        if reply.done:
+            progress.acknowledge(reply.index)
+            self._to_probe(progress, reply.index + 1, "snapshot installed")
+            self._count()
+            if core.leadership is self:
+                self.feed(progress)
+        elif reply.offset != progress.chunk_offset or reply.offset == 0:
+            progress.chunk_offset = reply.offset
+            self._load_chunk(progress)
+
+    # --- counting
+
+    @property
+    def own_term_committed(self) -> bool:
+        """Before its own no-op is committed a leader does not know what is (paper §8)."""
+        return self.core.commit_index >= self.own_first
+
+    def _match(self, node_id: str) -> int:
+        core = self.core
+        if node_id == core.node_id:
+            return core.log.durable_index
+        progress = self.peers.get(node_id)
+        return progress.match if progress and node_id not in core.strangers else 0
+
+    def _count(self) -> None:
+        """Advance commit to what a quorum holds durably, if that entry is of this term (paper §5.4.2)."""
+        core = self.core
+        membership = core.membership
+        index = quorum_value(membership.voters, membership.outgoing, self._match)
+        if index <= core.commit_index or core.log.term_at(index) != self.term:
+            return
+        core.advance_commit(index, counted=True)
+        uncommitted = self._uncommitted
+        while uncommitted and uncommitted[0][0] <= index:
+            self.uncommitted_bytes -= uncommitted.popleft()[1]
+        if self._notice_at == NEVER and self.peers:
+            self._notice_at = core.now + COMMIT_NOTICE_NS
+        self.reads.on_commit()
+        if core.log.membership_index <= index and not membership.votes(core.node_id):
+            self._resign_removed()
+        else:
+            self.changes.advance()
+
+    def _resign_removed(self) -> None:
+        """The membership without this node is committed: it led until here without counting itself (paper §6)."""
+        core = self.core
+        self.changes.advance()  # nothing is left to do but to answer who asked for the change
+        self.beat()
+        successor = self.best_successor()
+        if successor and self.peers[successor].match == core.log.last_index:
+            core.send(successor, TimeoutNow(core.group, core.term, core.log.last_index, core.log.last_term))
+        core.step_down("removed from the group")
+
+    def on_durable(self) -> None:
+        self._count()
+        if self.core.leadership is self:
+            self.transfer.advance()
+
+    # --- contact
+
+    def quorum_contact(self) -> int:
+        """When the latest message was sent that a quorum has answered; this node answers itself at once."""
+        core = self.core
+        return quorum_value(core.membership.voters, core.membership.outgoing, self._contact)
+
+    def _contact(self, node_id: str) -> int:
+        core = self.core
+        if node_id == core.node_id:
+            return core.now
+        progress = self.peers.get(node_id)
+        return progress.contact_ns if progress and node_id not in core.strangers else 0
+
+    def _judge(self) -> None:
+        """Ask the rules whether this leadership may go on."""
+        core = self.core
+        decision = core.rules.judge_heartbeats(HeartbeatTally(
+            core.membership, core.node_id, self.term, self._answers, core.now - self.quorum_contact()))
+        self._answers = {}
+        if decision.step_down:
+            core.resign(decision)
+        elif decision.beat_now:
+            self._next_beat = core.now
+
+    def round_confirmed(self, number: int) -> bool:
+        """A quorum answered messages of this read round; the active voters of both halves (jraft 25)."""
+        core = self.core
+
+        def seen(node_id: str) -> int:
+            if node_id == core.node_id:
+                return number
+            progress = self.peers.get(node_id)
+            return progress.read_round if progress and node_id not in core.strangers else 0
+
+        return quorum_value(core.membership.voters, core.membership.outgoing, seen) >= number
+
+    def read(self, ticket: int, level: Read) -> None:
+        self.reads.read(ticket, level)
+
+    def lease_valid(self) -> bool:
+        """A quorum promised silence to other candidates, counted from when its answered messages were *sent*."""
+        core = self.core
+        if not core.rules.lease_ns or self.lease_dead or not self.own_term_committed or self.transfer.busy:
+            return False
+        length = core.rules.lease_ns * (100 - core.config.clock_drift_percent) // 100
+        start = self.quorum_contact()
+        return start >= self.lease_floor and core.now < start + length
+
+    def void_lease(self, now: int) -> None:
+        """The node stood still: only messages sent from now on prove anything."""
+        self.lease_floor = now

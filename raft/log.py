@@ -1,0 +1,206 @@
+"""The log as the core sees it: pointers, runs of terms, membership history and a window of recent frames.
+
+    purged <= snapshot <= applied <= committed <= last      durable <= last
+
+No object per entry: terms are runs, frames older than the window live in storage only. A frame is atomic here:
+appended, truncated and purged whole. This module does no I/O and knows no roles.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+
+from raft.frame import Frame, Kind
+from raft.membership import Membership
+from raft.messages import Recovered, SnapshotMeta
+
+BOUNDARY_ENTRIES = 512
+"""Distance of remembered frame ends: where the log may be purged."""
+BOUNDARIES_MAX = 100_000
+
+
+class RaftLog:
+    """Single source of truth about the log's ends, terms and memberships (dledger F5)."""
+
+    def __init__(self, recovered: Recovered, bootstrap: Membership, cache_bytes_max: int) -> None:
+        self.snapshot: SnapshotMeta | None = recovered.snapshot
+        self.purged_index, self.purged_term = recovered.purged_index, recovered.purged_term
+        self.last_index, self.last_term, self.last_mark = (
+            recovered.last_index, recovered.last_term, recovered.last_mark)
+        self.durable_index = self.last_index
+        self._run_starts = [first for first, _ in recovered.term_runs]
+        self._run_terms = [term for _, term in recovered.term_runs]
+        base = (self.snapshot.membership_index, self.snapshot.membership) if self.snapshot else (0, bootstrap)
+        self.memberships: list[tuple[int, Membership]] = [base]
+        for frame in recovered.memberships:
+            if frame.first > base[0]:
+                self.memberships.append((frame.first, Membership.decode(frame.payloads()[0])))
+        self._cache_bytes_max = cache_bytes_max
+        self._cache: list[Frame] = []
+        self._cache_firsts: list[int] = []
+        self._cache_bytes = 0
+        self._boundaries: deque[int] = deque()
+        for index in sorted({self.purged_index, self.last_index, self.snapshot.index if self.snapshot else 0}):
+            self._boundaries.append(index)
+
+    # --- looking
+
+    @property
+    def membership(self) -> Membership:
+        """The latest one in the log, committed or not: effective on append."""
+        return self.memberships[-1][1]
+
+    @property
+    def membership_index(self) -> int:
+        return self.memberships[-1][0]
+
+    def membership_at(self, index: int) -> tuple[int, Membership]:
+        """The membership in effect at ``index``, with the index of the entry that made it."""
+        for entry in reversed(self.memberships):
+            if entry[0] <= index:
+                return entry
+        return self.memberships[0]
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry between ``purged_index`` and ``last_index``; 0 outside (and for index 0)."""
+        if index > self.last_index or index < self.purged_index:
+            return 0
+        if index == self.purged_index:
+            return self.purged_term
+        starts = self._run_starts
+        if index >= starts[-1]:
+            return self._run_terms[-1]
+        return self._run_terms[bisect_right(starts, index) - 1]
+
+    def last_with_term_up_to(self, index: int, term: int) -> tuple[int, int]:
+        """Largest index <= ``index`` whose term is <= ``term``, with its term: one step skips a whole run.
+
+        Below the purged boundary the answer is the boundary itself.
+        """
+        index = min(index, self.last_index)
+        if index <= self.purged_index:
+            return self.purged_index, self.purged_term
+        run = bisect_right(self._run_starts, index) - 1
+        while run >= 0 and self._run_terms[run] > term:
+            index = self._run_starts[run] - 1
+            run -= 1
+        if run < 0 or index <= self.purged_index:
+            return self.purged_index, self.purged_term
+        return index, self._run_terms[run]
+
+    def cached(self, first: int, max_bytes: int) -> list[Frame] | None:
+        """Frames from the one that holds ``first`` while they fit (at least one), or None if storage must be read."""
+        firsts = self._cache_firsts
+        if not firsts or first < firsts[0] or first > self.last_index:
+            return None
+        if first >= firsts[-1]:
+            return [self._cache[-1]]
+        at = bisect_right(firsts, first) - 1
+        out: list[Frame] = []
+        for position in range(at, len(firsts)):
+            frame = self._cache[position]
+            max_bytes -= len(frame.data)
+            if out and max_bytes < 0:
+                break
+            out.append(frame)
+        return out
+
+    def purge_point(self, index: int) -> int:
+        """Largest known frame end <= ``index``, never below ``purged_index``."""
+        best = self.purged_index
+        for boundary in self._boundaries:
+            if boundary > index:
+                break
+            best = max(best, boundary)
+        return best
+
+    # --- changing
+
+    def append(self, frame: Frame) -> None:
+        """Take the next frame. It must follow the last entry and never lower the term."""
+        assert frame.first == self.last_index + 1, (frame, self.last_index)
+        assert frame.term >= self.last_term, (frame, self.last_term)
+        if frame.term != self.last_term or not self._run_starts:
+            self._run_starts.append(frame.first)
+            self._run_terms.append(frame.term)
+            self.last_term = frame.term
+        self.last_index = frame.first + frame.count - 1
+        self.last_mark = frame.mark
+        self._cache.append(frame)
+        self._cache_firsts.append(frame.first)
+        self._cache_bytes += len(frame.data)
+        if self._cache_bytes > self._cache_bytes_max:
+            self._evict()
+        if not self._boundaries or self.last_index - self._boundaries[-1] >= BOUNDARY_ENTRIES:
+            self._boundaries.append(self.last_index)
+            if len(self._boundaries) > BOUNDARIES_MAX:  # thin the older half
+                kept = list(self._boundaries)
+                half = len(kept) // 2
+                self._boundaries = deque(kept[:half:2] + kept[half:])
+        if frame.kind == Kind.MEMBERSHIP:
+            self.memberships.append((frame.first, Membership.decode(frame.payloads()[0])))
+
+    def _evict(self) -> None:
+        """Forget the oldest durable frames, down to three quarters of the window: seldom, and in one cut."""
+        target, drop = self._cache_bytes_max * 3 // 4, 0
+        while self._cache_bytes > target and drop < len(self._cache) - 1:
+            frame = self._cache[drop]
+            if frame.last > self.durable_index:
+                break
+            self._cache_bytes -= len(frame.data)
+            drop += 1
+        del self._cache[:drop], self._cache_firsts[:drop]
+
+    def truncate(self, first: int, previous_mark: int = 0) -> None:
+        """Drop ``first`` (a frame's first entry) and all behind it."""
+        assert self.purged_index < first <= self.last_index, (self.purged_index, first, self.last_index)
+        last = first - 1
+        self.last_term = self.term_at(last)
+        self.last_index = last
+        while self._run_starts and self._run_starts[-1] > last:
+            self._run_starts.pop()
+            self._run_terms.pop()
+        while self._cache_firsts and self._cache_firsts[-1] >= first:
+            self._cache_firsts.pop()
+            self._cache_bytes -= len(self._cache.pop().data)
+        while self._boundaries and self._boundaries[-1] > last:
+            self._boundaries.pop()
+        while self.memberships[-1][0] > last and len(self.memberships) > 1:
+            self.memberships.pop()
+        self.last_mark = self._cache[-1].mark if self._cache else previous_mark
+        self.durable_index = min(self.durable_index, last)
+
+    def purge(self, index: int) -> None:
+        """Forget entries up to ``index``, a frame's end. The membership in effect there stays."""
+        if index <= self.purged_index:
+            return
+        assert index <= self.last_index
+        self.purged_term = self.term_at(index)
+        self.purged_index = index
+        keep = bisect_right(self._run_starts, index + 1) - 1
+        if index == self.last_index:
+            self._run_starts, self._run_terms = [], []
+        elif keep > 0:
+            del self._run_starts[:keep], self._run_terms[:keep]
+        while self._boundaries and self._boundaries[0] < index:
+            self._boundaries.popleft()
+        base = self.membership_at(index)
+        self.memberships = [base, *(entry for entry in self.memberships if entry[0] > base[0])]
+        drop = 0
+        while drop < len(self._cache) and self._cache[drop].last <= index:
+            self._cache_bytes -= len(self._cache[drop].data)
+            drop += 1
+        del self._cache[:drop], self._cache_firsts[:drop]
+
+    def install(self, meta: SnapshotMeta) -> None:
+        """Stand on a snapshot: the log is empty behind it."""
+        self.snapshot = meta
+        self.purged_index, self.purged_term = meta.index, meta.term
+        self.last_index, self.last_term, self.last_mark = meta.index, meta.term, meta.mark
+        self.durable_index = 0
+        self._run_starts, self._run_terms = [], []
+        self.memberships = [(meta.membership_index, meta.membership)]
+        self._boundaries = deque([meta.index])
+        self._cache, self._cache_firsts, self._cache_bytes = [], [], 0
+

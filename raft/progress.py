@@ -1,0 +1,118 @@
+"""What a leader knows of one peer: where it stands, what is in flight to it, when it was last in contact.
+
+States (DLedger's dispatcher in brackets): PROBE (COMPARE) finds the common point with one message outstanding,
+REPLICATE (APPEND) streams within a window of bytes and messages, SNAPSHOT (INSTALL_SNAPSHOT) sends chunks.
+Pure bookkeeping: it sends nothing and decides nothing about commit.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+
+SENT_TIMES_MAX = 4_096
+
+
+class State(enum.IntEnum):
+    """How a peer is fed."""
+
+    PROBE = 0
+    REPLICATE = 1
+    SNAPSHOT = 2
+
+
+class Progress:
+    """One peer in one leadership and one membership incarnation: its ``session``."""
+
+    __slots__ = (
+        "chunk_offset", "contact_ns", "departing_until_ns", "disk_full", "heard_ns", "inflight", "inflight_bytes",
+        "last_index", "last_sent_ns", "load_pending", "match", "next", "peer", "probe_sent", "read_round",
+        "resolved_sequence", "sent_commit", "sent_times", "sequence", "session", "snapshot_index", "state",
+    )
+
+    def __init__(self, peer: str, session: int, next_index: int, now: int) -> None:
+        self.peer, self.session = peer, session
+        self.state = State.PROBE
+        self.match = 0
+        """Largest index known to be durable on the peer and equal to ours."""
+        self.next = next_index
+        self.sequence = 0
+        self.resolved_sequence = 0
+        """Answers up to here are history: a refusal among them says nothing any more (openraft 1500)."""
+        self.inflight: deque[tuple[int, int, int]] = deque()
+        """(last index, bytes, sent at) of appends with frames, rising."""
+        self.inflight_bytes = 0
+        self.sent_times: deque[tuple[int, int]] = deque(maxlen=SENT_TIMES_MAX)
+        self.contact_ns = now
+        """When the latest answered message was *sent*: bounds lease and check quorum."""
+        self.heard_ns = now
+        self.last_sent_ns = 0
+        self.sent_commit = 0
+        self.read_round = 0
+        self.last_index = 0
+        self.probe_sent = False
+        self.load_pending = False
+        self.disk_full = False
+        self.snapshot_index = 0
+        self.chunk_offset = 0
+        self.departing_until_ns = 0
+        """Above 0: no longer a member; fed until it knows, at most until then."""
+
+    def stamp(self, now: int) -> int:
+        """Number the next message and remember when it left."""
+        self.sequence += 1
+        self.sent_times.append((self.sequence, now))
+        self.last_sent_ns = now
+        return self.sequence
+
+    def answered(self, sequence: int, now: int) -> None:
+        """An answer echoing ``sequence`` arrived: contact is as fresh as that message's departure."""
+        times = self.sent_times
+        sent = 0
+        while times and times[0][0] <= sequence:
+            sent = times.popleft()[1]
+        if sent > self.contact_ns:
+            self.contact_ns = sent
+        self.heard_ns = now
+
+    def window_open(self, bytes_max: int, messages_max: int) -> bool:
+        return self.inflight_bytes < bytes_max and len(self.inflight) < messages_max
+
+    def sent_frames(self, last: int, size: int, now: int) -> None:
+        self.inflight.append((last, size, now))
+        self.inflight_bytes += size
+        self.next = last + 1
+
+    def acknowledge(self, match: int) -> bool:
+        """Take a durable match; True if it moved. It never falls."""
+        inflight = self.inflight
+        while inflight and inflight[0][0] <= match:
+            self.inflight_bytes -= inflight.popleft()[1]
+        if match <= self.match:
+            return False
+        self.match = match
+        if match >= self.next:
+            self.next = match + 1
+        return True
+
+    def probe_from(self, next_index: int) -> None:
+        """Forget what is in flight and look for the common point from here; never at or below ``match``."""
+        self.state = State.PROBE
+        self.next = max(next_index, self.match + 1)
+        self.probe_sent = False
+        self.load_pending = False
+        self.inflight.clear()
+        self.inflight_bytes = 0
+
+    def replicate(self) -> None:
+        self.state = State.REPLICATE
+        self.next = self.match + 1
+        self.probe_sent = False
+        self.inflight.clear()
+        self.inflight_bytes = 0
+
+    def send_snapshot(self) -> None:
+        self.probe_from(self.match + 1)
+        self.state = State.SNAPSHOT
+        self.snapshot_index = 0
+        self.chunk_offset = 0

@@ -1,0 +1,110 @@
+"""Linearizable reads on a leader: read index in numbered rounds, leases, reads through the log.
+
+Thesis §6.4. A round's number is never reused, so an answer to an earlier round completes nothing (etcd 20418).
+No reads before an entry of the leader's own term is committed. Knows no entries and no state machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.config import Read
+from raft.errors import Busy, Rejected, RejectReason
+from raft.frame import Kind
+from raft.messages import Code, ReadReady, ReadReply
+from raft.trace import ReadGranted
+
+if TYPE_CHECKING:
+    from raft.leadership import Leadership
+
+
+class Reads:
+    """Reads that wait on one leadership; all of them end with it."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self.leadership = leadership
+        self.round = 0
+        """Number of the latest round; appends carry it and replies echo it."""
+        self._round_index = 0
+        self._waiting: list[tuple[int, str | None]] = []
+        self._asked: list[tuple[int, str | None]] = []
+        self._logged: list[tuple[int, int]] = []
+        """(index, ticket) of reads through the log, rising."""
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._asked) + len(self._logged)
+
+    def read(self, ticket: int, level: Read) -> None:
+        """A local read. Raises ``Rejected`` or ``Busy``."""
+        leadership = self.leadership
+        core = leadership.core
+        if leadership.transfer.busy:
+            raise Rejected(RejectReason.TRANSFERRING)
+        if len(self) >= core.config.reads_pending_max:
+            raise Busy("too many reads wait")
+        if level is Read.LEASE and leadership.lease_valid():
+            core.output(ReadReady(ticket, core.commit_index, lease=True))
+            if core.trace:
+                core.trace(ReadGranted(core.now, core.node_id, core.group, core.term, ticket, core.commit_index, True))
+        elif level is Read.LOG:
+            frame = leadership.append_own(Kind.NOOP, b"")
+            self._logged.append((frame.first, ticket))
+            leadership.broadcast()
+        else:
+            self.ask(ticket, None)
+
+    def ask(self, ticket: int, origin: str | None) -> None:
+        """A read index for ``origin`` (None: this node); joins the next round."""
+        leadership = self.leadership
+        if origin is not None and (leadership.transfer.busy or len(self) >= leadership.core.config.reads_pending_max):
+            self._answer(ticket, origin, Code.LEADER_TRANSFERRING, 0)
+            return
+        self._waiting.append((ticket, origin))
+        self.advance()
+
+    def advance(self) -> None:
+        """Complete the round if a quorum answered it, and start the next if reads wait."""
+        leadership = self.leadership
+        core = leadership.core
+        if self._asked and leadership.round_confirmed(self.round):
+            asked, self._asked = self._asked, []
+            for ticket, origin in asked:
+                self._answer(ticket, origin, Code.SUCCESS, self._round_index)
+        if self._waiting and not self._asked and leadership.own_term_committed:
+            self.round += 1
+            self._round_index = core.commit_index
+            self._asked, self._waiting = self._waiting, []
+            if leadership.round_confirmed(self.round):
+                self.advance()
+            else:
+                leadership.beat()
+
+    def on_commit(self) -> None:
+        """Reads through the log are ready with their entry."""
+        core = self.leadership.core
+        ready = 0
+        for index, ticket in self._logged:
+            if index > core.commit_index:
+                break
+            ready += 1
+            self._answer(ticket, None, Code.SUCCESS, index)
+        del self._logged[:ready]
+        if self._waiting:
+            self.advance()
+
+    def _answer(self, ticket: int, origin: str | None, code: Code, index: int) -> None:
+        core = self.leadership.core
+        if origin is not None:
+            core.send(origin, ReadReply(core.group, core.term, ticket, code, index))
+        elif code == Code.SUCCESS:
+            core.output(ReadReady(ticket, index))
+        else:
+            core.output(ReadReady(ticket, 0, RejectReason.LEADER_LOST))
+        if core.trace and code == Code.SUCCESS:
+            core.trace(ReadGranted(core.now, core.node_id, core.group, core.term, ticket, index, False))
+
+    def refuse_all(self) -> None:
+        """Leadership ends: every read ends with it, memory is freed."""
+        for ticket, origin in (*self._asked, *self._waiting, *((ticket, None) for _, ticket in self._logged)):
+            self._answer(ticket, origin, Code.NOT_LEADER, 0)
+        self._asked, self._waiting, self._logged = [], [], []

@@ -1,0 +1,702 @@
+"""The machine: one group on one node. Inputs in, outputs out; no clock, no I/O, no chance of its own.
+
+Inputs are methods whose first argument is ``now``, the node's monotonic clock in nanoseconds. Outputs are values
+(``messages``) that ``drain`` hands over in order; the shell carries them out and reports back. Same inputs, same
+outputs. What a leader does lives in ``leadership``, what a candidate does in ``candidacy``, what a follower does
+with a leader's messages in ``following``; this file keeps term, vote, role, pointers and the order of writes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from random import Random
+
+from raft.candidacy import Campaign
+from raft.config import MS, Config, Read
+from raft.errors import DamagedLog, NotLeader, Rejected, RejectReason
+from raft.following import Following
+from raft.frame import Frame, Kind
+from raft.leadership import Leadership
+from raft.log import RaftLog
+from raft.membership import Membership
+from raft.messages import (
+    Append,
+    AppendReply,
+    Code,
+    Committed,
+    HardState,
+    Install,
+    MembershipChanged,
+    Output,
+    PeerMessage,
+    ReadReady,
+    ReadReply,
+    ReadRequest,
+    Recovered,
+    Resolved,
+    Role,
+    RoleChanged,
+    Send,
+    SnapshotChunk,
+    SnapshotMeta,
+    SnapshotReply,
+    Vote,
+    VoteReply,
+    VoteResult,
+    Write,
+)
+from raft.progress import Progress
+from raft.rules.interface import ElectionRules, LeaderDecision, Voter
+from raft.trace import (
+    Appended,
+    BecameCandidate,
+    BecameFollower,
+    CommitAdvanced,
+    Dropped,
+    LogPurged,
+    MembershipSet,
+    SnapshotInstalled,
+    Started,
+    StorageTrouble,
+    Trace,
+    Truncated,
+    VoteCast,
+)
+
+NEVER = 1 << 62
+"""A deadline that does not come."""
+
+
+class Replica:
+    """One group on one node. Every public method that takes ``now`` is an input; call ``drain`` after any of them."""
+
+    def __init__(
+        self, *, group: int, node_id: str, config: Config, rules: ElectionRules, rng: Random, now: int,
+        recovered: Recovered, membership: Membership, incarnation: bytes = b"", trace: Trace | None = None,
+    ) -> None:
+        if recovered.hard_state.term < recovered.last_term:
+            raise DamagedLog(
+                "log", 0, f"term {recovered.hard_state.term} is older than the log's last term {recovered.last_term}: "
+                "the vote state was lost; rejoin this node with an empty directory")
+        self.group, self.node_id, self.config, self.rules, self.rng = group, node_id, config, rules, rng
+        self.incarnation, self.trace, self.now = incarnation, trace, now
+        self.wall_ms = 0
+        """Wall clock for the frames the core makes itself; the shell keeps it fresh. Decides nothing."""
+        self.log = RaftLog(recovered, membership, config.cache_bytes_max)
+        self.membership = self.log.membership
+        self.term, self.voted_for = recovered.hard_state.term, recovered.hard_state.voted_for
+        self.role = Role.FOLLOWER
+        self.leader: str | None = None
+        self.leadership_seq = 0
+        self.led_term = self.term if self.voted_for == node_id else 0
+        """Largest term this node has led or may have led: it never leads that one again."""
+        self.commit_index = self.applied_index = (
+            self.log.snapshot.index if self.log.snapshot else self.log.purged_index)
+        self.announced_index = self.commit_index
+        self.faulted: str | None = None
+        self.disk_full = False
+        self.installing: SnapshotMeta | None = None
+        self.incarnations: dict[str, bytes] = {}
+        self.strangers: frozenset[str] = frozenset()
+        """Members whose directory is not the one the membership knows: they count for nothing."""
+        self.previous_leader: str | None = None
+        self.heard_leader_at = now
+        self.silence_ns = rules.first_delay_ns(rng)
+        """How long this follower waits for its leader; drawn anew with every leader."""
+        if self.term == 0 or self.membership.voters == (node_id,):
+            # It never promised another leader its silence, so it need not wait it out.
+            self.heard_leader_at -= rules.lease_ns
+            self.silence_ns = 0 if self.membership.voters == (node_id,) else self.silence_ns // 4
+        self.election_deadline = now + self.silence_ns
+        self._followed_term = self.term
+        self._outputs: list[Output] = []
+        self._write: Write | None = None
+        self._next_token = 1
+        self.durable_token = 0
+        self._hard_token = 0
+        self.install_token = 0
+        self._owed = False
+        """The disk was full: frames behind the durable index are in memory only, to be written again."""
+        self._unsynced: deque[tuple[int, int, int]] = deque()
+        """(token, log's last index after it, issued at) of writes that are not durable yet."""
+        self.campaign = Campaign(self)
+        self.following = Following(self)
+        self.leadership: Leadership | None = None
+        self.departed: tuple[int, str, int] | None = None
+        """A transfer whose outcome is open after stepping down: (ticket, target, deadline)."""
+        if trace:
+            trace(Started(now, node_id, group, self.term, self.log.last_index, self.voted_for))
+
+    # --- looked at from outside
+
+    @property
+    def peers(self) -> Mapping[str, Progress]:
+        """What a leader knows of its peers; empty elsewhere."""
+        return self.leadership.peers if self.leadership else {}
+
+    @property
+    def last_index(self) -> int:
+        return self.log.last_index
+
+    @property
+    def durable_index(self) -> int:
+        return self.log.durable_index
+
+    @property
+    def membership_index(self) -> int:
+        return self.log.membership_index
+
+    @property
+    def snapshot(self) -> SnapshotMeta | None:
+        return self.log.snapshot
+
+    @property
+    def deadline(self) -> int:
+        """When ``tick`` is due, ns; ``NEVER`` when nothing is."""
+        if self.faulted:
+            return NEVER
+        if self.leadership:
+            return self.leadership.deadline()
+        return min(self.campaign.deadline() if self.role == Role.CANDIDATE else self.follower_deadline(),
+                   self.following.tickets_deadline(), self.departed[2] if self.departed else NEVER)
+
+    def follower_deadline(self) -> int:
+        return self.election_deadline if self.may_campaign else NEVER
+
+    @property
+    def may_campaign(self) -> bool:
+        """Only a voter of the latest membership asks for votes (etcd db54973: a removed node never does)."""
+        return self.membership.votes(self.node_id) and not self.installing
+
+    def voter(self) -> Voter:
+        """The facts that election rules judge."""
+        return Voter(
+            self.node_id, self.role, self.term, self.voted_for, self.leader, self.log.last_term, self.log.last_index,
+            self.membership, self.now - self.heard_leader_at, self.campaign.state.transfer)
+
+    def leader_address(self) -> str | None:
+        member = self.membership.members.get(self.leader) if self.leader else None
+        return member.address if member else None
+
+    def snapshot_meta(self, index: int) -> SnapshotMeta:
+        """Meta for a snapshot of the state at ``index``: applied, and the end of a frame. Size and crc come later."""
+        assert self.log.purged_index <= index <= self.applied_index, (index, self.applied_index)
+        at, membership = self.log.membership_at(index)
+        frames = self.log.cached(index, 1)
+        mark = frames[0].mark if frames and frames[0].last == index else 0
+        return SnapshotMeta(index, self.log.term_at(index), mark, membership, at, wall_ms=self.wall_ms)
+
+    # --- drain
+
+    def drain(self) -> list[Output]:
+        """What is to be done since the last call, in order."""
+        if self._write is not None:
+            self._seal()
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def output(self, output: Output) -> None:
+        self._outputs.append(output)
+
+    def send(self, peer: str, message: PeerMessage) -> None:
+        """Every message speaks for this node's term and vote, so it waits until those are durable (paper §5.2)."""
+        after = self._hard_token if self._hard_token > self.durable_token else 0
+        self._outputs.append(Send(peer, message, after))
+
+    def _pending(self, *, reorders: bool = False) -> Write:
+        """The write that this step adds to; a fresh one if it must not be merged with what went before."""
+        write = self._write
+        if write is not None and (not reorders or not (write.frames or write.install or write.truncate_from)):
+            return write
+        if write is not None:
+            self._seal()
+        write = self._write = Write(self._next_token, self.group)
+        self._next_token += 1
+        return write
+
+    def _seal(self) -> None:
+        assert self._write is not None
+        last = self.log.durable_index if self._owed else self.log.last_index
+        self._unsynced.append((self._write.token, last, self.now))
+        self._outputs.append(self._write)
+        self._write = None
+
+    # --- what changes the log and the hard state; the parts call these
+
+    def set_hard_state(self, term: int, voted_for: str | None) -> None:
+        """Take a term and a vote. Terms never fall, and a vote never changes within a term."""
+        assert term >= self.term, (term, self.term)
+        assert term > self.term or self.voted_for in (None, voted_for), (self.voted_for, voted_for)
+        if term == self.term and voted_for == self.voted_for:
+            return
+        self.term, self.voted_for = term, voted_for
+        write = self._pending()
+        write.hard_state = HardState(term, voted_for)
+        self._hard_token = write.token
+
+    @property
+    def hard_token(self) -> int:
+        """Token that makes the present term and vote durable."""
+        return self._hard_token
+
+    def append(self, frame: Frame) -> None:
+        """Append one frame, in memory now and on disk by the pending write."""
+        self.log.append(frame)
+        self._pending().frames.append(frame)
+        if self.trace:
+            self.trace(Appended(self.now, self.node_id, self.group, self.term, frame.first, frame.last, frame.term,
+                                frame.kind, frame.mark))
+        if frame.kind == Kind.MEMBERSHIP:
+            self.membership_changed()
+
+    def truncate(self, first: int) -> None:
+        """Drop a conflicting suffix; never a committed entry."""
+        assert first > self.commit_index, (first, self.commit_index)
+        if self.trace:
+            self.trace(Truncated(self.now, self.node_id, self.group, self.term, first, self.log.last_index))
+        write = self._pending(reorders=True)
+        write.truncate_from = first
+        self.log.truncate(first)
+        self._unsynced = deque((token, min(last, first - 1), at) for token, last, at in self._unsynced)
+        self.membership_changed()
+
+    def membership_changed(self) -> None:
+        """The log's latest membership may be another one now."""
+        if self.log.membership is self.membership:
+            return
+        self.membership = membership = self.log.membership
+        self.output(MembershipChanged(membership, self.log.membership_index))
+        if self.trace:
+            self.trace(MembershipSet(self.now, self.node_id, self.group, self.term, self.log.membership_index,
+                                     membership.voters, membership.outgoing, membership.learners))
+        self._find_strangers()
+        if self.leadership:
+            self.leadership.sync_peers()
+        if self.role == Role.CANDIDATE and not self.may_campaign:
+            self.become_follower(None, "no longer a voter")
+
+    def _find_strangers(self) -> None:
+        members = self.membership.members
+        self.strangers = frozenset(
+            peer for peer, met in self.incarnations.items()
+            if peer in members and members[peer].incarnation and met and members[peer].incarnation != met)
+
+    # --- roles
+
+    def become_follower(self, leader: str | None, reason: str) -> None:
+        """Follow ``leader`` (None: nobody known). Ends a leadership or candidacy."""
+        if self.role == Role.FOLLOWER and leader == self.leader and self._followed_term == self.term:
+            return
+        self._followed_term = self.term
+        leadership, self.leadership = self.leadership, None
+        self.role = Role.FOLLOWER
+        self._set_leader(leader)
+        if leadership:
+            leadership.end(reason)
+        self.campaign.stop()
+        self._wait_for_leader()
+        self.following.reset()
+        self._role_changed()
+        if self.trace:
+            self.trace(BecameFollower(self.now, self.node_id, self.group, self.term, leader, reason))
+        self._settle_departed()
+
+    def _wait_for_leader(self) -> None:
+        self.silence_ns = self.rules.follower_timeout_ns(self.rng, self.membership, self.node_id)
+        self.election_deadline = self.now + self.silence_ns
+
+    def become_candidate(self, reason: str) -> None:
+        """Leave the role and ask for votes when the rules say so."""
+        leadership, self.leadership = self.leadership, None
+        was = self.role
+        self.role = Role.CANDIDATE
+        self._set_leader(None)
+        if leadership:
+            leadership.end(reason)
+        if was != Role.CANDIDATE:
+            self.campaign.start(reason)
+            self._role_changed()
+            if self.trace:
+                self.trace(BecameCandidate(self.now, self.node_id, self.group, self.term, reason))
+
+    def become_leader(self, grants: tuple[str, ...]) -> None:
+        """Lead the present term, once."""
+        assert self.term > self.led_term and self.voted_for == self.node_id, (self.term, self.led_term)
+        self.led_term = self.term
+        self.leadership_seq += 1
+        self.role = Role.LEADER
+        self._set_leader(self.node_id)
+        campaign = self.campaign
+        self.leadership = Leadership(self)
+        self._role_changed()
+        self.leadership.begin(grants, campaign.cause, campaign.rounds, (self.now - campaign.started_at) // MS)
+        campaign.stop()
+
+    def step_down(self, reason: str) -> None:
+        """Leave leadership or candidacy for a reason of this node's own."""
+        if self.role != Role.FOLLOWER:
+            self.become_follower(None, reason)
+
+    def resign(self, decision: LeaderDecision) -> None:
+        """Leave leadership because the rules say so: without promises of silence one asks again at once (DLedger)."""
+        if self.rules.one_step:
+            self.become_follower(None, decision.reason)
+        else:
+            self.become_candidate(decision.reason)
+        self.learn_term(decision.known_term)
+
+    def learn_term(self, known_term: int) -> None:
+        """A higher term exists: take it now (one-step rules), or when the next round needs it (DLedger §2.5)."""
+        assert self.role != Role.LEADER
+        if known_term <= self.term:
+            return
+        if self.rules.one_step:
+            self.set_hard_state(known_term, None)
+            if self.leader is not None:
+                self.become_follower(None, f"term {known_term} exists")
+        else:
+            self.campaign.state.known_term = max(self.campaign.state.known_term, known_term)
+
+    def _set_leader(self, leader: str | None) -> None:
+        if self.leader not in (None, leader):
+            self.previous_leader = self.leader
+        self.leader = leader
+
+    def _role_changed(self) -> None:
+        self.output(RoleChanged(self.role, self.term, self.leader, self.leadership_seq))
+
+    def _settle_departed(self) -> None:
+        """A hand-over ends when a leader is known: as asked, or not."""
+        if self.departed and self.leader:
+            ticket, target, _ = self.departed
+            self.departed = None
+            refused = None if self.leader == target else RejectReason.NOT_CAUGHT_UP
+            self.output(Resolved(ticket, refused, "" if refused is None else f"{self.leader} leads instead"))
+
+    # --- commit and apply
+
+    def advance_commit(self, index: int, *, counted: bool) -> None:
+        """Entries up to ``index`` are committed; never falls, never beyond the log."""
+        index = min(index, self.log.last_index)
+        if index <= self.commit_index:
+            return
+        self.commit_index = index
+        if self.trace:
+            self.trace(CommitAdvanced(self.now, self.node_id, self.group, self.term, index, counted))
+        self._announce()
+
+    def _announce(self) -> None:
+        """Let the shell apply what is committed and on this node's own disk."""
+        index = min(self.commit_index, self.log.durable_index)
+        if index > self.announced_index and not self.installing:
+            self.announced_index = index
+            self.output(Committed(index))
+
+    # --- inputs
+
+    def _enter(self, now: int) -> bool:
+        """Take the time; False: a faulted node does nothing any more."""
+        if self.leadership and now - self.now > self.leadership.pause_ns:
+            self.leadership.void_lease(now)
+        self.now = max(now, self.now)
+        return self.faulted is None
+
+    def receive(self, now: int, peer: str, message: PeerMessage) -> None:
+        """A message from ``peer``, as the transport vouches for it."""
+        if not self._enter(now):
+            return
+        if peer in self.strangers or peer == self.node_id or message.group != self.group:
+            self.dropped(peer, message, "stranger" if peer in self.strangers else "misdirected")
+            return
+        leadership = self.leadership
+        if isinstance(message, Append):
+            self.following.on_append(peer, message)
+        elif isinstance(message, AppendReply):
+            if leadership:
+                leadership.on_append_reply(peer, message)
+        elif isinstance(message, Vote):
+            self._on_vote(peer, message)
+        elif isinstance(message, VoteReply):
+            self.campaign.on_reply(peer, message)
+        elif isinstance(message, SnapshotChunk):
+            self.following.on_chunk(peer, message)
+        elif isinstance(message, SnapshotReply):
+            if leadership:
+                leadership.on_snapshot_reply(peer, message)
+        elif isinstance(message, ReadRequest):
+            self._on_read_request(peer, message)
+        elif isinstance(message, ReadReply):
+            self.following.on_read_reply(peer, message)
+        else:
+            self.following.on_timeout_now(peer, message)
+
+    def dropped(self, peer: str, message: object, reason: str) -> None:
+        if self.trace:
+            self.trace(Dropped(self.now, self.node_id, self.group, self.term, peer, type(message).__name__, reason))
+
+    def _on_vote(self, peer: str, request: Vote) -> None:
+        me = self.voter()
+        decision = self.rules.decide_vote(me, peer, request)
+        if self.trace:
+            self.trace(VoteCast(
+                self.now, self.node_id, self.group, self.term, peer, request.term, request.probe,
+                decision.result.name, (request.last_term, request.last_index), (me.last_term, me.last_index)))
+        if not request.probe:
+            if decision.adopt_term > self.term:
+                self.set_hard_state(decision.adopt_term, None)
+                if self.role != Role.FOLLOWER or self.leader is not None:
+                    self.become_follower(None, f"{peer} asks for votes in term {request.term}")
+            if decision.become_candidate:
+                self.become_candidate(f"{peer} asks for votes in term {request.term}")
+                self.learn_term(decision.known_term)
+                self.campaign.increase_term()
+            if decision.grant:
+                assert self.role != Role.LEADER and request.term == self.term
+                self.set_hard_state(request.term, peer)
+                self._wait_for_leader()
+        small = decision.result == VoteResult.REJECT_TERM_SMALL_THAN_LEDGER
+        term = self.log.last_term if small else self.term
+        self.send(peer, VoteReply(self.group, term, request.round, decision.result, request.probe))
+
+    def _on_read_request(self, peer: str, request: ReadRequest) -> None:
+        if self.leadership:
+            self.leadership.reads.ask(request.ticket, peer)
+        else:
+            self.send(peer, ReadReply(self.group, self.term, request.ticket, Code.NOT_LEADER, 0))
+
+    def tick(self, now: int) -> None:
+        """Time has passed; due at ``deadline``, harmless earlier."""
+        if not self._enter(now):
+            return
+        if self.departed and now >= self.departed[2]:
+            self.output(Resolved(self.departed[0], None, "leadership was given up; no new leader seen yet", True))
+            self.departed = None
+        if self.leadership:
+            self.leadership.tick()
+        elif self.role == Role.CANDIDATE:
+            self.campaign.tick()
+        elif now >= self.follower_deadline():
+            self.become_candidate("no leader heard")
+            self.campaign.tick()
+        self.following.tick()
+
+    def propose(self, now: int, payloads: list[bytes], wall_ms: int) -> tuple[int, int]:
+        """Append commands in this leadership; returns their first and last index.
+
+        Raises ``NotLeader``, ``Rejected`` or ``Busy``: then nothing was appended.
+        """
+        self._enter(now)
+        self.wall_ms = wall_ms
+        if self.faulted or self.leadership is None:
+            raise NotLeader(self.leader, self.leader_address())
+        return self.leadership.propose(payloads)
+
+    def read(self, now: int, ticket: int, level: Read) -> None:
+        """Ask from which applied index reads may be answered; ``ReadReady`` follows. Raises ``NotLeader``."""
+        self._enter(now)
+        if self.faulted:
+            raise NotLeader(None, None)
+        if level is Read.UNSAFE:
+            self.output(ReadReady(ticket, self.applied_index))
+        elif self.leadership:
+            self.leadership.read(ticket, level)
+        elif self.leader is None or level is Read.LOG:
+            raise NotLeader(self.leader, self.leader_address())
+        elif self.installing:
+            raise Rejected(RejectReason.INSTALLING)
+        else:
+            self.following.ask_leader(ticket)
+
+    def lease_valid(self, now: int) -> bool:
+        """Whether this leader may answer a read at once, from its own state."""
+        self._enter(now)
+        return self.leadership is not None and self.leadership.lease_valid()
+
+    def void_lease(self, now: int) -> None:
+        """The shell noticed that its clock stood still (suspend, long pause): earlier contacts prove nothing."""
+        self._enter(now)
+        if self.leadership:
+            self.leadership.void_lease(self.now)
+
+    def reconfigure(
+        self, now: int, ticket: int, voters: Mapping[str, str], learners: Mapping[str, str],
+        priorities: Mapping[str, int] | None = None,
+    ) -> None:
+        """Move to this membership (id -> address), step by step; ``Resolved`` follows. Raises ``NotLeader``."""
+        self._enter(now)
+        if self.faulted or self.leadership is None:
+            raise NotLeader(self.leader, self.leader_address())
+        self.leadership.changes.begin(ticket, voters, learners, priorities or {})
+
+    def transfer(self, now: int, ticket: int, target: str | None) -> None:
+        """Hand leadership to ``target`` (None: the best placed voter); ``Resolved`` follows. Raises ``NotLeader``."""
+        self._enter(now)
+        if self.faulted or self.leadership is None:
+            raise NotLeader(self.leader, self.leader_address())
+        self.leadership.transfer.begin(ticket, target)
+
+    def durable(self, now: int, token: int) -> None:
+        """Every write up to ``token`` is on disk. Late, repeated or reordered reports do no harm."""
+        if not self._enter(now) or token <= self.durable_token:
+            return
+        self.durable_token = token
+        last, unsynced = -1, self._unsynced
+        while unsynced and unsynced[0][0] <= token:
+            last = unsynced.popleft()[1]
+        log = self.log
+        if last >= 0:
+            log.durable_index = max(log.durable_index, min(last, log.last_index))
+        if self.leadership:
+            self.leadership.on_durable()
+        else:
+            self.campaign.on_durable()
+            self.following.on_durable()
+        self._announce()
+
+    def applied(self, now: int, index: int) -> None:
+        """The state machine has taken everything up to ``index``."""
+        self._enter(now)
+        assert self.applied_index <= index <= self.commit_index, (self.applied_index, index, self.commit_index)
+        self.applied_index = index
+
+    def snapshot_taken(self, now: int, meta: SnapshotMeta) -> None:
+        """This node's own snapshot is finished; the log may lose what lies far enough behind it."""
+        if not self._enter(now) or (self.log.snapshot and self.log.snapshot.index >= meta.index):
+            return
+        self.log.snapshot = meta
+        self.purge(meta.index - self.config.snapshot_tail_entries)
+
+    def purge(self, index: int) -> None:
+        """Let the log go up to the last frame end at or below ``index``, never beyond the snapshot."""
+        assert self.log.snapshot is not None
+        point = self.log.purge_point(min(index, self.log.snapshot.index, self.log.durable_index))
+        if point > self.log.purged_index:
+            self.log.purge(point)
+            self._pending().purge_to = point
+            if self.trace:
+                self.trace(LogPurged(self.now, self.node_id, self.group, self.term, point))
+
+    def loaded(self, now: int, peer: str, session: int, first: int, frames: list[Frame]) -> None:
+        """Answer to ``Load``; [] if storage does not hold it any more."""
+        if self._enter(now) and self.leadership:
+            self.leadership.on_loaded(peer, session, first, frames)
+
+    def chunk_loaded(
+        self, now: int, peer: str, session: int, meta: SnapshotMeta | None, offset: int, data: bytes | None
+    ) -> None:
+        """Answer to ``LoadChunk``; None: that snapshot is gone."""
+        if self._enter(now) and self.leadership:
+            self.leadership.on_chunk_loaded(peer, session, meta, offset, data)
+
+    def chunk_stored(self, now: int, peer: str, meta: SnapshotMeta, offset: int, complete: bool) -> None:
+        """Answer to ``StoreChunk``: ``offset`` bytes are staged; ``complete``: whole, checked and visible."""
+        if self._enter(now):
+            self.following.on_chunk_stored(peer, meta, offset, complete)
+
+    def install(self, meta: SnapshotMeta) -> None:
+        """A complete snapshot from the leader is here: stand on it."""
+        assert meta.index > self.commit_index and self.log.term_at(meta.index) != meta.term
+        write = self._pending(reorders=True)
+        write.install = meta
+        self.install_token = write.token
+        self.log.install(meta)
+        self._unsynced = deque((token, 0, at) for token, _, at in self._unsynced)
+        self.installing = meta
+        self.membership_changed()
+        self.commit_index = self.announced_index = meta.index
+        self._seal()
+        self.output(Install(meta))
+        if self.trace:
+            self.trace(SnapshotInstalled(self.now, self.node_id, self.group, self.term, meta.index, meta.term))
+
+    def installed(self, now: int, meta: SnapshotMeta) -> None:
+        """The state machine stands at ``meta.index``."""
+        if not self._enter(now) or self.installing is not meta:
+            return
+        self.installing = None
+        self.applied_index = max(self.applied_index, meta.index)
+        self._announce()
+        self.following.on_installed(meta)
+
+    def identify(self, now: int, peer: str, incarnation: bytes) -> None:
+        """A peer's hello named the incarnation of its directory (random at format)."""
+        known = self.incarnations.get(peer)
+        if not self._enter(now) or known == incarnation:
+            return
+        self.incarnations[peer] = incarnation
+        self._find_strangers()
+        if self.leadership:
+            if known is not None or peer in self.strangers:
+                self.leadership.renew(peer)
+            self.leadership.changes.record_incarnations()
+
+    def unreachable(self, now: int, peer: str) -> None:
+        """Hint: messages to ``peer`` may have been lost."""
+        if self._enter(now) and self.leadership:
+            self.leadership.on_unreachable(peer)
+
+    def storage_fault(self, now: int, kind: str) -> None:
+        """``full``: no write since the durable token was kept. ``room``: space is back. ``failed``: final."""
+        if not self._enter(now):
+            return
+        if self.trace:
+            self.trace(StorageTrouble(self.now, self.node_id, self.group, self.term, kind))
+        if kind == "room":
+            self._disk_has_room()
+        elif kind == "failed":
+            self.fault("a write or sync failed; what the disk holds is not known")
+        elif kind == "stall":
+            self.step_down("storage stalls")
+        else:
+            self._disk_became_full()
+
+    def _disk_became_full(self) -> None:
+        """Forget the lost writes and say again, small enough for the reserve, what must not be forgotten.
+
+        Frames that are not durable stay in memory, unacknowledged, until there is room.
+        """
+        self.disk_full = self._owed = True
+        self.step_down("disk full")
+        self._write = None
+        self._outputs = [out for out in self._outputs if not isinstance(out, Write)]
+        self._unsynced.clear()
+        write = self._pending()
+        if self.installing and self.install_token > self.durable_token:
+            write.install, self.install_token = self.installing, write.token
+        else:
+            write.truncate_from = self.log.durable_index + 1  # a truncation may be among the lost writes
+        write.hard_state = HardState(self.term, self.voted_for)
+        self._hard_token = write.token
+
+    def _disk_has_room(self) -> None:
+        if not self.disk_full:
+            return
+        self.disk_full = False
+        if self._write is not None:
+            self._seal()
+        self._owed = False
+        log = self.log
+        if log.last_index > log.durable_index and not self.installing:
+            frames = log.cached(log.durable_index + 1, NEVER)
+            assert frames is not None and frames[0].first == log.durable_index + 1, "what is not durable is in memory"
+            self._pending().frames.extend(frames)
+
+    def faulted_apply(self, now: int, reason: str) -> None:
+        """The state machine raised: stop applying and leading; nothing is skipped."""
+        if self._enter(now):
+            self.fault(f"the state machine raised: {reason}")
+
+    def fault(self, reason: str) -> None:
+        """Visible and final: no votes, no acknowledgements, no leadership."""
+        if self.leadership:
+            self.become_follower(None, reason)
+        self.faulted = reason
+        self._set_leader(None)
+        self.role = Role.FOLLOWER
+        self._role_changed()
+        self._outputs = [out for out in self._outputs if not isinstance(out, Send)]
+
+    def oldest_unsynced_ns(self) -> int:
+        """When the oldest write that is not durable was issued; ``NEVER`` if all are."""
+        return self._unsynced[0][2] if self._unsynced else NEVER

@@ -1,0 +1,95 @@
+"""Handing leadership over: stop accepting, let the target catch up, tell it to campaign, or resume.
+
+Thesis §3.10. Works in any term (dledger F25). Once the target was told, a late ``TimeoutNow`` may end this
+leadership at any time without asking the voters' patience, so the lease is gone for good (thesis §6.4.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.config import MS
+from raft.errors import Rejected, RejectReason
+from raft.messages import Resolved, TimeoutNow
+from raft.trace import Transfer as TransferEvent
+
+if TYPE_CHECKING:
+    from raft.leadership import Leadership
+
+NEVER = 1 << 62
+
+
+class Transfer:
+    """At most one hand-over at a time."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self.leadership = leadership
+        self.target: str | None = None
+        self.told = False
+        self.deadline = NEVER
+        self._ticket = 0
+
+    @property
+    def busy(self) -> bool:
+        """While true, neither writes nor reads are taken."""
+        return self.target is not None
+
+    def begin(self, ticket: int, target: str | None) -> None:
+        """Raises ``Rejected`` when the target cannot lead or another change runs."""
+        leadership = self.leadership
+        core = leadership.core
+        if self.busy:
+            raise Rejected(RejectReason.TRANSFERRING)
+        if target == core.node_id:
+            core.output(Resolved(ticket))
+            return
+        if target is None:
+            target = leadership.best_successor()
+        if target is None or target not in core.membership.voters or target in core.strangers:
+            raise Rejected(RejectReason.NO_SUCH_MEMBER, f"{target} is not a voter that can lead")
+        if leadership.peers[target].match < core.membership_index:
+            raise Rejected(RejectReason.NOT_CAUGHT_UP, f"{target} does not hold the latest membership yet")
+        self.target, self.told, self._ticket = target, False, ticket
+        self.deadline = core.now + core.config.transfer_timeout_ms * MS
+        self._trace("begun")
+        self.advance()
+
+    def advance(self) -> None:
+        """Tell the target once it holds everything."""
+        leadership = self.leadership
+        core = leadership.core
+        if self.target is None or self.told:
+            return
+        peer = leadership.peers.get(self.target)
+        if peer is None:
+            self.end(RejectReason.NO_SUCH_MEMBER)
+        elif peer.match == core.log.last_index:
+            self.told = True
+            leadership.lease_dead = True
+            core.send(self.target, TimeoutNow(core.group, core.term, core.log.last_index, core.log.last_term))
+            self._trace("told")
+
+    def tick(self) -> None:
+        if self.leadership.core.now >= self.deadline:
+            self.end(RejectReason.NOT_CAUGHT_UP)
+
+    def end(self, reason: RejectReason) -> None:
+        """Give up and resume."""
+        core = self.leadership.core
+        if self.target is not None:
+            self._trace("given up")
+            core.output(Resolved(self._ticket, reason, f"{self.target} did not take over in time", self.told))
+            self.target, self.deadline = None, NEVER
+
+    def leave(self) -> None:
+        """This leadership ends: who leads next decides how the hand-over went."""
+        core = self.leadership.core
+        if self.target is not None:
+            self._trace("left")
+            core.departed = self._ticket, self.target, core.now + core.config.transfer_timeout_ms * MS
+            self.target = None
+
+    def _trace(self, state: str) -> None:
+        core = self.leadership.core
+        if core.trace and self.target:
+            core.trace(TransferEvent(core.now, core.node_id, core.group, core.term, self.target, state))
