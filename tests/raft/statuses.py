@@ -19,7 +19,8 @@ def make_status(**changes: object) -> Status:
         for name in ("n1", "n2"))
     status = Status(
         node_id="n0", group=1, group_name="default", cluster="default", at_ns=1_000_000_000_000, role=Role.LEADER,
-        term=7, voted_for="n0", leader="n0", leader_address="h0:7000", leadership_seq=1, commit_index=100, applied_index=100,
+        term=7, voted_for="n0", leader="n0", leader_address="h0:7000", leadership_seq=1, commit_index=100,
+        applied_index=100,
         durable_index=100, last_index=100, last_term=7, purged_index=0, snapshot_index=0, snapshot_size=0,
         membership=membership, membership_index=0, peers=peers, election=None, deadline_ns=0, faulted=None,
         lease_valid=True)

@@ -1,0 +1,334 @@
+"""What a client and a node say to each other, as values and as bytes. No I/O; it knows no roles and no connections.
+
+After the greetings (``hello``, lane CLIENT) both sides send blocks, little-endian, each behind its u32 length:
+
+    request   u32 length | u64 id | u64 group | u8 op | u8 level | u16 0 | u32 timeout_ms (0: the node's) | body
+    answer    u32 length | u64 id | u8 result | u8 0 | u16 0 | body (CBOR)
+
+Ids are the client's; answers come in any order. The body of a PROPOSE or QUERY is the raw command, that of a
+PROPOSE_MANY a u32 count, as many u32 lengths, and the raw commands; of TRANSFER and RECONFIGURE it is CBOR; the others
+have none. A block's length is looked at before any of it is kept. Decoders raise nothing but ``MalformedMessage``.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import cbor2
+
+from raft.config import Read
+from raft.errors import (
+    Busy,
+    Faulted,
+    MalformedMessage,
+    NotLeader,
+    RaftError,
+    Rejected,
+    RejectReason,
+    Unknown,
+    UsageError,
+)
+
+ANSWER_BYTES_MAX: Final = 16 << 20
+"""Largest answer a node sends and a client takes."""
+REQUEST_OVERHEAD_BYTES: Final = 64
+"""What a request adds to its commands at most, without the table of PROPOSE_MANY."""
+PLAN_BYTES_MAX: Final = 64 << 10
+"""Largest CBOR body of a request."""
+
+_LENGTH: Final = struct.Struct("<I")
+_REQUEST: Final = struct.Struct("<QQBBHI")
+_ANSWER: Final = struct.Struct("<QBBH")
+_PREFIXED_REQUEST: Final = struct.Struct("<IQQBBHI")
+_PREFIXED_ANSWER: Final = struct.Struct("<IQBBH")
+_DECODE_ERRORS: Final = (ValueError, TypeError, AttributeError, cbor2.CBORError, RecursionError, OverflowError,
+                         MemoryError)
+
+
+class Op(enum.IntEnum):
+    """What a client asks for."""
+
+    PROPOSE = 1
+    PROPOSE_MANY = 2
+    QUERY = 3
+    STATUS = 4
+    EXPLAIN = 5
+    TRANSFER = 6
+    RECONFIGURE = 7
+    SNAPSHOT = 8
+
+
+class Result(enum.IntEnum):
+    """How a request ended. The fields in brackets are the answer's body, a CBOR list; OK's is the value itself."""
+
+    OK = 0
+    NOT_LEADER = 1
+    """[leader or None, address or None]: without effect."""
+    REJECTED = 2
+    """[name of a ``RejectReason``, detail]: without effect."""
+    UNKNOWN = 3
+    """[first index, last index, detail]: may or may not take effect."""
+    FAULTED = 4
+    """[reason]: this node stopped."""
+    USAGE = 5
+    """[sentence]: the request cannot be served by this group's state machine, or its result cannot travel."""
+    MALFORMED = 6
+    """[sentence]: the request could not be read; the node closes the connection."""
+
+
+_LEVELS: Final = (Read.INDEX, Read.LEASE, Read.LOG, Read.UNSAFE)
+_OPS: Final = frozenset(map(int, Op))
+_BARE: Final = frozenset((Op.STATUS, Op.EXPLAIN, Op.SNAPSHOT))
+
+
+@attrs.frozen
+class Plan:
+    """A membership to be reached: ids to addresses; ``priorities`` of None leaves them as they are."""
+
+    voters: Mapping[str, str]
+    learners: Mapping[str, str]
+    priorities: Mapping[str, int] | None = None
+
+
+@attrs.define
+class Request:
+    """One request. ``commands`` holds the command, the commands or the query; the others use their own field."""
+
+    id: int
+    op: Op
+    group: int = 1
+    timeout_ms: int = 0
+    """0: the node's own default."""
+    level: Read = Read.INDEX
+    commands: Sequence[bytes] = ()
+    target: str | None = None
+    plan: Plan | None = None
+
+
+@attrs.define
+class Answer:
+    """One answer: the value of OK, the list of fields of the others."""
+
+    id: int
+    result: Result
+    value: Any = None
+
+
+class Blocks:
+    """Bytes of one connection in, the blocks behind their lengths out. Holds at most one unfinished block."""
+
+    __slots__ = ("_buffer", "_bytes_max", "_due")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._buffer = bytearray()
+        self._due = _LENGTH.size
+
+    def feed(self, data: bytes | bytearray) -> list[bytes]:
+        """Every block that ``data`` completes. Raises ``MalformedMessage`` for a length beyond the limit."""
+        buffer = self._buffer
+        buffer += data
+        blocks: list[bytes] = []
+        offset, end = 0, len(buffer)
+        while offset + self._due <= end:
+            (size,) = _LENGTH.unpack_from(buffer, offset)
+            if size > self._bytes_max:
+                raise MalformedMessage(f"a block of {size} bytes; at most {self._bytes_max} are taken")
+            stop = offset + _LENGTH.size + size
+            if stop > end:
+                self._due = _LENGTH.size + size
+                break
+            blocks.append(bytes(buffer[offset + _LENGTH.size : stop]))
+            offset = stop
+            self._due = _LENGTH.size
+        del buffer[:offset]
+        return blocks
+
+
+# --- requests ------------------------------------------------------------------------------------------------
+
+
+def encode_request(request: Request) -> bytes:
+    """The request with its length. Raises ``UsageError`` for what the format cannot carry."""
+    op = request.op
+    body: list[bytes] = []
+    if op in (Op.PROPOSE, Op.QUERY):
+        body.append(request.commands[0])
+    elif op is Op.PROPOSE_MANY:
+        count = len(request.commands)
+        body.append(struct.pack(f"<I{count}I", count, *map(len, request.commands)))
+        body.extend(request.commands)
+    elif op is Op.TRANSFER:
+        body.append(cbor2.dumps(request.target))
+    elif op is Op.RECONFIGURE:
+        plan = request.plan
+        assert plan is not None
+        priorities = None if plan.priorities is None else dict(plan.priorities)
+        body.append(cbor2.dumps([dict(plan.voters), dict(plan.learners), priorities]))
+    size = _REQUEST.size + sum(map(len, body))
+    try:
+        head = _PREFIXED_REQUEST.pack(
+            size, request.id, request.group, op, _LEVELS.index(request.level), 0, request.timeout_ms)
+    except struct.error as error:
+        raise UsageError(f"a request cannot carry {request.timeout_ms=} or {size} bytes: {error}") from error
+    return b"".join((head, *body))
+
+
+def decode_request(block: bytes, commands_max: int) -> Request:
+    """A request from a block. Raises ``MalformedMessage``."""
+    if len(block) < _REQUEST.size:
+        raise MalformedMessage(f"a request of {len(block)} bytes; the least is {_REQUEST.size}")
+    number, group, op, level, zero, timeout_ms = _REQUEST.unpack_from(block)
+    if op not in _OPS or level >= len(_LEVELS) or zero:
+        raise MalformedMessage(f"a request breaks a rule: {op=} {level=} {zero=}")
+    request = Request(number, Op(op), group, timeout_ms, _LEVELS[level])
+    body = block[_REQUEST.size :]
+    if request.op in (Op.PROPOSE, Op.QUERY):
+        request.commands = (body,)
+    elif request.op is Op.PROPOSE_MANY:
+        request.commands = _take_commands(body, commands_max)
+    elif request.op in _BARE:
+        if body:
+            raise MalformedMessage(f"{request.op.name} carries nothing, got {len(body)} bytes")
+    elif request.op is Op.TRANSFER:
+        request.target = _take_target(body)
+    else:
+        request.plan = _take_plan(body)
+    return request
+
+
+def _take_commands(body: bytes, commands_max: int) -> list[bytes]:
+    if len(body) < _LENGTH.size:
+        raise MalformedMessage("PROPOSE_MANY without a count")
+    (count,) = _LENGTH.unpack_from(body)
+    start = _LENGTH.size * (1 + count)
+    if not 0 < count <= commands_max or start > len(body):
+        raise MalformedMessage(f"PROPOSE_MANY of {count} commands in {len(body)} bytes; 1 to {commands_max} are taken")
+    lengths = struct.unpack_from(f"<{count}I", body, _LENGTH.size)
+    if start + sum(lengths) != len(body):
+        raise MalformedMessage("lengths of PROPOSE_MANY do not add up to its body")
+    commands = []
+    for length in lengths:
+        commands.append(body[start : start + length])
+        start += length
+    return commands
+
+
+def _load(body: bytes) -> Any:
+    if len(body) > PLAN_BYTES_MAX:
+        raise MalformedMessage(f"a CBOR body of {len(body)} bytes; at most {PLAN_BYTES_MAX} are taken")
+    try:
+        return cbor2.loads(body)
+    except _DECODE_ERRORS as error:
+        raise MalformedMessage(f"not CBOR: {error}") from error
+
+
+def _take_target(body: bytes) -> str | None:
+    target = _load(body)
+    if target is not None and type(target) is not str:
+        raise MalformedMessage("TRANSFER names a node or nobody")
+    return target
+
+
+def _take_plan(body: bytes) -> Plan:
+    fields = _load(body)
+    if type(fields) is not list or len(fields) != 3:
+        raise MalformedMessage("RECONFIGURE has three fields")
+    voters, learners, priorities = fields
+    return Plan(
+        _checked(voters, str), _checked(learners, str), None if priorities is None else _checked(priorities, int))
+
+
+def _checked(mapping: Any, kind: type) -> dict[str, Any]:
+    if type(mapping) is not dict or not all(type(k) is str and k and type(v) is kind for k, v in mapping.items()):
+        raise MalformedMessage(f"RECONFIGURE maps node ids to {kind.__name__}")
+    return mapping
+
+
+# --- answers -------------------------------------------------------------------------------------------------
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """The answer with its length. A value that cannot travel becomes a USAGE that says that the request took effect."""
+    result, body = answer.result, b""
+    try:
+        body = cbor2.dumps(answer.value)
+        problem = f"is too large ({len(body)} bytes)" if len(body) + _ANSWER.size > ANSWER_BYTES_MAX else ""
+    except (cbor2.CBORError, ValueError, TypeError, RecursionError, OverflowError) as error:
+        problem = f"cannot be CBOR ({error})"
+    if problem:
+        result = Result.USAGE
+        body = cbor2.dumps([
+            f"the request was carried out, but its result, a {type(answer.value).__name__}, {problem}: "
+            "return None, bool, int, float, str, bytes, or lists and dicts of these"])
+    return _PREFIXED_ANSWER.pack(_ANSWER.size + len(body), answer.id, result, 0, 0) + body
+
+
+def decode_answer(block: bytes) -> Answer:
+    """An answer from a block. Raises ``MalformedMessage``."""
+    if len(block) < _ANSWER.size:
+        raise MalformedMessage(f"an answer of {len(block)} bytes; the least is {_ANSWER.size}")
+    number, result, zero, zero_too = _ANSWER.unpack_from(block)
+    if zero or zero_too or result > max(Result):
+        raise MalformedMessage(f"an answer breaks a rule: {result=} {zero=} {zero_too=}")
+    try:
+        value = cbor2.loads(block[_ANSWER.size :])
+    except _DECODE_ERRORS as error:
+        raise MalformedMessage(f"not CBOR: {error}") from error
+    answer = Answer(number, Result(result), value)
+    if answer.result is not Result.OK:
+        to_error(answer)  # raises if the fields are not what they should be
+    return answer
+
+
+def failure(number: int, error: RaftError) -> Answer:
+    """The answer that tells of an error. ``to_error`` is its inverse, but for a ``StorageError`` and its like."""
+    if isinstance(error, NotLeader):
+        return Answer(number, Result.NOT_LEADER, [error.leader, error.address])
+    if isinstance(error, Rejected):
+        return Answer(number, Result.REJECTED, [error.reason.name, error.detail])
+    if isinstance(error, Unknown):
+        return Answer(number, Result.UNKNOWN, [error.first, error.last, error.detail])
+    if isinstance(error, UsageError):
+        return Answer(number, Result.USAGE, [str(error)])
+    if isinstance(error, MalformedMessage):
+        return Answer(number, Result.MALFORMED, [str(error)])
+    return Answer(number, Result.FAULTED, [str(error)])
+
+
+_FIELDS: Final[dict[Result, tuple[tuple[type, ...], ...]]] = {
+    Result.NOT_LEADER: ((str, type(None)), (str, type(None))),
+    Result.REJECTED: ((str,), (str,)),
+    Result.UNKNOWN: ((int,), (int,), (str,)),
+    Result.FAULTED: ((str,),),
+    Result.USAGE: ((str,),),
+    Result.MALFORMED: ((str,),),
+}
+
+
+def to_error(answer: Answer) -> RaftError:
+    """What an answer other than OK means to the caller. Raises ``MalformedMessage`` for fields that do not fit."""
+    fields, kinds = answer.value, _FIELDS[answer.result]
+    if type(fields) is not list or len(fields) != len(kinds) or not all(map(_is_one_of, fields, kinds)):
+        raise MalformedMessage(f"an answer {answer.result.name} with other fields than it has")
+    if answer.result is Result.NOT_LEADER:
+        return NotLeader(*fields)
+    if answer.result is Result.REJECTED:
+        name, detail = fields
+        if name not in RejectReason.__members__:
+            raise MalformedMessage(f"a request was rejected for an unknown reason, {name!r}")
+        reason = RejectReason[name]
+        return Busy(detail) if reason is RejectReason.BUSY else Rejected(reason, detail)
+    if answer.result is Result.UNKNOWN:
+        return Unknown(*fields)
+    if answer.result is Result.FAULTED:
+        return Faulted(*fields)
+    return UsageError(*fields)
+
+
+def _is_one_of(field: object, kinds: tuple[type, ...]) -> bool:
+    return type(field) in kinds
