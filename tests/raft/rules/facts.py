@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,11 @@ LEASE = Config().election_timeout_ms * 1_000_000
 LONG_AGO = 1 << 60
 THREE = Membership(("n0", "n1", "n2"))
 FIVE = Membership(("n0", "n1", "n2", "n3", "n4"))
+
+
+def combinations(*facts: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """Every combination of one value of each."""
+    return itertools.product(*facts)
 
 
 def group(*voters: str, **roles: Any) -> Membership:
