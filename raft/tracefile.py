@@ -1,0 +1,160 @@
+"""Trace events as lines of JSON in a file (NDJSON), written off the hot path and bounded in memory and on disk.
+
+The node's task pays for a look at the event's type and one append to a queue; encoding and writing happen in a worker
+thread, several times a second. Events that come with every write (``SAMPLED``) are kept one in ``sample_every``, each
+with its running number under ``seen``. What does not fit into the queue is dropped and counted in the file.
+A trace is for people and analysis: it never delays a node, and a full disk under it never fails one.
+Knows the event vocabulary and files; nothing of nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from raft.errors import ConfigError
+from raft.trace import Appended, CommitAdvanced, Event, ReadGranted
+
+FORMAT_VERSION: Final = 1
+SAMPLED: Final[tuple[type[Event], ...]] = (Appended, CommitAdvanced, ReadGranted)
+"""Events whose number grows with the load."""
+
+
+class TraceFile:
+    """A ``Trace`` to hand to ``open_node``. Made by ``open_trace_file``."""
+
+    def __init__(self, path: Path, *, sample_every: int, queue_events_max: int, file_bytes_max: int) -> None:
+        self.written = 0
+        """Lines of events written."""
+        self.error: str | None = None
+        """Why the latest write failed; None: it did not."""
+        self._path = path
+        self._every, self._queue_max, self._file_max = sample_every, queue_events_max, file_bytes_max
+        self._overflowed = 0  # counted by the node's task
+        self._failed = 0  # counted by the worker thread
+        self._queue: deque[tuple[Event, int]] = deque()
+        self._seen: dict[type[Event], int] = dict.fromkeys(SAMPLED, 0)
+        self._told = 0
+        self._file: FileIO | None = None
+        self._size = 0
+
+    @property
+    def dropped(self) -> int:
+        """Events that found the queue full, or whose write failed."""
+        return self._overflowed + self._failed
+
+    def __call__(self, event: Event) -> None:
+        """Take one event. The hot path: most sampled events end at the first ``return``."""
+        kind = type(event)
+        seen = self._seen.get(kind, -1) + 1
+        if seen:
+            self._seen[kind] = seen
+            if (seen - 1) % self._every:
+                return
+        if len(self._queue) >= self._queue_max:
+            self._overflowed += 1
+        else:
+            self._queue.append((event, seen))
+
+    def flush(self) -> None:
+        """Write what the queue holds. Blocking; runs in a worker thread. Never raises ``OSError``."""
+        batch = [self._queue.popleft() for _ in range(len(self._queue))]
+        if not batch and self._told == self.dropped:
+            return
+        lines = [_line(event, seen) for event, seen in batch]
+        dropped = self.dropped
+        if dropped != self._told:
+            lines.append(json.dumps({"event": "Overflow", "count": dropped - self._told}).encode() + b"\n")
+        try:
+            self._write(b"".join(lines))
+        except OSError as error:
+            self.error = str(error)
+            self._failed += len(batch)
+        else:
+            self.error = None
+            self.written += len(batch)
+            self._told = dropped
+
+    def _write(self, data: bytes) -> None:
+        if self._file is not None and self._size + len(data) > self._file_max:
+            self._file.close()
+            self._file = None
+            os.replace(self._path, self._path.with_name(self._path.name + ".1"))
+        if self._file is None:
+            self._file = self._path.open("ab", buffering=0)
+            self._size = self._file.tell()
+            self._put(_first_line(self._every))
+        self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        assert self._file is not None
+        view = memoryview(data)
+        while view:
+            done = self._file.write(view)
+            self._size += done
+            view = view[done:]
+
+    def close(self) -> None:
+        """Write the rest and close the file."""
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _first_line(sample_every: int) -> bytes:
+    """What ties the monotonic times of a process to the wall clock."""
+    return json.dumps({
+        "event": "Opened", "version": FORMAT_VERSION, "at_ns": time.monotonic_ns(),
+        "wall_ms": time.time_ns() // 1_000_000, "process": os.getpid(),
+        "sample_every": sample_every, "sampled": [kind.__name__ for kind in SAMPLED],
+    }).encode() + b"\n"
+
+
+def _line(event: Event, seen: int) -> bytes:
+    fields = event.as_dict()
+    if seen:
+        fields["seen"] = seen
+    return json.dumps(fields, separators=(",", ":"), default=str).encode() + b"\n"
+
+
+@asynccontextmanager
+async def open_trace_file(
+    path: str | os.PathLike[str], *, sample_every: int = 100, flush_interval_ms: int = 200,
+    queue_events_max: int = 20_000, file_bytes_max: int = 256 << 20,
+) -> AsyncIterator[TraceFile]:
+    """Trace into ``path`` as long as the block runs; a file that is there is continued.
+
+    Beyond ``file_bytes_max`` the file becomes ``path.1``, replacing an older one. A process that is killed loses the
+    last ``flush_interval_ms``. Raises ``ConfigError``, and ``OSError`` when the file cannot be opened at the start.
+    """
+    for name, value in (("sample_every", sample_every), ("flush_interval_ms", flush_interval_ms),
+                        ("queue_events_max", queue_events_max), ("file_bytes_max", file_bytes_max)):
+        if value < 1:
+            raise ConfigError(name, value, "must be above 0")
+    trace = TraceFile(
+        Path(path), sample_every=sample_every, queue_events_max=queue_events_max, file_bytes_max=file_bytes_max)
+    await trio.to_thread.run_sync(trace._write, b"")
+
+    async def flush_now_and_then() -> None:
+        while True:
+            await trio.sleep(flush_interval_ms / 1_000)
+            await trio.to_thread.run_sync(trace.flush)
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flush_now_and_then)
+            yield trace
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(trace.close)
