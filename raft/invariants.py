@@ -1,0 +1,853 @@
+"""The safety properties of Raft as code: one function per property, asked at the moments that could break it.
+
+``Checker`` watches a whole group from above. It keeps what no node may see: who led which term, every vote, the hash
+of every log prefix, what was ever committed, and a shadow of each node's log in memory and on disk, built from the
+``Write``s alone. The simulator calls it after every event; anything that owns replicas in one place may.
+
+``InvariantViolation`` carries the property's name. ``Checker.counts`` says how often each property was asked about
+something (an evaluation with nothing to compare is not counted): a property that was never asked proves nothing.
+This module does no I/O, draws no chance and changes no replica.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from raft.config import MS, Config, Read, Rules
+from raft.frame import Frame, Kind
+from raft.membership import Membership
+from raft.messages import (
+    Append,
+    AppendReply,
+    Code,
+    PeerMessage,
+    Recovered,
+    Role,
+    SnapshotMeta,
+    SnapshotReply,
+    Vote,
+    VoteReply,
+    VoteResult,
+    Write,
+)
+from raft.replica import Replica
+from raft.trace import BecameCandidate, BecameLeader, CommitAdvanced, Event, VoteCast
+
+DECLARED = tuple(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29))
+"""Every property that is checked today; R28 and R29 come with client sessions."""
+GRANT = int(VoteResult.ACCEPT)
+ACK = int(Code.SUCCESS)
+
+
+class InvariantViolation(AssertionError):
+    """A property does not hold. ``id`` is its name, like ``INV_R7``."""
+
+    def __init__(self, id: str, message: str) -> None:  # noqa: A002  the word of the table
+        super().__init__(f"{id}: {message}")
+        self.id, self.message = id, message
+
+
+def require(holds: bool, id: str, message: str, *facts: object) -> None:  # noqa: A002  the word of the table
+    """Raise ``InvariantViolation`` unless ``holds``."""
+    if not holds:
+        raise InvariantViolation(id, f"{message}: {', '.join(map(str, facts))}" if facts else message)
+
+
+class LogShadow:
+    """A log as its ``Write``s make it: frames by last index, and the point they stand on. Purging is ignored."""
+
+    __slots__ = ("base", "frames", "lasts", "memberships", "term", "vote")
+
+    def __init__(self, bootstrap: Membership) -> None:
+        self.base = (0, 0, 0)
+        """(index, term, mark) that the first frame follows."""
+        self.frames: list[Frame] = []
+        self.lasts: list[int] = []
+        self.memberships: list[tuple[int, Membership]] = [(0, bootstrap)]
+        self.term = 0
+        self.vote: str | None = None
+
+    def copy(self) -> LogShadow:
+        """An independent shadow in the same state."""
+        other = LogShadow(Membership())
+        other.base, other.frames, other.lasts = self.base, self.frames[:], self.lasts[:]
+        other.memberships, other.term, other.vote = self.memberships[:], self.term, self.vote
+        return other
+
+    @property
+    def last(self) -> int:
+        return self.lasts[-1] if self.lasts else self.base[0]
+
+    @property
+    def end(self) -> tuple[int, int, int]:
+        """(index, term, mark) of the last entry."""
+        if self.frames:
+            frame = self.frames[-1]
+            return self.lasts[-1], frame.term, frame.mark
+        return self.base
+
+    def frame_at(self, index: int) -> Frame | None:
+        """The frame that holds ``index``."""
+        at = bisect_left(self.lasts, index)
+        if at < len(self.lasts) and self.frames[at].first <= index:
+            return self.frames[at]
+        return None
+
+    def mark_at(self, index: int) -> int:
+        """Hash of the whole prefix that ends at ``index``; 0 where unknown: not a frame's end, or before the base."""
+        lasts = self.lasts
+        if lasts and index == lasts[-1]:
+            return self.frames[-1].mark
+        if index == self.base[0]:
+            return self.base[2]
+        at = bisect_left(lasts, index)
+        return self.frames[at].mark if at < len(lasts) and lasts[at] == index else 0
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry, 0 where unknown."""
+        if index == self.base[0]:
+            return self.base[1]
+        frame = self.frame_at(index)
+        return frame.term if frame else 0
+
+    def apply(self, write: Write) -> None:
+        """What this write does to the log."""
+        self.prepare(write)
+        for frame in write.frames:
+            self.append(frame)
+
+    def prepare(self, write: Write) -> None:
+        """All of it but the frames."""
+        if write.install is not None:
+            self.install(write.install)
+        if write.truncate_from:
+            self.truncate(write.truncate_from)
+        if write.hard_state is not None:
+            self.term, self.vote = write.hard_state.term, write.hard_state.voted_for
+
+    def append(self, frame: Frame) -> None:
+        """Take the next frame."""
+        self.frames.append(frame)
+        self.lasts.append(frame.first + frame.count - 1)
+        if frame.kind == Kind.MEMBERSHIP:
+            self.memberships.append((frame.first, Membership.decode(frame.payloads()[0])))
+
+    def install(self, meta: SnapshotMeta) -> None:
+        """Stand on a snapshot, unless the log holds its last entry already."""
+        if meta.index < self.base[0] or self.term_at(meta.index) == meta.term:
+            return
+        self.base = (meta.index, meta.term, meta.mark)
+        self.frames, self.lasts = [], []
+        self.memberships = [(meta.membership_index, meta.membership)]
+
+    def truncate(self, first: int) -> None:
+        """Drop everything at and after ``first``."""
+        keep = bisect_left(self.lasts, first)
+        del self.frames[keep:], self.lasts[keep:]
+        while len(self.memberships) > 1 and self.memberships[-1][0] >= first:
+            self.memberships.pop()
+
+
+class Ghost:
+    """What the checker knows of one node, over all its lives."""
+
+    def __init__(self, name: str, incarnation: bytes, bootstrap: Membership) -> None:
+        self.name, self.incarnation = name, incarnation
+        self.replica: Replica | None = None
+        """None while the node is down."""
+        self.memory = LogShadow(bootstrap)
+        self.disk = LogShadow(bootstrap)
+        self.former: LogShadow | None = None
+        """What was on the disk before it was wiped: it did count when it was acknowledged."""
+        self.pending: deque[Write] = deque()
+        self.role, self.term, self.vote, self.leader = Role.FOLLOWER, 0, None, None
+        self.vote: str | None
+        self.leader: str | None
+        self.commit = self.applied = 0
+        self.snapshot = 0
+        """Index of the newest finished snapshot on its disk."""
+        self.snapshot_seen = 0
+        self.term_first = (0, 0)
+        """(term, index) of the first entry it wrote as leader."""
+        self.broken = False
+        self.alone: tuple[int, int] | None = None
+        """(connectivity version, term) when it was first seen cut off from everyone."""
+        self.cut_since: int | None = None
+        """When this leader, by its own clock, was first seen without a quorum in reach."""
+
+
+class Checker:
+    """Ghost state of one group, and the moments at which properties are asked."""
+
+    def __init__(self, config: Config, bootstrap: Membership) -> None:
+        self.config, self.bootstrap = config, bootstrap
+        self.strict = config.rules is Rules.STRICT
+        self.counts: Counter[str] = Counter()
+        self.nodes: dict[str, Ghost] = {}
+        self.leaders: dict[int, str] = {}
+        self.votes: dict[tuple[str, bytes, int], str] = {}
+        self.grants: dict[tuple[int, str], set[str]] = {}
+        """(term, candidate) -> who voted for it."""
+        self.chain: dict[tuple[int, int], int] = {}
+        """(index at a frame's edge, term) -> mark, anywhere, ever."""
+        self.committed_lasts: list[int] = []
+        self.committed: list[Frame] = []
+        """The one committed log, as far as any node ever saw it."""
+        self.committed_base = 0
+        self.commits: list[tuple[int, int]] = []
+        """(term of the leader that counted, largest index it counted), rising."""
+        self.state: dict[int, int] = {}
+        """Index -> digest of all results up to it."""
+        self.acknowledged = 0
+        self.recent: deque[Event] = deque(maxlen=400)
+        self._on_event: dict[type[Event], Callable[[Ghost, Event], None]] = {
+            VoteCast: self._vote_cast, CommitAdvanced: self._commit_advanced, BecameLeader: self._became_leader,
+            BecameCandidate: self._became_candidate,
+        }
+
+    # --- a node's life ---------------------------------------------------------------------------------------
+
+    def born(self, name: str, incarnation: bytes, bootstrap: Membership) -> None:
+        """A directory was formatted, for a new node or after a wipe."""
+        former = self.nodes.get(name)
+        self.nodes[name] = ghost = Ghost(name, incarnation, bootstrap)
+        if former is not None:
+            ghost.former = former.former if former.disk.last == 0 and former.former else former.disk
+
+    def started(self, name: str, replica: Replica, recovered: Recovered) -> None:
+        """A node came up with what its storage gave back."""
+        ghost = self.nodes[name]
+        ghost.replica = replica
+        INV_R24(self, ghost, recovered)
+        INV_R14_restart(self, ghost, replica, recovered)
+        ghost.memory = ghost.disk.copy()
+        ghost.pending.clear()
+        ghost.role, ghost.term, ghost.vote = replica.role, replica.term, replica.voted_for
+        ghost.commit, ghost.applied = replica.commit_index, replica.applied_index
+        ghost.snapshot = ghost.snapshot_seen = replica.snapshot.index if replica.snapshot else 0
+        ghost.broken, ghost.alone, ghost.cut_since, ghost.term_first = False, None, None, (0, 0)
+
+    def stopped(self, name: str) -> None:
+        """A node crashed or was stopped; what is pending may or may not be on its disk."""
+        self.nodes[name].replica = None
+
+    def resumed(self, name: str) -> None:
+        """A node stood still, and goes on: it has had no chance to notice anything."""
+        self.nodes[name].cut_since = None
+
+    def disk_full(self, name: str) -> None:
+        """A write was refused for want of room: nothing pending was kept, and the node goes back to its disk."""
+        ghost = self.nodes[name]
+        ghost.pending.clear()
+        ghost.memory = ghost.disk.copy()
+        ghost.commit = min(ghost.commit, ghost.memory.last)
+
+    def disk_failed(self, name: str) -> None:
+        """A write or sync failed and the replica was told so."""
+        ghost = self.nodes[name]
+        ghost.broken = True
+        INV_R23_stops(self, ghost)
+
+    # --- after every event -----------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> None:
+        """A replica's trace."""
+        self.recent.append(event)
+        handle = self._on_event.get(type(event))
+        if handle is not None:
+            handle(self.nodes[event.node], event)
+
+    def written(self, name: str, write: Write) -> None:
+        """A replica put out a write: its log in memory has it already."""
+        ghost = self.nodes[name]
+        replica = ghost.replica
+        assert replica is not None
+        if write.hard_state is not None:
+            INV_R2(self, ghost, write.hard_state.term, write.hard_state.voted_for)
+        if replica.role is Role.LEADER:
+            INV_R6(self, ghost, replica, write)
+        if write.truncate_from or write.install is not None:
+            INV_R13_kept(self, ghost, write)
+        if write.purge_to:
+            INV_R22_purge(self, ghost, write)
+        memory = ghost.memory
+        memory.prepare(write)
+        for frame in write.frames:
+            if frame.kind == Kind.MEMBERSHIP:
+                self._membership_appended(ghost, replica, frame)
+            memory.append(frame)
+        if write.frames:
+            INV_R7(self, ghost, write.frames)
+        ghost.pending.append(write)
+
+    def durable(self, name: str, token: int) -> None:
+        """Writes up to this token are on the disk."""
+        ghost = self.nodes[name]
+        pending = ghost.pending
+        while pending and pending[0].token <= token:
+            ghost.disk.apply(pending.popleft())
+
+    def leaves(self, name: str, peer: str, message: PeerMessage) -> None:
+        """A message leaves a node: whatever it promises must be on the disk by now."""
+        ghost = self.nodes[name]
+        kind = type(message)
+        if kind is Vote:
+            INV_R3_request(self, ghost, message)
+        elif kind is VoteReply:
+            INV_R3_reply(self, ghost, peer, message)
+        elif kind is AppendReply:
+            INV_R12(self, ghost, peer, message)
+        if ghost.disk.term < message.term or kind is Append:
+            INV_R4(self, ghost, message)
+        if ghost.broken:
+            INV_R23_silent(self, ghost, message)
+
+    def stepped(self, name: str) -> None:
+        """A node took an input; its outputs were carried out or queued."""
+        ghost = self.nodes[name]
+        replica = ghost.replica
+        assert replica is not None
+        term, commit, role = replica.term, replica.commit_index, replica.role
+        if term != ghost.term or replica.voted_for != ghost.vote:
+            INV_R14_term(self, ghost, replica)
+            ghost.term, ghost.vote = term, replica.voted_for
+        if role is not ghost.role:
+            ghost.role = role
+            ghost.cut_since = None
+        if commit != ghost.commit:
+            INV_R14_commit(self, ghost, replica)
+            INV_R13(self, ghost, commit)
+            ghost.commit = commit
+            if role is Role.LEADER:
+                INV_R19_removed(self, ghost, replica)
+
+    def applied(self, name: str, frame: Frame, digest: int) -> None:
+        """A node's state machine took a frame; ``digest`` stands for all its results so far."""
+        ghost = self.nodes[name]
+        INV_R9(self, ghost, frame, digest)
+        ghost.applied = frame.first + frame.count - 1
+
+    def restored(self, name: str, meta: SnapshotMeta, digest: int) -> None:
+        """A node's state machine was set to a snapshot from its leader."""
+        ghost = self.nodes[name]
+        INV_R22_restored(self, ghost, meta, digest)
+        ghost.applied = max(ghost.applied, meta.index)
+
+    def snapshot_taken(self, name: str, meta: SnapshotMeta) -> None:
+        """A snapshot is finished and visible on this node's disk."""
+        ghost = self.nodes[name]
+        ghost.snapshot = max(ghost.snapshot, meta.index)
+
+    def delivered_twice(self, name: str, before: tuple[object, ...], after: tuple[object, ...]) -> None:
+        """The same message was handed over twice in a row; the state after each."""
+        INV_R25(self, name, before, after)
+
+    # --- reads -----------------------------------------------------------------------------------------------
+
+    @property
+    def read_floor(self) -> int:
+        """Asked when a read begins: everything committed by now must show in it."""
+        return self.commits[-1][1] if self.commits else 0
+
+    def read_answered(self, name: str, level: Read, floor: int, index: int, applied: int, *, sound: bool = True) -> None:
+        """A read is answered from a machine at ``applied``. ``sound``: clocks drifted no more than configured."""
+        if level is Read.UNSAFE:
+            return
+        if level is Read.LEASE:
+            if sound:
+                INV_R21(self, name, floor, index, applied)
+        else:
+            INV_R20(self, name, floor, index, applied)
+
+    # --- sampled, and at the end -----------------------------------------------------------------------------
+
+    def sample(self, clocks: Mapping[str, int], version: int, reach: Callable[[str, str], bool]) -> None:
+        """Look at the whole group. ``clocks``: what each running node reads; ``reach``: can both talk to each other;
+        ``version`` rises whenever an answer of ``reach`` may have changed."""
+        for name, clock in clocks.items():
+            ghost = self.nodes[name]
+            replica = ghost.replica
+            if replica is None:
+                continue
+            INV_R15(self, ghost, replica)
+            INV_R14_snapshot(self, ghost, replica)
+            INV_R32(self, ghost, replica)
+            if self.strict:
+                INV_R26(self, ghost, replica, version, [peer for peer in self.nodes if peer != name and reach(name, peer)])
+                INV_R27(self, ghost, replica, clock, reach)
+
+    def finished(self, states: Mapping[str, tuple[int, int]], *, leader: str | None, served: int, wanted: int) -> None:
+        """After healing and a quiet time: (applied index, state digest) of every live member."""
+        INV_R30(self, states, leader, served, wanted)
+
+    # --- events of one kind ----------------------------------------------------------------------------------
+
+    def _vote_cast(self, ghost: Ghost, event: Event) -> None:
+        assert isinstance(event, VoteCast)
+        if not event.probe and event.result == VoteResult.ACCEPT.name:
+            INV_R5(self, ghost, event)
+
+    def _became_candidate(self, ghost: Ghost, event: Event) -> None:
+        assert ghost.replica is not None
+        INV_R19_candidate(self, ghost, ghost.replica)
+
+    def _became_leader(self, ghost: Ghost, event: Event) -> None:
+        assert isinstance(event, BecameLeader) and ghost.replica is not None
+        INV_R1(self, ghost, event.term)
+        INV_R31(self, ghost, ghost.replica, event.term)
+        INV_R8(self, ghost, event.term)
+
+    def _commit_advanced(self, ghost: Ghost, event: Event) -> None:
+        assert isinstance(event, CommitAdvanced) and ghost.replica is not None
+        if not event.counted:
+            return
+        INV_R11(self, ghost, event)
+        INV_R10(self, ghost, ghost.replica, event.index)
+        if not self.commits or event.term > self.commits[-1][0]:
+            self.commits.append((event.term, event.index))
+        elif event.index > self.commits[-1][1]:
+            self.commits[-1] = (self.commits[-1][0], event.index)
+
+    def _membership_appended(self, ghost: Ghost, replica: Replica, frame: Frame) -> None:
+        old = ghost.memory.memberships[-1]
+        new = Membership.decode(frame.payloads()[0])
+        INV_R17(self, ghost, old[1], new)
+        if replica.role is Role.LEADER and frame.term == replica.term:
+            INV_R16(self, ghost, replica, old, frame, new)
+            INV_R18(self, ghost, replica, frame)
+
+
+# --- the properties ------------------------------------------------------------------------------------------
+
+
+def INV_R1(group: Checker, node: Ghost, term: int) -> None:
+    """Election safety: a term has at most one leader. Paper §5.2."""
+    group.counts["INV_R1"] += 1
+    first = group.leaders.setdefault(term, node.name)
+    require(first == node.name, "INV_R1", f"{node.name} leads term {term}, which {first} has led")
+
+
+def INV_R2(group: Checker, node: Ghost, term: int, vote: str | None) -> None:
+    """One vote per term, over all restarts of one directory. Paper §5.2."""
+    if vote is None:
+        return
+    group.counts["INV_R2"] += 1
+    first = group.votes.setdefault((node.name, node.incarnation, term), vote)
+    require(first == vote, "INV_R2", f"{node.name} votes for {vote} in term {term}, after {first}")
+    group.grants.setdefault((term, vote), set()).add(node.name)
+
+
+def INV_R3_request(group: Checker, node: Ghost, message: PeerMessage) -> None:
+    """A candidate's vote for itself is on its disk before it asks others. Paper §5.2, figure 2."""
+    assert isinstance(message, Vote)
+    if message.probe:
+        return
+    group.counts["INV_R3"] += 1
+    disk = node.disk
+    require(disk.term > message.term or (disk.term == message.term and disk.vote == node.name), "INV_R3",
+            f"{node.name} asks for votes in term {message.term}; its disk says", disk.term, disk.vote)
+
+
+def INV_R3_reply(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> None:
+    """A granted vote is on the voter's disk before the candidate hears of it."""
+    assert isinstance(message, VoteReply)
+    if message.probe or message.result != GRANT:
+        return
+    group.counts["INV_R3"] += 1
+    disk = node.disk
+    require(disk.term > message.term or (disk.term == message.term and disk.vote == peer), "INV_R3",
+            f"{node.name} grants {peer} its vote in term {message.term}; its disk says", disk.term, disk.vote)
+
+
+def INV_R4(group: Checker, node: Ghost, message: PeerMessage) -> None:
+    """No message speaks for a term that is not on the disk. A probe may name a term that nobody has taken."""
+    if isinstance(message, (Vote, VoteReply)) and message.probe:
+        return
+    group.counts["INV_R4"] += 1
+    require(message.term <= node.disk.term, "INV_R4",
+            f"{node.name} sends {type(message).__name__} of term {message.term}; its disk says", node.disk.term)
+
+
+def INV_R5(group: Checker, node: Ghost, event: VoteCast) -> None:
+    """A vote goes only to a candidate whose log is at least as up to date. Paper §5.4.1."""
+    group.counts["INV_R5"] += 1
+    index, term, _ = node.memory.end
+    require(event.candidate_last >= (term, index), "INV_R5",
+            f"{node.name} grants {event.candidate} (last term, last index)", event.candidate_last, "has itself", (term, index))
+
+
+def INV_R6(group: Checker, node: Ghost, replica: Replica, write: Write) -> None:
+    """A leader only ever appends to its log. Paper §5.3."""
+    if node.term == replica.term and node.role is Role.LEADER:
+        group.counts["INV_R6"] += 1
+        require(not write.truncate_from and write.install is None, "INV_R6",
+                f"{node.name} leads term {replica.term} and cuts its log", write.truncate_from, write.install)
+    if write.frames and node.term_first[0] != replica.term:
+        node.term_first = (replica.term, write.frames[0].first)
+
+
+def INV_R7(group: Checker, node: Ghost, frames: Iterable[Frame]) -> None:
+    """Log matching: two logs with the same index and term are the same up to there. Paper §5.3.
+
+    ``Frame.mark`` hashes the whole prefix, so one look-up per frame implies the property for all entries.
+    """
+    chain = group.chain
+    due = None
+    for frame in frames:
+        group.counts["INV_R7"] += 1
+        first, last, mark = frame.first, frame.first + frame.count - 1, frame.mark
+        if chain.setdefault((first, frame.term), mark) != mark or (
+                first != last and chain.setdefault((last, frame.term), mark) != mark):
+            raise InvariantViolation("INV_R7", f"{node.name} holds another {first}..{last} of term {frame.term} "
+                                               "than some node before it")
+        if due is not None and due != frame.chain:
+            raise InvariantViolation("INV_R7", f"{node.name}: frame {first} does not follow its predecessor's mark")
+        due = mark
+
+
+def INV_R8(group: Checker, node: Ghost, term: int) -> None:
+    """Leader completeness: a leader holds everything committed in earlier terms. Paper §5.4.3."""
+    index = max((index for counted, index in group.commits if counted < term), default=0)
+    if not index:
+        return
+    group.counts["INV_R8"] += 1
+    memory = node.memory
+    require(memory.last >= index, "INV_R8", f"{node.name} leads term {term} without committed entry {index}; it ends at",
+            memory.last)
+    if index < memory.base[0]:
+        return
+    held, truth = memory.mark_at(index), _committed_mark(group, index)
+    require(not held or not truth or held == truth, "INV_R8",
+            f"{node.name} leads term {term} with another entry {index} than was committed")
+
+
+def INV_R9(group: Checker, node: Ghost, frame: Frame, digest: int) -> None:
+    """State-machine safety: every node applies the same entries in the same order, with the same results. Paper §5.4.3."""
+    group.counts["INV_R9"] += 1
+    last = frame.first + frame.count - 1
+    require(frame.first == node.applied + 1, "INV_R9", f"{node.name} applies {frame.first} after", node.applied)
+    truth = _committed_mark(group, last)
+    require(truth == frame.mark, "INV_R9", f"{node.name} applies another entry {last} than was committed")
+    require(group.state.setdefault(last, digest) == digest, "INV_R9",
+            f"{node.name} has other results than some node before it, at", last)
+
+
+def INV_R10(group: Checker, node: Ghost, replica: Replica, index: int) -> None:
+    """What a leader counts as committed is on the disks of a majority, of both halves while joint."""
+    group.counts["INV_R10"] += 1
+    mark = node.memory.mark_at(index)
+    membership = replica.membership
+
+    def on_disk(disk: LogShadow) -> bool:
+        if disk.last < index:
+            return False
+        held = disk.mark_at(index)
+        return not held or not mark or held == mark
+
+    def holds(voter: str) -> bool:
+        ghost = group.nodes.get(voter)
+        return ghost is not None and (on_disk(ghost.disk) or (ghost.former is not None and on_disk(ghost.former)))
+
+    require(membership.agree(filter(holds, membership.everyone)), "INV_R10",
+            f"{node.name} counts {index} as committed; it is on the disks of",
+            *filter(holds, membership.everyone), f"of {membership.voters} and {membership.outgoing}")
+
+
+def INV_R11(group: Checker, node: Ghost, event: CommitAdvanced) -> None:
+    """A leader counts replicas only for entries of its own term. Paper §5.4.2, figure 8."""
+    term = node.memory.term_at(event.index)
+    if not term:
+        return
+    group.counts["INV_R11"] += 1
+    require(term == event.term, "INV_R11", f"{node.name} counts {event.index} of term {term} as committed in term", event.term)
+
+
+def INV_R12(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> None:
+    """An acknowledgement leaves only when the disk holds the leader's log up to it."""
+    assert isinstance(message, AppendReply)
+    if message.code != ACK or not message.match:
+        return
+    group.counts["INV_R12"] += 1
+    disk, match = node.disk, message.match
+    require(disk.last >= match, "INV_R12", f"{node.name} acknowledges {match} to {peer}; its disk ends at", disk.last)
+    leader = group.nodes.get(peer)
+    if leader is not None and leader.replica is not None and leader.role is Role.LEADER and leader.term == message.term:
+        held, truth = disk.mark_at(match), leader.memory.mark_at(match)
+        require(not held or not truth or held == truth, "INV_R12",
+                f"{node.name} acknowledges {match} to {peer}, whose entry there is another")
+
+
+def INV_R13(group: Checker, node: Ghost, commit: int) -> None:
+    """Commit immutability: an index once committed keeps its entry, everywhere and for ever."""
+    group.counts["INV_R13"] += 1
+    memory = node.memory
+    require(commit <= memory.last, "INV_R13", f"{node.name} commits {commit} beyond its last", memory.last)
+    lasts, frames = group.committed_lasts, group.committed
+    reach = lasts[-1] if lasts else group.committed_base
+    if commit > reach:
+        at = bisect_left(memory.lasts, reach + 1)
+        fresh = memory.frames[at : bisect_left(memory.lasts, commit) + 1]
+        if fresh and frames and fresh[0].first == reach + 1:
+            require(fresh[0].chain == frames[-1].mark, "INV_R13",
+                    f"{node.name} commits {fresh[0].first} behind another entry {reach} than was committed")
+        for frame in fresh:
+            if frame.first > reach:
+                frames.append(frame)
+                lasts.append(frame.first + frame.count - 1)
+        return
+    held, truth = memory.mark_at(commit), _committed_mark(group, commit)
+    require(not held or not truth or held == truth, "INV_R13",
+            f"{node.name} commits another entry {commit} than was committed")
+
+
+def INV_R13_kept(group: Checker, node: Ghost, write: Write) -> None:
+    """No node drops what it knows to be committed."""
+    group.counts["INV_R13"] += 1
+    require(not write.truncate_from or write.truncate_from > node.commit, "INV_R13",
+            f"{node.name} truncates from {write.truncate_from} below its commit index", node.commit)
+
+
+def INV_R14_term(group: Checker, node: Ghost, replica: Replica) -> None:
+    """Terms never fall, and a vote stays within its term."""
+    group.counts["INV_R14"] += 1
+    require(replica.term > node.term or (replica.term == node.term and node.vote is None), "INV_R14",
+            f"{node.name} went from (term, vote)", (node.term, node.vote), (replica.term, replica.voted_for))
+
+
+def INV_R14_commit(group: Checker, node: Ghost, replica: Replica) -> None:
+    """Within one life of a node its commit index never falls."""
+    group.counts["INV_R14"] += 1
+    require(replica.commit_index >= node.commit, "INV_R14", f"commit index of {node.name} fell", node.commit, replica.commit_index)
+
+
+def INV_R14_snapshot(group: Checker, node: Ghost, replica: Replica) -> None:
+    """Applied and snapshot index never fall either."""
+    group.counts["INV_R14"] += 1
+    index = replica.snapshot.index if replica.snapshot else 0
+    require(index >= node.snapshot_seen, "INV_R14", f"snapshot index of {node.name} fell", node.snapshot_seen, index)
+    node.snapshot_seen = index
+
+
+def INV_R14_restart(group: Checker, node: Ghost, replica: Replica, recovered: Recovered) -> None:
+    """A restart forgets neither term nor vote, and starts at or behind its snapshot."""
+    group.counts["INV_R14"] += 1
+    disk = node.disk
+    require((replica.term, replica.voted_for) == (disk.term, disk.vote), "INV_R14",
+            f"{node.name} restarts with (term, vote)", (replica.term, replica.voted_for), (disk.term, disk.vote))
+    index = recovered.snapshot.index if recovered.snapshot else 0
+    require(replica.applied_index >= index, "INV_R14", f"{node.name} restarts behind its snapshot", index)
+
+
+def INV_R15(group: Checker, node: Ghost, replica: Replica) -> None:
+    """Pointers in order: purged <= snapshot <= applied <= committed <= last, and durable <= last."""
+    group.counts["INV_R15"] += 1
+    log = replica.log
+    snapshot = replica.snapshot.index if replica.snapshot else 0
+    pointers = (log.purged_index, snapshot, replica.applied_index, replica.commit_index, log.last_index)
+    if replica.installing is not None:  # between the log's step onto a snapshot and the state machine's
+        require(log.purged_index <= snapshot <= replica.commit_index <= log.last_index, "INV_R15",
+                f"pointers of {node.name} while installing", *pointers)
+    else:
+        require(pointers == tuple(sorted(pointers)), "INV_R15", f"pointers of {node.name}", *pointers)
+    require(log.durable_index <= log.last_index, "INV_R15", f"{node.name} is durable beyond its last", log.durable_index)
+    require(node.memory.last == log.last_index and node.memory.end[1] == log.last_term, "INV_R15",
+            f"{node.name} ends elsewhere than its writes say", node.memory.end, (log.last_index, log.last_term))
+
+
+def INV_R16(group: Checker, node: Ghost, replica: Replica, old: tuple[int, Membership], frame: Frame, new: Membership) -> None:
+    """One membership change at a time: the previous one is committed first; joint is entered and left in order."""
+    group.counts["INV_R16"] += 1
+    require(old[0] <= replica.commit_index, "INV_R16",
+            f"{node.name} starts membership {frame.first} while {old[0]} is not committed; commit is", replica.commit_index)
+    if old[1].joint:
+        require(new.voters == old[1].voters, "INV_R16", f"{node.name} leaves a joint membership for other voters",
+                old[1].voters, new.voters)
+    elif new.joint:
+        require(new.outgoing == old[1].voters, "INV_R16", f"{node.name} enters a joint membership from other voters",
+                old[1].voters, new.outgoing)
+
+
+def INV_R17(group: Checker, node: Ghost, old: Membership, new: Membership) -> None:
+    """Quorums of consecutive memberships overlap: one voter differs at most, or one of the two is joint."""
+    group.counts["INV_R17"] += 1
+    if old.joint or new.joint:
+        return
+    differing = set(old.voters) ^ set(new.voters)
+    require(len(differing) <= 1 or not old.voters, "INV_R17",
+            f"{node.name} goes from voters {old.voters} to {new.voters} in one step")
+
+
+def INV_R18(group: Checker, node: Ghost, replica: Replica, frame: Frame) -> None:
+    """A leader proposes no membership before it has committed an entry of its own term (Ongaro, raft-dev 2015)."""
+    group.counts["INV_R18"] += 1
+    term, first = node.term_first
+    require(term == replica.term and first <= replica.commit_index, "INV_R18",
+            f"{node.name} proposes membership {frame.first} in term {replica.term} before it has committed an entry "
+            "of that term; (term, first), commit are", node.term_first, replica.commit_index)
+
+
+def INV_R19_candidate(group: Checker, node: Ghost, replica: Replica) -> None:
+    """Learners and strangers do not campaign."""
+    group.counts["INV_R19"] += 1
+    require(node.memory.memberships[-1][1].votes(node.name) or replica.membership.votes(node.name), "INV_R19",
+            f"{node.name} is no voter of {replica.membership.voters} and campaigns")
+
+
+def INV_R19_removed(group: Checker, node: Ghost, replica: Replica) -> None:
+    """A leader that is no voter any more stops leading once that is committed. Paper §6."""
+    if replica.membership.votes(node.name):
+        return
+    group.counts["INV_R19"] += 1
+    require(replica.membership_index > replica.commit_index, "INV_R19",
+            f"{node.name} leads on after its removal at {replica.membership_index} was committed")
+
+
+def INV_R20(group: Checker, node: str, floor: int, index: int, applied: int) -> None:
+    """Linearizable reads: what was committed when the read began shows in its answer. Thesis §6.4."""
+    group.counts["INV_R20"] += 1
+    require(index >= floor and applied >= index, "INV_R20",
+            f"{node} answers a read at {index} with {applied} applied; committed before it began", floor)
+
+
+def INV_R21(group: Checker, node: str, floor: int, index: int, applied: int) -> None:
+    """Lease reads are linearizable while clocks drift no more than configured. Thesis §6.4.1."""
+    group.counts["INV_R21"] += 1
+    require(index >= floor and applied >= index, "INV_R21",
+            f"{node} answers a lease read at {index} with {applied} applied; committed before it began", floor)
+
+
+def INV_R22_restored(group: Checker, node: Ghost, meta: SnapshotMeta, digest: int) -> None:
+    """A snapshot is the state that the same log prefix gives by applying it."""
+    group.counts["INV_R22"] += 1
+    truth = _committed_mark(group, meta.index)
+    require(not truth or not meta.mark or truth == meta.mark, "INV_R22",
+            f"{node.name} installs a snapshot of another log prefix, up to", meta.index)
+    require(group.state.get(meta.index, digest) == digest, "INV_R22",
+            f"{node.name} installs another state than applying gives, at", meta.index)
+    require(meta.index >= node.applied, "INV_R22", f"{node.name} went back by a snapshot", node.applied, meta.index)
+
+
+def INV_R22_purge(group: Checker, node: Ghost, write: Write) -> None:
+    """The log is never purged beyond a finished snapshot."""
+    group.counts["INV_R22"] += 1
+    require(write.purge_to <= node.snapshot, "INV_R22", f"{node.name} purges to {write.purge_to}; on its disk is a snapshot of",
+            node.snapshot)
+
+
+def INV_R23_stops(group: Checker, node: Ghost) -> None:
+    """After a failed write or sync a node is faulted and leads no more: nobody knows what its disk holds."""
+    group.counts["INV_R23"] += 1
+    replica = node.replica
+    require(replica is not None and replica.faulted is not None and replica.role is not Role.LEADER, "INV_R23",
+            f"{node.name} goes on after a failed write")
+
+
+def INV_R23_silent(group: Checker, node: Ghost, message: PeerMessage) -> None:
+    """After a failed write or sync nothing is promised any more."""
+    group.counts["INV_R23"] += 1
+    promises = (isinstance(message, AppendReply) and message.code == ACK and message.match > node.disk.last) or (
+        isinstance(message, SnapshotReply) and message.done and message.index > node.disk.last)
+    require(not promises, "INV_R23", f"{node.name} promises after a failed write", message)
+
+
+def INV_R24(group: Checker, node: Ghost, recovered: Recovered) -> None:
+    """Recovery gives back the effect of a prefix of the writes that includes every synced one.
+
+    Leaves the disk's shadow at that prefix.
+    """
+    group.counts["INV_R24"] += 1
+    snapshot = recovered.snapshot
+    found = (recovered.hard_state.term, recovered.hard_state.voted_for, recovered.last_index, recovered.last_term,
+             recovered.last_mark)
+    shadow = node.disk
+    tried = []
+    for write in (None, *node.pending):
+        if write is not None:
+            shadow.apply(write)
+        standing = shadow
+        if snapshot is not None and snapshot.index > shadow.base[0]:
+            standing = shadow.copy()
+            standing.install(snapshot)
+        state = (standing.term, standing.vote, *standing.end)
+        if state == found:
+            node.disk = standing
+            node.pending.clear()
+            return
+        tried.append(state)
+    raise InvariantViolation("INV_R24", f"{node.name} recovered (term, vote, last index, its term, mark) {found}; "
+                                        f"its writes allow {tried[:8]}")
+
+
+def INV_R25(group: Checker, node: str, before: tuple[object, ...], after: tuple[object, ...]) -> None:
+    """Delivering a message twice is as good as once."""
+    group.counts["INV_R25"] += 1
+    require(before == after, "INV_R25", f"{node} changed by the second delivery", before, after)
+
+
+def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, reachable: Iterable[str]) -> None:
+    """Pre-vote: a node that reaches nobody raises no term. Thesis §9.6."""
+    membership = replica.membership
+    if any(reachable) or membership.agree((node.name,)):
+        node.alone = None
+        return
+    if node.alone is None or node.alone[0] != version:
+        node.alone = (version, -1)
+        return
+    if node.alone[1] < 0:  # what was on its way when the links were cut has been dealt with by the second look
+        node.alone = (version, replica.term)
+        return
+    group.counts["INV_R26"] += 1
+    require(replica.term == node.alone[1], "INV_R26", f"{node.name}, cut off, raised its term", node.alone[1], replica.term)
+
+
+def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, reach: Callable[[str, str], bool]) -> None:
+    """Check quorum: a leader without a quorum in reach stops leading within two of the longest election timeouts."""
+    if replica.role is not Role.LEADER or replica.membership.agree(
+            [node.name, *(peer for peer in group.nodes if peer != node.name and reach(node.name, peer))]):
+        node.cut_since = None
+        return
+    if node.cut_since is None:
+        node.cut_since = clock
+    group.counts["INV_R27"] += 1
+    require(clock - node.cut_since <= 3 * group.config.election_timeout_ms * MS, "INV_R27",
+            f"{node.name} leads term {replica.term} without a quorum for {(clock - node.cut_since) // MS} ms")
+
+
+def INV_R30(group: Checker, states: Mapping[str, tuple[int, int]], leader: str | None, served: int, wanted: int) -> None:
+    """Liveness: once healed, a leader emerges, writes are served, and all members come to the same state."""
+    group.counts["INV_R30"] += 1
+    require(leader is not None, "INV_R30", "no leader after healing", *sorted(states))
+    require(served >= wanted, "INV_R30", f"{served} of {wanted} writes were served after healing by", leader)
+    require(len(set(states.values())) == 1, "INV_R30", "members differ after healing", *sorted(states.items()))
+
+
+def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
+    """A leader was granted its term by a quorum of its own membership, of both halves while joint."""
+    group.counts["INV_R31"] += 1
+    membership = replica.membership
+    grants = sorted(group.grants.get((term, node.name), set()) | {node.name})
+    require(membership.agree(grants) and membership.votes(node.name), "INV_R31",
+            f"{node.name} leads term {term} by the votes of", *grants, f"of {membership.voters} and {membership.outgoing}")
+
+
+def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
+    """Bounded resources: what is in flight to each peer stays within its window."""
+    config = group.config
+    for progress in replica.peers.values():
+        group.counts["INV_R32"] += 1
+        require(len(progress.inflight) <= config.inflight_messages_max
+                and progress.inflight_bytes <= config.inflight_bytes_max + config.message_bytes_max, "INV_R32",
+                f"{node.name} has {len(progress.inflight)} messages, {progress.inflight_bytes} bytes in flight to",
+                progress.peer)
+
+
+def _committed_mark(group: Checker, index: int) -> int:
+    """Mark of the committed log at a frame's end; 0 where unknown."""
+    at = bisect_left(group.committed_lasts, index)
+    if at < len(group.committed_lasts) and group.committed_lasts[at] == index:
+        return group.committed[at].mark
+    return 0

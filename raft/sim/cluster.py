@@ -1,0 +1,490 @@
+"""A whole seeded cluster in one test, on virtual time: ``Cluster``, its verbs and its questions.
+
+    with Cluster(3, Counter, seed=1) as cluster:
+        assert cluster.propose(b"1") == 1        # runs virtual time until it is resolved
+        cluster.crash(cluster.leader)
+        assert cluster.propose(b"1") == 2        # the others have elected a leader meanwhile
+
+Every invariant of ``raft.invariants`` is checked after every event; a broken one comes out of whatever call runs time,
+as ``InvariantViolation``. Same seed, same calls: same run, byte for byte. Nodes are real replicas with the user's state
+machines; only network, disk and clocks are simulated. Nothing here knows what faults come when: callers decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, TypeVar
+
+import attrs
+
+from raft.config import MS, Config, Read, Rules
+from raft.errors import NotLeader, Outcome, Rejected, RejectReason, Unknown, UsageError
+from raft.invariants import Checker, InvariantViolation
+from raft.membership import Member, Membership
+from raft.messages import PeerMessage, Role
+from raft.rules.dledger import DLedgerRules
+from raft.rules.interface import ElectionRules
+from raft.rules.strict import StrictRules
+from raft.sim.links import Link, LinkProfile, Network
+from raft.sim.machine import SimMachine
+from raft.sim.node import E_START, Change, Life, Proposal, Reading, SimDisk, SimNode
+from raft.sim.tape import Tape
+from raft.sim.world import MILLION, Clock, World
+from raft.statemachine import StateMachine
+from raft.storage.memory import MemoryStorage
+from raft.wire import Decoder, encode
+
+T = TypeVar("T")
+SAMPLE_NS = 100 * MS
+STEP_NS = 10 * MS
+TRIES_NS = 60_000 * MS
+"""How long, in virtual time, a blocking verb tries."""
+RETRIED = frozenset({RejectReason.BUSY, RejectReason.TRANSFERRING, RejectReason.NOT_READY, RejectReason.LEADER_LOST,
+                     RejectReason.DISK_FULL, RejectReason.INSTALLING, RejectReason.NO_LEASE})
+
+
+class MemoryDisk:
+    """A ``SimDisk`` on ``MemoryStorage``: fast, no bytes."""
+
+    def __init__(self) -> None:
+        self._storage = MemoryStorage()
+
+    def storage(self) -> MemoryStorage:
+        return self._storage
+
+    def crash(self, survivors: Callable[[int], int]) -> int:
+        waiting = kept = 0
+
+        def choose(count: int) -> int:
+            nonlocal waiting, kept
+            waiting, kept = count, survivors(count)
+            return kept
+
+        self._storage.crash(choose)
+        return waiting - kept
+
+
+class Cluster:
+    """``size`` voters n0, n1, ... and ``learners`` more, all started. ``machine`` makes one state machine per start.
+
+    ``seed`` decides everything that is left to chance; a ``tape`` replays a recorded run instead. With ``codec`` every
+    message goes through the wire's bytes. Raises ``UsageError`` for a call that makes no sense.
+    """
+
+    def __init__(
+        self, size: int, machine: Callable[[], StateMachine], *, seed: int = 0, tape: Tape | None = None,
+        config: Config | None = None, learners: int = 0, links: LinkProfile | None = None,
+        disk: Callable[[str, Tape], SimDisk] | None = None, codec: bool = False,
+    ) -> None:
+        if size < 1:
+            raise UsageError("a cluster has at least one voter")
+        self.config = config or Config()
+        self.tape = tape or Tape(seed)
+        self.rules: ElectionRules = (
+            StrictRules(self.config) if self.config.rules is Rules.STRICT else DLedgerRules(self.config))
+        self.world = World()
+        self.network = Network(self.world, self.tape, self._deliver, links)
+        self.counts: Counter[str] = self.network.counts
+        """How often each fault was applied, and other things worth knowing to have happened."""
+        self.nodes: dict[str, SimNode] = {}
+        self.tickets = 0
+        self.twice = self.tape.stream("delivered twice")
+        self.twice_rate = 0.0
+        """Chance that a message is delivered again at once, to see that nothing changes."""
+        self._machine, self._make_disk, self._codec = machine, disk or _memory_disk, codec
+        self._links: dict[str, dict[str, Link]] = {}
+        self._version = 0
+        self._unsound_until = 0
+        self._rates_sound = True
+        voters = tuple(f"n{number}" for number in range(size))
+        others = tuple(f"n{number}" for number in range(size, size + learners))
+        members = {name: Member(name) for name in (*voters, *others)}
+        bootstrap = Membership(voters, (), others, members)
+        self.checker = Checker(self.config, bootstrap)
+        for name in members:
+            self._add(name, bootstrap)
+        for name in members:
+            self.start(name)
+        self.world.at(SAMPLE_NS, self._sample)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all nodes and let go of their storage. Idempotent."""
+        for node in self.nodes.values():
+            if node.life is not None:
+                node.life.end()
+                node.life = None
+
+    # --- time
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual milliseconds since the start."""
+        return self.world.now // MS
+
+    def run_ms(self, duration_ms: float) -> None:
+        """Let virtual time pass."""
+        self._run(self.world.now + int(duration_ms * MS))
+
+    def run_until(self, holds: Callable[[], bool], timeout_ms: float = TRIES_NS / MS) -> bool:
+        """Let virtual time pass until ``holds()``; False if it does not within ``timeout_ms``."""
+        end = self.world.now + int(timeout_ms * MS)
+        try:
+            return self.world.run_while(lambda: not holds(), end)
+        except InvariantViolation as error:
+            self._explain(error)
+            raise
+
+    def _run(self, until: int) -> None:
+        try:
+            self.world.run(until)
+        except InvariantViolation as error:
+            self._explain(error)
+            raise
+
+    def _explain(self, error: InvariantViolation) -> None:
+        recent = list(self.checker.recent)[-30:]
+        error.add_note("\n".join([f"seed {self.tape.seed}, at {self.world.now / MS:.3f} ms of world time; last events "
+                                  "(each node's own clock):", *map(str, recent)]))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of every event so far: equal for equal runs, on every Python."""
+        return self.world.fingerprint
+
+    # --- looking
+
+    @property
+    def leader(self) -> str | None:
+        """The running leader of the highest term; None while there is none."""
+        best = max(((life.replica.term, name) for name, life in self._running() if life.replica.role is Role.LEADER),
+                   default=None)
+        return best[1] if best else None
+
+    def machine(self, node: str) -> Any:
+        """The state machine of a running node."""
+        return self.life(node).machine.inner
+
+    def life(self, node: str) -> Life:
+        """The running process of a node; its ``replica`` shows role, term, log and peers."""
+        life = self._node(node).life
+        if life is None:
+            raise UsageError(f"{node} is down")
+        return life
+
+    @property
+    def running(self) -> list[str]:
+        """Names of nodes that are up (paused ones too)."""
+        return [name for name, node in self.nodes.items() if node.life is not None]
+
+    def _running(self) -> list[tuple[str, Life]]:
+        return [(name, node.life) for name, node in self.nodes.items()
+                if node.life is not None and node.life.paused is None]
+
+    def _node(self, name: str | None) -> SimNode:
+        node = self.nodes.get(name) if name else None
+        if node is None:
+            raise UsageError(f"no node {name} in {', '.join(self.nodes)}")
+        return node
+
+    # --- asking: these run virtual time until they are resolved
+
+    def propose(self, *commands: bytes) -> Any:
+        """Propose to whoever leads; returns ``apply``'s result (a list for several commands).
+
+        Retries only where nothing was accepted. Raises ``Unknown``, ``Rejected``, or ``NotLeader`` after a minute
+        without a leader.
+        """
+        proposal = self._until_done(lambda life: life.propose(list(commands)))
+        return proposal[0] if len(commands) == 1 else proposal
+
+    def read(self, query: Callable[[Any], T] | None = None, *, level: Read = Read.INDEX, node: str | None = None) -> Any:
+        """Read at this level on ``node`` (None: the leader). Returns ``query(machine)``, or the machine itself."""
+        return self._until_done(lambda life: life.read(level, query or _itself), node)[0]
+
+    def reconfigure(self, voters: Iterable[str], learners: Iterable[str] = ()) -> None:
+        """Move to this membership; unknown nodes are made and started with empty disks."""
+        wanted, taught = list(voters), list(learners)
+        for name in (*wanted, *taught):
+            if name not in self.nodes:
+                self.add(name)
+        self._until_done(lambda life: life.reconfigure({name: name for name in wanted}, {name: name for name in taught}))
+
+    def transfer(self, target: str | None = None) -> None:
+        """Hand leadership to ``target``, or to the best placed voter."""
+        self._until_done(lambda life: life.transfer(target))
+
+    def _until_done(self, ask: Callable[[Life], Proposal | Reading | Change], node: str | None = None) -> list[Any]:
+        end = self.world.now + TRIES_NS
+        refusal: Outcome = NotLeader(None, None)
+        while self.world.now < end:
+            name = node or self.leader
+            if name is not None:
+                try:
+                    asked = ask(self.life(name))
+                except NotLeader as error:
+                    refusal = error
+                except Rejected as error:
+                    if error.reason not in RETRIED:
+                        raise
+                    refusal = error
+                else:
+                    self.run_until(lambda: asked.outcome is not None and not self._partial(asked),
+                                   (end - self.world.now) / MS)
+                    outcome = asked.outcome
+                    if isinstance(outcome, list) and not self._partial(asked):
+                        return outcome
+                    if not isinstance(outcome, NotLeader) and not (
+                            isinstance(outcome, Rejected) and outcome.reason in RETRIED):
+                        raise outcome if isinstance(outcome, Outcome) else Unknown(detail="no answer within a minute")
+                    refusal = outcome
+            self._run(self.world.now + STEP_NS)
+        raise refusal
+
+    @staticmethod
+    def _partial(asked: Proposal | Reading | Change) -> bool:
+        return (isinstance(asked, Proposal) and isinstance(asked.outcome, list)
+                and len(asked.outcome) < asked.last - asked.first + 1)
+
+    # --- processes
+
+    def add(self, name: str) -> None:
+        """A new machine with an empty disk, started; ``reconfigure`` makes it a member."""
+        if name in self.nodes:
+            raise UsageError(f"{name} exists")
+        self._add(name, Membership())
+        self.start(name)
+
+    def _add(self, name: str, bootstrap: Membership) -> None:
+        number = len(self.nodes)
+        self.nodes[name] = SimNode(
+            name, number, self._make_disk(name, self.tape), b"", bootstrap, Clock((number + 1) * 1_000_000_000),
+            self.tape.stream(f"disk/{name}/sync"))
+        self._format(self.nodes[name], bootstrap)
+
+    def _format(self, node: SimNode, bootstrap: Membership) -> None:
+        node.incarnation = self.tape.bits(f"incarnation/{node.name}/{node.boots}").getrandbits(128).to_bytes(16, "big")
+        node.bootstrap = bootstrap
+        self.checker.born(node.name, node.incarnation, bootstrap)
+
+    def start(self, name: str) -> None:
+        """Start a node that is down."""
+        node = self._node(name)
+        if node.life is not None:
+            raise UsageError(f"{name} is up")
+        node.boots += 1
+        self._version += 1
+        node.life = life = Life(self, node, self.config, SimMachine(self._machine()))
+        life.settle(E_START)
+
+    restart = start
+
+    def crash(self, name: str | None) -> None:
+        """Kill a node and cut its disk's power: any suffix of its un-synced writes is lost."""
+        node = self._node(name)
+        if node.life is None:
+            raise UsageError(f"{name} is down")
+        unsynced = self.tape.stream(f"disk/{node.name}/crash")
+        node.life.end()
+        node.life = None
+        node.fail_next = False
+        node.stalled_until = 0
+        self._version += 1
+        self.counts["crash"] += 1
+        lost = node.disk.crash(lambda count: unsynced.between(0, count))
+        if lost:
+            self.counts["lost writes"] += 1
+        for peer, life in self._running():
+            life.later(MS, _tell_unreachable, (life, node.name))
+            assert peer != name
+
+    def wipe(self, name: str) -> None:
+        """Replace a crashed node's disk by an empty one: it has another incarnation, and must be admitted anew."""
+        node = self._node(name)
+        if node.life is not None:
+            raise UsageError(f"{name} is up; crash it first")
+        self.counts["wipe"] += 1
+        node.disk = self._make_disk(node.name, self.tape)
+        node.full = False
+        self._format(node, Membership())
+
+    def pause(self, name: str) -> None:
+        """Stop a process as SIGSTOP does: its clock and disk go on, and its mail waits."""
+        life = self.life(name)
+        if life.paused is None:
+            life.paused = []
+            self._version += 1
+            self.counts["pause"] += 1
+
+    def resume(self, name: str) -> None:
+        """Let a paused process go on; it takes its mail in order."""
+        life = self.life(name)
+        waiting, life.paused = life.paused or [], None
+        self._version += 1
+        self.checker.resumed(name)
+        for position, (action, argument) in enumerate(waiting):
+            if life.dead or life.paused is not None:
+                assert life.paused is None or not life.paused.extend(waiting[position:])
+                break
+            action(argument)
+
+    def snapshot(self, name: str) -> bool:
+        """Begin a snapshot on one node; False if there is nothing new to take."""
+        return self.life(name).snapshot()
+
+    # --- the network
+
+    def partition(self, *groups: Iterable[str], kind: str | None = None) -> None:
+        """Cut the links between these groups, both ways; one group alone is cut off from all others."""
+        sides = [list(group) for group in groups]
+        if len(sides) == 1:
+            sides.append([name for name in self.nodes if name not in sides[0]])
+        self.network.partition(sides, kind)
+
+    def cut(self, source: str, target: str, kind: str | None = None) -> None:
+        """One way only: nothing from ``source`` reaches ``target`` any more."""
+        self.network.cut(source, target, kind)
+
+    def heal(self, source: str | None = None, target: str | None = None) -> None:
+        """Undo partitions and cuts: all, or those from ``source`` (to ``target``)."""
+        self.network.heal(source, target)
+
+    def hold(self, source: str, target: str) -> None:
+        """Keep messages from ``source`` to ``target`` back until ``release``."""
+        self.network.link(source, target).hold()
+        self._version += 1
+
+    def release(self, source: str, target: str) -> None:
+        """Let held messages go, in order."""
+        self.network.link(source, target).release()
+        self._version += 1
+
+    def lose(self, chance: float) -> None:
+        """Every message is lost with this chance."""
+        self.network.shape(attrs.evolve(self.network.profile, loss=chance))
+
+    def delay(self, chance: float, longest_ms: float) -> None:
+        """Every message comes up to ``longest_ms`` late with this chance, and holds up those behind it."""
+        self.network.shape(attrs.evolve(self.network.profile, delay=chance, delay_ns=int(longest_ms * MS)))
+
+    def duplicate(self, chance: float) -> None:
+        """Every message arrives twice with this chance."""
+        self.network.shape(attrs.evolve(self.network.profile, duplicate=chance))
+
+    def reorder(self, chance: float) -> None:
+        """Every message may be overtaken by later ones with this chance."""
+        self.network.shape(attrs.evolve(self.network.profile, reorder=chance))
+
+    # --- clocks
+
+    def skew(self, name: str, *, rate_ppm: int | None = None, step_ms: int = 0) -> None:
+        """Let a node's monotonic clock run at another rate (a million is true time), or jump ahead."""
+        node = self._node(name)
+        self._unsound_until = max(self._unsound_until, self.world.now + self._settling_ns()) if (
+            step_ms or not self._rates_sound) else self._unsound_until
+        if rate_ppm is not None:
+            node.clock.set_rate(self.world.now, rate_ppm)
+            self.counts["clock rate"] += rate_ppm != MILLION
+        if step_ms:
+            node.clock.step(self.world.now, step_ms * MS)
+            self.counts["clock step"] += 1
+        rates = [each.clock.rate_ppm for each in self.nodes.values()]
+        self._rates_sound = max(rates) * 100 <= min(rates) * (100 + self.config.clock_drift_percent)
+        if node.life is not None:
+            node.life.rearm()
+
+    def _settling_ns(self) -> int:
+        """After this long no promise made under an old clock is in force."""
+        return 4 * self.config.election_timeout_ms * MS
+
+    @property
+    def clocks_sound(self) -> bool:
+        """Whether clocks have drifted apart no more than ``clock_drift_percent`` allows, for long enough."""
+        return self._rates_sound and self.world.now >= self._unsound_until
+
+    # --- disks
+
+    def fill_disk(self, name: str) -> None:
+        """Writes of entries find no room."""
+        self._node(name).full = True
+
+    def free_disk(self, name: str) -> None:
+        """There is room again."""
+        node = self._node(name)
+        node.full = False
+        if node.life is not None and node.life.paused is None and node.life.replica.disk_full:
+            self.counts["disk room"] += 1
+            node.life.room()
+
+    def fail_sync(self, name: str) -> None:
+        """The next sync fails; what it would have covered may or may not be on the disk."""
+        self._node(name).fail_next = True
+
+    def stall_disk(self, name: str, duration_ms: float) -> None:
+        """No sync ends before ``duration_ms`` from now."""
+        self._node(name).stalled_until = self.world.now + int(duration_ms * MS)
+
+    def slow_disk(self, name: str, chance: float, longest_ms: float = 20) -> None:
+        """Syncs take up to ``longest_ms`` longer with this chance."""
+        node = self._node(name)
+        node.slow, node.slow_ns = chance, int(longest_ms * MS)
+
+    # --- inside
+
+    def links_from(self, name: str) -> dict[str, Link]:
+        """A node's outgoing raft links, kept over its lives."""
+        return self._links.setdefault(name, {})
+
+    def _deliver(self, link: Link, message: PeerMessage) -> None:
+        life = self.nodes[link.target].life
+        if life is None:
+            self.counts["to the dead"] += 1
+            return
+        if self._codec:
+            message = self._through_bytes(message)
+        life.receive(self.nodes[link.source], message)
+
+    def _through_bytes(self, message: PeerMessage) -> PeerMessage:
+        decoder = Decoder(self.config.message_bytes_max)
+        (decoded,) = decoder.feed(b"".join(encode(message)))
+        self.counts["codec"] += 1
+        return decoded
+
+    def reach(self, one: str, other: str) -> bool:
+        """Whether two nodes run and can talk both ways."""
+        for name in (one, other):
+            life = self.nodes[name].life
+            if life is None or life.paused is not None:
+                return False
+        for source, target in ((one, other), (other, one)):
+            link = self._links.get(source, {}).get(target)
+            if not self.network.open(source, target) or (link is not None and link.held is not None):
+                return False
+        return True
+
+    def _sample(self, _: None) -> None:
+        self.world.at(self.world.now + SAMPLE_NS, self._sample)
+        clocks = {name: life.now for name, life in self._running()}
+        self.checker.sample(clocks, self._version + self.network.version, self.reach)
+
+
+def _tell_unreachable(what: tuple[Life, str]) -> None:
+    life, peer = what
+    life.unreachable(peer)
+
+
+def _memory_disk(name: str, tape: Tape) -> MemoryDisk:
+    return MemoryDisk()
+
+
+def _itself(machine: T) -> T:
+    return machine
+
+

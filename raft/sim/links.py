@@ -1,0 +1,202 @@
+"""Typed one-way links between nodes: what becomes of a message on its way.
+
+A link delivers in order after a fixed latency unless its profile, drawn from the tape once per message, says
+otherwise; it can be cut, or hold everything back until released. A link has a kind ("raft", "client", ...), so a
+fault can hit one kind of traffic alone. This module knows neither what a message is nor what nodes do with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import attrs
+
+from raft.sim.tape import Chance, Stream, Tape
+from raft.sim.world import World
+
+Deliver = Callable[["Link", Any], None]
+LATENCY_NS: Final = 500_000
+
+
+@attrs.frozen(kw_only=True)
+class LinkProfile:
+    """How a link treats messages; chances are per message. The default loses, delays and doubles nothing."""
+
+    latency_ns: int = LATENCY_NS
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    """Chance that later messages may overtake this one."""
+    delay: float = 0.0
+    """Chance of coming late, and holding up all that follow."""
+    delay_ns: int = 2_000_000
+    """Longest lateness of a delayed or overtaken message, and of a duplicate."""
+    capacity: int = 4_096
+    """Messages on their way at once; more are dropped."""
+
+
+class Link:
+    """One direction between two nodes."""
+
+    __slots__ = ("_fate", "_generate", "_last", "_network", "cut", "flying", "held", "kind", "profile", "source", "target")
+
+    def __init__(self, network: Network, kind: str, source: str, target: str, fate: Stream, profile: LinkProfile) -> None:
+        self._network, self.kind, self.source, self.target = network, kind, source, target
+        self.cut = False
+        self.held: list[Any] | None = None
+        """Messages kept back while the link is held; None: not held."""
+        self.flying = 0
+        self._last = 0
+        self._fate = fate
+        self.shape(profile)
+
+    def shape(self, profile: LinkProfile) -> None:
+        """Treat messages this way from now on."""
+        self.profile = profile
+        self._generate = _fates(profile)
+
+    def send(self, message: Any) -> None:
+        """Take a message at the world's now; it may arrive once, twice or never."""
+        network, profile = self._network, self.profile
+        fate = self._fate.draw(None, self._generate)
+        if self.cut:
+            network.counts["cut"] += 1
+            return
+        if self.flying >= profile.capacity:
+            network.counts["overflow"] += 1
+            return
+        if self.held is not None:
+            network.counts["hold"] += 1
+            self.held.append(message)
+            self.flying += 1
+            return
+        when = network.world.now + profile.latency_ns
+        if fate is None:
+            if when < self._last:
+                when = self._last
+            self._last = when
+        else:
+            what, extra_ns = fate
+            network.counts[what] += 1
+            if what == "loss":
+                return
+            if what == "reorder":
+                when += extra_ns
+            elif what == "delay":
+                self._last = when = max(when + extra_ns, self._last)
+            else:
+                self._last = when = max(when, self._last)
+                self._fly(when + extra_ns, message)
+        self._fly(when, message)
+
+    def hold(self) -> None:
+        """Keep messages back until ``release``."""
+        if self.held is None:
+            self.held = []
+
+    def release(self) -> None:
+        """Let go what was held, in order."""
+        held, self.held = self.held, None
+        for message in held or ():
+            self.flying -= 1
+            self._last = max(self._network.world.now + self.profile.latency_ns, self._last)
+            self._fly(self._last, message)
+
+    def _fly(self, when: int, message: Any) -> None:
+        self.flying += 1
+        self._network.world.at(when, self._arrive, message)
+
+    def _arrive(self, message: Any) -> None:
+        self.flying -= 1
+        if self.cut:
+            self._network.counts["cut"] += 1
+        else:
+            self._network.deliver(self, message)
+
+
+def _fates(profile: LinkProfile) -> Callable[[Chance], list[Any] | None]:
+    """One number decides between the fates of a message, a second one how late it is."""
+    lost = profile.loss
+    doubled = lost + profile.duplicate
+    overtaken = doubled + profile.reorder
+    late = overtaken + profile.delay
+    span = profile.delay_ns
+
+    def fate(chance: Chance) -> list[Any] | None:
+        number = chance()
+        if number >= late:
+            return None
+        if number < lost:
+            return ["loss", 0]
+        extra_ns = 1 + int(chance() * span)
+        return ["duplicate" if number < doubled else "reorder" if number < overtaken else "delay", extra_ns]
+
+    return fate
+
+
+class Network:
+    """All links, made when first used. ``deliver(link, message)`` is called when a message arrives.
+
+    ``counts`` says how often each fault was applied to a message: loss, duplicate, reorder, delay, cut, hold, overflow.
+    """
+
+    def __init__(self, world: World, tape: Tape, deliver: Deliver, profile: LinkProfile | None = None) -> None:
+        self.world, self.deliver = world, deliver
+        self.counts: Counter[str] = Counter()
+        self._tape = tape
+        self.profile = profile or LinkProfile()
+        self._links: dict[tuple[str, str, str], Link] = {}
+        self._cut: set[tuple[str | None, str, str]] = set()
+        self.version = 0
+        """Rises whenever a link is cut or healed."""
+
+    def link(self, source: str, target: str, kind: str = "raft") -> Link:
+        """The link of this kind from ``source`` to ``target``."""
+        key = kind, source, target
+        link = self._links.get(key)
+        if link is None:
+            stream = self._tape.stream(f"link/{kind}/{source}>{target}")
+            link = self._links[key] = Link(self, kind, source, target, stream, self.profile)
+            link.cut = (kind, source, target) in self._cut or (None, source, target) in self._cut
+        return link
+
+    def links(self) -> Iterable[Link]:
+        """Links made so far, in a fixed order."""
+        return [self._links[key] for key in sorted(self._links)]
+
+    def shape(self, profile: LinkProfile) -> None:
+        """Give all links, present and future, this profile."""
+        self.profile = profile
+        for link in self._links.values():
+            link.shape(profile)
+
+    def cut(self, source: str, target: str, kind: str | None = None) -> None:
+        """Nothing arrives any more from ``source`` at ``target``, what is on its way included. None: of any kind."""
+        self._cut.add((kind, source, target))
+        self._apply()
+
+    def heal(self, source: str | None = None, target: str | None = None) -> None:
+        """Undo cuts: all of them, those from ``source``, or those from ``source`` to ``target``."""
+        self._cut = {each for each in self._cut
+                     if source not in (None, each[1]) or target not in (None, each[2])}
+        self._apply()
+
+    def partition(self, groups: Iterable[Iterable[str]], kind: str | None = None) -> None:
+        """Cut every link between nodes of different groups, both ways. Nodes in no group keep all links."""
+        sides = [tuple(group) for group in groups]
+        for side in sides:
+            for other in sides:
+                if side is not other:
+                    self._cut.update((kind, source, target) for source in side for target in other)
+        self._apply()
+
+    def open(self, source: str, target: str, kind: str = "raft") -> bool:
+        """Whether messages can pass."""
+        return (kind, source, target) not in self._cut and (None, source, target) not in self._cut
+
+    def _apply(self) -> None:
+        self.version += 1
+        for (kind, source, target), link in self._links.items():
+            link.cut = not self.open(source, target, kind)

@@ -1,0 +1,636 @@
+"""One simulated node: a replica with its storage and state machine, and the obligations of the real shell.
+
+``SimNode`` is the machine that survives crashes: directory, clock, faults of its disk. ``Life`` is one run of the
+process on it: it carries out what the replica puts out, in the order given, and reports back. Writes gather while a
+sync runs (group commit); what waits for a write leaves when that write is durable; entries are applied a little
+later than they are committed. Never a thread, never real time. Knows nothing of faults' schedules or of workloads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from raft.config import Config, Read
+from raft.errors import DamagedLog, DiskFull, NotLeader, Outcome, Rejected, RejectReason, Unknown
+from raft.frame import Frame
+from raft.membership import Membership
+from raft.messages import (
+    Committed,
+    Install,
+    Load,
+    LoadChunk,
+    MembershipChanged,
+    PeerMessage,
+    ReadReady,
+    Recovered,
+    Resolved,
+    RoleChanged,
+    Send,
+    SnapshotMeta,
+    StoreChunk,
+    Write,
+)
+from raft.replica import NEVER, Replica
+from raft.sim.machine import SimMachine
+from raft.sim.tape import Stream
+from raft.sim.world import Clock
+from raft.storage.interface import Storage
+
+if TYPE_CHECKING:
+    from raft.sim.cluster import Cluster
+
+GROUP = 1
+SYNC_NS = 200_000
+APPLY_NS = 20_000
+LOAD_NS = 50_000
+APPLY_FRAMES_MAX = 64
+(E_RECEIVE, E_TICK, E_DURABLE, E_APPLY, E_LOAD, E_CHUNK, E_STORE, E_INSTALL, E_SNAPSHOT, E_PROPOSE, E_READ, E_CHANGE,
+ E_START, E_FAULT, E_IDENTIFY) = range(15)
+
+
+class SimDisk(Protocol):
+    """Where a node's bytes are: makes storages, and decides what a crash leaves."""
+
+    def storage(self) -> Storage:
+        """The storage, as a process that starts now finds it."""
+    def crash(self, survivors: Callable[[int], int]) -> int:
+        """Power is cut: of n un-synced writes the first ``survivors(n)`` are kept. Returns how many were lost."""
+
+
+class Proposal:
+    """What became of commands handed to one node. ``outcome`` is None while open, a list of results, or an error."""
+
+    __slots__ = ("at", "first", "last", "node", "outcome", "term")
+
+    def __init__(self, node: str, first: int, last: int, term: int, at: int) -> None:
+        self.node, self.first, self.last, self.term, self.at = node, first, last, term, at
+        self.outcome: list[object] | Outcome | None = None
+
+
+class Reading:
+    """A read. ``outcome`` is None while open, ``[answer]``, or an error."""
+
+    __slots__ = ("at", "floor", "index", "lease", "level", "node", "outcome", "query")
+
+    def __init__(self, node: str, level: Read, query: Callable[[Any], object], floor: int, at: int) -> None:
+        self.node, self.level, self.query, self.floor, self.at = node, level, query, floor, at
+        self.index, self.lease = 0, False
+        self.outcome: list[object] | Outcome | None = None
+
+
+class Change:
+    """A reconfiguration or a transfer. ``outcome`` is None while open, ``[]`` when it came about, or an error."""
+
+    __slots__ = ("at", "node", "outcome")
+
+    def __init__(self, node: str, at: int) -> None:
+        self.node, self.at = node, at
+        self.outcome: list[object] | Outcome | None = None
+
+
+@attrs.define(eq=False)
+class SimNode:
+    """A machine: what outlives its processes."""
+
+    name: str
+    number: int
+    disk: SimDisk
+    incarnation: bytes
+    bootstrap: Membership
+    """Membership known before the log says otherwise; empty for a joiner."""
+    clock: Clock
+    syncs: Stream
+    """Decides how long each sync takes."""
+    life: Life | None = None
+    boots: int = 0
+    sync_ns: int = SYNC_NS
+    slow: float = 0.0
+    """Chance that a sync is slow."""
+    slow_ns: int = 20_000_000
+    stalled_until: int = 0
+    """World time before which no sync ends."""
+    full: bool = False
+    fail_next: bool = False
+    """The next sync fails, and with it everything after."""
+
+
+class Life:
+    """One process."""
+
+    def __init__(self, cluster: Cluster, node: SimNode, config: Config, machine: SimMachine) -> None:
+        self.cluster, self.node, self.config, self.machine = cluster, node, config, machine
+        self.world, self.checker, self.name = cluster.world, cluster.checker, node.name
+        self.clock = node.clock
+        self.dead = False
+        self.paused: list[tuple[Callable[[Any], None], Any]] | None = None
+        self.met: dict[str, bytes] = {}
+        self.queue: list[Write] = []
+        self.flying = 0
+        """Token of the last write that is being synced; 0: the disk is idle."""
+        self.durable = 0
+        self.held: deque[Send] = deque()
+        self.broken = False
+        self.timer = NEVER
+        self.commit = 0
+        self.applying = False
+        self.installing = False
+        self.snapshotting = False
+        self.log_bytes = 0
+        self.proposals: deque[Proposal] = deque()
+        self.tickets: dict[int, Reading | Change] = {}
+        self.waiting: list[Reading] = []
+        self._links = cluster.links_from(node.name)
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Send: self._send, Write: self._write, Committed: self._committed, Load: self._load,
+            LoadChunk: self._load_chunk, StoreChunk: self._store_chunk, Install: self._install,
+            ReadReady: self._read_ready, Resolved: self._resolved, RoleChanged: _ignore, MembershipChanged: _ignore,
+        }
+        self._start()
+
+    def _start(self) -> None:
+        cluster, node = self.cluster, self.node
+        self.storage = node.disk.storage()
+        recovered = self.storage.open().get(GROUP) or Recovered()
+        if recovered.snapshot is not None:
+            self.machine.restore(self._snapshot_bytes(recovered.snapshot))
+            self.commit = recovered.snapshot.index
+        self.replica = Replica(
+            group=GROUP, node_id=node.name, config=self.config, rules=cluster.rules,
+            rng=cluster.tape.rng(f"timeouts/{node.name}", (node.number % 97 + 0.5) / 97), now=self.now, recovered=recovered,
+            membership=node.bootstrap, incarnation=node.incarnation, trace=self.checker.event)
+        self.checker.started(self.name, self.replica, recovered)
+
+    @property
+    def now(self) -> int:
+        """What this node's clock reads."""
+        return self.clock.local(self.world.now)
+
+    def _snapshot_bytes(self, meta: SnapshotMeta) -> bytes:
+        parts, offset = [], 0
+        while True:
+            piece = self.storage.read_snapshot(GROUP, meta.index, offset, 1 << 20)
+            if piece is None:
+                raise DamagedLog(self.name, offset, f"snapshot {meta.index} is gone")
+            if not piece:
+                return b"".join(parts)
+            parts.append(piece)
+            offset += len(piece)
+
+    # --- after every input
+
+    def settle(self, kind: int) -> None:
+        """Carry out what the input brought forth, let the checker look, and set the timer."""
+        replica, handlers = self.replica, self._handlers
+        for output in replica.drain():
+            handlers[type(output)](output)
+        self.checker.stepped(self.name)
+        log = replica.log
+        self.world.fold(self.node.number, kind, replica.term, replica.commit_index, log.last_index, log.last_mark)
+        if self.queue and not self.flying and not self.broken:
+            self._flush()
+        due = replica.deadline
+        if due < self.timer:
+            self.arm(due)
+
+    def arm(self, due: int) -> None:
+        """Have ``tick`` called when this node's clock reads ``due``."""
+        self.timer = due
+        self.world.at(self.clock.world(due), self._tick, due)
+
+    def rearm(self) -> None:
+        """The clock changed its course."""
+        due = self.replica.deadline
+        self.timer = NEVER
+        if due < NEVER:
+            self.arm(due)
+
+    def _tick(self, due: int) -> None:
+        if self.dead or due != self.timer:
+            return
+        if self.paused is not None:
+            self.paused.append((self._tick, due))
+            return
+        self.timer = NEVER
+        now, wanted = self.now, self.replica.deadline
+        if wanted > now:
+            if wanted < NEVER:
+                self.arm(wanted)
+            return
+        self.replica.tick(now)
+        self.settle(E_TICK)
+
+    def later(self, delay_ns: int, action: Callable[[Any], None], argument: Any) -> None:
+        """Do something in this life only, and not while it is paused."""
+        self.world.at(self.world.now + delay_ns, self._alive, (action, argument))
+
+    def _alive(self, what: tuple[Callable[[Any], None], Any]) -> None:
+        if self.dead:
+            return
+        if self.paused is not None:
+            self.paused.append(what)
+        else:
+            what[0](what[1])
+
+    # --- messages
+
+    def receive(self, source: SimNode, message: PeerMessage) -> None:
+        """A message arrives; the first one of a directory is preceded by its hello."""
+        if self.paused is not None:
+            self.paused.append((partial(self.receive, source), message))
+            return
+        if self.met.get(source.name) != source.incarnation:
+            self.identify(source)
+        replica = self.replica
+        cluster = self.cluster
+        if message.term < replica.term or cluster.twice.chance(cluster.twice_rate):
+            self._receive_watched(source, message)
+            return
+        replica.receive(self.now, source.name, message)
+        self.settle(E_RECEIVE)
+
+    def _receive_watched(self, source: SimNode, message: PeerMessage) -> None:
+        """A stale message changes nothing; any message delivered again changes nothing more."""
+        stale = message.term < self.replica.term
+        before = self.state() if stale else ()
+        self.replica.receive(self.now, source.name, message)
+        self.settle(E_RECEIVE)
+        after = self.state()
+        if stale:
+            self.checker.delivered_twice(self.name, before, after)
+        elif not self.dead:
+            self.replica.receive(self.now, source.name, message)
+            self.settle(E_RECEIVE)
+            self.checker.delivered_twice(self.name, after, self.state())
+
+    def state(self) -> tuple[object, ...]:
+        """What a repeated message must not change."""
+        replica = self.replica
+        return (replica.term, replica.voted_for, replica.role, replica.leader, replica.commit_index,
+                replica.log.last_index, replica.log.last_mark)
+
+    def identify(self, source: SimNode) -> None:
+        """A peer's hello."""
+        self.met[source.name] = source.incarnation
+        self.replica.identify(self.now, source.name, source.incarnation)
+        self.settle(E_IDENTIFY)
+
+    def unreachable(self, peer: str) -> None:
+        """The connection to a peer broke."""
+        self.replica.unreachable(self.now, peer)
+        self.settle(E_IDENTIFY)
+
+    def _send(self, send: Send) -> None:
+        if send.after > self.durable:
+            self.held.append(send)
+        else:
+            self._leave(send.peer, send.message)
+
+    def _leave(self, peer: str, message: PeerMessage) -> None:
+        self.checker.leaves(self.name, peer, message)
+        link = self._links.get(peer)
+        if link is None:
+            link = self._links[peer] = self.cluster.network.link(self.name, peer)
+        link.send(message)
+
+    # --- the disk
+
+    def _write(self, write: Write) -> None:
+        self.checker.written(self.name, write)
+        self.queue.append(write)
+
+    def _flush(self) -> None:
+        """Hand over what has gathered as one group commit."""
+        node, world = self.node, self.world
+        writes = self.queue
+        if node.full and any(write.frames or write.install for write in writes):
+            self._full()
+            return
+        self.queue = []
+        try:
+            self.storage.write(writes)
+        except DiskFull:
+            self._full()
+            return
+        self.flying = writes[-1].token
+        took = node.syncs.draw(node.sync_ns, self._sync_ns)
+        if took != node.sync_ns:
+            self.cluster.counts["slow sync"] += 1
+        done = world.now + took
+        if done < node.stalled_until:
+            self.cluster.counts["stalled sync"] += 1
+            done = node.stalled_until
+        world.at(done, self._alive, (self._synced, None))
+
+    def _sync_ns(self, chance: Callable[[], float]) -> int:
+        node = self.node
+        return node.sync_ns if chance() >= node.slow else node.sync_ns + int(chance() * node.slow_ns)
+
+    def _full(self) -> None:
+        self.cluster.counts["disk full"] += 1
+        self.queue = []
+        self.checker.disk_full(self.name)
+        self.replica.storage_fault(self.now, "full")
+        self.settle(E_FAULT)
+
+    def room(self) -> None:
+        """There is room on the disk again."""
+        self.replica.storage_fault(self.now, "room")
+        self.settle(E_FAULT)
+
+    def _synced(self, _: None) -> None:
+        node = self.node
+        if node.fail_next:
+            node.fail_next = False
+            self.cluster.counts["failed sync"] += 1
+            self.broken = True
+            self.replica.storage_fault(self.now, "failed")
+            self.settle(E_FAULT)
+            self.checker.disk_failed(self.name)
+            self.abandon("the disk failed")
+            return
+        self.storage.sync()
+        token, self.flying = self.flying, 0
+        self.durable = token
+        self.checker.durable(self.name, token)
+        held = self.held
+        while held and held[0].after <= token:
+            send = held.popleft()
+            self._leave(send.peer, send.message)
+        self.replica.durable(self.now, token)
+        self.settle(E_DURABLE)
+
+    # --- applying
+
+    def _committed(self, committed: Committed) -> None:
+        self.commit = committed.index
+        self._want_apply()
+
+    def _want_apply(self) -> None:
+        if not self.applying and not self.installing and self.machine.index < self.commit:
+            self.applying = True
+            self.later(APPLY_NS, self._apply, None)
+
+    def _apply(self, _: None) -> None:
+        self.applying = False
+        if self.installing or self.replica.faulted:
+            return
+        machine, commit = self.machine, self.commit
+        start = machine.index
+        frames = self.replica.log.cached(start + 1, self.config.append_bytes_max)
+        if frames is None:
+            frames = self.storage.read(GROUP, start + 1, self.config.append_bytes_max)
+        for frame in frames[:APPLY_FRAMES_MAX]:
+            if frame.first + frame.count - 1 > commit:
+                break
+            if not self._apply_frame(frame):
+                return
+        if machine.index == start:
+            return
+        self.replica.applied(self.now, machine.index)
+        self._answer_reads()
+        self.settle(E_APPLY)
+        self._want_apply()
+        if self.log_bytes > self.config.snapshot_log_bytes > 0:
+            self.snapshot()
+
+    def _apply_frame(self, frame: Frame) -> bool:
+        machine = self.machine
+        try:
+            results = machine.apply(frame)
+        except Exception as error:  # noqa: BLE001  whatever a user's machine raises stops this node, visibly
+            self.replica.faulted_apply(self.now, repr(error))
+            self.settle(E_FAULT)
+            self.abandon(f"the state machine raised {error!r}")
+            return False
+        self.log_bytes += len(frame.data)
+        self.checker.applied(self.name, frame, machine.digest)
+        proposals = self.proposals
+        while proposals and proposals[0].first <= machine.index:
+            self._resolve(proposals[0], frame, results)
+            if proposals[0].last > machine.index:
+                break
+            proposals.popleft()
+        return True
+
+    def _resolve(self, proposal: Proposal, frame: Frame, results: list[object]) -> None:
+        """The part of a proposal that this frame holds."""
+        if frame.term != proposal.term:
+            proposal.outcome = Rejected(RejectReason.OVERWRITTEN)
+            return
+        skip = max(proposal.first - frame.first, 0)
+        part = results[skip : proposal.last - frame.first + 1]
+        if proposal.outcome is None:
+            proposal.outcome = []
+        if isinstance(proposal.outcome, list):
+            proposal.outcome.extend(part)
+            self.checker.acknowledged = max(self.checker.acknowledged, frame.first + skip + len(part) - 1)
+
+    # --- snapshots
+
+    def snapshot(self) -> bool:
+        """Begin a snapshot of what is applied. False: nothing new to take, or busy."""
+        replica, machine = self.replica, self.machine
+        newest = replica.snapshot.index if replica.snapshot else 0
+        if (self.snapshotting or self.installing or replica.faulted or not machine.machine.snapshots
+                or machine.index <= newest):
+            return False
+        self.snapshotting = True
+        self.log_bytes = 0
+        meta = attrs.evolve(replica.snapshot_meta(machine.index), mark=machine.mark)
+        self.later(LOAD_NS, self._take_snapshot, (meta, machine.capture()))
+        return True
+
+    def _take_snapshot(self, what: tuple[SnapshotMeta, Any]) -> None:
+        self.snapshotting = False
+        meta, view = what
+        newest = self.storage.newest_snapshot(GROUP)
+        if self.node.full or (newest is not None and newest.index >= meta.index):
+            return
+        sink = self.storage.create_snapshot(GROUP, meta)
+        self.machine.write(view, sink)
+        finished = sink.finish()
+        self.cluster.counts["snapshot"] += 1
+        self.checker.snapshot_taken(self.name, finished)
+        self.replica.snapshot_taken(self.now, finished)
+        self.settle(E_SNAPSHOT)
+
+    def _load(self, load: Load) -> None:
+        self.later(LOAD_NS, self._loaded, load)
+
+    def _loaded(self, load: Load) -> None:
+        frames = self.storage.read(GROUP, load.first, load.max_bytes)
+        self.cluster.counts["load from disk"] += 1
+        self.replica.loaded(self.now, load.peer, load.session, load.first, frames)
+        self.settle(E_LOAD)
+
+    def _load_chunk(self, load: LoadChunk) -> None:
+        self.later(LOAD_NS, self._chunk_loaded, load)
+
+    def _chunk_loaded(self, load: LoadChunk) -> None:
+        meta = self.storage.newest_snapshot(GROUP)
+        data = None
+        if meta is not None and load.index in (0, meta.index):
+            data = self.storage.read_snapshot(GROUP, meta.index, load.offset, load.max_bytes)
+        if data is None:
+            meta = None
+        self.replica.chunk_loaded(self.now, load.peer, load.session, meta, load.offset, data)
+        self.settle(E_CHUNK)
+
+    def _store_chunk(self, chunk: StoreChunk) -> None:
+        self.later(LOAD_NS, self._chunk_stored, chunk)
+
+    def _chunk_stored(self, chunk: StoreChunk) -> None:
+        sink = self.storage.receive_snapshot(GROUP, chunk.meta)
+        complete = False
+        if sink.offset == chunk.offset:
+            sink.write(chunk.data)
+        offset = sink.offset
+        if offset >= chunk.meta.size:
+            try:
+                finished = sink.finish()
+            except DamagedLog:
+                offset = 0
+            else:
+                complete = True
+                self.checker.snapshot_taken(self.name, finished)
+        self.replica.chunk_stored(self.now, chunk.peer, chunk.meta, offset, complete)
+        self.settle(E_STORE)
+
+    def _install(self, install: Install) -> None:
+        self.installing = True
+        self.later(LOAD_NS, self._installed, install.meta)
+
+    def _installed(self, meta: SnapshotMeta) -> None:
+        self.machine.restore(self._snapshot_bytes(meta))
+        self.cluster.counts["install"] += 1
+        self.checker.restored(self.name, meta, self.machine.digest)
+        self.installing = False
+        self.commit = max(self.commit, meta.index)
+        while self.proposals and self.proposals[0].first <= meta.index:
+            lost = self.proposals.popleft()
+            lost.outcome = Unknown(lost.first, lost.last, "a snapshot took the place of these entries")
+        self.replica.installed(self.now, meta)
+        self._answer_reads()
+        self.settle(E_INSTALL)
+        self._want_apply()
+
+    # --- what callers ask for
+
+    def propose(self, payloads: list[bytes]) -> Proposal:
+        """Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
+        replica = self.replica
+        try:
+            first, last = replica.propose(self.now, payloads, self.world.now // 1_000_000)
+        finally:
+            self.settle(E_PROPOSE)
+        proposal = Proposal(self.name, first, last, replica.term, self.world.now)
+        self.proposals.append(proposal)
+        return proposal
+
+    def read(self, level: Read, query: Callable[[Any], object]) -> Reading:
+        """Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
+        reading = Reading(self.name, level, query, self.checker.read_floor, self.world.now)
+        ticket = self._ticket(reading)
+        try:
+            self.replica.read(self.now, ticket, level)
+        except Outcome:
+            del self.tickets[ticket]
+            raise
+        finally:
+            self.settle(E_READ)
+        return reading
+
+    def reconfigure(self, voters: dict[str, str], learners: dict[str, str]) -> Change:
+        """Raises ``NotLeader``, ``Rejected``."""
+        return self._change(lambda ticket: self.replica.reconfigure(self.now, ticket, voters, learners, None))
+
+    def transfer(self, target: str | None) -> Change:
+        """Raises ``NotLeader``, ``Rejected``."""
+        return self._change(lambda ticket: self.replica.transfer(self.now, ticket, target))
+
+    def _change(self, begin: Callable[[int], None]) -> Change:
+        change = Change(self.name, self.world.now)
+        ticket = self._ticket(change)
+        try:
+            begin(ticket)
+        except Outcome:
+            self.tickets.pop(ticket, None)
+            raise
+        finally:
+            self.settle(E_CHANGE)
+        return change
+
+    def _ticket(self, waiter: Reading | Change) -> int:
+        self.cluster.tickets += 1
+        self.tickets[self.cluster.tickets] = waiter
+        return self.cluster.tickets
+
+    def _resolved(self, resolved: Resolved) -> None:
+        change = self.tickets.pop(resolved.ticket, None)
+        if isinstance(change, Change):
+            if resolved.unknown:
+                change.outcome = Unknown(detail=resolved.detail)
+            else:
+                change.outcome = [] if resolved.refused is None else Rejected(resolved.refused, resolved.detail)
+
+    def _read_ready(self, ready: ReadReady) -> None:
+        reading = self.tickets.pop(ready.ticket, None)
+        if not isinstance(reading, Reading):
+            return
+        if ready.refused is not None:
+            reading.outcome = Rejected(ready.refused)
+            return
+        reading.index, reading.lease = ready.index, ready.lease
+        if self.machine.index >= ready.index and not self.installing:
+            self._answer(reading)
+        else:
+            self.waiting.append(reading)
+
+    def _answer_reads(self) -> None:
+        if not self.waiting or self.installing:
+            return
+        waiting, self.waiting = self.waiting, []
+        for reading in waiting:
+            if reading.index <= self.machine.index:
+                self._answer(reading)
+            else:
+                self.waiting.append(reading)
+
+    def _answer(self, reading: Reading) -> None:
+        cluster = self.cluster
+        if reading.lease and not self.replica.lease_valid(self.now):
+            reading.outcome = Rejected(RejectReason.NO_LEASE)
+            return
+        level = Read.LEASE if reading.lease else Read.INDEX if reading.level is Read.LEASE else reading.level
+        self.checker.read_answered(self.name, level, reading.floor, reading.index, self.machine.index,
+                                   sound=cluster.clocks_sound)
+        cluster.counts[f"{level.value} read"] += 1
+        reading.outcome = [reading.query(self.machine.inner)]
+
+    # --- the end
+
+    def end(self) -> None:
+        """The process is killed."""
+        self.dead = True
+        self.abandon("the node crashed")
+        self.storage.close()
+        self.checker.stopped(self.name)
+
+    def abandon(self, why: str) -> None:
+        """Nobody will answer what is open here."""
+        for proposal in self.proposals:
+            proposal.outcome = Unknown(proposal.first, proposal.last, why)
+        for waiter in (*self.tickets.values(), *self.waiting):
+            waiter.outcome = Unknown(detail=why) if isinstance(waiter, Change) else NotLeader(None, None)
+        self.proposals.clear()
+        self.tickets.clear()
+        self.waiting.clear()
+
+
+def _ignore(_: object) -> None:
+    """Shells publish these; a simulation looks at the replica."""

@@ -1,0 +1,111 @@
+"""Virtual time: a heap of things to come, one skewed clock per node, and a rolling hash of all that happened.
+
+Time is integer nanoseconds. Entries are plain tuples, since this is the innermost loop of every simulation. This
+module knows no replica, network or disk; what an entry does is its callable's business.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from hashlib import blake2b
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from raft.errors import UsageError
+
+MILLION: Final = 1_000_000
+Action = Callable[[Any], None]
+_FOLD: Final = struct.Struct("<QHHQQQQ")
+
+
+class World:
+    """The heap and the time. Two worlds fed the same way have the same ``fingerprint``."""
+
+    __slots__ = ("_digest", "_heap", "_order", "events", "now")
+
+    def __init__(self) -> None:
+        self.now = 0
+        """World time, ns. No node sees it: nodes read their ``Clock``."""
+        self.events = 0
+        """Things that happened to nodes, as counted by ``fold``."""
+        self._heap: list[tuple[int, int, int, Action, Any]] = []
+        self._order = 0
+        self._digest = blake2b(digest_size=16)
+
+    def at(self, when: int, action: Action, argument: Any = None, tie: int = 0) -> None:
+        """Call ``action(argument)`` at ``when`` (never before now). Equal times: lower ``tie`` first, then first come."""
+        self._order += 1
+        heappush(self._heap, (when if when > self.now else self.now, tie, self._order, action, argument))
+
+    def fold(self, node: int, kind: int, a: int, b: int, c: int, d: int) -> None:
+        """Count an event and mix it into the hash. Numbers below 2**64."""
+        self.events += 1
+        self._digest.update(_FOLD.pack(self.now, node, kind, a, b, c, d))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of every event so far."""
+        return self._digest.hexdigest()
+
+    @property
+    def waiting(self) -> int:
+        """Entries on the heap."""
+        return len(self._heap)
+
+    def run(self, until: int) -> None:
+        """Do everything due up to ``until``; it is now ``until`` afterwards."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            self.now, _, _, action, argument = heappop(heap)
+            action(argument)
+        if until > self.now:
+            self.now = until
+
+    def run_while(self, wanted: Callable[[], bool], until: int) -> bool:
+        """Go on while ``wanted()`` and time is left. True if it stopped being wanted."""
+        heap = self._heap
+        while wanted():
+            if not heap or heap[0][0] > until:
+                self.now = max(self.now, until)
+                return not wanted()
+            self.now, _, _, action, argument = heappop(heap)
+            action(argument)
+        return True
+
+
+class Clock:
+    """One node's monotonic clock: an offset and a rate over world time, changed by steps, never running back."""
+
+    __slots__ = ("_local", "_world", "rate_ppm")
+
+    def __init__(self, start_ns: int = 0) -> None:
+        self._world = 0
+        self._local = start_ns
+        self.rate_ppm = MILLION
+        """Local nanoseconds in a million of world time."""
+
+    def local(self, world_ns: int) -> int:
+        """What the node reads at this world time."""
+        if self.rate_ppm == MILLION:
+            return self._local + world_ns - self._world
+        return self._local + (world_ns - self._world) * self.rate_ppm // MILLION
+
+    def world(self, local_ns: int) -> int:
+        """First world time at which the node reads at least ``local_ns``."""
+        if self.rate_ppm == MILLION:
+            return self._world + local_ns - self._local
+        return self._world - (-(local_ns - self._local) * MILLION) // self.rate_ppm
+
+    def set_rate(self, world_ns: int, rate_ppm: int) -> None:
+        """Run at this rate from now on."""
+        if rate_ppm <= 0:
+            raise UsageError(f"a clock's rate must be above 0 ppm, not {rate_ppm}")
+        self._local, self._world = self.local(world_ns), world_ns
+        self.rate_ppm = rate_ppm
+
+    def step(self, world_ns: int, step_ns: int) -> None:
+        """Jump ahead."""
+        if step_ns < 0:
+            raise UsageError("a monotonic clock does not run back")
+        self._local, self._world = self.local(world_ns) + step_ns, world_ns
