@@ -171,9 +171,10 @@ class Replica:
 
     def voter(self) -> Voter:
         """The facts that election rules judge."""
+        contact = self.leadership.quorum_contact() if self.leadership else self.heard_leader_at
         return Voter(
             self.node_id, self.role, self.term, self.voted_for, self.leader, self.log.last_term, self.log.last_index,
-            self.membership, self.now - self.heard_leader_at, self.campaign.state.transfer)
+            self.membership, self.now - contact, self.campaign.state.transfer)
 
     def leader_address(self) -> str | None:
         member = self.membership.members.get(self.leader) if self.leader else None
