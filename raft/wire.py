@@ -143,14 +143,11 @@ _ENCODERS: Final[dict[type, Callable[[Any], list[bytes]]]] = {
 def encode(message: PeerMessage) -> list[bytes]:
     """Buffers to send one after the other: the header, then the payload's own objects, not copies of them.
 
+    More than one buffer means frames or state: bulk, which must not delay the small messages.
+
     Raises ``UsageError`` for a message that the format cannot carry (a number too wide, 2 GiB of payload).
     """
     return _ENCODERS[type(message)](message)
-
-
-def is_bulk(message: PeerMessage) -> bool:
-    """Whether it carries frames or state; such messages must not delay the others."""
-    return bool(message.frames) if isinstance(message, Append) else isinstance(message, SnapshotChunk)
 
 
 # --- in ------------------------------------------------------------------------------------------------------
@@ -193,7 +190,7 @@ class Decoder:
         """Bytes kept of a message whose rest has not come."""
         return len(self._buffer)
 
-    def feed(self, data: bytes | memoryview) -> list[PeerMessage]:
+    def feed(self, data: bytes | bytearray | memoryview) -> list[PeerMessage]:
         """Every message that ``data`` completes, in order.
 
         Raises ``MalformedMessage``; messages before the bad one in ``data`` are then lost, as on a broken connection.

@@ -1,0 +1,154 @@
+"""Greetings over trio streams, both ends, and the TCP and TLS steps before them. The shell around ``hello``.
+
+Used by nodes and by clients. Knows streams and addresses; nothing of peer messages or of who should be connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+from trio.abc import Stream
+
+from raft.errors import ConfigError, MalformedMessage
+from raft.hello import (
+    GREETING_BYTES_MAX,
+    Greeting,
+    Hello,
+    Refusal,
+    Refused,
+    check_hello,
+    decode_greeting,
+    encode_greeting,
+)
+
+Connector = Callable[[str], Awaitable[Stream]]
+"""From ``host:port`` to an open stream; raises ``OSError``. Tests connect memory streams this way."""
+
+STREAM_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+"""What a stream raises when the world, not the program, ends it."""
+TLS_RECORD: Final = 0x16
+"""First byte of a TLS handshake."""
+_REFUSAL_SECONDS: Final = 1.0
+_REFUSAL_DRAIN_BYTES: Final = 64 << 10
+_NOTSENT_BYTES: Final = 1 << 20
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``host:port`` or ``[v6]:port`` as a pair; raises ``ConfigError``."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise ConfigError("address", address, "must be host:port")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """The inverse of ``split_address``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def connect_tcp(address: str) -> Stream:
+    """An open TCP connection, tuned."""
+    stream = await trio.open_tcp_stream(*split_address(address))
+    tune_socket(stream)
+    return stream
+
+
+def tune_socket(stream: Stream) -> None:
+    """A peer that vanished is noticed in about five seconds, and large writes are taken in large pieces."""
+    if not isinstance(stream, trio.SocketStream):
+        return
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5_000),
+        ("TCP_NOTSENT_LOWAT", _NOTSENT_BYTES),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            with contextlib.suppress(OSError):
+                stream.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+class PrefixedStream(Stream):
+    """A stream some of whose bytes were read already, to find out what is spoken on it."""
+
+    def __init__(self, prefix: bytes | bytearray, stream: Stream) -> None:
+        self._prefix = bytes(prefix)
+        self._stream = stream
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if self._prefix:
+            await trio.lowlevel.checkpoint()
+            size = len(self._prefix) if max_bytes is None else max_bytes
+            data, self._prefix = self._prefix[:size], self._prefix[size:]
+            return data
+        return await self._stream.receive_some(max_bytes)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def start_tls(stream: Stream, context: ssl.SSLContext, *, server: bool) -> trio.SSLStream[Stream]:
+    """TLS on ``stream``, hands shaken. Raises ``trio.BrokenResourceError``."""
+    # Frames carry their lengths and CRCs: a connection cut without TLS's own goodbye can do no harm.
+    secure = trio.SSLStream(stream, context, server_side=server, https_compatible=True)
+    await secure.do_handshake()
+    return secure
+
+
+async def read_greeting(stream: Stream, received: bytearray) -> Greeting:
+    """The next greeting; ``received`` holds bytes read before and, after, those beyond it.
+
+    Raises ``MalformedMessage``, or ``trio.BrokenResourceError`` at the end of the stream.
+    """
+    while (found := decode_greeting(received)) is None:
+        data = await stream.receive_some(GREETING_BYTES_MAX)
+        if not data:
+            raise trio.BrokenResourceError("closed by the other end before a greeting")
+        received += data
+    greeting, size = found
+    del received[:size]
+    return greeting
+
+
+async def greet(stream: Stream, own: Hello, received: bytearray) -> Hello:
+    """The dialler's half: says ``own``, returns the checked answer; bytes beyond it are left in ``received``.
+
+    Raises ``Refused`` by either end (the other is told), ``MalformedMessage``, or a stream's error.
+    """
+    await stream.send_all(encode_greeting(own))
+    answer = await read_greeting(stream, received)
+    if isinstance(answer, Refusal):
+        raise Refused(answer.kind, answer.reason)
+    if not isinstance(answer, Hello):
+        raise MalformedMessage("a hello was due")
+    try:
+        check_hello(own, answer)
+    except Refused as refused:
+        await refuse(stream, refused)
+        raise
+    return answer
+
+
+async def refuse(stream: Stream, refused: Refused) -> None:
+    """Tell the other end why, and give it a moment to read that. Never raises a stream's error."""
+    with trio.move_on_after(_REFUSAL_SECONDS), contextlib.suppress(*STREAM_ERRORS):
+        await stream.send_all(encode_greeting(Refusal(refused.kind, refused.reason)))
+        if isinstance(stream, trio.abc.HalfCloseableStream):
+            await stream.send_eof()
+        # Closing with unread bytes would reset the connection and take the refusal with it.
+        drained = 0
+        while drained < _REFUSAL_DRAIN_BYTES and (data := await stream.receive_some(GREETING_BYTES_MAX)):
+            drained += len(data)

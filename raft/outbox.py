@@ -1,0 +1,144 @@
+"""Bytes on their way into one connection: written at once where the socket takes them, queued within limits where not.
+
+``put`` and ``flush`` never block and never raise; the task in ``run`` carries on where a flush had to stop.
+Knows streams and file descriptors; nothing of messages, peers or reconnecting.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import trio
+from trio.abc import Stream
+
+from raft.wakeup import Bell
+
+_IOV_MAX: Final = 1_024
+_SEND_BYTES: Final = 256 << 10
+"""Piece in which streams that are no plain sockets get their bytes."""
+
+
+class Outbox:
+    """The sending half of one lane, over one connection after another."""
+
+    __slots__ = (
+        "_bell", "_buffers_max", "_busy", "_bytes_max", "_error", "_queue", "_socket", "_stream",
+        "accepting", "dirty", "overflowed", "queued_bytes",
+    )
+
+    def __init__(self, bytes_max: int, buffers_max: int) -> None:
+        self._bytes_max, self._buffers_max = bytes_max, buffers_max
+        self.accepting = False
+        """Whether ``put`` keeps anything: while a connection stands or is being made."""
+        self.dirty = False
+        """For the owner: noted for the next flush."""
+        self.overflowed = False
+        """Something was dropped for lack of room since the queue was last empty."""
+        self.queued_bytes = 0
+        self._queue: list[bytes | memoryview] = []
+        self._stream: Stream | None = None
+        self._socket: trio.socket.SocketType | None = None
+        self._busy = False
+        """The task in ``run`` is writing; a flush would overtake it."""
+        self._error: OSError | None = None
+        self._bell = Bell()
+
+    def put(self, buffers: list[bytes], size: int) -> bool:
+        """Queue buffers of ``size`` bytes in all for the next flush. False: not taken, there is no room."""
+        if self.queued_bytes + size > self._bytes_max or len(self._queue) + len(buffers) > self._buffers_max:
+            self.overflowed = True
+            return False
+        self._queue += buffers
+        self.queued_bytes += size
+        return True
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the connection takes it now; ``run`` does the rest."""
+        self.dirty = False
+        if self._busy or self._stream is None or not self._queue:
+            return
+        if self._socket is not None:
+            try:
+                if self._write(self._socket) and not self.overflowed:
+                    return
+            except OSError as error:
+                self._error = error
+        self._busy = True
+        self._bell.ring()
+
+    def attach(self, stream: Stream) -> None:
+        """This is the connection now; what was queued while it was made goes first."""
+        self._bell = Bell()
+        self._stream = stream
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._busy, self._error, self.accepting = False, None, True
+        self.flush()
+
+    def detach(self) -> None:
+        """The connection is gone, and with it everything queued. To be called before its descriptor is closed."""
+        self._stream = self._socket = None
+        self._queue.clear()
+        self.queued_bytes = 0
+        self.accepting = self.overflowed = False
+
+    async def run(self) -> None:
+        """Write what flushes left over. Returns when drained after an overflow; raises a stream's error."""
+        while True:
+            await self._bell.wait()
+            if self._error is not None:
+                raise self._error
+            stream = self._stream
+            assert stream is not None
+            if self._socket is not None:
+                while not self._write(self._socket):
+                    await trio.lowlevel.wait_writable(self._socket)
+            else:
+                while self._queue:
+                    await stream.send_all(self._take(_SEND_BYTES))
+            self._busy = False
+            if self.overflowed:
+                self.overflowed = False
+                return
+
+    def _write(self, sock: trio.socket.SocketType) -> bool:
+        """Whether all of the queue went into the socket."""
+        queue, fd = self._queue, sock.fileno()
+        while queue:
+            batch = queue if len(queue) <= _IOV_MAX else queue[:_IOV_MAX]
+            try:
+                sent = os.writev(fd, batch)
+            except BlockingIOError:
+                return False
+            if sent == self.queued_bytes:
+                queue.clear()
+                self.queued_bytes = 0
+                return True
+            self._drop(sent)
+            if batch is queue:
+                return False
+        return True
+
+    def _drop(self, sent: int) -> None:
+        queue = self._queue
+        self.queued_bytes -= sent
+        for count, buffer in enumerate(queue):
+            if sent < len(buffer):
+                queue[count] = memoryview(buffer)[sent:]
+                del queue[:count]
+                return
+            sent -= len(buffer)
+        queue.clear()
+
+    def _take(self, size: int) -> bytes:
+        """Up to ``size`` bytes off the queue's front as one piece, at least one buffer's."""
+        count = taken = 0
+        for buffer in self._queue:
+            if count and taken + len(buffer) > size:
+                break
+            count += 1
+            taken += len(buffer)
+        data = b"".join(self._queue[:count])
+        del self._queue[:count]
+        self.queued_bytes -= taken
+        return data

@@ -1,0 +1,655 @@
+"""Connections between the nodes of one cluster: who dials whom, who is let in, lanes and limits.
+
+Each node dials each peer twice: a *control* lane for small messages and a *bulk* lane for frames and snapshot chunks,
+so that a vote never waits behind a snapshot. A connection carries messages one way, from dialler to acceptor, and both
+ends notice when it breaks. All of it runs in one trio thread. Messages may get lost, with a broken connection or a
+full queue; the replica is told (``on_unreachable``) and probes anew.
+Knows bytes, streams and node ids; nothing of terms, roles or what a message means.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from random import Random
+from typing import Any, Final
+
+import attrs
+import trio
+from trio.abc import Stream
+
+from raft import wire
+from raft.config import Config
+from raft.errors import ConfigError, MalformedMessage, UsageError
+from raft.handshake import (
+    STREAM_ERRORS,
+    TLS_RECORD,
+    Connector,
+    PrefixedStream,
+    connect_tcp,
+    greet,
+    join_address,
+    read_greeting,
+    refuse,
+    split_address,
+    start_tls,
+    tune_socket,
+)
+from raft.hello import (
+    Hello,
+    Lane,
+    Ping,
+    Refused,
+    check_hello,
+    check_same_process,
+    encode_greeting,
+)
+from raft.hello import Refusal as RefusalGreeting
+from raft.messages import PeerMessage
+from raft.outbox import Outbox
+from raft.status import Refusal, RefusalKind
+from raft.tls import Contexts, TLSConfig, check_certificate
+from raft.wakeup import Bell
+
+logger = logging.getLogger("raft.transport")
+
+_RECEIVE_BYTES: Final = 1 << 20
+_REFUSALS_MAX: Final = 64
+"""Refusals remembered for people; a stranger can make up names, so there must be an end to it."""
+
+OnMessage = Callable[[str, PeerMessage], None]
+OnClient = Callable[[Stream, Hello, bytes], Awaitable[None]]
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+@attrs.frozen(kw_only=True)
+class TransportLimits:
+    """Limits of one process's connections, whatever its groups. ``Config`` has those of messages."""
+
+    hello_timeout_ms: int = 5_000
+    """From accepting a connection to having greeted, TLS included."""
+    connect_timeout_ms: int = 2_000
+    backoff_min_ms: int = 20
+    backoff_max_ms: int = 1_000
+    connections_max: int = 1_024
+    """Accepted connections at one time, those of clients among them."""
+    receive_bytes_max: int = 256 << 20
+    """Unfinished messages over all accepted connections; who exceeds it is cut off."""
+    queue_bytes_max: int = 32 << 20
+    """Per peer and lane; beyond it messages are dropped."""
+    queue_buffers_max: int = 65_536
+
+    def __attrs_post_init__(self) -> None:
+        for field in attrs.fields(TransportLimits):
+            value = getattr(self, field.name)
+            if type(value) is not int or value <= 0:
+                raise ConfigError(field.name, value, "must be a whole number above 0")
+        if self.backoff_min_ms > self.backoff_max_ms:
+            raise ConfigError("backoff_min_ms", self.backoff_min_ms, f"must not exceed {self.backoff_max_ms=}")
+
+
+@attrs.define(eq=False)
+class Counters:
+    """What happened since the start. They only ever rise."""
+
+    messages_sent: int = 0
+    """Handed to a connection's queue; it may still break."""
+    bytes_sent: int = 0
+    messages_received: int = 0
+    bytes_received: int = 0
+    dropped_unconnected: int = 0
+    dropped_full: int = 0
+    dropped_unknown_peer: int = 0
+    dropped_too_large: int = 0
+    dialled: int = 0
+    dials_failed: int = 0
+    accepted: int = 0
+    accepts_over_limit: int = 0
+    hello_timeouts: int = 0
+    refused: int = 0
+    """Handshakes refused, by either end."""
+    malformed: int = 0
+    """Connections closed for what came over them."""
+
+    def as_dict(self) -> dict[str, int]:
+        return attrs.asdict(self)
+
+
+@attrs.define(eq=False)
+class _Inbound:
+    """An accepted connection."""
+
+    stream: Stream
+    hello: Hello | None = None
+    decoder: wire.Decoder | None = None
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    pinging: bool = False
+
+
+@attrs.define(eq=False)
+class _Peer:
+    """Another node: wanted by ``set_peers``, or a guest that dials us."""
+
+    node: str
+    control: Outbox
+    bulk: Outbox
+    soon: tuple[Bell, Bell] = attrs.Factory(lambda: (Bell(), Bell()))
+    waiting: list[bool] = attrs.Factory(lambda: [False, False])
+    """Per lane: its dialler sleeps between attempts."""
+    learned: str = ""
+    """Address in its latest hello."""
+    connections: dict[object, Hello] = attrs.Factory(dict)
+    """Those that stand, both ways, by their ``_Inbound`` or ``Outbox``."""
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    problem: str = ""
+    """Why the latest dial failed; "" while connected."""
+
+    def dial_soon(self) -> None:
+        for lane, bell in enumerate(self.soon):
+            if self.waiting[lane]:
+                bell.ring()
+
+
+class Transport:
+    """All peer connections of one process. ``send`` and ``flush`` never block; callbacks run in the trio thread.
+
+    ``on_message(peer, message)`` for each message, ``on_batch_end()`` once after all messages of one receive (and after
+    each of the other callbacks), ``on_identify(peer, incarnation)`` for each hello that was accepted, in either
+    direction, ``on_unreachable(peer)`` when messages to a peer may have been lost. None of them is ever called from
+    inside ``send`` or ``flush``. ``on_client(stream, hello, received)`` serves a client's connection after both
+    hellos; ``received`` is what came behind the client's. The stream is closed when it returns.
+    """
+
+    def __init__(
+        self,
+        hello: Hello,
+        *,
+        config: Config,
+        rng: Random,
+        on_message: OnMessage,
+        on_batch_end: Callable[[], None] = _nothing,
+        on_identify: Callable[[str, bytes], None] = _nothing,
+        on_unreachable: Callable[[str], None] = _nothing,
+        on_client: OnClient | None = None,
+        addresses: Mapping[str, str] | None = None,
+        tls: TLSConfig | None = None,
+        limits: TransportLimits | None = None,
+        connect: Connector = connect_tcp,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """``hello`` tells who this node is; its lane, boot number and ``expects`` are filled in per connection.
+
+        ``rng`` draws the boot number and the jitter of reconnecting: seed it from the system in production.
+        Raises ``ConfigError`` for an address or certificate that cannot be used.
+        """
+        self.hello = attrs.evolve(hello, boot=rng.getrandbits(64))
+        self.limits = limits or TransportLimits()
+        self.counters = Counters()
+        self.refusals: dict[str, Refusal] = {}
+        """The latest failed handshake by peer id, or by address where no id was said; gone after one that succeeds."""
+        self.contexts = Contexts(tls) if tls else None
+        self._config, self._rng, self._connect, self._clock = config, rng, connect, clock
+        self._on_message, self._on_batch_end, self._on_client = on_message, on_batch_end, on_client
+        self._on_identify, self._on_unreachable = on_identify, on_unreachable
+        self._wanted: frozenset[str] = frozenset()
+        self._peers: dict[str, _Peer] = {}
+        self._addresses: dict[str, str] = {}
+        for node, address in (addresses or {}).items():
+            self.set_address(node, address)
+        self._inbound: set[_Inbound] = set()
+        self._unfinished_bytes = 0
+        self._dirty: list[Outbox] = []
+        self._nursery: trio.Nursery | None = None
+        self._scratch = memoryview(bytearray(_RECEIVE_BYTES))
+        """Shared by all receive loops: filled and emptied without a checkpoint in between."""
+
+    # --- sending ---------------------------------------------------------------------------------------------
+
+    def send(self, peer: str, message: PeerMessage) -> None:
+        """Queue for the next ``flush``. Dropped, and counted, where there is no connection or no room."""
+        known = self._peers.get(peer)
+        if known is None:
+            self.counters.dropped_unknown_peer += 1
+            return
+        buffers = wire.encode(message)
+        outbox = known.control if len(buffers) == 1 else known.bulk
+        if not outbox.accepting:
+            self.counters.dropped_unconnected += 1
+            return
+        size = sum(map(len, buffers))
+        if size > self._config.message_bytes_max + wire.HEADER_BYTES:
+            self.counters.dropped_too_large += 1
+            logger.error(
+                "a message of %d bytes for %s exceeds message_bytes_max=%d: was the log written under larger limits?",
+                size, peer, self._config.message_bytes_max,
+            )
+            return
+        if not outbox.put(buffers, size):
+            self.counters.dropped_full += 1
+        else:
+            self.counters.messages_sent += 1
+            self.counters.bytes_sent += size
+        if not outbox.dirty:
+            outbox.dirty = True
+            self._dirty.append(outbox)
+
+    def flush(self) -> None:
+        """Write what ``send`` queued: one system call per lane that has something."""
+        for outbox in self._dirty:
+            outbox.flush()
+        self._dirty.clear()
+
+    # --- who is a peer, and where ----------------------------------------------------------------------------
+
+    def set_peers(self, peers: Iterable[str]) -> None:
+        """Stay connected to these nodes, and to others only as long as they are connected to us."""
+        self._wanted = frozenset(peers) - {self.hello.node}
+        for node in sorted(self._wanted):
+            self._peer(node)
+        for node in list(self._peers):
+            self._drop_if_idle(node)
+
+    def set_address(self, peer: str, address: str) -> None:
+        """Dial ``peer`` there from now on. Raises ``ConfigError`` if it is not ``host:port``."""
+        split_address(address)
+        if self._addresses.get(peer) != address:
+            self._addresses[peer] = address
+            self.connect_soon(peer)
+
+    def connect_soon(self, peer: str) -> None:
+        """Do not wait for the next attempt."""
+        if known := self._peers.get(peer):
+            known.dial_soon()
+
+    def connected(self, peer: str) -> bool:
+        """Whether a connection to or from it stands."""
+        known = self._peers.get(peer)
+        return known is not None and bool(known.connections)
+
+    def problem(self, peer: str) -> str:
+        """Why the latest attempt to connect to it failed; "" while connected or before the first."""
+        known = self._peers.get(peer)
+        return known.problem if known else ""
+
+    def _peer(self, node: str) -> _Peer:
+        known = self._peers.get(node)
+        if known is None:
+            limits = self.limits
+            known = self._peers[node] = _Peer(
+                node,
+                Outbox(limits.queue_bytes_max, limits.queue_buffers_max),
+                Outbox(limits.queue_bytes_max, limits.queue_buffers_max),
+            )
+            if self._nursery is not None:
+                self._start_dialling(known)
+        return known
+
+    def _start_dialling(self, peer: _Peer) -> None:
+        assert self._nursery is not None
+        for lane, outbox in ((Lane.CONTROL, peer.control), (Lane.BULK, peer.bulk)):
+            self._nursery.start_soon(self._keep_connected, peer, lane, outbox, name=f"{lane.name} lane to {peer.node}")
+
+    def _drop_if_idle(self, node: str) -> None:
+        peer = self._peers.get(node)
+        if peer and node not in self._wanted and not any(isinstance(key, _Inbound) for key in peer.connections):
+            peer.scope.cancel()
+            del self._peers[node]
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        listen: str | None = None,
+        *,
+        listeners: list[trio.SocketListener] | None = None,
+        task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Dial the peers and, where told, accept; until cancelled. Reports its listeners once they listen.
+
+        ``listen`` is ``host:port`` (port 0: any). With neither, connections come through ``serve_stream`` alone.
+        """
+        if self._nursery is not None:
+            raise UsageError("this transport runs already")
+        if listen is not None:
+            host, port = split_address(listen)
+            listeners = [*(listeners or ()), *await trio.open_tcp_listeners(port, host=host)]
+            if not self.hello.address:
+                bound = listeners[-1].socket.getsockname()[1]
+                self.hello = attrs.evolve(self.hello, address=join_address(host, bound))
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                for peer in self._peers.values():
+                    self._start_dialling(peer)
+                if listeners:
+                    nursery.start_soon(trio.serve_listeners, self.serve_stream, listeners)
+                task_status.started(listeners or [])
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+                for connection in self._inbound:
+                    connection.scope.cancel()
+
+    # --- dialling --------------------------------------------------------------------------------------------
+
+    async def _keep_connected(self, peer: _Peer, lane: Lane, outbox: Outbox) -> None:
+        failures = 0
+        with peer.scope:
+            while True:
+                if address := self._address(peer, failures):
+                    started = trio.current_time()
+                    outbox.accepting = True
+                    try:
+                        await self._run_lane(peer, lane, outbox, address)
+                    finally:
+                        outbox.detach()
+                    if trio.current_time() - started > self.limits.backoff_max_ms / 1e3:
+                        failures = 0
+                    self._on_unreachable(peer.node)
+                    self._on_batch_end()
+                delay = min(self.limits.backoff_max_ms, self.limits.backoff_min_ms << min(failures, 20)) / 1e3
+                failures += 1
+                peer.waiting[lane] = True
+                with trio.move_on_after(delay * (0.5 + self._rng.random() / 2)):
+                    await peer.soon[lane].wait()
+                peer.waiting[lane] = False
+
+    def _address(self, peer: _Peer, failures: int) -> str:
+        """Where to try now: the address book's word first, in turns with what the peer itself said."""
+        known = [address for address in (self._addresses.get(peer.node), peer.learned) if address]
+        return known[failures % len(known)] if known else ""
+
+    async def _run_lane(self, peer: _Peer, lane: Lane, outbox: Outbox, address: str) -> None:
+        """One connection from dial to end. The end has a reason, kept in ``peer.problem``, and raises nothing."""
+        self.counters.dialled += 1
+        stream: Stream | None = None
+        try:
+            with trio.fail_after(self.limits.connect_timeout_ms / 1e3):
+                stream = await self._connect(address)
+                if self.contexts:
+                    stream = await start_tls(stream, self.contexts.client, server=False)
+                received = bytearray()
+                theirs = await greet(stream, attrs.evolve(self.hello, lane=lane, expects=peer.node), received)
+                await self._check_dialled(peer, stream, theirs)
+            self._identified(peer, outbox, theirs)
+            outbox.attach(stream)
+            await self._watch_lane(peer, outbox, stream, received)
+            self._lane_failed(peer, "the other end closed the connection")
+        except trio.TooSlowError:
+            self._lane_failed(peer, f"{address} did not answer within {self.limits.connect_timeout_ms} ms")
+        except Refused as refused:
+            self._note_refusal(peer.node, refused.kind, refused.reason)
+            self._lane_failed(peer, refused.reason)
+        except (MalformedMessage, *STREAM_ERRORS) as error:
+            if isinstance(error.__cause__, ssl.SSLError):
+                self._note_refusal(peer.node, RefusalKind.CERTIFICATE, f"TLS failed: {error.__cause__}")
+            self._lane_failed(peer, f"{address}: {_words(error)}")
+        finally:
+            peer.connections.pop(outbox, None)
+            outbox.detach()
+            if stream is not None:
+                await trio.aclose_forcefully(stream)
+
+    def _lane_failed(self, peer: _Peer, problem: str) -> None:
+        self.counters.dials_failed += 1
+        if peer.problem != problem:
+            logger.info("connection to %s: %s", peer.node, problem)
+        peer.problem = problem
+
+    async def _check_dialled(self, peer: _Peer, stream: Stream, theirs: Hello) -> None:
+        try:
+            self._check_tls(stream, theirs)
+            self._check_same_process(peer, theirs)
+        except Refused as refused:
+            await refuse(stream, refused)
+            raise
+
+    async def _watch_lane(self, peer: _Peer, outbox: Outbox, stream: Stream, received: bytearray) -> None:
+        """Write and listen until the connection ends; raises what ended it."""
+        ended: list[Exception] = []
+
+        async def watch() -> None:
+            try:
+                while True:
+                    greeting = await read_greeting(stream, received)
+                    if isinstance(greeting, RefusalGreeting):
+                        raise Refused(greeting.kind, greeting.reason)
+                    if not isinstance(greeting, Ping):
+                        raise MalformedMessage("a second hello on one connection")
+            except (Refused, MalformedMessage, *STREAM_ERRORS) as error:
+                ended.append(error)
+            nursery.cancel_scope.cancel()
+
+        async def write() -> None:
+            try:
+                while True:
+                    await outbox.run()
+                    self._on_unreachable(peer.node)
+                    self._on_batch_end()
+            except STREAM_ERRORS as error:
+                ended.append(error)
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            nursery.start_soon(write)
+        if ended:
+            raise ended[0]
+
+    # --- accepting -------------------------------------------------------------------------------------------
+
+    async def serve_stream(self, stream: Stream, prefix: bytes | bytearray = b"") -> None:
+        """Serve one accepted connection to its end, and close it; ``prefix`` was read from it already.
+
+        For servers that share their port: any trio stream will do, plain or ``trio.SSLStream`` after its handshake.
+        Raises nothing that the other end could cause. ``run`` must be running.
+        """
+        if self._nursery is None:
+            raise UsageError("serve_stream needs a running transport")
+        connection = _Inbound(stream)
+        if len(self._inbound) >= self.limits.connections_max:
+            self.counters.accepts_over_limit += 1
+            await trio.aclose_forcefully(stream)
+            return
+        self.counters.accepted += 1
+        self._inbound.add(connection)
+        try:
+            with connection.scope:
+                await self._serve(connection, bytearray(prefix))
+        except MalformedMessage as error:
+            self.counters.malformed += 1
+            logger.warning("connection from %s closed: %s", _whence(connection), error)
+        except Refused as refused:
+            self._note_refusal(_whence(connection), refused.kind, refused.reason)
+        except STREAM_ERRORS as error:
+            if isinstance(error.__cause__, ssl.SSLError):
+                self._note_refusal(_whence(connection), RefusalKind.CERTIFICATE, f"TLS failed: {error.__cause__}")
+            else:
+                logger.debug("connection from %s broke: %s", _whence(connection), _words(error))
+        finally:
+            self._inbound.discard(connection)
+            self._forget(connection)
+            await trio.aclose_forcefully(connection.stream)
+
+    async def _serve(self, connection: _Inbound, received: bytearray) -> None:
+        tune_socket(connection.stream)
+        with trio.move_on_after(self.limits.hello_timeout_ms / 1e3) as timer:
+            hello = await self._accept(connection, received)
+        if timer.cancelled_caught:
+            self.counters.hello_timeouts += 1
+            return
+        stream = connection.stream
+        if hello.lane is Lane.CLIENT:
+            assert self._on_client is not None
+            await self._on_client(stream, hello, bytes(received))
+            return
+        peer = self._peers[hello.node]
+        if isinstance(stream, trio.SocketStream):
+            await self._receive_from_socket(peer.node, connection, stream.socket, received)
+        else:
+            await self._receive_from_stream(peer.node, connection, received)
+
+    async def _accept(self, connection: _Inbound, received: bytearray) -> Hello:
+        """The acceptor's half of the greeting, TLS before it where the first byte says so."""
+        stream = connection.stream
+        if not received:
+            received += await stream.receive_some(4_096)
+            if not received:
+                raise trio.BrokenResourceError("closed before a greeting")
+        if received[0] == TLS_RECORD and self.contexts and not isinstance(stream, trio.SSLStream):
+            connection.stream = PrefixedStream(received, stream)
+            received.clear()
+            stream = connection.stream = await start_tls(connection.stream, self.contexts.server, server=True)
+        hello = await read_greeting(stream, received)
+        if not isinstance(hello, Hello):
+            raise MalformedMessage("a hello was due")
+        connection.hello = hello
+        own = attrs.evolve(self.hello, lane=hello.lane)
+        try:
+            check_hello(own, hello)
+            self._check_tls(stream, hello)
+            if hello.lane is not Lane.CLIENT:
+                self._admit(connection, hello)
+            elif self._on_client is None:
+                raise Refused(RefusalKind.OTHER, f"node {own.node!r} serves no clients on this port")
+        except Refused as refused:
+            await refuse(stream, refused)
+            raise
+        await stream.send_all(encode_greeting(own))
+        return hello
+
+    def _check_tls(self, stream: Stream, theirs: Hello) -> None:
+        node = "" if theirs.lane is Lane.CLIENT else theirs.node
+        if isinstance(stream, trio.SSLStream):
+            config = self.contexts.config if self.contexts else None
+            certificate: dict[str, Any] | None = stream.getpeercert()
+            check_certificate(config, certificate, stream.selected_alpn_protocol(), node)
+        elif self.contexts:
+            raise Refused(RefusalKind.CERTIFICATE, f"node {self.hello.node!r} takes connections over TLS only")
+
+    def _admit(self, connection: _Inbound, hello: Hello) -> None:
+        """A peer's connection counts from here on. Raises ``Refused`` if that peer is connected as somebody else."""
+        peer = self._peer(hello.node)
+        self._check_same_process(peer, hello)
+        for key, known in peer.connections.items():
+            if isinstance(key, _Inbound) and known.lane is hello.lane:
+                key.scope.cancel()  # it dialled anew, so it has given this one up
+        if hello.address:
+            peer.learned = hello.address
+        self._identified(peer, connection, hello)
+        peer.dial_soon()
+
+    def _check_same_process(self, peer: _Peer, hello: Hello) -> None:
+        """Raises ``Refused`` when ``peer`` is connected as somebody else; finds out whether it still is."""
+        for key, known in peer.connections.items():
+            try:
+                check_same_process(known, hello)
+            except Refused:
+                if isinstance(key, _Inbound) and self._nursery and not key.pinging:
+                    key.pinging = True
+                    self._nursery.start_soon(_ping, key)
+                raise
+
+    def _identified(self, peer: _Peer, key: object, hello: Hello) -> None:
+        peer.connections[key] = hello
+        peer.problem = ""
+        self.refusals.pop(peer.node, None)
+        self._on_identify(peer.node, hello.incarnation)
+        self._on_batch_end()
+
+    def _forget(self, connection: _Inbound) -> None:
+        if connection.decoder is not None:
+            self._unfinished_bytes -= connection.decoder.unfinished_bytes
+        if connection.hello is not None and (peer := self._peers.get(connection.hello.node)):
+            peer.connections.pop(connection, None)
+            self._drop_if_idle(peer.node)
+
+    def _note_refusal(self, who: str, kind: RefusalKind, reason: str) -> None:
+        self.counters.refused += 1
+        before = self.refusals.pop(who, None)
+        if before is None or before.reason != reason:
+            logger.warning("handshake with %s refused: %s", who, reason)
+        self.refusals[who] = Refusal(peer=who, kind=kind, reason=reason, at_ns=self._clock())
+        while len(self.refusals) > _REFUSALS_MAX:
+            del self.refusals[next(iter(self.refusals))]
+
+    # --- receiving -------------------------------------------------------------------------------------------
+
+    async def _receive_from_socket(
+        self, peer: str, connection: _Inbound, sock: trio.socket.SocketType, received: bytearray
+    ) -> None:
+        decoder = connection.decoder = wire.Decoder(self._config.message_bytes_max)
+        if received:
+            self._deliver(peer, decoder, bytes(received))
+        scratch, buffers, fd = self._scratch, [self._scratch], sock.fileno()
+        while True:
+            await trio.lowlevel.wait_readable(sock)
+            try:
+                size = os.readv(fd, buffers)
+            except BlockingIOError:
+                continue
+            if not size:
+                return
+            self._deliver(peer, decoder, scratch[:size])
+
+    async def _receive_from_stream(self, peer: str, connection: _Inbound, received: bytearray) -> None:
+        decoder = connection.decoder = wire.Decoder(self._config.message_bytes_max)
+        data: bytes | bytearray = bytes(received)
+        while True:
+            if data:
+                self._deliver(peer, decoder, data)
+            data = await connection.stream.receive_some(_RECEIVE_BYTES)
+            if not data:
+                return
+
+    def _deliver(self, peer: str, decoder: wire.Decoder, data: bytes | bytearray | memoryview) -> None:
+        counters = self.counters
+        before = decoder.unfinished_bytes
+        messages = decoder.feed(data)
+        self._unfinished_bytes += decoder.unfinished_bytes - before
+        if self._unfinished_bytes > self.limits.receive_bytes_max:
+            raise MalformedMessage(f"{self._unfinished_bytes} bytes of unfinished messages over all connections")
+        counters.bytes_received += len(data)
+        if messages:
+            counters.messages_received += len(messages)
+            on_message = self._on_message
+            for message in messages:
+                on_message(peer, message)
+            self._on_batch_end()
+
+
+async def _ping(connection: _Inbound) -> None:
+    """Find out whether a quiet connection has another end: if not, its own task notices."""
+    try:
+        await connection.stream.send_all(encode_greeting(Ping()))
+    except STREAM_ERRORS:
+        connection.scope.cancel()
+    finally:
+        connection.pinging = False
+
+
+def _whence(connection: _Inbound) -> str:
+    if connection.hello is not None and connection.hello.node:
+        return connection.hello.node
+    stream: Any = connection.stream
+    while not isinstance(stream, trio.SocketStream):
+        stream = getattr(stream, "transport_stream", None) or getattr(stream, "_stream", None)
+        if stream is None:
+            return "a stream"
+    try:
+        return ":".join(map(str, stream.socket.getpeername()[:2]))
+    except OSError:
+        return "a closed socket"
+
+
+def _words(error: Exception) -> str:
+    """What a stream's error means; trio keeps the system's own words in the cause."""
+    text = str(error) or type(error).__name__
+    cause = error.__cause__
+    return f"{text}: {cause}" if cause and str(cause) not in text else text
