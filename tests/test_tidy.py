@@ -264,7 +264,7 @@ CHECKS: list[tuple[Check, str, str]] = [
     (unbounded, "raft/a.py", "import trio\ntrio.lowlevel.spawn_system_task(f)\n"),
     (argued_ignores, "pyproject.toml", 'ignore = [\n  "E501",\n]\n'),
     (error_tree, "raft/errors.py", '"""E.\n\n    RaftError\n    └── Gone   a\n"""\nclass RaftError(Exception): ...'),
-    (error_tree, "raft/errors.py", '"""E.\n\n    RaftError\n"""\nclass RaftError(Exception): ...\nclass B(RaftError): ...'),
+    (error_tree, "raft/errors.py", '"""E.\n\n    RaftError\n"""\nclass RaftError(Exception): ...\nclass B(A): ...'),
     (links, "docs/a.md", "[there](nowhere.md)"),
     (links, "README.md", "# One\n[there](#two)"),
     (named_tests, "docs/a.md", "shown by tests/test_tidy.py::test_of_nothing"),

@@ -1,0 +1,3 @@
+module quorate/load
+
+go 1.22
