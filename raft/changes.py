@@ -33,6 +33,8 @@ class Changes:
         """Who has to catch up before the next step."""
         self.deadline = NEVER
         self._ticket = 0
+        self._unrecorded = True
+        """Whether some member's directory may be met but not written down yet."""
 
     def begin(
         self, ticket: int, voters: Mapping[str, str], learners: Mapping[str, str], priorities: Mapping[str, int]
@@ -69,7 +71,8 @@ class Changes:
         if current.joint:
             self._append(leave_joint(current))
         elif self.desired is None:
-            self.record_incarnations()
+            if self._unrecorded:
+                self.record_incarnations()
         else:
             step = next_step(current, self.desired, self._strangers(), leadership.caught_up())
             self.waiting = step.waiting
@@ -78,11 +81,17 @@ class Changes:
             elif not step.waiting:
                 self._resolve(Resolved(self._ticket))
 
+    def met_again(self) -> None:
+        """The membership changed: look once more whom it knows by directory."""
+        self._unrecorded = True
+
     def record_incarnations(self) -> None:
         """Write down the directory of every member that was met for the first time."""
         core = self.leadership.core
+        self._unrecorded = True
         if not self.free or core.membership.joint:
             return
+        self._unrecorded = False
         met = {**core.incarnations, core.node_id: core.incarnation}
         members = dict(core.membership.members)
         for name, member in core.membership.members.items():
@@ -101,6 +110,9 @@ class Changes:
 
     def tick(self) -> None:
         """Who did not catch up in time keeps what it has: learners stay learners."""
+        if self.desired is None:
+            return
+        self.advance()
         if self.desired is not None and self.leadership.core.now >= self.deadline:
             who = ", ".join(self.waiting)
             reason = RejectReason.NOT_CAUGHT_UP if who else RejectReason.TIMED_OUT

@@ -128,6 +128,7 @@ class Leadership:
                     self._add_peer(peer)
             elif not progress.departing_until_ns:
                 progress.departing_until_ns = core.now + 20 * self.heartbeat_ns
+        self.changes.met_again()
 
     def renew(self, peer: str) -> None:
         """The peer came back with another directory: what was known of it is void."""
@@ -259,14 +260,14 @@ class Leadership:
             self.reads.round, frames))
 
     def _probe(self, progress: Progress) -> None:
-        """One message to find out whether the logs agree at ``next - 1``; frames come along where they are at hand."""
+        """One message to find out whether the logs agree at ``next - 1``; the first time, frames come along."""
         core = self.core
         log = core.log
         if progress.next <= log.purged_index:
             self._start_snapshot(progress)
             return
         previous, frames = progress.next - 1, None
-        if progress.next <= log.last_index and not progress.disk_full:
+        if progress.next <= log.last_index and not progress.probe_sent and not progress.disk_full:
             frames = log.cached(progress.next, core.config.frame_bytes_max)
         if frames:
             previous = frames[0].first - 1
