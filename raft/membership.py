@@ -136,7 +136,8 @@ def next_step(current: Membership, desired: Desired, strangers: Mapping[str, byt
     members = _members(current, desired, {name: strangers[name] for name in strangers if name not in lost})
     if lost:
         staying = tuple(name for name in current.voters if name not in lost)
-        members = _members(current, desired, strangers)
+        # Its new directory is recorded once it is a learner: until then it would count for the one that was lost.
+        members = _members(current, desired, {})
         return Step(Membership(staying, current.voters, {*current.learners, *(set(lost) & target_learners)},
                                _only(members, {*staying, *current.voters, *current.learners})))
     missing = target_learners - set(current.learners) - set(current.voters)
