@@ -7,11 +7,11 @@ them. Layout, little-endian, 64 bytes of header, then a table of ``count`` u32 l
     4   u8  kind                  36  u32 body length (table + payloads)
     5   u8  flags, 0              40  u64 wall clock of the leader, ms (for people, decides nothing)
     6   u16 version, 1            48  u32 CRC-32C of the body
-    8   u64 group                 52  u32 chain: CRC-32C of the group's previous 64-byte header, 0 for the first
+    8   u64 group                 52  u32 chain: the header CRC of the group's previous frame, 0 for the first
     16  u64 term                  56  u32 reserved, 0
-    24  u64 first index           60  u32 CRC-32C of bytes 0..59
+    24  u64 first index           60  u32 header CRC: CRC-32C of bytes 0..59
 
-A header holds its body's CRC and its predecessor's chain, so the CRC of one header (``Frame.mark``) stands for
+A header holds its body's CRC and its predecessor's chain, so one header CRC (``Frame.mark``) stands for
 the whole log up to it. The chain detects accidents; it never replaces the (index, term) check.
 This module does no I/O and knows no roles.
 """
@@ -54,7 +54,7 @@ _KINDS: Final = frozenset(map(int, Kind))
 
 @attrs.define(slots=True, eq=False, repr=False)
 class Frame:
-    """One parsed frame. ``data`` is the whole frame, never changed. ``mark`` is the CRC of its header."""
+    """One parsed frame. ``data`` is the whole frame, never changed. ``mark`` is its header CRC."""
 
     data: bytes
     kind: int
@@ -103,8 +103,8 @@ def build(
     head = _HEADER.pack(
         MAGIC, kind, 0, VERSION, group, term, first, count, len(body), wall_ms, crc32c(body), chain, 0
     )
-    head += _CRC.pack(crc32c(head))
-    return Frame(head + body, kind, group, term, first, count, wall_ms, chain, crc32c(head))
+    mark = crc32c(head)  # not of all 64 bytes: a CRC over data and its own CRC is one constant, whatever the data
+    return Frame(head + _CRC.pack(mark) + body, kind, group, term, first, count, wall_ms, chain, mark)
 
 
 def frame_bytes(payload_count: int, payload_bytes: int) -> int:
@@ -147,7 +147,7 @@ def parse(data: bytes, offset: int = 0, *, end: int | None = None) -> Frame:
     if start > end:
         raise MalformedMessage(f"{end - offset} bytes left where a frame header is due")
     header = data[offset:start]
-    _, kind, _, _, group, term, first, count, body_bytes, wall_ms, body_crc, chain, _, _ = _check_header(header)
+    _, kind, _, _, group, term, first, count, body_bytes, wall_ms, body_crc, chain, _, mark = _check_header(header)
     stop = start + body_bytes
     if stop > end:
         raise MalformedMessage(f"frame {first} is {stop - end} bytes short")
@@ -157,7 +157,7 @@ def parse(data: bytes, offset: int = 0, *, end: int | None = None) -> Frame:
     if 4 * count + sum(struct.unpack_from(f"<{count}I", body)) != body_bytes:
         raise MalformedMessage(f"lengths of frame {first} do not add up to its body")
     whole = data if offset == 0 and stop == len(data) else header + body
-    return Frame(whole, kind, group, term, first, count, wall_ms, chain, crc32c(header))
+    return Frame(whole, kind, group, term, first, count, wall_ms, chain, mark)
 
 
 def parse_all(data: bytes, offset: int = 0) -> list[Frame]:
