@@ -81,6 +81,7 @@ class Campaign:
             core.set_hard_state(plan.term, None)
         state.need_increase_term = False
         if not plan.ask:
+            state.last_result = ParseResult.WAIT_TO_REVOTE  # the higher term it called for is taken
             self._next_round_at = core.now + plan.delay_ns
             return
         self._round += 1

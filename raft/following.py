@@ -283,5 +283,6 @@ class Following:
         self._timeout_now = None
         if core.log.term_at(message.last_index) == message.last_term and core.may_campaign:
             core.campaign.state.transfer = True
+            core.campaign.state.need_increase_term = not core.rules.taking_leadership_wins()
             core.become_candidate("the leader handed over")
             core.campaign.tick()

@@ -563,6 +563,8 @@ class Leadership:
         core = self.core
         if not core.rules.lease_ns or self.lease_dead or not self.own_term_committed or self.transfer.busy:
             return False
+        if not core.membership.votes(core.node_id):
+            return False  # it leads until its removal commits, and a sole voter that is left need not wait for it
         length = core.rules.lease_ns * (100 - core.config.clock_drift_percent) // 100
         start = self.quorum_contact()
         return start >= self.lease_floor and core.now < start + length

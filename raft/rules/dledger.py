@@ -5,7 +5,8 @@ the term at its own next turn. The first round after losing a leader is a real v
 a probe most of the time. Timeouts of followers are exact, only retries are random.
 
 Kept different, because otherwise entries could be lost or contradict each other:
-- a node leads a term at most once: it never starts a candidacy in a term in which it voted for itself before;
+- a node leads a term at most once, and only with its own vote: it never starts a candidacy in a term in which it
+  voted for itself before, and where its vote went to another it asks without anything being recorded;
 - a term taken is above that of the last entry (dledger F11);
 - terms start at 1: a node in term 0, which nothing but an empty disk explains, behaves as one in term 1;
 - memberships change here, so an unknown peer that may hold a newer membership than this node's is heard;
@@ -135,7 +136,10 @@ class DLedgerRules:
     # --- asking ----------------------------------------------------------------------------------------------
 
     def plan_round(self, me: Voter, candidacy: Candidacy, rng: Random) -> RoundPlan:
-        """DLedger's maintainAsCandidate: a needed higher term is taken first and asked in at the next vote time."""
+        """DLedger's maintainAsCandidate: a needed higher term is taken first and asked in at the next vote time.
+
+        In a term in which its vote went to another, this node only probes: it must not lead without its own vote.
+        """
         if not me.membership.votes(me.node_id):
             return RoundPlan(me.term, probe=False, ask=False, delay_ns=self._leak_ns)
         higher = max(candidacy.known_term, max(me.term, FIRST_TERM) + 1, me.last_term + 1)
@@ -144,6 +148,11 @@ class DLedgerRules:
             return RoundPlan(higher, probe=False, ask=False, delay_ns=delay_ns)
         if candidacy.last_result is ParseResult.WAIT_TO_VOTE_NEXT or self._may_have_led(me, candidacy):
             return RoundPlan(higher, probe=False)
+        if me.voted_for not in (None, me.node_id):
+            encouraged = candidacy.last_result in (ParseResult.PASSED, ParseResult.REVOTE_IMMEDIATELY)
+            if candidacy.last_probe and encouraged:
+                return RoundPlan(higher, probe=False)
+            return RoundPlan(me.term, probe=True)
         return RoundPlan(max(me.term, FIRST_TERM), probe=False)
 
     @staticmethod

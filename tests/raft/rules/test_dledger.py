@@ -17,7 +17,7 @@ from raft.config import MS, Config, DLedgerTimers, Rules
 from raft.messages import Code, ParseResult, Role, Vote, VoteReply, VoteResult
 from raft.rules import make_rules
 from raft.rules.dledger import TICK_NS, DLedgerRules
-from raft.rules.interface import Candidacy, Tally, Voter
+from raft.rules.interface import Candidacy, RoundPlan, Tally, Voter
 from tests.raft.rules.facts import (
     FIVE,
     THREE,
@@ -313,7 +313,20 @@ def test_a_preferred_leader_that_takes_over_waits_thirty_to_a_hundred_ms() -> No
 
 def test_losing_a_leader_asks_in_the_current_term_first() -> None:
     """Seed and DLedger: WAIT_TO_REVOTE keeps the term."""
-    assert RULES.plan_round(voter(voted_for="n1"), Candidacy(), Random(1)).term == 5
+    plan = RULES.plan_round(voter(), Candidacy(), Random(1))
+    assert (plan.term, plan.probe, plan.ask) == (5, False, True)
+
+
+def test_a_node_whose_vote_went_to_another_asks_without_a_trace_and_leads_a_higher_term() -> None:
+    """DLedger asks for real and may lead a term it gave its vote away in; after a restart it could lead it again."""
+    gave = voter(role=Role.CANDIDATE, voted_for="n1")
+    assert RULES.plan_round(gave, Candidacy(), Random(1)) == RoundPlan(5, probe=True)
+    assert RULES.decide_own_vote(gave, vote(probe=True)).result is R.REJECT_ALREADY_VOTED
+    for encouraged in (ParseResult.PASSED, ParseResult.REVOTE_IMMEDIATELY):
+        state = Candidacy(last_result=encouraged, failed_rounds=1)
+        assert RULES.plan_round(gave, state, Random(1)) == RoundPlan(6, probe=False)
+    refused = Candidacy(last_result=ParseResult.WAIT_TO_REVOTE, failed_rounds=1)
+    assert RULES.plan_round(gave, refused, Random(1)) == RoundPlan(5, probe=True)
 
 
 @pytest.mark.parametrize("result", list(ParseResult))
