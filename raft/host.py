@@ -1,0 +1,370 @@
+"""A process's share of a cluster: one directory, one port, one log writer; any number of groups on them.
+
+Opens and closes things in the right order, wires nodes to transport and disk, and refuses directories that are not what
+the caller says. Knows no terms and no indices. ``open_node`` is a host with one group.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, TypeVar
+
+import attrs
+import trio
+from trio.abc import Stream
+
+from raft.config import Config
+from raft.errors import DamagedLog, StorageError, UsageError, WrongDirectory
+from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, write_origin
+from raft.handshake import Connector, connect_tcp
+from raft.hello import Hello, Lane
+from raft.membership import Member, Membership
+from raft.messages import PeerMessage, Recovered
+from raft.node import Clock, Node, Surroundings
+from raft.replica import Replica
+from raft.rules import make_rules
+from raft.statemachine import StateMachine
+from raft.storage.directory import DirectoryFiles
+from raft.storage.identity import Identity, check_identity, format_directory, read_identity
+from raft.storage.interface import Files
+from raft.storage.segment import SegmentStorage
+from raft.storage.writer import InlineWriter, LogWriter
+from raft.tls import TLSConfig
+from raft.trace import Trace
+from raft.transport import Transport, TransportLimits
+
+T = TypeVar("T")
+NOBODY: Mapping[str, str] = {}
+
+
+def monotonic_ns() -> int:
+    """Trio's clock, so that a virtual one in a test is the node's too."""
+    return int(trio.current_time() * 1e9)
+
+
+def wall_clock_ms() -> int:
+    """For people and analysis only."""
+    return time.time_ns() // 1_000_000
+
+
+async def run_inline(function: Callable[..., T], *args: Any) -> T:
+    """Instead of a worker thread, where every step must come in the same order each time."""
+    await trio.lowlevel.checkpoint()
+    return function(*args)
+
+
+@attrs.define(eq=False)
+class _Links:
+    """What the host knows of the other nodes, for all groups together."""
+
+    met: dict[str, bytes] = attrs.Factory(dict)
+    """Incarnation by node id, as their hellos said."""
+    listed: dict[str, str] = attrs.Factory(dict)
+    """Addresses as memberships list them; only a change of those overrides what the caller said."""
+
+
+class Host:
+    """Made by ``open_host``. Groups are opened one by one and live as long as the host."""
+
+    def __init__(
+        self, *, identity: Identity, files: Files, storage: SegmentStorage, recovered: dict[int, Recovered],
+        config: Config, rng: Random, clock: Clock, wall_ms: Callable[[], int], inline: bool,
+    ) -> None:
+        self.node_id, self.cluster, self.incarnation = identity.node_id, identity.cluster, identity.incarnation
+        self.config, self.storage = config, storage
+        self.nodes: dict[int, Node] = {}
+        self._files, self._recovered = files, recovered
+        self._rng, self._clock, self._wall_ms = rng, clock, wall_ms
+        self._run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else trio.to_thread.run_sync
+        self._links = _Links()
+        self._touched: list[Node] = []
+        self._transport: Transport | None = None
+        self._writer: InlineWriter | LogWriter | None = None
+        self._nursery: trio.Nursery | None = None
+
+    # --- for the user ----------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where this host listens, ``host:port``; "" if it does not."""
+        return self.transport.hello.address
+
+    @property
+    def transport(self) -> Transport:
+        assert self._transport is not None
+        return self._transport
+
+    async def open_group(
+        self, name: str = DEFAULT_GROUP, *, state_machine: StateMachine, peers: Mapping[str, str] = NOBODY,
+        bootstrap: bool = False, join: bool = False, config: Config | None = None, trace: Trace | None = None,
+    ) -> Node:
+        """Start this host's node of a group.
+
+        The first time, ``bootstrap`` says that ``peers`` (id to address, this node among them) are the first voters of
+        a new group; every one of them must be told the same. ``join`` says that the group exists and will take this
+        node in by ``reconfigure``. Later both are ignored, and ``peers`` only tells where others listen.
+
+        Raises ``UsageError``, ``WrongDirectory``, ``DamagedLog``.
+        """
+        number = group_number(name)
+        if number in self.nodes:
+            raise UsageError(f"group {name!r} is open already")
+        origin = await self._origin(number, name, peers, bootstrap, join)
+        config = config or self.config
+        replica = Replica(
+            group=number, node_id=self.node_id, config=config, rules=make_rules(config), now=self._clock(),
+            rng=Random(self._rng.getrandbits(64)), recovered=self._recovered.pop(number, Recovered()),
+            membership=origin.membership, incarnation=self.incarnation, trace=trace)
+        node = Node(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
+                    around=self._surroundings())
+        self._learn_addresses({**_addresses(replica.membership), **peers})
+        self._links.listed.update(_addresses(replica.membership))
+        self.nodes[number] = node
+        for peer, incarnation in self._links.met.items():
+            replica.identify(self._clock(), peer, incarnation)
+        assert self._nursery is not None
+        await node.start(self._nursery)
+        self._meet(peers)
+        return node
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    async def start(
+        self, nursery: trio.Nursery, listen: str | None, listeners: list[trio.SocketListener], tls: TLSConfig | None,
+        limits: TransportLimits | None, connect: Connector,
+        on_client: Callable[[Host, Stream, Hello, bytes], Awaitable[None]] | None,
+    ) -> None:
+        """Listen and write. Groups come later."""
+        self._nursery = nursery
+        hello = Hello(
+            cluster=self.cluster, node=self.node_id, incarnation=self.incarnation, lane=Lane.CONTROL,
+            rules=self.config.rules.value, address=listen if listen and not listen.endswith(":0") else "")
+
+        async def serve(stream: Stream, theirs: Hello, received: bytes) -> None:
+            assert on_client is not None
+            await on_client(self, stream, theirs, received)
+
+        self._transport = Transport(
+            hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
+            on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,
+            on_client=serve if on_client else None, tls=tls, limits=limits, connect=connect, clock=self._clock)
+        self._writer = self._make_writer()
+        await nursery.start(partial(self._transport.run, listen, listeners=listeners or None))
+
+    async def stop(self) -> None:
+        """Hand leaderships over, where that is quick; then answer everybody."""
+        async with trio.open_nursery() as nursery:
+            for node in self.nodes.values():
+                nursery.start_soon(partial(node.stop, transfer=True))
+
+    def close(self) -> None:
+        """Answer everybody who waits."""
+        for node in self.nodes.values():
+            node.close()
+
+    # --- opening a group -------------------------------------------------------------------------------------
+
+    async def _origin(self, number: int, name: str, peers: Mapping[str, str], bootstrap: bool, join: bool) -> Origin:
+        """How the group began here; begins it if told so."""
+        origin: Origin | None = await self._run_blocking(read_origin, self._files, number)
+        if origin is not None:
+            if origin.name != name:
+                raise UsageError(f"groups {name!r} and {origin.name!r} have the same number; choose another name")
+            return origin
+        recovered = self._recovered.get(number, Recovered())
+        if recovered.last_index or recovered.hard_state.term or recovered.snapshot:
+            raise DamagedLog(f"group-{number:016x}", 0, "this group has a log here, but how it began is missing")
+        if bootstrap and join:
+            raise UsageError("bootstrap makes a new group, join enters an existing one: not both")
+        if bootstrap:
+            if self.node_id not in peers:
+                raise UsageError(f"bootstrap needs all first voters in peers: {self.node_id!r} is not in {sorted(peers)}")
+            members = {peer: Member(address) for peer, address in peers.items()}
+            origin = Origin(name, Membership(voters=tuple(peers), members=members))
+        elif join:
+            origin = Origin(name, Membership())
+        else:
+            raise WrongDirectory(f"group {name!r} has not begun in this directory. {START_WORDS}")
+        await self._run_blocking(write_origin, self._files, number, origin)
+        return origin
+
+    def _surroundings(self) -> Surroundings:
+        transport, writer = self.transport, self._writer
+        assert writer is not None
+        return Surroundings(
+            clock=self._clock, wall_ms=self._wall_ms, storage=self.storage, submit=writer.submit, send=transport.send,
+            flush=transport.flush, run_blocking=self._run_blocking, addresses=self._learn_addresses,
+            members_changed=self._members_changed, connected=transport.connected,
+            refusals=lambda: list(transport.refusals.values()))
+
+    # --- who is where ----------------------------------------------------------------------------------------
+
+    def _learn_addresses(self, book: Mapping[str, str]) -> None:
+        for peer, address in book.items():
+            if peer != self.node_id and address:
+                self.transport.set_address(peer, address)
+
+    def _members_changed(self, membership: Membership) -> None:
+        """A group's membership is another one now."""
+        listed = self._links.listed
+        moved = {peer: address for peer, address in _addresses(membership).items() if listed.get(peer) != address}
+        self._learn_addresses(moved)
+        listed.update(moved)
+        self._meet(NOBODY)
+
+    def _meet(self, others: Mapping[str, str]) -> None:
+        """Stay connected to all members of all groups, and to ``others`` until somebody takes this node in."""
+        wanted = set(others)
+        for node in self.nodes.values():
+            wanted.update(node.replica.membership.everyone, node.replica.peers)
+        self.transport.set_peers(wanted)
+
+    # --- callbacks -------------------------------------------------------------------------------------------
+
+    def _on_message(self, peer: str, message: PeerMessage) -> None:
+        node = self.nodes.get(message.group)
+        if node is not None:
+            node.receive(peer, message)
+            if node not in self._touched:
+                self._touched.append(node)
+
+    def _on_batch_end(self) -> None:
+        touched, self._touched = self._touched, []
+        for node in touched:
+            node.pump()
+
+    def _on_identify(self, peer: str, incarnation: bytes) -> None:
+        self._links.met[peer] = incarnation
+        for node in self.nodes.values():
+            node.identify(peer, incarnation)
+
+    def _on_unreachable(self, peer: str) -> None:
+        for node in self.nodes.values():
+            node.unreachable(peer)
+
+    def _on_durable(self, tokens: Mapping[int, int]) -> None:
+        """By group, the last token of each that is on the disk."""
+        for group, token in tokens.items():
+            self.nodes[group].durable(token)
+
+    def _on_disk_full(self) -> None:
+        for node in self.nodes.values():
+            node.disk_full()
+
+    def _on_write_failed(self, error: StorageError) -> None:
+        for node in self.nodes.values():
+            node.write_failed(error)
+
+
+def _addresses(membership: Membership) -> dict[str, str]:
+    return {peer: member.address for peer, member in membership.members.items() if member.address}
+
+
+START_WORDS = (
+    "Pass bootstrap=True if this node is one of the first voters of a new group, or join=True if it is to enter an "
+    "existing one. If it has run before, its data is gone: let it join, do not bootstrap it again."
+)
+
+
+async def _open_storage(
+    files: Files, cluster: str, node_id: str, create: bool, config: Config, rng: Random, inline: bool,
+    run_blocking: Callable[..., Awaitable[Any]],
+) -> tuple[Identity, SegmentStorage, dict[int, Recovered]]:
+    """The directory's storage, formatted first if it is empty and that was asked for."""
+
+    def work() -> tuple[Identity, SegmentStorage, dict[int, Recovered]]:
+        files.lock()
+        if read_identity(files) is None:
+            if not create:
+                raise WrongDirectory(f"the directory is empty or not formatted. {START_WORDS}")
+            format_directory(files, cluster, node_id, rng.randbytes(16))
+        storage = SegmentStorage(files, cluster, node_id, segment_bytes=config.segment_bytes,
+                                 rng=Random(rng.getrandbits(64)), background=not inline)
+        recovered = storage.open()
+        return check_identity(files, cluster, node_id), storage, recovered
+
+    opened: tuple[Identity, SegmentStorage, dict[int, Recovered]] = await run_blocking(work)
+    return opened
+
+
+@asynccontextmanager
+async def open_host(
+    data_dir: str | os.PathLike[str], *, node_id: str, listen: str | None, cluster: str = "default",
+    create: bool = False, config: Config | None = None, tls: TLSConfig | None = None,
+    limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
+    wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
+    listeners: Sequence[trio.SocketListener] = (),
+    on_client: Callable[[Host, Stream, Hello, bytes], Awaitable[None]] | None = None,
+) -> AsyncIterator[Host]:
+    """Open a directory and a port for groups. Leaving the block stops them in order and answers all who wait.
+
+    ``create`` formats an empty directory. ``listen`` is ``host:port`` (port 0: any; None: connections come from
+    ``listeners`` or ``Host.transport.serve_stream``). ``files``, ``clock`` (monotonic, ns), ``wall_ms``, ``rng`` and
+    ``connect`` replace disk, time, chance and network; with ``files`` no threads are used.
+
+    Raises ``WrongDirectory``, ``DamagedLog``, ``ConfigError``, ``OSError`` (the port).
+    """
+    config, rng, clock = config or Config(), rng or Random(SystemRandom().getrandbits(128)), clock or monotonic_ns
+    inline = files is not None
+    run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else trio.to_thread.run_sync
+    files = files if files is not None else DirectoryFiles(Path(data_dir))
+    identity, storage, recovered = await _open_storage(
+        files, cluster, node_id, create, config, rng, inline, run_blocking)
+    host = Host(identity=identity, files=files, storage=storage, recovered=recovered, config=config, rng=rng,
+                clock=clock, wall_ms=wall_ms, inline=inline)
+    failure: BaseException | None = None
+    try:
+        try:
+            async with trio.open_nursery() as nursery:
+                await host.start(nursery, listen, list(listeners), tls, limits, connect, on_client)
+                try:
+                    yield host
+                    await host.stop()
+                except BaseException as error:
+                    failure = error
+                    raise
+                finally:
+                    host.close()
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # What the caller's own block raised comes out as it was, not wrapped in this block's nursery.
+            if failure is None or len(group.exceptions) != 1 or group.exceptions[0] is not failure:
+                raise
+        if failure is not None:
+            raise failure
+    finally:
+        with trio.CancelScope(shield=True):
+            await run_blocking(host.close_disk)
+
+
+@asynccontextmanager
+async def open_node(
+    node_id: str, peers: Mapping[str, str], data_dir: str | os.PathLike[str], state_machine: StateMachine, *,
+    bootstrap: bool = False, join: bool = False, config: Config | None = None, cluster: str = "default",
+    group: str = DEFAULT_GROUP, listen: str | None = None, tls: TLSConfig | None = None,
+    limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
+    wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
+    listeners: Sequence[trio.SocketListener] = (), trace: Trace | None = None,
+    on_client: Callable[[Host, Stream, Hello, bytes], Awaitable[None]] | None = None,
+) -> AsyncIterator[Node]:
+    """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``.
+
+    An empty directory starts only with ``bootstrap`` or ``join``.
+    """
+    if listen is None and not listeners and connect is connect_tcp:
+        if node_id not in peers:
+            raise UsageError(f"say where to listen: {node_id!r} is not in peers, and listen is not given")
+        listen = peers[node_id]
+    async with open_host(
+        data_dir, node_id=node_id, listen=listen, cluster=cluster, create=bootstrap or join, config=config, tls=tls,
+        limits=limits, rng=rng, clock=clock, wall_ms=wall_ms, files=files, connect=connect, listeners=listeners,
+        on_client=on_client,
+    ) as host:
+        yield await host.open_group(
+            group, state_machine=state_machine, peers=peers, bootstrap=bootstrap, join=join, trace=trace)

@@ -1,0 +1,610 @@
+"""One node of one group: the shell that carries out what the replica decides. The place of a group's tasks and calls.
+
+Everything runs in one trio thread: an input goes into the replica, ``pump`` carries out the outputs in order. No
+decision on a term or an index is taken here. The disk is behind ``submit`` (a writer that reports durable tokens), the
+peers behind ``send``; ``host`` owns both and starts this node's tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias
+
+import attrs
+import trio
+
+from raft.applier import Applier
+from raft.barriers import Barriers
+from raft.config import MS, Config, Read
+from raft.errors import (
+    Busy,
+    DiskFull,
+    Faulted,
+    NotLeader,
+    Outcome,
+    RaftError,
+    Rejected,
+    RejectReason,
+    StorageError,
+    Unknown,
+    UsageError,
+)
+from raft.events import EventHub, NodeFaulted, Subscription
+from raft.explain import explain
+from raft.frame import Frame
+from raft.membership import Membership
+from raft.messages import (
+    Committed,
+    Install,
+    Load,
+    LoadChunk,
+    MembershipChanged,
+    PeerMessage,
+    ReadReady,
+    Resolved,
+    Role,
+    RoleChanged,
+    Send,
+    SnapshotMeta,
+    StoreChunk,
+    Write,
+)
+from raft.pending import Proposals, Ticket
+from raft.replica import Replica
+from raft.snapshotio import SnapshotIO
+from raft.statemachine import Machine, StateMachine
+from raft.status import Refusal, Status
+from raft.storage.interface import Storage
+from raft.survey import survey
+from raft.wakeup import Bell
+
+NS = 1_000_000_000
+ROOM_RETRY_S = 1.0
+"""How long a full disk is left alone before it is tried again; doubles up to ``ROOM_RETRY_MAX_S``."""
+ROOM_RETRY_MAX_S = 30.0
+STOP_TRANSFER_S = 1.0
+"""A leader that stops hands over within this time, or goes without."""
+
+Clock: TypeAlias = Callable[[], int]
+RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+@attrs.define(eq=False)
+class Surroundings:
+    """What a node needs from its host."""
+
+    clock: Clock
+    """Monotonic, ns."""
+    wall_ms: Callable[[], int]
+    storage: Storage
+    submit: Callable[[Write], None]
+    """Hand a write to the disk; tokens come back through ``Node.durable``."""
+    send: Callable[[str, PeerMessage], object]
+    """Hand a message to the transport; it may get lost."""
+    flush: Callable[[], None]
+    """Let out what was sent since the last time."""
+    run_blocking: RunBlocking
+    """Run a function that blocks, away from the event loop."""
+    addresses: Callable[[Mapping[str, str]], None]
+    """Learn where others listen."""
+    members_changed: Callable[[Membership], None]
+    """This group has another membership now."""
+    connected: Callable[[str], bool]
+    refusals: Callable[[], Sequence[Refusal]]
+
+
+class Node:
+    """Made by ``open_node`` or ``Host.open_group``; not by its constructor."""
+
+    def __init__(
+        self, *, name: str, cluster: str, replica: Replica, state_machine: StateMachine, config: Config,
+        around: Surroundings,
+    ) -> None:
+        self.name, self.cluster, self.config = name, cluster, config
+        self.replica, self.around = replica, around
+        self.state_machine = state_machine
+        self.fault_cause: Exception | None = None
+        self.storage_state = "ok"
+        self.paused_ns = self.paused_at_ns = 0
+        self.counters = {"messages_received": 0, "messages_sent": 0, "batches": 0, "reads_asked": 0}
+        self.held: deque[Send] = deque()
+        """Messages whose write is not durable yet."""
+        self._clock = around.clock
+        self._bell = Bell()
+        self._gather = False
+        """Frames enough wait for commit: proposals gather until one comes."""
+        self.proposals = Proposals(config, around.clock, self._bell, self._rearm)
+        self.barriers = Barriers(config, around.clock, self._bell, self._rearm)
+        self.events_hub = EventHub()
+        self.applier = Applier(
+            machine=Machine(state_machine), log=replica.log, proposals=self.proposals, config=config,
+            clock=around.clock, load=self._load, progress=self._after_slice, fault=self._machine_raised,
+            run_blocking=around.run_blocking)
+        self.snapshots = SnapshotIO(
+            replica=replica, storage=around.storage, applier=self.applier, proposals=self.proposals,
+            events=self.events_hub, config=config, clock=around.clock, pump=self.pump,
+            run_blocking=around.run_blocking, storage_failed=self.write_failed)
+        self._requests: dict[int, trio.Event] = {}
+        self._answers: dict[int, Resolved] = {}
+        self._ticket = 0
+        self._now = 0
+        self.submitted = self.durable_token = 0
+        """Write tokens handed to the disk, and reported durable."""
+        self._pumping = False
+        self._armed = 0
+        self._timer: trio.CancelScope | None = None
+        self._role_seen = trio.Event()
+        self._loads, self._loads_due = trio.open_memory_channel[Load](1_024)
+        self._room_wanted = trio.Event()
+        self._stopping = False
+        self.proposals.close(self._refusal)
+
+    # --- for the user: writing -------------------------------------------------------------------------------
+
+    def propose(self, command: bytes, timeout_ms: int | None = None) -> Coroutine[Any, Any, object]:
+        """Replicate ``command`` and apply it; returns what ``apply`` returned on this node.
+
+        Waits for room when ``proposals_pending_max`` or ``uncommitted_bytes_max`` is reached. Default timeout:
+        ``propose_timeout_ms``. Cancelling does not take the command back.
+
+        Raises ``NotLeader`` or ``Rejected`` (no effect, for certain), ``Unknown`` (it may have taken effect, or still
+        may), ``Faulted``.
+        """
+        return self.proposals.propose(command, timeout_ms)
+
+    def propose_nowait(self, command: bytes) -> Ticket:
+        """As ``propose``, without waiting: ``await ticket.wait()`` later, or never. Raises ``Busy`` at a limit."""
+        return self.proposals.propose_nowait(command)
+
+    def propose_many(
+        self, commands: Sequence[bytes], timeout_ms: int | None = None
+    ) -> Coroutine[Any, Any, list[object]]:
+        """Replicate many commands, in order; returns all results, or raises one error for the whole call.
+
+        Not atomic: after ``Unknown`` some may have taken effect. ``NotLeader`` and ``Rejected`` mean that none did.
+        """
+        return self.proposals.propose_many(commands, timeout_ms)
+
+    # --- for the user: reading -------------------------------------------------------------------------------
+
+    async def read_barrier(self, level: Read = Read.INDEX, *, timeout_ms: int | None = None) -> None:
+        """After this returns, the state machine of this node may be read as freshly as ``level`` says.
+
+        Works on leader and follower; ``Read.LEASE`` costs a round on a follower, ``Read.LOG`` needs the leader.
+        Raises ``NotLeader`` (no leader known), ``Rejected`` (leadership changed, or timed out), ``Faulted``.
+        """
+        if level is Read.UNSAFE:
+            await trio.lowlevel.checkpoint()
+            if self.replica.faulted or self._stopping:
+                raise self._refusal()
+            return
+        await self.barriers.wait(level, timeout_ms)
+
+    # --- for the user: the group -----------------------------------------------------------------------------
+
+    async def transfer_leadership(self, target: str | None = None) -> None:
+        """Hand leadership to ``target``, or to the best placed voter; returns when it leads.
+
+        Raises ``NotLeader``, ``Rejected`` (it does not lead), ``Unknown`` (this node stepped down, no new leader seen).
+        """
+        ticket = self._next_ticket()
+        self.replica.transfer(self._clock(), ticket, target)
+        await self._resolution(ticket)
+
+    async def reconfigure(
+        self, voters: Mapping[str, str], learners: Mapping[str, str] | None = None, *,
+        priorities: Mapping[str, int] | None = None,
+    ) -> None:
+        """Move the group to this membership (id to address), through as many safe steps as it takes.
+
+        New voters are caught up as learners first. Asking for what is there already is no change. Raises
+        ``NotLeader``, ``Rejected`` (illegal, another change runs, or somebody did not catch up), ``Unknown``.
+        """
+        ticket = self._next_ticket()
+        book = {**voters, **(learners or {})}
+        self.around.addresses(book)
+        self.replica.reconfigure(self._clock(), ticket, voters, learners or {}, priorities)
+        await self._resolution(ticket)
+
+    async def take_snapshot(self) -> SnapshotMeta:
+        """Snapshot the state machine now, so that the log behind it may go.
+
+        Raises ``DiskFull``, ``UsageError`` (the machine cannot, or nothing is applied yet), ``Faulted``.
+        """
+        if self.replica.faulted or self._stopping:
+            raise self._refusal()
+        return await self.snapshots.take()
+
+    # --- for the user: looking -------------------------------------------------------------------------------
+
+    @property
+    def node_id(self) -> str:
+        return self.replica.node_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node believes it leads. For reads that must be right, use ``read_barrier``."""
+        return self.replica.role is Role.LEADER
+
+    @property
+    def leader(self) -> str | None:
+        """Id of the leader as far as this node knows."""
+        return self.replica.leader
+
+    async def wait_leader(self) -> str:
+        """Wait until a leader is known; returns its id. Raises ``Faulted`` or ``Rejected`` when that cannot come."""
+        while True:
+            await trio.lowlevel.checkpoint()
+            if self.replica.faulted or self._stopping:
+                raise self._refusal()
+            if self.replica.leader is not None:
+                return self.replica.leader
+            await self._role_seen.wait()
+
+    def events(self) -> Subscription:
+        """``async for event in node.events()``: roles, memberships, snapshots, faults; begins with the present role."""
+        return self.events_hub.subscribe(self._role())
+
+    def status(self) -> Status:
+        """Everything there is to know, as of now."""
+        return survey(self)
+
+    def explain(self) -> list[str]:
+        """What is wrong here and why, in sentences; no sentences when all is well."""
+        return explain(self.status())
+
+    # --- inputs from the host --------------------------------------------------------------------------------
+
+    def receive(self, peer: str, message: PeerMessage) -> None:
+        """One message of a batch; ``pump`` follows the last."""
+        now = self._now
+        if not now:
+            now = self._now = self._clock()
+        self.counters["messages_received"] += 1
+        self.replica.receive(now, peer, message)
+
+    def durable(self, token: int) -> None:
+        """Every write up to ``token`` is on the disk."""
+        if token <= self.durable_token:
+            return
+        self.durable_token = token
+        held = self.held
+        while held and held[0].after <= token:
+            send = held.popleft()
+            self._post(send)
+        self.replica.durable(self._clock(), token)
+        self.pump()
+
+    def identify(self, peer: str, incarnation: bytes) -> None:
+        """A peer's hello named its directory."""
+        self.replica.identify(self._clock(), peer, incarnation)
+        self.pump()
+
+    def unreachable(self, peer: str) -> None:
+        """The connection to a peer broke."""
+        self.replica.unreachable(self._clock(), peer)
+        self.pump()
+
+    def disk_full(self) -> None:
+        """The disk took none of the writes behind the durable ones."""
+        self.storage_state = "full"
+        self.held.clear()  # what they promise rests on writes that are gone
+        self.replica.storage_fault(self._clock(), "full")
+        self._room_wanted.set()
+        self.pump()
+
+    def write_failed(self, error: StorageError) -> None:
+        """The disk failed for good."""
+        if self.storage_state == "failed":
+            return
+        if isinstance(error, DiskFull):
+            self.disk_full()
+            return
+        self.storage_state = "failed"
+        self.held.clear()
+        self.fault_cause = self.fault_cause or error
+        self.replica.storage_fault(self._clock(), "failed")
+        self.pump()
+
+    # --- carrying out ----------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Carry out what the replica wants, until it wants nothing more."""
+        self._now = 0
+        if self._pumping:
+            return  # whoever pumps goes on
+        replica, submit, held = self.replica, self.around.submit, self.held
+        self._pumping = True
+        try:
+            while outputs := replica.drain():
+                for output in outputs:
+                    kind = type(output)
+                    if kind is Send:
+                        if output.after <= self.durable_token:  # type: ignore[union-attr]
+                            self._post(output)  # type: ignore[arg-type]
+                        else:
+                            held.append(output)  # type: ignore[arg-type]
+                    elif kind is Write:
+                        self.submitted = output.token  # type: ignore[union-attr]
+                        submit(output)  # type: ignore[arg-type]
+                    elif kind is Committed:
+                        self.applier.advance(output.index)  # type: ignore[union-attr]
+                        self._progress()
+                    else:
+                        self._carry_out(output)
+        finally:
+            self._pumping = False
+        self.around.flush()
+        self.barriers.release(self.applier.index, self._lease_valid)
+        if self._gather and self.proposals.flying < self.config.uncommitted_frames_target:
+            self._bell.ring()
+        if replica.deadline < self._armed:
+            self._rearm(replica.deadline)
+
+    def _post(self, send: Send) -> None:
+        self.counters["messages_sent"] += 1
+        self.around.send(send.peer, send.message)
+
+    def _carry_out(self, output: object) -> None:
+        """The rarer outputs."""
+        if isinstance(output, ReadReady):
+            self.barriers.ready(output)
+        elif isinstance(output, RoleChanged):
+            self._role_changed(output)
+        elif isinstance(output, MembershipChanged):
+            self.around.members_changed(output.membership)
+            self.events_hub.put(output)
+        elif isinstance(output, Load):
+            try:
+                self._loads.send_nowait(output)
+            except trio.WouldBlock:
+                self.replica.loaded(self._clock(), output.peer, output.session, output.first, [])
+        elif isinstance(output, Resolved):
+            self._answers[output.ticket] = output
+            if (asked := self._requests.get(output.ticket)) is not None:
+                asked.set()
+        else:
+            assert isinstance(output, (LoadChunk, StoreChunk, Install)), output
+            self.snapshots.handle(output)
+
+    def _role_changed(self, output: RoleChanged) -> None:
+        self._role_seen.set()
+        self._role_seen = trio.Event()
+        if self.replica.faulted:
+            self._fault()
+        elif output.role is Role.LEADER and not self._stopping:
+            self.proposals.open()
+        else:
+            self.proposals.close(self._refusal)
+        self.events_hub.put(output)
+
+    def _role(self) -> RoleChanged:
+        replica = self.replica
+        return RoleChanged(replica.role, replica.term, replica.leader, replica.leadership_seq)
+
+    def _fault(self) -> None:
+        """Nobody gets an answer from here any more but this one."""
+        self.applier.stop()
+        self.proposals.close(self._refusal)
+        self.proposals.abandon_flying(lambda first, last: self._refusal())
+        self.barriers.close(self._refusal)
+        self._wake_requests()
+        self.events_hub.put(NodeFaulted(self.replica.faulted or ""))
+
+    def _refusal(self) -> RaftError:
+        """Why nothing is accepted here now."""
+        if self._stopping:
+            return Rejected(RejectReason.STOPPED)
+        if self.replica.faulted:
+            error = Faulted(self.replica.faulted)
+            error.__cause__ = self.fault_cause
+            return error
+        return NotLeader(self.replica.leader, self.replica.leader_address())
+
+    def _lease_valid(self) -> bool:
+        return self.replica.lease_valid(self._clock())
+
+    def _progress(self) -> None:
+        """Tell the core how far the machine is."""
+        replica, index = self.replica, self.applier.index
+        if index > replica.applied_index and not replica.faulted:
+            replica.applied(replica.now, index)
+            self.snapshots.consider()
+
+    def _after_slice(self) -> None:
+        self._progress()
+        self.pump()
+
+    def _machine_raised(self, error: Exception) -> None:
+        self.fault_cause = error
+        self.replica.faulted_apply(self._clock(), f"{type(error).__name__}: {error}")
+        self.pump()
+
+    async def _load(self, first: int, max_bytes: int) -> list[Frame]:
+        frames: list[Frame] = await self.around.run_blocking(
+            self.around.storage.read, self.replica.group, first, max_bytes)
+        return frames
+
+    def _next_ticket(self) -> int:
+        if self.replica.faulted or self._stopping:
+            raise self._refusal()
+        self._ticket += 1
+        return self._ticket
+
+    async def _resolution(self, ticket: int) -> None:
+        """Wait for the core's word on a reconfiguration or hand-over."""
+        asked = self._requests[ticket] = trio.Event()
+        self.pump()
+        try:
+            if ticket in self._answers:
+                asked.set()
+            await asked.wait()
+        finally:
+            del self._requests[ticket]
+            answer = self._answers.pop(ticket, None)
+        if answer is None:
+            raise self._refusal()
+        if answer.unknown:
+            raise Unknown(detail=answer.detail)
+        if answer.refused is not None:
+            raise Rejected(answer.refused, answer.detail)
+
+    def _wake_requests(self) -> None:
+        for asked in self._requests.values():
+            asked.set()
+
+    # --- tasks -----------------------------------------------------------------------------------------------
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Restore the newest snapshot and begin. Raises ``UsageError`` for a machine that cannot restore it."""
+        meta = self.replica.snapshot
+        if meta is not None:
+            if not self.applier.machine.snapshots:
+                raise UsageError(f"the directory holds a snapshot at {meta.index}; the state machine has no restore()")
+            await self.snapshots.restore(meta)
+            if self.fault_cause is not None:
+                raise Faulted(f"the state machine refused the snapshot at {meta.index}") from self.fault_cause
+        for task in (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
+                     self.snapshots.run_due, self.snapshots.run_questions):
+            nursery.start_soon(task)
+        self.pump()
+
+    async def stop(self, *, transfer: bool) -> None:
+        """Hand leadership over if that is quick, then answer everybody who waits."""
+        others = [peer for peer in self.replica.membership.voters if peer != self.node_id]
+        if transfer and others and self.is_leader:
+            with trio.move_on_after(STOP_TRANSFER_S):
+                with suppress(Outcome, Faulted):  # it was worth a try
+                    await self.transfer_leadership()
+        self.close()
+
+    def close(self) -> None:
+        """Answer everybody who waits; accept nothing more."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self.applier.stop()
+        self.proposals.close(self._refusal)
+        self.proposals.abandon_flying(lambda first, last: Unknown(first, last, "this node stopped"))
+        self.barriers.close(self._refusal)
+        self._wake_requests()
+        self._role_seen.set()
+        self.events_hub.end()
+
+    async def _run_flusher(self) -> None:
+        """Hand what callers have gathered to the core. Woken by the first of a batch, so it runs after the others."""
+        while True:
+            await self._bell.wait()
+            if self._gather:  # a commit woke callers and this task together: let them join
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            self._flush()
+
+    def _flush(self) -> None:
+        now = self._clock()
+        while (barrier := self.barriers.take()) is not None:
+            self.counters["reads_asked"] += 1
+            try:
+                self.replica.read(now, barrier.ticket, barrier.level)
+            except NotLeader as error:
+                self.barriers.refused(barrier, partial(NotLeader, error.leader, error.address))
+            except Rejected as error:
+                self.barriers.refused(barrier, partial(Rejected, error.reason, error.detail))
+        if self.proposals.waiting:
+            self._flush_proposals(now)
+        self.pump()
+
+    def _flush_proposals(self, now: int) -> None:
+        proposals, target = self.proposals, self.config.uncommitted_frames_target
+        wall_ms = self.around.wall_ms()
+        self._gather = False
+        while proposals.waiting:
+            if proposals.flying >= target:
+                self._wait_for_commit()
+                return
+            batch = proposals.take()
+            assert batch is not None
+            try:
+                first, last = self.replica.propose(now, batch.commands, wall_ms)
+            except Busy as error:
+                if proposals.flying:
+                    proposals.put_back(batch)
+                    self._wait_for_commit()
+                    return
+                proposals.refuse(batch, partial(Busy, error.detail))
+            except NotLeader:
+                proposals.refuse(batch, self._refusal)
+            except Rejected as error:
+                proposals.refuse(batch, partial(Rejected, error.reason, error.detail))
+            else:
+                self.counters["batches"] += 1
+                proposals.flown(batch, first, last, self.replica.term)
+
+    def _wait_for_commit(self) -> None:
+        self._gather = True
+        deadline = self.proposals.next_deadline()
+        if deadline is not None:
+            self._rearm(deadline)
+
+    def _rearm(self, deadline: int) -> None:
+        """The timer must fire no later than this."""
+        if deadline < self._armed:
+            self._armed = deadline
+            if self._timer is not None:
+                self._timer.deadline = self._trio_time(deadline)
+
+    def _trio_time(self, deadline: int) -> float:
+        left = deadline - self._clock()
+        return trio.current_time() + left / NS + 1e-6 if left < 1 << 60 else math.inf
+
+    async def _run_timer(self) -> None:
+        while True:
+            due = [self.replica.deadline]
+            for deadline in (self.proposals.next_deadline(), self.barriers.next_deadline()):
+                if deadline is not None:
+                    due.append(deadline)
+            self._armed = min(due)
+            with trio.CancelScope(deadline=self._trio_time(self._armed)) as self._timer:
+                await trio.sleep_forever()
+            now = self._clock()
+            late = now - self._armed
+            if 2 * late > self.config.election_timeout_ms * MS:
+                self.paused_ns, self.paused_at_ns = late, now
+            self.proposals.expire(now)
+            self.barriers.expire(now)
+            if self.replica.deadline <= now:
+                self.replica.wall_ms = self.around.wall_ms()
+                self.replica.tick(now)
+            self.pump()
+
+    async def _run_loads(self) -> None:
+        """Read old frames for slow peers."""
+        async for load in self._loads_due:
+            try:
+                frames = await self._load(load.first, load.max_bytes)
+            except StorageError as error:
+                self.write_failed(error)
+                continue
+            self.replica.loaded(self._clock(), load.peer, load.session, load.first, frames)
+            self.pump()
+
+    async def _run_room(self) -> None:
+        """Ask again, ever more patiently, whether a full disk has room."""
+        patience = ROOM_RETRY_S
+        last = -math.inf
+        while True:
+            await self._room_wanted.wait()
+            self._room_wanted = trio.Event()
+            if trio.current_time() - last > 2 * ROOM_RETRY_MAX_S:
+                patience = ROOM_RETRY_S
+            await trio.sleep(patience)
+            patience = min(2 * patience, ROOM_RETRY_MAX_S)
+            last = trio.current_time()
+            if self.storage_state == "full":
+                self.storage_state = "ok"
+                self.replica.storage_fault(self._clock(), "room")
+                self.pump()
+

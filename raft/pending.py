@@ -1,0 +1,497 @@
+"""Proposals between the caller and their fate: gathered, in flight, resolved. Built so that one costs about 2 µs.
+
+A *batch* is what becomes one frame: callers append a command and park; the flusher takes the batch whole; when its
+entries are applied all its callers are woken at once and look up their own result by position. No object, event,
+timer or cancel scope is made per proposal. Knows tasks, deadlines and limits; knows nothing of roles, peers or disks:
+``node`` says when proposals may come in (``open``), with which error they must not (``close``), and what was committed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+import attrs
+from trio.lowlevel import Task, checkpoint, current_task, reschedule, wait_task_rescheduled
+
+from raft.config import MS, Config
+from raft.errors import Busy, RaftError, Rejected, RejectReason, Unknown
+from raft.frame import HEADER_BYTES, Frame
+from raft.wakeup import WOKEN, Bell, abandon, fail
+
+SEALS = 8
+"""While proposals gather behind a commit that does not come, a batch is closed this often per default timeout: no
+deadline is later than that."""
+
+Failure: TypeAlias = Callable[[int, int], RaftError]
+"""Makes the error for entries (first, last); each caller gets an exception of its own."""
+
+
+@attrs.define(eq=False)
+class Batch:
+    """Commands that travel together, and who waits for them."""
+
+    room: int
+    """Bytes that may still join; below 0: nobody may."""
+    capacity: int
+    """Entries it may hold."""
+    failure: Failure | None = None
+    """Why entries at and beyond ``len(results)`` have no result."""
+    commands: list[bytes] = attrs.Factory(list)
+    tasks: list[Task] = attrs.Factory(list)
+    """Callers who wait as long as the default timeout."""
+    patient: list[Task] = attrs.Factory(list)
+    """Callers with a deadline of their own."""
+    results: list[object] = attrs.Factory(list)
+    count: int = 0
+    """Entries and, in ``size``, bytes that count towards the limits, from sealing to fate."""
+    size: int = 0
+    first: int = 0
+    last: int = 0
+    term: int = 0
+    deadline: int = 0
+    done: bool = False
+    """Nobody will be woken by it any more."""
+
+    def result(self, position: int) -> object:
+        """Of the command at ``position``; raises why there is none."""
+        if position < len(self.results):
+            return self.results[position]
+        raise self._error(position, 1)
+
+    def slice(self, position: int, count: int) -> list[object]:
+        """Results of ``count`` commands; one error if some have none."""
+        if position + count <= len(self.results):
+            return self.results[position : position + count]
+        if position < len(self.results):  # some took effect: neither "all" nor "none" would be true
+            raise Unknown(self.first + position, self.first + position + count - 1, "some of it took effect")
+        raise self._error(position, count)
+
+    def _error(self, position: int, count: int) -> RaftError:
+        assert self.failure is not None
+        first = self.first + position if self.first else 0
+        return self.failure(first, first + count - 1 if first else 0)
+
+    def finish(self, failure: Failure | None) -> None:
+        """Everyone looks up a result or raises ``failure``."""
+        self.failure, self.done = failure, True
+        for task in self.tasks:
+            if task.custom_sleep_data is self:
+                reschedule(task, WOKEN)
+        for task in self.patient:
+            if task.custom_sleep_data is self:
+                reschedule(task, WOKEN)
+        self.tasks.clear()
+        self.patient.clear()
+
+
+@attrs.define(eq=False)
+class Ticket:
+    """A proposal made with ``propose_nowait``. ``await ticket.wait()`` gives its result or raises its error."""
+
+    _batch: Batch
+    _position: int
+
+    @property
+    def done(self) -> bool:
+        """Whether ``wait`` would return or raise at once."""
+        return self._batch.done
+
+    async def wait(self) -> object:
+        """The result of ``apply``. Any number of tasks may wait. Raises as ``propose`` does."""
+        batch = self._batch
+        if batch.done:
+            await checkpoint()
+        else:
+            task = current_task()
+            batch.tasks.append(task)
+            task.custom_sleep_data = batch
+            await _park(batch, task)
+        return batch.result(self._position)
+
+
+@attrs.define(eq=False)
+class _Admission:
+    """A caller who waits until there is room for its commands."""
+
+    commands: Sequence[bytes]
+    size: int
+    task: Task
+    batch: Batch | None = None
+    position: int = 0
+    refused: RaftError | None = None
+
+
+async def _park(batch: Batch, task: Task) -> None:
+    """Wait until the batch is finished; a cancelled caller leaves its commands behind."""
+    try:
+        await wait_task_rescheduled(abandon)
+    except BaseException:
+        for waiters in (batch.tasks, batch.patient):
+            if task in waiters:
+                waiters.remove(task)
+        raise
+
+
+class Proposals:
+    """All proposals of one node that have no result yet. ``bell`` rings when the flusher has something to do."""
+
+    def __init__(self, config: Config, clock: Callable[[], int], bell: Bell, rearm: Callable[[int], None]) -> None:
+        self._config, self._clock, self._bell, self._rearm = config, clock, bell, rearm
+        self._timeout_ns = config.propose_timeout_ms * MS
+        self._refusal: Callable[[], RaftError] | None = None
+        self._frame_room = config.frame_bytes_max - HEADER_BYTES - 4 * config.frame_entries_max
+        self._batch = self._shut = Batch(room=-1, capacity=0, done=True)
+        self._ready: deque[Batch] = deque()
+        self._flying: deque[Batch] = deque()
+        self._door: deque[_Admission] = deque()
+        self._expiring: deque[Batch] = deque()
+        self._timed: list[tuple[int, int, Batch | _Admission, Task]] = []
+        self._serial = 0
+        self._seal_at = 0
+        self._count = self._bytes = 0  # sealed or in flight, without the batch that gathers
+
+    # --- callers ---------------------------------------------------------------------------------------------
+
+    async def propose(self, command: bytes, timeout_ms: int | None) -> object:
+        """See ``Node.propose``. The hot path: everything unusual is in ``_enter``."""
+        batch = self._batch
+        position = len(batch.commands)
+        room = batch.room - len(command)
+        if room < 0 or position >= batch.capacity or timeout_ms is not None:
+            batch, position = await self._enter((command,), timeout_ms)
+            return batch.result(position)
+        batch.room = room
+        batch.commands.append(command)
+        task = current_task()
+        batch.tasks.append(task)
+        task.custom_sleep_data = batch
+        if not position:
+            self._bell.ring()
+        try:
+            await wait_task_rescheduled(abandon)
+        except BaseException:
+            if task in batch.tasks:
+                batch.tasks.remove(task)
+            raise
+        results = batch.results
+        if position < len(results):
+            return results[position]
+        return batch.result(position)
+
+    async def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None) -> list[object]:
+        """See ``Node.propose_many``."""
+        if not commands:
+            await checkpoint()
+            return []
+        batch, position = await self._enter(commands, timeout_ms)
+        return batch.slice(position, len(commands))
+
+    def propose_nowait(self, command: bytes) -> Ticket:
+        """See ``Node.propose_nowait``."""
+        size = self._check((command,))
+        batch = self._find_room(1, size) if not self._door else None
+        if batch is None:
+            raise Busy(f"{self._count + len(self._batch.commands)} proposals pending")
+        return Ticket(batch, self._join(batch, (command,), size))
+
+    async def _enter(self, commands: Sequence[bytes], timeout_ms: int | None) -> tuple[Batch, int]:
+        """Join a batch, waiting for room if need be, and then for its fate."""
+        size = self._check(commands)
+        timeout_ns = None if timeout_ms is None else timeout_ms * MS
+        task = current_task()
+        batch = self._find_room(len(commands), size) if not self._door else None
+        if batch is not None:
+            position = self._join(batch, commands, size)
+            self._wait_in(batch, task, timeout_ns)
+            await _park(batch, task)
+            return batch, position
+        admission = _Admission(commands, size, task)
+        self._shut_door(admission)
+        self._expire_in(self._timeout_ns if timeout_ns is None else timeout_ns, admission, task)
+        task.custom_sleep_data = admission
+        try:
+            await wait_task_rescheduled(abandon)
+        except BaseException:
+            if admission in self._door:
+                self._door.remove(admission)
+                self._admit()
+            if admission.batch is not None and task in admission.batch.patient:
+                admission.batch.patient.remove(task)
+            raise
+        if admission.refused is not None:
+            raise admission.refused
+        assert admission.batch is not None
+        return admission.batch, admission.position
+
+    def _check(self, commands: Sequence[bytes]) -> int:
+        """Their bytes, with the frame's table; raises what forbids proposing them."""
+        if self._refusal is not None:
+            raise self._refusal()
+        longest = max(map(len, commands))
+        if longest > self._config.entry_bytes_max:
+            raise Rejected(RejectReason.TOO_LARGE, f"{longest} bytes; at most {self._config.entry_bytes_max}")
+        size = sum(map(len, commands))
+        if len(commands) > self._config.proposals_pending_max or size > self._config.uncommitted_bytes_max:
+            raise Rejected(RejectReason.TOO_LARGE, f"{len(commands)} commands, {size} bytes in one call")
+        return size
+
+    def _find_room(self, count: int, size: int) -> Batch | None:
+        """The batch that these may join; a new one if the old is full; None if a limit is reached."""
+        batch = self._batch
+        if size <= batch.room and len(batch.commands) + count <= batch.capacity:
+            return batch
+        self.seal()
+        slots, space = self._limits()
+        if count > slots or size > space:
+            return None
+        if size > self._batch.room or count > self._batch.capacity:  # more than a frame: a batch of its own
+            room = max(size, min(space, self._frame_room))
+            self._batch = Batch(room, max(count, min(slots, self._config.frame_entries_max)), size=room)
+        return self._batch
+
+    def _limits(self) -> tuple[int, int]:
+        """(entries, bytes) that may be taken beside what is sealed or in flight."""
+        return self._config.proposals_pending_max - self._count, self._config.uncommitted_bytes_max - self._bytes
+
+    def _join(self, batch: Batch, commands: Sequence[bytes], size: int) -> int:
+        position = len(batch.commands)
+        batch.commands.extend(commands)
+        batch.room -= size
+        if not position:
+            self._bell.ring()
+        return position
+
+    def _wait_in(self, batch: Batch, task: Task, timeout_ns: int | None) -> None:
+        task.custom_sleep_data = batch
+        if timeout_ns is None:
+            batch.tasks.append(task)
+        else:
+            batch.patient.append(task)
+            self._expire_in(timeout_ns, batch, task)
+
+    def _expire_in(self, timeout_ns: int, place: Batch | _Admission, task: Task) -> None:
+        self._serial += 1
+        deadline = self._clock() + timeout_ns
+        heappush(self._timed, (deadline, self._serial, place, task))
+        if self._timed[0][1] == self._serial:
+            self._rearm(deadline)
+
+    def _shut_door(self, admission: _Admission) -> None:
+        """Nobody overtakes those who wait for room."""
+        self._door.append(admission)
+        self.seal()
+        self._batch = self._shut
+
+    def _admit(self) -> None:
+        """Let those in who fit now, in order of arrival; then open for all."""
+        door = self._door
+        while door and self._refusal is None:
+            admission = door[0]
+            task = admission.task
+            if task.custom_sleep_data is admission:
+                batch = self._find_room(len(admission.commands), admission.size)
+                if batch is None:
+                    break
+                admission.batch, admission.position = batch, self._join(batch, admission.commands, admission.size)
+                batch.patient.append(task)
+                task.custom_sleep_data = batch
+            door.popleft()
+        if door:
+            self.seal()
+            self._batch = self._shut
+        elif self._batch is self._shut and self._refusal is None:
+            self._open_batch()
+
+    # --- the flusher -----------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to flush."""
+        return bool(self._ready or self._batch.commands)
+
+    @property
+    def flying(self) -> int:
+        """Batches handed to the core whose fate is not known."""
+        return len(self._flying)
+
+    @property
+    def pending(self) -> tuple[int, int]:
+        """(proposals, bytes) without a fate."""
+        gathered = self._batch.commands
+        return self._count + len(gathered), self._bytes + sum(map(len, gathered))
+
+    def seal(self) -> None:
+        """Close the batch that gathers. Its deadline starts now."""
+        batch = self._batch
+        if not batch.commands:
+            return
+        now = self._clock()
+        batch.count, batch.size = len(batch.commands), batch.size - batch.room
+        batch.deadline = now + self._timeout_ns
+        self._seal_at = now + self._timeout_ns // SEALS
+        self._count += batch.count
+        self._bytes += batch.size
+        self._ready.append(batch)
+        self._expiring.append(batch)
+        self._open_batch()
+
+    def _open_batch(self) -> None:
+        slots, space = self._limits()
+        room = min(space, self._frame_room)
+        self._batch = Batch(room, min(slots, self._config.frame_entries_max), size=room)
+
+    def take(self) -> Batch | None:
+        """The next batch to hand to the core; then ``flown`` or ``put_back``."""
+        if not self._ready:
+            self.seal()
+        return self._ready.popleft() if self._ready else None
+
+    def put_back(self, batch: Batch) -> None:
+        self._ready.appendleft(batch)
+
+    def refuse(self, batch: Batch, make: Callable[[], RaftError]) -> None:
+        """The core did not take it: no effect, for certain."""
+        self._resolve(batch, lambda first, last: make())
+
+    def flown(self, batch: Batch, first: int, last: int, term: int) -> None:
+        """The core took it: these are its entries."""
+        batch.first, batch.last, batch.term = first, last, term
+        batch.commands = []
+        self._flying.append(batch)
+
+    # --- fate ------------------------------------------------------------------------------------------------
+
+    def settle(self, frame: Frame, results: list[object]) -> None:
+        """This frame is applied, with these results (none but for commands). Frames come in order."""
+        flying = self._flying
+        while flying:
+            head = flying[0]
+            if head.first > frame.last:
+                return
+            if head.term == frame.term:  # one leader wrote this term, so it is the very frame
+                if head.first == frame.first:
+                    head.results = results
+                else:
+                    head.results.extend(results)
+                if frame.last == head.last:
+                    self._resolve(flying.popleft(), None)
+                return
+            self._resolve(flying.popleft(), _overwritten)
+
+    def jump(self, index: int) -> None:
+        """A snapshot took the place of all entries up to ``index``: nobody here knows what they gave."""
+        while self._flying and self._flying[0].first <= index:
+            self._resolve(self._flying.popleft(), _jumped)
+
+    def _resolve(self, batch: Batch, failure: Failure | None) -> None:
+        if not batch.done:
+            batch.finish(failure)
+            self._count -= batch.count
+            self._bytes -= batch.size
+            if self._door or self._batch.room < self._frame_room:
+                self._widen()
+
+    def _widen(self) -> None:
+        """Room came back: to those at the door first, else to the batch that gathers."""
+        if self._door:
+            self._admit()
+        elif not self._batch.commands and self._refusal is None:
+            self._open_batch()
+
+    def open(self) -> None:
+        """Proposals may come in."""
+        self._refusal = None
+        if self._batch is self._shut:
+            self._open_batch()
+
+    def close(self, refusal: Callable[[], RaftError]) -> None:
+        """None may come in; those that are not in flight yet are refused too. The ones in flight keep waiting."""
+        self._refusal = refusal
+        self.seal()
+        self._batch = self._shut
+        ready, self._ready = self._ready, deque()
+        for batch in ready:
+            self._resolve(batch, lambda first, last: refusal())
+        door, self._door = self._door, deque()
+        for admission in door:
+            self._refuse(admission, refusal())
+
+    def abandon_flying(self, failure: Failure) -> None:
+        """Nobody will learn the fate of what is in flight."""
+        flying, self._flying = self._flying, deque()
+        for batch in flying:
+            self._resolve(batch, failure)
+
+    @staticmethod
+    def _refuse(admission: _Admission, error: RaftError) -> None:
+        fail(admission.task, admission, error)
+
+    # --- deadlines -------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> int | None:
+        """When ``expire`` has something to do."""
+        expiring = self._expiring
+        while expiring and expiring[0].done:
+            expiring.popleft()
+        due = [expiring[0].deadline] if expiring else []
+        if self._timed:
+            due.append(self._timed[0][0])
+        if self._batch.commands:
+            due.append(self._seal_at)
+        return min(due, default=None)
+
+    def expire(self, now: int) -> None:
+        """Answer those whose time is over."""
+        if self._batch.commands and self._seal_at <= now:
+            self.seal()
+        expiring = self._expiring
+        while expiring and (expiring[0].done or expiring[0].deadline <= now):
+            batch = expiring.popleft()
+            if not batch.done:
+                self._give_up(batch)
+        timed = self._timed
+        while timed and timed[0][0] <= now:
+            _, _, place, task = heappop(timed)
+            if isinstance(place, _Admission):
+                if place.batch is not None:
+                    place = place.batch
+                elif place in self._door:
+                    self._door.remove(place)
+                    self._refuse(place, Rejected(RejectReason.TIMED_OUT, "no room for it came free"))
+                    self._admit()
+                    continue
+                else:
+                    continue
+            fail(task, place, Unknown(place.first, place.last, "its deadline passed"))
+            if task in place.patient:
+                place.patient.remove(task)
+
+    def _give_up(self, batch: Batch) -> None:
+        if batch.patient:  # others still wait for it, so it goes on
+            tasks, batch.tasks = batch.tasks, []
+            for task in tasks:
+                fail(task, batch, Unknown(batch.first, batch.last, "its deadline passed"))
+        elif batch.first:
+            self._resolve(batch, _late)
+        else:
+            self._ready.remove(batch)
+            self._resolve(batch, _withdrawn)
+
+
+def _overwritten(first: int, last: int) -> RaftError:
+    return Rejected(RejectReason.OVERWRITTEN, f"entries {first}..{last}")
+
+
+def _jumped(first: int, last: int) -> RaftError:
+    return Unknown(first, last, "a snapshot took their place")
+
+
+def _late(first: int, last: int) -> RaftError:
+    return Unknown(first, last, "its deadline passed")
+
+
+def _withdrawn(first: int, last: int) -> RaftError:
+    return Rejected(RejectReason.TIMED_OUT, "it waited for earlier proposals and never went out")

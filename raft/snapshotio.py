@@ -1,0 +1,201 @@
+"""Moves snapshots: machine to disk, disk to peer, peer to disk, disk to machine. The core's slow hands.
+
+Disk work runs in worker threads, one piece at a time per direction. Knows storage, machine and the core's questions
+(``LoadChunk``, ``StoreChunk``, ``Install``); decides nothing but when this node's own next snapshot is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import trio
+
+from raft.applier import Applier
+from raft.config import Config
+from raft.errors import DamagedLog, DiskFull, Faulted, StorageError, UsageError
+from raft.events import EventHub, SnapshotRestored, SnapshotTaken
+from raft.messages import Install, LoadChunk, SnapshotMeta, StoreChunk
+from raft.pending import Proposals
+from raft.replica import Replica
+from raft.storage.interface import SnapshotSink, Storage
+
+READ_BYTES = 1 << 20
+PIECES_MAX = 64
+"""Questions of the core that may wait; it asks anew what was dropped."""
+
+
+class SnapshotIO:
+    """One node's snapshots. ``pump`` carries out what the core wants after an answer."""
+
+    def __init__(
+        self, *, replica: Replica, storage: Storage, applier: Applier, proposals: Proposals, events: EventHub,
+        config: Config, clock: Callable[[], int], pump: Callable[[], None], run_blocking: Callable[..., Awaitable[Any]],
+        storage_failed: Callable[[StorageError], None],
+    ) -> None:
+        self.taking = self.restoring = 0
+        """Index of the snapshot being written, or restored; 0: none."""
+        self._replica, self._storage, self._applier = replica, storage, applier
+        self._proposals, self._events, self._clock, self._pump = proposals, events, clock, pump
+        self._run_blocking, self._storage_failed = run_blocking, storage_failed
+        self._due_bytes = config.snapshot_log_bytes if applier.machine.snapshots else 0
+        self._retry_bytes = 0
+        self._lock = trio.Lock()
+        self._sink: tuple[SnapshotMeta, SnapshotSink] | None = None
+        self._ask, self._asked = trio.open_memory_channel[LoadChunk | StoreChunk | Install](PIECES_MAX)
+        self._wanted = trio.Event()
+
+    # --- this node's own
+
+    def consider(self) -> None:
+        """Begin a snapshot if the log has grown enough since the last one."""
+        if self._due_bytes and self._applier.log_bytes >= self._due_bytes + self._retry_bytes and not self.taking:
+            self._wanted.set()
+
+    async def run_due(self) -> None:
+        """Task: takes snapshots that are due."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            try:
+                await self.take()
+                self._retry_bytes = 0
+            except DiskFull:
+                self._retry_bytes += self._applier.log_bytes + self._due_bytes // 8
+            except StorageError as error:
+                self._storage_failed(error)
+            except Faulted:
+                return
+
+    async def take(self) -> SnapshotMeta:
+        """Snapshot the machine now. Raises ``DiskFull``, ``UsageError`` (it cannot, or nothing is applied yet)."""
+        machine = self._applier.machine
+        if not machine.snapshots:
+            raise UsageError("this state machine has no snapshot() and restore()")
+        async with self._lock:
+            before = self._applier.log_bytes
+            index, view = await self._applier.capture()
+            replica = self._replica
+            if replica.faulted:
+                raise Faulted(replica.faulted)
+            newest = replica.snapshot
+            if newest is not None and newest.index >= index:
+                return newest
+            if not index:
+                raise UsageError("nothing is applied yet")
+            if replica.applied_index < index:
+                replica.applied(self._clock(), index)
+            meta = replica.snapshot_meta(index)
+            self.taking = index
+            try:
+                finished: SnapshotMeta = await self._run_blocking(self._write, meta, view)
+            except BaseException:
+                self._applier.log_bytes += before
+                raise
+            finally:
+                self.taking = 0
+        replica.snapshot_taken(self._clock(), finished)
+        self._events.put(SnapshotTaken(finished))
+        self._pump()
+        return finished
+
+    def _write(self, meta: SnapshotMeta, view: Any) -> SnapshotMeta:
+        sink = self._storage.create_snapshot(self._replica.group, meta)
+        try:
+            self._applier.machine.write(view, sink)
+            return sink.finish()
+        except BaseException:
+            sink.abort()
+            raise
+
+    # --- the core's questions, in order
+
+    def handle(self, question: LoadChunk | StoreChunk | Install) -> None:
+        """Answer later. A piece that finds no place is dropped: the leader sends it again."""
+        try:
+            self._ask.send_nowait(question)
+        except trio.WouldBlock:
+            assert not isinstance(question, Install), "the core asks for one at a time"
+
+    async def run_questions(self) -> None:
+        """Task: answers the core."""
+        async for question in self._asked:
+            try:
+                if type(question) is LoadChunk:
+                    await self._load(question)
+                elif type(question) is StoreChunk:
+                    await self._store(question)
+                else:
+                    assert isinstance(question, Install)
+                    await self._install(question.meta)
+            except DiskFull:
+                self._drop_sink()
+                self._replica.storage_fault(self._clock(), "full")
+            except StorageError as error:
+                self._storage_failed(error)
+                return
+            self._pump()
+
+    async def _load(self, wanted: LoadChunk) -> None:
+        meta, data = await self._run_blocking(self._read_piece, wanted)
+        self._replica.chunk_loaded(self._clock(), wanted.peer, wanted.session, meta, wanted.offset, data)
+
+    def _read_piece(self, wanted: LoadChunk) -> tuple[SnapshotMeta | None, bytes | None]:
+        group = self._replica.group
+        meta = self._storage.newest_snapshot(group)
+        if meta is None or wanted.index not in (0, meta.index):
+            return None, None
+        data = self._storage.read_snapshot(group, meta.index, wanted.offset, wanted.max_bytes)
+        return (meta, data) if data is not None else (None, None)
+
+    async def _store(self, piece: StoreChunk) -> None:
+        offset, complete = await self._run_blocking(self._stage, piece)
+        self._replica.chunk_stored(self._clock(), piece.peer, piece.meta, offset, complete)
+
+    def _stage(self, piece: StoreChunk) -> tuple[int, bool]:
+        if self._sink is None or self._sink[0] != piece.meta:
+            self._drop_sink()
+            self._sink = piece.meta, self._storage.receive_snapshot(self._replica.group, piece.meta)
+        sink = self._sink[1]
+        if piece.offset != sink.offset:
+            return sink.offset, False
+        try:
+            sink.write(piece.data)
+            if sink.offset < piece.meta.size:
+                return sink.offset, False
+            sink.finish()
+        except DamagedLog:  # not what the leader described: from the start again
+            self._drop_sink()
+            return 0, False
+        self._sink = None
+        return piece.meta.size, True
+
+    def _drop_sink(self) -> None:
+        if self._sink is not None:
+            self._sink[1].abort()
+            self._sink = None
+
+    async def _install(self, meta: SnapshotMeta) -> None:
+        await self.restore(meta)
+        self._proposals.jump(meta.index)
+        self._replica.installed(self._clock(), meta)
+
+    async def restore(self, meta: SnapshotMeta) -> None:
+        """Let the machine stand at ``meta``, which is on this disk."""
+        if not self._applier.machine.snapshots:
+            raise UsageError(f"a snapshot at {meta.index} is to be restored; this state machine has no restore()")
+        self.restoring = meta.index
+        try:
+            await self._applier.restore(meta, self._chunks(meta))
+        finally:
+            self.restoring = 0
+        self._events.put(SnapshotRestored(meta))
+
+    def _chunks(self, meta: SnapshotMeta) -> Iterator[bytes]:
+        offset = 0
+        while offset < meta.size:
+            data = self._storage.read_snapshot(self._replica.group, meta.index, offset, READ_BYTES)
+            if not data:
+                raise DamagedLog("snapshot", offset, f"snapshot {meta.index} ended before its {meta.size} bytes")
+            yield data
+            offset += len(data)

@@ -1,0 +1,168 @@
+"""Nodes in one trio program without sockets or files: memory storage behind a disk task, links that can be cut.
+
+For tests of ``raft.node`` alone, on a virtual clock. The host, the transport and the real disk have tests of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from random import Random
+
+import attrs
+import trio
+
+from raft.config import Config
+from raft.errors import StorageError
+from raft.host import monotonic_ns, run_inline
+from raft.membership import Member, Membership
+from raft.messages import PeerMessage, Write
+from raft.node import Node, Surroundings
+from raft.replica import Replica
+from raft.rules import make_rules
+from raft.statemachine import StateMachine
+from raft.storage.memory import MemoryStorage
+from raft.wakeup import Bell
+
+
+class Counter:
+    """The smallest useful machine."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.log: list[bytes] = []
+
+    def apply(self, command: bytes) -> int:
+        self.n += int(command)
+        self.log.append(command)
+        return self.n
+
+    def snapshot(self) -> bytes:
+        return str(self.n).encode()
+
+    def restore(self, data: bytes) -> None:
+        self.n = int(data)
+
+
+@attrs.define(eq=False)
+class Disk:
+    """Writes and syncs in a task of its own, so that durability comes later than the write, as on a real disk."""
+
+    storage: MemoryStorage
+    node: Node | None = None
+    stalled: bool = False
+    fault: StorageError | None = None
+    bell: Bell = attrs.Factory(Bell)
+    queue: list[Write] = attrs.Factory(list)
+
+    def submit(self, write: Write) -> None:
+        self.queue.append(write)
+        self.bell.ring()
+
+    async def run(self) -> None:
+        assert self.node is not None
+        while True:
+            await self.bell.wait()
+            if self.stalled or not self.queue:
+                continue
+            writes, self.queue = self.queue, []
+            if self.fault is not None:
+                fault, self.fault = self.fault, None
+                self.node.write_failed(fault)
+                continue
+            self.storage.write(writes)
+            self.storage.sync()
+            self.node.durable(writes[-1].token)
+
+
+class Net:
+    """A group of nodes. ``cut`` holds pairs (from, to) over which nothing passes."""
+
+    def __init__(self, nursery: trio.Nursery, config: Config | None = None) -> None:
+        self.nursery, self.config = nursery, config or Config()
+        self.nodes: dict[str, Node] = {}
+        self.disks: dict[str, Disk] = {}
+        self.scopes: dict[str, trio.CancelScope] = {}
+        self.cut: set[tuple[str, str]] = set()
+        self.sent: list[tuple[str, str, PeerMessage]] = []
+        self._queue: list[tuple[str, str, PeerMessage]] = []
+        self._bell = Bell()
+        nursery.start_soon(self._deliver)
+
+    async def _deliver(self) -> None:
+        while True:
+            await self._bell.wait()
+            queue, self._queue = self._queue, []
+            touched = []
+            for source, target, message in queue:
+                node = self.nodes.get(target)
+                if node is not None and (source, target) not in self.cut:
+                    node.receive(source, message)
+                    touched.append(node)
+            for node in dict.fromkeys(touched):
+                node.pump()
+
+    def isolate(self, name: str) -> None:
+        self.cut |= {pair for other in self.nodes for pair in ((name, other), (other, name))}
+
+    def heal(self) -> None:
+        self.cut.clear()
+
+    async def start(
+        self, name: str, voters: Mapping[str, str], machine: StateMachine, storage: MemoryStorage | None = None,
+        config: Config | None = None,
+    ) -> Node:
+        config = config or self.config
+        storage = storage or MemoryStorage()
+        disk = Disk(storage)
+        recovered = storage.open().get(1)
+        from raft.messages import Recovered
+
+        replica = Replica(
+            group=1, node_id=name, config=config, rules=make_rules(config), rng=Random(name), now=monotonic_ns(),
+            recovered=recovered or Recovered(), incarnation=name.encode().ljust(16, b"."),
+            membership=Membership(voters=tuple(voters), members={v: Member(a) for v, a in voters.items()}))
+
+        def send(peer: str, message: PeerMessage) -> None:
+            self._queue.append((name, peer, message))
+            self._bell.ring()
+
+        node = Node(name="default", cluster="test", replica=replica, state_machine=machine, config=config,
+                    around=Surroundings(
+                        clock=monotonic_ns, wall_ms=lambda: time.time_ns() // 1_000_000, storage=storage,
+                        submit=disk.submit, send=send, flush=lambda: None, run_blocking=run_inline,
+                        addresses=lambda book: None, members_changed=lambda membership: None,
+                        connected=lambda peer: (peer, name) not in self.cut, refusals=list))
+        disk.node = node
+        self.disks[name] = disk
+        await self.nursery.start(self._run, name, node, disk)
+        return node
+
+    async def _run(
+        self, name: str, node: Node, disk: Disk, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        async with trio.open_nursery() as nursery:
+            self.scopes[name] = nursery.cancel_scope
+            nursery.start_soon(disk.run)
+            self.nodes[name] = node
+            await node.start(nursery)
+            task_status.started()
+        del self.nodes[name]
+
+    def kill(self, name: str) -> MemoryStorage:
+        """Stop at once, as a crash would; what was not synced is gone."""
+        node = self.nodes.pop(name)
+        node.close()
+        self.scopes[name].cancel()
+        self.nodes[name] = node  # its task removes it
+        storage = self.disks[name].storage
+        storage.crash()
+        return storage
+
+    async def leader(self) -> Node:
+        """The node that leads, once all nodes that can hear it agree."""
+        while True:
+            leaders = [node for node in self.nodes.values() if node.is_leader]
+            if len(leaders) == 1:
+                return leaders[0]
+            await trio.sleep(0.01)
