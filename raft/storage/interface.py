@@ -25,8 +25,9 @@ from raft.messages import Recovered, SnapshotMeta, Write
 class SnapshotSink(Protocol):
     """A snapshot being written. Not visible before ``finish``."""
 
-    offset: int
-    """Bytes staged so far."""
+    @property
+    def offset(self) -> int:
+        """Bytes staged so far."""
 
     def write(self, data: bytes) -> None:
         """Append to the staged bytes."""
@@ -99,6 +100,8 @@ class Files(Protocol):
     def sync_dir(self, path: str) -> None:
         """Names in this directory reach the disk."""
     def lock(self) -> None:
-        """Hold the root against other processes; raises ``WrongDirectory`` if another holds it."""
+        """Hold the root against other processes; raises ``WrongDirectory`` if another holds it. Idempotent."""
+    def unlock(self) -> None:
+        """Let go of the root. Idempotent."""
     def free_bytes(self) -> int:
         """Room left on the disk."""

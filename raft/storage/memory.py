@@ -1,4 +1,4 @@
-"""A storage in memory that forgets at a crash what was not synced: the twin of the segment log for the simulator and tests.
+"""A storage in memory that forgets at a crash what was not synced: the segment log's twin for simulator and tests.
 
 Knows writes, frames and the promises of ``interface``; knows nothing of files, threads or the replica. Cheap on
 purpose: a write appends to a list and remembers how to undo itself, a sync forgets the undo.
@@ -23,7 +23,8 @@ SNAPSHOTS_KEPT = 2
 class _Log:
     """One group: its frames behind (purged_index, purged_term, purged_mark)."""
 
-    hard_state: HardState = HardState()
+    group: int
+    hard_state: HardState = attrs.field(factory=HardState)
     purged: tuple[int, int, int] = (0, 0, 0)
     frames: list[Frame] = attrs.Factory(list)
     firsts: list[int] = attrs.Factory(list)
@@ -80,12 +81,13 @@ class MemoryStorage:
     def open(self) -> dict[int, Recovered]:
         out = {}
         for group in sorted({*self._logs, *self._snapshots}):
-            log = self._logs.setdefault(group, _Log())
+            log = self._logs.setdefault(group, _Log(group))
             newest = self.newest_snapshot(group)
             if newest is not None:
                 log.install(newest)
             elif log.purged[0]:
-                raise DamagedLog("memory", 0, f"log of group {group} begins after {log.purged[0]} and no snapshot covers that")
+                raise DamagedLog("memory", 0, 
+                                 f"the log of group {group} begins behind entry {log.purged[0]}, but no snapshot")
             runs: list[tuple[int, int]] = []
             for frame in log.frames:
                 if not runs or runs[-1][1] != frame.term:
@@ -101,7 +103,7 @@ class MemoryStorage:
         for write in writes:
             log = logs.get(write.group)
             if log is None:
-                log = logs[write.group] = _Log()
+                log = logs[write.group] = _Log(write.group)
             held = log.frames
             if write.install is None and not write.truncate_from:
                 undo.append((log, len(held), log.hard_state, None))
@@ -123,25 +125,23 @@ class MemoryStorage:
                     due += frame.count
                     held.append(frame)
                     log.firsts.append(frame.first)
-            if write.purge_to > log.purge_to:
-                log.purge_to = write.purge_to
+            log.purge_to = max(log.purge_to, write.purge_to)
 
     def sync(self) -> None:
         undo = self._undo
         if undo:
-            for log in {entry[0] for entry in undo if entry[0].purge_to} if len(undo) > 1 else (undo[0][0],):
+            for log, *_ in undo:
                 if log.purge_to:
                     self._purge(log)
             undo.clear()
 
     def _purge(self, log: _Log) -> None:
-        group = next(group for group, other in self._logs.items() if other is log)
-        newest = self.newest_snapshot(group)
+        newest = self.newest_snapshot(log.group)
         log.purge(min(log.purge_to, newest.index if newest is not None else 0))
         log.purge_to = 0
 
     def crash(self, survivors: Callable[[int], int] | None = None) -> None:
-        """Lose the un-synced writes, but for the first ``survivors(n)`` of n; lose staged snapshots. Call ``open`` next."""
+        """Lose staged snapshots and the un-synced writes but the first ``survivors(n)`` of n. Call ``open`` next."""
         undo = self._undo
         keep = survivors(len(undo)) if survivors is not None and undo else 0
         assert 0 <= keep <= len(undo)
@@ -229,7 +229,8 @@ class _MemorySink:
         meta = attrs.evolve(self.meta, size=self.offset, crc=self._crc)
         if self._received and meta != self.meta:
             self.abort()
-            raise DamagedLog("memory", self.offset, f"snapshot {meta.index} of group {self.group} fails its size or CRC")
+            raise DamagedLog("memory", self.offset,
+                             f"snapshot {meta.index} of group {self.group} is not what its meta says")
         self._storage._finished(self, meta, b"".join(self._parts))
         return meta
 

@@ -1,0 +1,531 @@
+"""The segment log: all groups' writes in one sequence of preallocated files, one block per group commit.
+
+``write`` lays records out as a block and writes it with one call; ``sync`` makes it durable. Knows files through
+``Files`` only. Threads: one writer calls ``write`` and ``sync``; any one other thread may call ``read``,
+``maintain``, ``scrub`` and the snapshot calls at the same time. See ``docs/reference/storage-format.md``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Final, TypeVar
+
+import attrs
+
+from raft.errors import DamagedLog, DiskFull, StorageError, UsageError, WriteFailed
+from raft.frame import Frame
+from raft.messages import HardState, Recovered, SnapshotMeta, Write
+from raft.storage.blocks import (
+    BLOCK_BYTES,
+    TRAILER_BYTES,
+    GroupState,
+    LocalKind,
+    Position,
+    encode_block,
+    encode_hard_state,
+    encode_local,
+    encode_position,
+    encode_state,
+    encode_trailer,
+)
+from raft.storage.catalog import Catalog, Segment, encode_footer
+from raft.storage.identity import Identity, check_identity
+from raft.storage.interface import File, Files, SnapshotSink
+from raft.storage.reading import SegmentReader
+from raft.storage.recovery import LOG_DIR, recover, scrub, segment_path, segment_sequences
+from raft.storage.snapshots import SnapshotStore
+from raft.storage.spares import SparePool
+
+_ROOM_BYTES_MIN: Final = 4096
+SEGMENT_BYTES_MIN: Final = 32 << 10
+T = TypeVar("T")
+
+_Local = tuple[LocalKind, int, HardState | Position]
+
+
+@attrs.define(eq=False)
+class _Unit:
+    """Records that go into one block together: those of one write, or one frame of a write too large for that."""
+
+    buffers: list[bytes] = attrs.field(factory=list)
+    marks: list[int] = attrs.field(factory=list)
+    facts: list[Frame | _Local] = attrs.field(factory=list)
+    size: int = 0
+    frames: bool = False
+
+    def local(self, kind: LocalKind, group: int, value: HardState | Position) -> None:
+        body = encode_hard_state(value) if isinstance(value, HardState) else encode_position(value)
+        data, mark = encode_local(kind, group, body)
+        self.buffers.append(data)
+        self.marks.append(mark)
+        self.facts.append((kind, group, value))
+        self.size += len(data)
+
+    def add(self, other: _Unit) -> None:
+        self.buffers += other.buffers
+        self.marks += other.marks
+        self.facts += other.facts
+        self.size += other.size
+
+
+@attrs.define(eq=False)
+class _Tail:
+    """A group's log as it will be, while a call is laid out: what is written up to ``base``, then ``frames``."""
+
+    base: Position
+    reset: bool = False
+    frames: list[Frame] = attrs.field(factory=list)
+
+    @property
+    def last(self) -> Position:
+        if self.frames:
+            frame = self.frames[-1]
+            return Position(frame.first + frame.count - 1, frame.term, frame.mark)
+        return self.base
+
+
+class SegmentStorage:
+    """Implements ``Storage`` on a formatted directory.
+
+    ``rng`` needs only be different each time; pass a seeded one to a simulation. With ``background`` the caller
+    runs ``maintain`` in another thread when ``needs_maintenance`` says so; otherwise ``sync`` does it inline.
+    """
+
+    def __init__(
+        self, files: Files, cluster: str, node_id: str, *, segment_bytes: int = 64 << 20, rng: Random | None = None,
+        background: bool = False,
+    ) -> None:
+        if segment_bytes < SEGMENT_BYTES_MIN:
+            raise UsageError(f"segment_bytes={segment_bytes}: must be {SEGMENT_BYTES_MIN} or more")
+        self._files, self._cluster, self._node_id = files, cluster, node_id
+        self._rng = rng if rng is not None else Random()
+        self._background = background
+        self._spares = SparePool(files, segment_bytes)
+        self.snapshots = SnapshotStore(files)
+        self.identity: Identity | None = None
+        self._owner = self._life = 0
+        self._catalog = Catalog()
+        self._map_lock = threading.Lock()
+        self._reader = SegmentReader(files)
+        self._active: Segment | None = None
+        self._file: File | None = None
+        self._data_limit = self._local_limit = 0
+        self._sequence = self._synced = self._chain = 0
+        self._purge_to: dict[int, int] = {}
+        self._purge_pending = False
+        self._retired: list[Segment] = []
+        self._failed: str | None = None
+        self._is_open = False
+
+    # --- opening and closing ---------------------------------------------------------------------------------
+
+    def open(self) -> dict[int, Recovered]:
+        """Recover. Also raises ``DiskFull`` if there is no room for a first segment."""
+        if self._is_open:
+            raise UsageError("this storage is open already")
+        self._files.lock()
+        try:
+            return self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> dict[int, Recovered]:
+        self.identity = check_identity(self._files, self._cluster, self._node_id)
+        self._owner, self._life = self.identity.owner, self._rng.getrandbits(32)
+        for directory in (LOG_DIR, "snapshots"):
+            self._files.make_dir(directory)
+        self._files.sync_dir("")
+        found = recover(self._files, self._owner)
+        self.snapshots.load()
+        self._spares.load()
+        if found is None:
+            self._begin_empty()
+        else:
+            for path in found.discarded:
+                self._spares.give(path, self._size_of(path))
+            self._catalog = found.catalog
+            self._continue(found.cursor.offset)
+            self._sequence = self._synced = found.cursor.sequence
+            self._chain = found.cursor.chain
+        self._is_open = True
+        self._stand_on_snapshots()
+        return {number: self._recovered(number) for number in sorted(self._catalog.groups)}
+
+    def _begin_empty(self) -> None:
+        """A directory that was never opened to the end before: its first segment."""
+        if self.snapshots.groups():
+            raise DamagedLog(LOG_DIR, 0, "there are snapshots but no log; term and vote are lost")
+        for sequence in segment_sequences(self._files):
+            path = segment_path(sequence)
+            self._spares.give(path, self._size_of(path))
+        self._spares.require(1)
+        self._guard(self._roll)
+        self._is_open = True
+        self.sync()
+
+    def _continue(self, offset: int) -> None:
+        """Go on in the newest segment. What was read may still be in the system's cache only: sync it first."""
+        segment = self._catalog.segments[-1]
+        file = self._files.open(segment.path)
+        file.sync()
+        self._files.sync_dir(LOG_DIR)
+        self._activate(segment, file)
+        segment.end = offset
+
+    def _activate(self, segment: Segment, file: File) -> None:
+        """At a segment's end there is room for the footer, before it for local records while the disk is full."""
+        self._active, self._file = segment, file
+        room = max(_ROOM_BYTES_MIN, segment.size // 64)
+        self._local_limit = segment.size - room - BLOCK_BYTES
+        self._data_limit = self._local_limit - room
+
+    def _size_of(self, path: str) -> int:
+        file = self._files.open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _stand_on_snapshots(self) -> None:
+        """A snapshot that became visible just before a crash is installed now; one behind a gap is refused."""
+        for number in self.snapshots.groups():
+            newest = self.snapshots.newest(number)
+            if newest is not None and not self._catalog.holds(number, newest.index, newest.term):
+                self.write([Write(0, number, install=newest)])
+                self.sync()
+        for number, group in self._catalog.groups.items():
+            newest = self.snapshots.newest(number)
+            if group.purged.index > (newest.index if newest is not None else 0):
+                have = f"the newest good snapshot ends at {newest.index}" if newest is not None else "no good snapshot"
+                raise DamagedLog(self._catalog.segments[0].path, 0,
+                                 f"the log of group {number} begins behind entry {group.purged.index}, but {have}"
+                                 f"{self.snapshots.broken_words(number)}")
+
+    def _recovered(self, number: int) -> Recovered:
+        group = self._catalog.groups[number]
+        memberships = [
+            self.read(number, index, 1)[0]
+            for segment in self._catalog.segments if number in segment.spans
+            for index, _ in segment.spans[number].memberships
+        ]
+        return Recovered(group.hard_state, *group.purged, *group.last, self._catalog.term_runs(number), memberships,
+                         self.snapshots.newest(number))
+
+    def close(self) -> None:
+        """Leaves word that everything is synced, so that the next opening can tell rot in the very last block."""
+        if self._file is not None:
+            if self._failed is None and self._is_open and self._sequence == self._synced:
+                try:
+                    self._write_block(_Unit())
+                except (OSError, StorageError):
+                    self._failed = "failed while closing"
+            self._file.close()
+        self._file = None
+        self._is_open = False
+        self._reader.close()
+        self.snapshots.close()
+        self._files.unlock()
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """A write whose records exceed a segment may be split between frames; all others are atomic."""
+        self._usable()
+        tails: dict[int, _Tail] = {}
+        units: list[_Unit] = []
+        for write in writes:
+            self._lay_out(write, tails, units)
+        active, place = self._active, _Unit()
+        assert active is not None
+        rolls = self._rolls(units)
+        if rolls:
+            self._guard(lambda: self._spares.require(rolls))
+        for unit in units:
+            limit = self._data_limit if unit.frames else self._local_limit
+            if self._active_end() + BLOCK_BYTES + place.size + unit.size > limit:
+                if place.buffers:
+                    self._guard(self._write_block, place)
+                    place = _Unit()
+                self._guard(self._roll)
+            if place.buffers or len(units) > 1:
+                place.add(unit)
+            else:
+                place = unit
+        if place.buffers:
+            self._guard(self._write_block, place)
+        for write in writes:
+            if write.purge_to > self._purge_to.get(write.group, 0):
+                self._purge_to[write.group] = write.purge_to
+                self._purge_pending = True
+
+    def _active_end(self) -> int:
+        assert self._active is not None
+        return self._active.end
+
+    def _lay_out(self, write: Write, tails: dict[int, _Tail], units: list[_Unit]) -> None:
+        """Check one write against the log and turn it into records."""
+        number = write.group
+        unit = _Unit()
+        tail = tails.get(number)
+        if tail is None:
+            tail = tails[number] = _Tail(self._catalog.group(number).last)
+        if write.install is not None:
+            self._lay_out_install(write.install, number, tail, unit)
+        if write.truncate_from:
+            unit.local(LocalKind.TRUNCATE, number, self._cut(number, tail, write.truncate_from - 1))
+        if write.hard_state is not None:
+            unit.local(LocalKind.HARD_STATE, number, write.hard_state)
+        end = tail.last
+        due, chain = end.index + 1, end.mark
+        for frame in write.frames:
+            if frame.first != due or (chain and frame.chain != chain) or frame.group != number:
+                raise UsageError(f"{frame!r} of group {frame.group} does not continue group {number} behind {due - 1}")
+            due, chain = due + frame.count, frame.mark
+            unit.buffers.append(frame.data)
+            unit.marks.append(frame.mark)
+            unit.facts.append(frame)
+            unit.size += len(frame.data)
+        if write.frames:
+            unit.frames = True
+            tail.frames += write.frames
+        if unit.buffers:
+            units += [unit] if unit.size <= self._capacity() else self._split(unit)
+
+    def _lay_out_install(self, meta: SnapshotMeta, number: int, tail: _Tail, unit: _Unit) -> None:
+        newest = self.snapshots.newest(number)
+        if newest is None or newest.index < meta.index:
+            raise UsageError(f"snapshot {meta.index} of group {number} is not on disk")
+        for frame in tail.frames:
+            if frame.first <= meta.index <= frame.last:
+                if frame.term == meta.term:
+                    return
+                break
+        else:
+            if meta.index == tail.base.index and meta.term == tail.base.term:
+                return
+            if meta.index < tail.base.index and not tail.reset and self._catalog.holds(number, meta.index, meta.term):
+                return
+        boundary = Position(meta.index, meta.term, meta.mark)
+        tail.base, tail.reset = boundary, True
+        tail.frames = []
+        unit.local(LocalKind.INSTALL, number, boundary)
+
+    def _cut(self, number: int, tail: _Tail, index: int) -> Position:
+        """Shorten ``tail`` to end at ``index``."""
+        if index > tail.last.index:
+            raise UsageError(f"cannot truncate group {number} behind entry {index}: it ends at {tail.last.index}")
+        while tail.frames and tail.frames[-1].first > index:
+            tail.frames.pop()
+        if not tail.frames and index < tail.base.index:
+            purged = self._catalog.group(number).purged
+            if tail.reset or index < purged.index:
+                raise UsageError(f"cannot truncate group {number} behind entry {index}: that is purged")
+            if index == purged.index:
+                tail.base = purged
+            else:
+                frame = self.read(number, index, 1)[0]
+                tail.base = Position(frame.last, frame.term, frame.mark)
+        if tail.last.index != index:
+            raise UsageError(f"cannot truncate group {number} behind entry {index}: no frame ends there")
+        return tail.last
+
+    def _capacity(self) -> int:
+        """Bytes of records that surely fit into a fresh segment, in one block."""
+        assert self._active is not None
+        return self._data_limit - 2 * BLOCK_BYTES - self._states_bytes()
+
+    def _states_bytes(self) -> int:
+        return sum(128 + 4 * len(group.hard_state.voted_for or "") for group in self._catalog.groups.values())
+
+    def _split(self, unit: _Unit) -> list[_Unit]:
+        units = [_Unit(buffers=[data], marks=[mark], facts=[fact], size=len(data), frames=True)
+                 for data, mark, fact in zip(unit.buffers, unit.marks, unit.facts, strict=True)]
+        largest = max(each.size for each in units)
+        if largest > self._capacity():
+            raise UsageError(f"a frame of {largest} bytes does not fit into a segment with room for {self._capacity()}")
+        return units
+
+    def _rolls(self, units: Sequence[_Unit]) -> int:
+        """How many fresh segments these units will need."""
+        end, rolls = self._active_end() + BLOCK_BYTES, 0
+        for unit in units:
+            if end + unit.size > (self._data_limit if unit.frames else self._local_limit):
+                rolls += 1
+                end = 2 * BLOCK_BYTES + self._states_bytes()
+            end += unit.size
+        return rolls
+
+    def _write_block(self, unit: _Unit, *, first: bool = False) -> None:
+        segment, file = self._active, self._file
+        assert segment is not None and file is not None
+        offset = segment.end
+        header, crc = encode_block(
+            first=first, owner=self._owner, segment=segment.sequence, sequence=self._sequence + 1, synced=self._synced,
+            life=self._life, length=unit.size, marks=unit.marks, chain=self._chain)
+        file.pwrite([header, *unit.buffers], offset)
+        self._sequence += 1
+        self._chain = crc
+        catalog, at = self._catalog, offset + BLOCK_BYTES
+        with self._map_lock:
+            for data, fact in zip(unit.buffers, unit.facts, strict=False):  # a first block's states are no facts
+                if isinstance(fact, Frame):
+                    last = fact.first + fact.count - 1
+                    catalog.frame(fact.group, fact.first, last, fact.term, fact.kind, fact.mark, at)
+                else:
+                    self._apply_local(*fact)
+                at += len(data)
+            segment.end = offset + BLOCK_BYTES + unit.size
+
+    def _apply_local(self, kind: LocalKind, number: int, value: HardState | Position) -> None:
+        if isinstance(value, HardState):
+            self._catalog.group(number).hard_state = value
+        elif kind is LocalKind.TRUNCATE:
+            self._catalog.truncate(number, value)
+        else:
+            self._catalog.install(number, value)
+            self._purge_pending = True
+
+    def _roll(self) -> None:
+        """Seal the newest segment, everything in it synced, and begin the next one."""
+        if self._active is not None:
+            self._seal(self._active)
+        sequence = self._active.sequence + 1 if self._active is not None else 1
+        path = segment_path(sequence)
+        self._spares.take(path)
+        if self._file is not None:
+            self._file.close()
+        states = {number: GroupState(group.hard_state, group.last) for number, group in self._catalog.groups.items()}
+        file = self._files.open(path)
+        segment = Segment(sequence, path, file.size(), self._sequence + 1, states)
+        with self._map_lock:
+            self._catalog.begin(segment)
+        self._activate(segment, file)
+        unit = _Unit()
+        for number, state in sorted(states.items()):
+            data, mark = encode_local(LocalKind.STATE, number, encode_state(state))
+            unit.buffers.append(data)
+            unit.marks.append(mark)
+            unit.size += len(data)
+        self._write_block(unit, first=True)
+        self._purge_pending = bool(self._purge_to) or self._purge_pending
+
+    def _seal(self, segment: Segment) -> None:
+        file = self._file
+        assert file is not None
+        footer = encode_footer(segment, self._sequence, self._chain)
+        offset = segment.size - TRAILER_BYTES - len(footer)
+        if offset >= segment.end:  # else the next opening scans this segment
+            file.pwrite([footer, encode_trailer(self._owner, segment.sequence, offset, footer)], offset)
+        file.sync()
+        self._synced = self._sequence
+
+    def sync(self) -> None:
+        self._usable()
+        if self._synced == self._sequence:
+            return
+        assert self._file is not None
+        self._guard(self._file.sync)
+        self._synced = self._sequence
+        if self._purge_pending:
+            self._guard(self._retire)
+
+    def _usable(self) -> None:
+        if self._failed is not None:
+            raise WriteFailed(self._failed)
+        if not self._is_open:
+            raise UsageError("this storage is not open")
+
+    def _guard(self, step: Callable[..., T], *args: object) -> T:
+        """Run a step whose failure is final: afterwards nobody knows what the disk holds."""
+        try:
+            return step(*args)
+        except OSError as error:
+            self._failed = f"{error.strerror or error} (errno {error.errno}); what the disk holds is not known any more"
+            raise WriteFailed(self._failed) from error
+
+    # --- purging and spares ----------------------------------------------------------------------------------
+
+    def _retire(self) -> None:
+        """Let go of the oldest segments. Only right behind a sync: what made them dead must be durable."""
+        self._purge_pending = False
+        limits = {}
+        for number, index in self._purge_to.items():
+            newest = self.snapshots.newest(number)
+            limits[number] = min(index, newest.index if newest is not None else 0)
+        with self._map_lock:
+            count = self._catalog.droppable(limits)
+            if count:
+                self._retired += self._catalog.drop(count)
+        if not self._background:
+            self._recycle()
+
+    def _recycle(self) -> None:
+        while self._retired:
+            segment = self._retired[0]
+            with self._reader.without(segment):
+                self._spares.give(segment.path, segment.size)
+            self._retired.pop(0)
+
+    @property
+    def needs_maintenance(self) -> bool:
+        """Whether ``maintain`` has something to do. Cheap."""
+        return bool(self._retired) or not self._spares.ready()
+
+    def maintain(self) -> bool:
+        """Recycle purged segments and have a spare ready. From any thread; False if the disk is too full for that."""
+        self._guard(self._recycle)
+        try:
+            self._spares.require(1)
+        except (OSError, DiskFull):
+            return False  # a spare that cannot be made harms nothing yet
+        return True
+
+    def has_room(self) -> bool:
+        """After ``DiskFull``: whether frames can be written again. Tries."""
+        return self.maintain()
+
+    def scrub(self, *, step_bytes: int = 1 << 20) -> Iterator[str]:
+        """Check every byte of the sealed segments, oldest first, ``step_bytes`` between yields of the path at hand.
+
+        Raises ``DamagedLog``. A segment that is recycled meanwhile is left out.
+        """
+        with self._map_lock:
+            sealed = self._catalog.segments[:-1]
+        for segment in sealed:
+            steps = scrub(self._files, self._owner, segment.sequence, step_bytes=step_bytes)
+            while True:
+                try:
+                    if next(steps, None) is None:
+                        break
+                except (DamagedLog, OSError):
+                    with self._map_lock:
+                        if segment in self._catalog.segments:
+                            raise
+                    break
+                yield segment.path
+
+    # --- reading and snapshots -------------------------------------------------------------------------------
+
+    def read(self, group: int, first: int, max_bytes: int) -> list[Frame]:
+        """Raises ``DamagedLog`` if what it reads fails its checks."""
+        with self._reader.lock:
+            with self._map_lock:
+                found = self._catalog.locate(group, first, max_bytes)
+            if found is None:
+                return []
+            return self._reader.read(found[0], found[1], group, first, max_bytes)
+
+    def create_snapshot(self, group: int, meta: SnapshotMeta) -> SnapshotSink:
+        return self.snapshots.create(group, meta)
+
+    def receive_snapshot(self, group: int, meta: SnapshotMeta) -> SnapshotSink:
+        return self.snapshots.receive(group, meta)
+
+    def newest_snapshot(self, group: int) -> SnapshotMeta | None:
+        return self.snapshots.newest(group)
+
+    def read_snapshot(self, group: int, index: int, offset: int, max_bytes: int) -> bytes | None:
+        return self.snapshots.read(group, index, offset, max_bytes)
