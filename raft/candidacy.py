@@ -126,12 +126,19 @@ class Campaign:
         if self.core.role != Role.CANDIDATE or tally is None or reply.round != self._round:
             self.core.dropped(peer, reply, "no such round")
         elif (reply.result not in _RESULTS or reply.probe != tally.probe or not tally.membership.votes(peer)
-                or peer in tally.replies):
+                or (peer in tally.replies and tally.replies[peer].result != VoteResult.UNKNOWN)):
             self.core.dropped(peer, reply, "not a countable answer")
         elif reply.result == VoteResult.ACCEPT and not tally.probe and reply.term != tally.term:
             self.core.dropped(peer, reply, "a grant of another term")
         else:
             tally.replies[peer] = reply
+            self._maybe_finish()
+
+    def on_unreachable(self, peer: str) -> None:
+        """No answer is to be expected (DLedger's UNKNOWN); one that comes all the same still counts."""
+        tally = self._tally
+        if tally and peer not in tally.replies and tally.membership.votes(peer):
+            tally.replies[peer] = VoteReply(self.core.group, 0, self._round, VoteResult.UNKNOWN, tally.probe)
             self._maybe_finish()
 
     def _maybe_finish(self) -> None:
@@ -155,9 +162,9 @@ class Campaign:
         self.last_outcome = outcome.result, {
             voter: VoteResult(reply.result) for voter, reply in tally.replies.items()}
         if core.trace:
-            accepted = tally.with_result(VoteResult.ACCEPT)
+            accepted, unknown = tally.with_result(VoteResult.ACCEPT), tally.with_result(VoteResult.UNKNOWN)
             core.trace(RoundEnded(core.now, core.node_id, core.group, core.term, self._round, tally.probe,
-                                  outcome.result.name, len(list(accepted)), len(tally.replies)))
+                                  outcome.result.name, len(accepted), len(tally.replies) - len(unknown)))
         state.last_result, state.last_probe = outcome.result, tally.probe
         core.learn_term(outcome.known_term)
         if outcome.result is ParseResult.PASSED:

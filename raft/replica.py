@@ -634,8 +634,12 @@ class Replica:
 
     def unreachable(self, now: int, peer: str) -> None:
         """Hint: messages to ``peer`` may have been lost."""
-        if self._enter(now) and self.leadership:
+        if not self._enter(now):
+            return
+        if self.leadership:
             self.leadership.on_unreachable(peer)
+        else:
+            self.campaign.on_unreachable(peer)
 
     def storage_fault(self, now: int, kind: str) -> None:
         """``full``: no write since the durable token was kept. ``room``: space is back. ``failed``: final."""

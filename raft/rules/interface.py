@@ -7,7 +7,6 @@ into a ``ParseResult`` and a delay; WAIT_TO_VOTE_NEXT allows a higher term in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from random import Random
 from typing import Protocol
 
@@ -100,18 +99,18 @@ class Tally:
     probe: bool
     replies: dict[str, VoteReply] = attrs.Factory(dict)
 
-    def with_result(self, *results: VoteResult) -> Iterable[str]:
+    def with_result(self, *results: VoteResult) -> list[str]:
+        """Who answered one of these."""
         return [voter for voter, reply in self.replies.items() if reply.result in results]
 
 
 @attrs.frozen
 class RoundOutcome:
-    """What a round means. ``delay_ns``: until the next one. ``adopt_term``: take this term first (0: keep)."""
+    """What a round means. ``delay_ns``: until the next one. ``known_term``: a term heard that is above this round's."""
 
     result: ParseResult
     delay_ns: int = 0
     known_term: int = 0
-    adopt_term: int = 0
 
 
 @attrs.define(eq=False)

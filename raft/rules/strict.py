@@ -150,7 +150,7 @@ class StrictRules:
         """DLedger's rows 1 to 7 with 2 weakened (one voice does not stop a quorum) and 6 gone (no term is deferred)."""
         higher = self._higher_term(tally)
         if higher > me.term:
-            return self._again(rng, 0.05, 0.15, known_term=higher, adopt_term=higher)
+            return self._again(rng, 0.05, 0.15, known_term=higher)
         if tally.term <= me.term if tally.probe else tally.term != me.term:
             return self._again(rng, 0.05, 0.25)  # the term moved on while answers were under way
         everyone = set(tally.membership.everyone)
@@ -166,9 +166,9 @@ class StrictRules:
             return RoundOutcome(ParseResult.PASSED)
         return self._again(rng, 0.05, 0.25)
 
-    def _again(self, rng: Random, low: float, high: float, known_term: int = 0, adopt_term: int = 0) -> RoundOutcome:
+    def _again(self, rng: Random, low: float, high: float, known_term: int = 0) -> RoundOutcome:
         """Probe anew after a random share of the election timeout, so that two candidates separate."""
-        return RoundOutcome(ParseResult.WAIT_TO_REVOTE, self._share(rng, low, high), known_term, adopt_term)
+        return RoundOutcome(ParseResult.WAIT_TO_REVOTE, self._share(rng, low, high), known_term)
 
     # --- leading ---------------------------------------------------------------------------------------------
 

@@ -192,7 +192,7 @@ def test_each_row_of_the_parse_table_gives_its_result_delay_and_next_term(row: s
     for _ in range(300):
         outcome = RULES.parse_round(me, answers, rng)
         assert outcome.result is result
-        assert not outcome.adopt_term
+        assert outcome.known_term == (7 if next_term == "7" else 0)
         delays.append(outcome.delay_ns / MS)
     if page_delay in ("none", "next tick"):
         assert set(delays) == {0.0 if page_delay == "none" else TICK_NS / MS}
