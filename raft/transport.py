@@ -77,6 +77,8 @@ class TransportLimits:
     connect_timeout_ms: int = 2_000
     backoff_min_ms: int = 20
     backoff_max_ms: int = 1_000
+    guest_idle_ms: int = 10_000
+    """A node that is dialled only because it dialled us is left alone when no message passed for so long."""
     connections_max: int = 1_024
     """Accepted connections at one time, those of clients among them."""
     receive_bytes_max: int = 256 << 20
@@ -146,7 +148,10 @@ class _Peer:
     """Address in its latest hello."""
     connections: dict[object, Hello] = attrs.Factory(dict)
     """Those that stand, both ways, by their ``_Inbound`` or ``Outbox``."""
-    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    dialling: trio.CancelScope | None = None
+    """Ends its lanes; None: nobody dials it."""
+    traffic: int = 0
+    """Messages to and from it."""
     problem: str = ""
     """Why the latest dial failed; "" while connected."""
 
@@ -217,6 +222,9 @@ class Transport:
         if known is None:
             self.counters.dropped_unknown_peer += 1
             return
+        known.traffic += 1
+        if known.dialling is None:
+            self._start_dialling(known)
         buffers = wire.encode(message)
         outbox = known.control if len(buffers) == 1 else known.bulk
         if not outbox.accepting:
@@ -286,20 +294,21 @@ class Transport:
                 Outbox(limits.queue_bytes_max, limits.queue_buffers_max),
                 Outbox(limits.queue_bytes_max, limits.queue_buffers_max),
             )
-            if self._nursery is not None:
-                self._start_dialling(known)
+        self._start_dialling(known)
         return known
 
     def _start_dialling(self, peer: _Peer) -> None:
-        assert self._nursery is not None
-        for lane, outbox in ((Lane.CONTROL, peer.control), (Lane.BULK, peer.bulk)):
-            self._nursery.start_soon(self._keep_connected, peer, lane, outbox, name=f"{lane.name} lane to {peer.node}")
+        if self._nursery is not None and peer.dialling is None:
+            peer.dialling = trio.CancelScope()
+            peer.control.accepting = peer.bulk.accepting = True
+            self._nursery.start_soon(self._keep_dialling, peer, peer.dialling, name=f"lanes to {peer.node}")
 
     def _drop_if_idle(self, node: str) -> None:
         peer = self._peers.get(node)
         if peer and node not in self._wanted and not any(isinstance(key, _Inbound) for key in peer.connections):
-            peer.scope.cancel()
             del self._peers[node]
+            if peer.dialling:
+                peer.dialling.cancel()
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -338,27 +347,42 @@ class Transport:
 
     # --- dialling --------------------------------------------------------------------------------------------
 
-    async def _keep_connected(self, peer: _Peer, lane: Lane, outbox: Outbox) -> None:
-        failures = 0
-        with peer.scope:
-            while True:
-                if address := self._address(peer, failures):
-                    started = trio.current_time()
-                    outbox.accepting = True
-                    try:
-                        await self._run_lane(peer, lane, outbox, address)
-                    finally:
-                        outbox.detach()
-                    if trio.current_time() - started > self.limits.backoff_max_ms / 1e3:
-                        failures = 0
-                    self._on_unreachable(peer.node)
-                    self._on_batch_end()
-                delay = min(self.limits.backoff_max_ms, self.limits.backoff_min_ms << min(failures, 20)) / 1e3
-                failures += 1
-                peer.waiting[lane] = True
-                with trio.move_on_after(delay * (0.5 + self._rng.random() / 2)):
-                    await peer.soon[lane].wait()
-                peer.waiting[lane] = False
+    async def _keep_dialling(self, peer: _Peer, scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._keep_lane, peer, Lane.CONTROL, peer.control)
+                    nursery.start_soon(self._keep_lane, peer, Lane.BULK, peer.bulk)
+                    before = -1
+                    while peer.node in self._wanted or peer.traffic != before:
+                        before = peer.traffic
+                        await trio.sleep(self.limits.guest_idle_ms / 1e3)
+                    # Else two nodes of which neither wants the other would keep each other as guests for ever.
+                    scope.cancel()
+        finally:
+            peer.dialling = None
+            peer.control.detach()
+            peer.bulk.detach()
+
+    async def _keep_lane(self, peer: _Peer, lane: Lane, outbox: Outbox) -> None:
+        limits, failures = self.limits, 0
+        while True:
+            if address := self._address(peer, failures):
+                started = trio.current_time()
+                outbox.accepting = True
+                await self._run_lane(peer, lane, outbox, address)
+                if trio.current_time() - started > limits.backoff_max_ms / 1e3:
+                    failures = 0
+                self._on_unreachable(peer.node)
+                self._on_batch_end()
+            else:
+                outbox.detach()
+            delay = min(limits.backoff_max_ms, limits.backoff_min_ms << min(failures, 20)) / 1e3
+            failures += 1
+            peer.waiting[lane] = True
+            with trio.move_on_after(delay * (0.5 + self._rng.random() / 2)):
+                await peer.soon[lane].wait()
+            peer.waiting[lane] = False
 
     def _address(self, peer: _Peer, failures: int) -> str:
         """Where to try now: the address book's word first, in turns with what the peer itself said."""
@@ -467,6 +491,7 @@ class Transport:
             logger.warning("connection from %s closed: %s", _whence(connection), error)
         except Refused as refused:
             self._note_refusal(_whence(connection), refused.kind, refused.reason)
+            await refuse(connection.stream, refused)
         except STREAM_ERRORS as error:
             if isinstance(error.__cause__, ssl.SSLError):
                 self._note_refusal(_whence(connection), RefusalKind.CERTIFICATE, f"TLS failed: {error.__cause__}")
@@ -491,9 +516,9 @@ class Transport:
             return
         peer = self._peers[hello.node]
         if isinstance(stream, trio.SocketStream):
-            await self._receive_from_socket(peer.node, connection, stream.socket, received)
+            await self._receive_from_socket(peer, connection, stream.socket, received)
         else:
-            await self._receive_from_stream(peer.node, connection, received)
+            await self._receive_from_stream(peer, connection, received)
 
     async def _accept(self, connection: _Inbound, received: bytearray) -> Hello:
         """The acceptor's half of the greeting, TLS before it where the first byte says so."""
@@ -511,16 +536,12 @@ class Transport:
             raise MalformedMessage("a hello was due")
         connection.hello = hello
         own = attrs.evolve(self.hello, lane=hello.lane)
-        try:
-            check_hello(own, hello)
-            self._check_tls(stream, hello)
-            if hello.lane is not Lane.CLIENT:
-                self._admit(connection, hello)
-            elif self._on_client is None:
-                raise Refused(RefusalKind.OTHER, f"node {own.node!r} serves no clients on this port")
-        except Refused as refused:
-            await refuse(stream, refused)
-            raise
+        check_hello(own, hello)
+        self._check_tls(stream, hello)
+        if hello.lane is not Lane.CLIENT:
+            self._admit(connection, hello)
+        elif self._on_client is None:
+            raise Refused(RefusalKind.OTHER, f"node {own.node!r} serves no clients on this port")
         await stream.send_all(encode_greeting(own))
         return hello
 
@@ -582,7 +603,7 @@ class Transport:
     # --- receiving -------------------------------------------------------------------------------------------
 
     async def _receive_from_socket(
-        self, peer: str, connection: _Inbound, sock: trio.socket.SocketType, received: bytearray
+        self, peer: _Peer, connection: _Inbound, sock: trio.socket.SocketType, received: bytearray
     ) -> None:
         decoder = connection.decoder = wire.Decoder(self._config.message_bytes_max)
         if received:
@@ -598,7 +619,7 @@ class Transport:
                 return
             self._deliver(peer, decoder, scratch[:size])
 
-    async def _receive_from_stream(self, peer: str, connection: _Inbound, received: bytearray) -> None:
+    async def _receive_from_stream(self, peer: _Peer, connection: _Inbound, received: bytearray) -> None:
         decoder = connection.decoder = wire.Decoder(self._config.message_bytes_max)
         data: bytes | bytearray = bytes(received)
         while True:
@@ -608,7 +629,7 @@ class Transport:
             if not data:
                 return
 
-    def _deliver(self, peer: str, decoder: wire.Decoder, data: bytes | bytearray | memoryview) -> None:
+    def _deliver(self, peer: _Peer, decoder: wire.Decoder, data: bytes | bytearray | memoryview) -> None:
         counters = self.counters
         before = decoder.unfinished_bytes
         messages = decoder.feed(data)
@@ -618,9 +639,10 @@ class Transport:
         counters.bytes_received += len(data)
         if messages:
             counters.messages_received += len(messages)
-            on_message = self._on_message
+            peer.traffic += len(messages)
+            on_message, node = self._on_message, peer.node
             for message in messages:
-                on_message(peer, message)
+                on_message(node, message)
             self._on_batch_end()
 
 
