@@ -166,8 +166,11 @@ class Replica:
 
     @property
     def may_campaign(self) -> bool:
-        """Only a voter of the latest membership asks for votes (etcd db54973: a removed node never does)."""
-        return self.membership.votes(self.node_id) and not self.installing
+        """Only a voter of the latest membership asks for votes (etcd db54973: a removed node never does), and only with
+        the directory that this membership means: after a wipe, older ones still name the lost one."""
+        member = self.membership.members.get(self.node_id)
+        return (self.membership.votes(self.node_id) and not self.installing
+                and (member is None or not member.incarnation or member.incarnation == self.incarnation))
 
     def voter(self) -> Voter:
         """The facts that election rules judge."""
@@ -340,8 +343,12 @@ class Replica:
             self.become_follower(None, reason)
 
     def resign(self, decision: LeaderDecision) -> None:
-        """Leave leadership because the rules say so: without promises of silence one asks again at once (DLedger)."""
-        if self.rules.one_step:
+        """Leave leadership because the rules say so: without promises of silence one asks again at once (DLedger).
+
+        A leader that handed over leaves the target its time.
+        """
+        handed_over = self.leadership is not None and self.leadership.transfer.told
+        if self.rules.one_step or handed_over:
             self.become_follower(None, decision.reason)
         else:
             self.become_candidate(decision.reason)
@@ -407,8 +414,12 @@ class Replica:
         """A message from ``peer``, as the transport vouches for it."""
         if not self._enter(now):
             return
-        if peer in self.strangers or peer == self.node_id or message.group != self.group:
-            self.dropped(peer, message, "stranger" if peer in self.strangers else "misdirected")
+        if peer == self.node_id or message.group != self.group:
+            self.dropped(peer, message, "misdirected")
+            return
+        if peer in self.strangers and not isinstance(message, (Append, SnapshotChunk)):
+            # A leader may have been admitted anew since this node's latest membership: following it is how that is learned.
+            self.dropped(peer, message, "stranger")
             return
         leadership = self.leadership
         if isinstance(message, Append):
