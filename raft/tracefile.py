@@ -32,13 +32,17 @@ SAMPLED: Final[tuple[type[Event], ...]] = (Appended, CommitAdvanced, ReadGranted
 class TraceFile:
     """A ``Trace`` to hand to ``open_node``. Made by ``open_trace_file``."""
 
-    def __init__(self, path: Path, *, sample_every: int, queue_events_max: int, file_bytes_max: int) -> None:
+    def __init__(
+        self, path: Path, *, sample_every: int, queue_events_max: int, file_bytes_max: int, offset_ns: int = 0
+    ) -> None:
+        """``offset_ns``: what the clock of the events is ahead of ``time.perf_counter_ns``."""
         self.written = 0
         """Lines of events written."""
         self.error: str | None = None
         """Why the latest write failed; None: it did not."""
         self._path = path
         self._every, self._queue_max, self._file_max = sample_every, queue_events_max, file_bytes_max
+        self._offset_ns = offset_ns
         self._overflowed = 0  # counted by the node's task
         self._failed = 0  # counted by the worker thread
         self._queue: deque[tuple[Event, int]] = deque()
@@ -92,7 +96,7 @@ class TraceFile:
         if self._file is None:
             self._file = self._path.open("ab", buffering=0)
             self._size = self._file.tell()
-            self._put(_first_line(self._every))
+            self._put(_first_line(self._every, time.perf_counter_ns() + self._offset_ns))
         self._put(data)
 
     def _put(self, data: bytes) -> None:
@@ -111,10 +115,10 @@ class TraceFile:
             self._file = None
 
 
-def _first_line(sample_every: int) -> bytes:
+def _first_line(sample_every: int, at_ns: int) -> bytes:
     """What ties the monotonic times of a process to the wall clock."""
     return json.dumps({
-        "event": "Opened", "version": FORMAT_VERSION, "at_ns": time.monotonic_ns(),
+        "event": "Opened", "version": FORMAT_VERSION, "at_ns": at_ns,
         "wall_ms": time.time_ns() // 1_000_000, "process": os.getpid(),
         "sample_every": sample_every, "sampled": [kind.__name__ for kind in SAMPLED],
     }).encode() + b"\n"
@@ -142,7 +146,8 @@ async def open_trace_file(
         if value < 1:
             raise ConfigError(name, value, "must be above 0")
     trace = TraceFile(
-        Path(path), sample_every=sample_every, queue_events_max=queue_events_max, file_bytes_max=file_bytes_max)
+        Path(path), sample_every=sample_every, queue_events_max=queue_events_max, file_bytes_max=file_bytes_max,
+        offset_ns=int(trio.current_time() * 1e9) - time.perf_counter_ns())  # nodes go by trio's clock
     await trio.to_thread.run_sync(trace._write, b"")
 
     async def flush_now_and_then() -> None:

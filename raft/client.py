@@ -1,0 +1,418 @@
+"""A client of a group, from outside: finds the leader, follows it, asks again where that is certain to do no harm.
+
+The one rule: a request is sent again only when it surely had no effect, or can have none. A write whose connection
+broke after it left, or whose answer did not come in time, ends in ``Unknown``: the caller alone can decide whether
+doing it twice is harmless. A shell around ``clientwire``; it knows addresses and answers, no terms and no logs.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, Final
+
+import attrs
+import trio
+from trio.abc import Stream
+
+from raft.clientwire import (
+    ANSWER_BYTES_MAX,
+    Answer,
+    Blocks,
+    Op,
+    Plan,
+    Request,
+    Result,
+    decode_answer,
+    encode_request,
+    to_error,
+)
+from raft.config import Read
+from raft.errors import (
+    ConfigError,
+    Faulted,
+    HandshakeRefused,
+    MalformedMessage,
+    NotLeader,
+    RaftError,
+    Rejected,
+    RejectReason,
+    Unknown,
+)
+from raft.groups import DEFAULT_GROUP, group_number
+from raft.handshake import STREAM_ERRORS, Connector, connect_tcp, greet, split_address, start_tls
+from raft.hello import Hello, Lane
+from raft.tls import Contexts, TLSConfig
+from raft.wakeup import Bell
+
+TIMEOUT_MS: Final = 10_000
+RECONFIGURE_TIMEOUT_MS: Final = 70_000
+"""Above the node's own default, so that its answer comes first."""
+CONNECT_TIMEOUT_MS: Final = 1_000
+BACKOFF_MIN_MS: Final = 20
+BACKOFF_MAX_MS: Final = 500
+SLACK_MS: Final = 100
+"""How much longer than the node a client waits for an answer, so that the node's more precise one can come."""
+PAUSE_MIN_MS: Final = 10
+PAUSE_MAX_MS: Final = 100
+"""Between attempts, doubling from the least to the most, with chance in it."""
+READ_PATIENCE_MS: Final = 2_000
+"""A read, which is free to be repeated, is asked elsewhere after this long without an answer."""
+REQUESTS_MAX: Final = 1_024
+"""Requests on one connection without an answer; more wait here."""
+_RECEIVE_BYTES: Final = 256 << 10
+
+_AGAIN: Final = frozenset({
+    RejectReason.TRANSFERRING, RejectReason.NOT_READY, RejectReason.STOPPED, RejectReason.INSTALLING, RejectReason.BUSY,
+    RejectReason.LEADER_LOST, RejectReason.DISK_FULL,
+    RejectReason.OVERWRITTEN, RejectReason.NO_LEASE,
+})
+"""Refusals without effect that another attempt, perhaps elsewhere, may overcome."""
+
+
+@asynccontextmanager
+async def connect(
+    addresses: Sequence[str], *, cluster: str = "default", group: str = DEFAULT_GROUP,
+    tls: TLSConfig | ssl.SSLContext | None = None, timeout_ms: int = TIMEOUT_MS, dial: Connector = connect_tcp,
+) -> AsyncIterator[Client]:
+    """A client of ``group`` for as long as the block runs. Dials nobody before the first request.
+
+    ``addresses`` (``host:port``) are where to begin; the leader is followed beyond them. ``timeout_ms`` is the default
+    of every request, retries included. Raises ``ConfigError`` for a bad address or timeout.
+    """
+    if not addresses:
+        raise ConfigError("addresses", addresses, "must name at least one node")
+    for address in addresses:
+        split_address(address)
+    if timeout_ms < 1:
+        raise ConfigError("timeout_ms", timeout_ms, "must be above 0")
+    hello = Hello(cluster=cluster, node="", incarnation=b"", lane=Lane.CLIENT)
+    contexts = Contexts(tls) if isinstance(tls, TLSConfig) else tls
+
+    async def open_stream(address: str) -> tuple[Stream, bytearray]:
+        stream, received = await dial(address), bytearray()
+        try:
+            if contexts is not None:
+                context = contexts.client if isinstance(contexts, Contexts) else contexts
+                stream = await start_tls(stream, context, server=False)
+            await greet(stream, hello, received)
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return stream, received
+
+    async with trio.open_nursery() as nursery:
+        client = Client(tuple(addresses), group_number(group), timeout_ms, open_stream, nursery)
+        try:
+            yield client
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+class Client:
+    """Made by ``connect``. Any number of tasks may call it at once; each node is connected to once.
+
+    Every method raises ``Rejected`` (no effect), ``Unknown`` (writes only: it may have taken effect, or still may),
+    ``NotLeader`` (no leader was found in time; no effect), ``Faulted`` (reads only), ``HandshakeRefused`` (all nodes
+    refuse this client), or ``UsageError`` (the group's state machine cannot serve it).
+    """
+
+    def __init__(
+        self, addresses: tuple[str, ...], group: int, timeout_ms: int,
+        open_stream: Callable[[str], Awaitable[tuple[Stream, bytearray]]], nursery: trio.Nursery,
+    ) -> None:
+        self.addresses = addresses
+        self.leader_address: str | None = None
+        """Where the leader was last seen."""
+        self._group, self._timeout_ms = group, timeout_ms
+        self._open_stream, self._nursery = open_stream, nursery
+        self._links: dict[str, _Link] = {}
+        self._random = Random()
+        self._turn = 0
+
+    # --- writing and reading
+
+    async def propose(self, command: bytes, *, timeout_ms: int | None = None) -> Any:
+        """Have ``command`` replicated and applied; what ``apply`` returned on the leader."""
+        return await self._write(Request(0, Op.PROPOSE, self._group, commands=(command,)), timeout_ms)
+
+    async def propose_many(self, commands: Sequence[bytes], *, timeout_ms: int | None = None) -> list[Any]:
+        """Many commands in order; all results, or one error for the whole call. Not atomic."""
+        if not commands:
+            await trio.lowlevel.checkpoint()
+            return []
+        results = await self._write(Request(0, Op.PROPOSE_MANY, self._group, commands=commands), timeout_ms)
+        assert isinstance(results, list)
+        return results
+
+    async def query(
+        self, data: bytes, *, level: Read = Read.INDEX, address: str | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """What ``query(data)`` of the state machine returns, as fresh as ``level`` says.
+
+        Asks the leader, or the node at ``address``, which may be a follower; repeated until time is up.
+        """
+        return await self._read(Request(0, Op.QUERY, self._group, level=level, commands=(data,)), address, timeout_ms)
+
+    # --- the group
+
+    async def status(self, address: str | None = None, *, timeout_ms: int | None = None) -> dict[str, Any]:
+        """``Status.as_dict`` of the node at ``address``, or of the first that answers."""
+        found = await self._read(Request(0, Op.STATUS, self._group), address, timeout_ms, anybody=True)
+        assert isinstance(found, dict)
+        return found
+
+    async def explain(self, address: str | None = None, *, timeout_ms: int | None = None) -> list[str]:
+        """What is the matter with that node, or with the first that answers, in sentences."""
+        return [sentence for _, sentence in await self.diagnose(address, timeout_ms=timeout_ms)]
+
+    async def diagnose(self, address: str | None = None, *, timeout_ms: int | None = None) -> list[tuple[str, str]]:
+        """``explain`` with the name of each situation."""
+        pairs = await self._read(Request(0, Op.EXPLAIN, self._group), address, timeout_ms, anybody=True)
+        return [(name, sentence) for name, sentence in pairs]
+
+    async def transfer_leadership(self, target: str | None = None, *, timeout_ms: int | None = None) -> None:
+        """Hand leadership to the voter ``target``, or to the best placed one; returns when it leads."""
+        await self._write(Request(0, Op.TRANSFER, self._group, target=target), timeout_ms)
+        self.leader_address = None
+
+    async def reconfigure(
+        self, voters: Mapping[str, str], learners: Mapping[str, str] | None = None, *,
+        priorities: Mapping[str, int] | None = None, timeout_ms: int = RECONFIGURE_TIMEOUT_MS,
+    ) -> None:
+        """Move the group to this membership (id to address). Asking twice is harmless: it names a goal, not a step."""
+        plan = Plan(voters, learners or {}, priorities)
+        await self._write(Request(0, Op.RECONFIGURE, self._group, plan=plan), timeout_ms)
+
+    async def take_snapshot(self, address: str | None = None, *, timeout_ms: int | None = None) -> int:
+        """Let the node at ``address``, or the leader, snapshot its state machine now; the index it covers."""
+        index = await self._read(Request(0, Op.SNAPSHOT, self._group), address, timeout_ms)
+        assert isinstance(index, int)
+        return index
+
+    # --- asking until it is answered
+
+    async def _write(self, request: Request, timeout_ms: int | None) -> Any:
+        """From the leader. Sent again only after what surely had no effect."""
+        return await self._ask(request, None, timeout_ms, repeatable=False)
+
+    async def _read(
+        self, request: Request, address: str | None, timeout_ms: int | None, *, anybody: bool = False
+    ) -> Any:
+        """Asked again whatever happened: it has no effect, or the same one twice."""
+        if address is not None:
+            split_address(address)
+        return await self._ask(request, address, timeout_ms, repeatable=True, anybody=anybody)
+
+    async def _ask(
+        self, request: Request, address: str | None, timeout_ms: int | None, *, repeatable: bool, anybody: bool = False
+    ) -> Any:
+        deadline = trio.current_time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1e3
+        attempts, hinted = 0, False
+        while True:
+            where = address or self.leader_address or self.addresses[self._turn % len(self.addresses)]
+            now = trio.current_time()
+            until = min(deadline, now + READ_PATIENCE_MS / 1e3) if repeatable else deadline
+            try:
+                answer = await self._link(where).ask(request, until)
+            except _NotSent as problem:
+                error: RaftError = problem.refusal or Rejected(RejectReason.TIMED_OUT, f"{where}: {problem}")
+                if self._refused_by_all(address):
+                    raise error from None
+                self._turn_from(where)
+                hinted = False
+            except _NoAnswer as problem:
+                self._turn_from(where)
+                if not repeatable:
+                    raise Unknown(detail=f"{where}: {problem}") from None
+                error = Rejected(RejectReason.TIMED_OUT, f"{where}: {problem}")
+            else:
+                if answer.result is Result.OK:
+                    if address is None and not anybody:
+                        self.leader_address = where
+                    return answer.value
+                error = to_error(answer)
+                if not _worth_another(error, request.op):
+                    raise error
+                hint = error.address if isinstance(error, NotLeader) else None
+                if hint and hint != where and not hinted:
+                    self.leader_address, hinted = hint, True
+                    continue
+                hinted = False
+                self._turn_from(where)
+            pause = min(PAUSE_MAX_MS, PAUSE_MIN_MS << min(attempts, 10)) / 1e3 * (0.5 + self._random.random() / 2)
+            attempts += 1
+            if trio.current_time() + pause >= deadline:
+                raise error
+            await trio.sleep(pause)
+
+    def _link(self, address: str) -> _Link:
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = _Link(address, self._open_stream, self._nursery, self._random)
+        return link
+
+    def _turn_from(self, address: str) -> None:
+        """Somebody else is asked next."""
+        if self.leader_address is not None and address == self.leader_address:
+            self.leader_address = None
+        elif address == self.addresses[self._turn % len(self.addresses)]:
+            self._turn += 1
+
+    def _refused_by_all(self, address: str | None) -> bool:
+        asked = self.addresses if address is None else (address,)
+        return all(name in self._links and self._links[name].refusal for name in asked)
+
+
+def _worth_another(error: RaftError, op: Op) -> bool:
+    """Whether an answer says that nothing happened, and another attempt may do better."""
+    if isinstance(error, Rejected):
+        return error.reason in _AGAIN and (op is not Op.SNAPSHOT or error.reason is not RejectReason.DISK_FULL)
+    return isinstance(error, (NotLeader, Faulted))
+
+
+class _NotSent(Exception):
+    """The request never left: no connection, or no time to use it. ``refusal``: the node refused the handshake."""
+
+    def __init__(self, why: str, refusal: HandshakeRefused | None = None) -> None:
+        super().__init__(why)
+        self.refusal = refusal
+
+
+class _NoAnswer(Exception):
+    """The request left, or part of it, and no answer came."""
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    """One request on its way."""
+
+    data: bytes
+    done: trio.Event = attrs.Factory(trio.Event)
+    answer: Answer | None = None
+    sent: bool = False
+    given_up: bool = False
+
+
+class _Link:
+    """The connection to one address, made when it is needed."""
+
+    def __init__(
+        self, address: str, open_stream: Callable[[str], Awaitable[tuple[Stream, bytearray]]], nursery: trio.Nursery,
+        random: Random,
+    ) -> None:
+        self.refusal: HandshakeRefused | None = None
+        """The last handshake's, if it was refused."""
+        self._address, self._open_stream, self._nursery, self._random = address, open_stream, nursery, random
+        self._opening = trio.Lock()
+        self._slots = trio.Semaphore(REQUESTS_MAX)
+        self._open = False
+        self._problem = "not connected"
+        self._failures, self._retry_at = 0, 0.0
+        self._number = 0
+        self._pending: dict[int, _Waiting] = {}
+        self._outbox: list[_Waiting] = []
+        self._bell = Bell()
+
+    async def ask(self, request: Request, deadline: float) -> Answer:
+        """Send and wait for the answer. Raises ``_NotSent``, ``_NoAnswer``, ``UsageError`` for what cannot be sent."""
+        waiting: _Waiting | None = None
+        with trio.move_on_at(deadline + SLACK_MS / 1e3):
+            async with self._slots:
+                if not self._open:
+                    async with self._opening:
+                        if not self._open:
+                            await self._connect()
+                self._number = number = (self._number + 1) & 0xFFFF_FFFF
+                left_ms = max(1, int((deadline - trio.current_time()) * 1e3))
+                waiting = _Waiting(encode_request(attrs.evolve(request, id=number, timeout_ms=left_ms)))
+                self._pending[number] = waiting
+                self._outbox.append(waiting)
+                self._bell.ring()
+                try:
+                    await waiting.done.wait()
+                finally:
+                    waiting.given_up = True
+                    self._pending.pop(number, None)
+        if waiting is None:
+            raise _NotSent("no connection in time")
+        if waiting.answer is not None:
+            return waiting.answer
+        why = self._problem if waiting.done.is_set() else "no answer in time"
+        raise _NoAnswer(why) if waiting.sent else _NotSent(why)
+
+    async def _connect(self) -> None:
+        """Raises ``_NotSent``; at once when the last failure is too fresh."""
+        if trio.current_time() < self._retry_at:
+            raise _NotSent(self._problem, self.refusal)
+        try:
+            with trio.fail_after(CONNECT_TIMEOUT_MS / 1e3):
+                stream, received = await self._open_stream(self._address)
+        except trio.TooSlowError:
+            self._fail(f"no connection within {CONNECT_TIMEOUT_MS} ms", None)
+        except HandshakeRefused as refusal:
+            self._fail(f"refused: {refusal.reason}", refusal)
+        except (MalformedMessage, *STREAM_ERRORS) as error:
+            self._fail(str(error) or type(error).__name__, None)
+        else:
+            self._open, self._failures, self.refusal = True, 0, None
+            self._bell = Bell()
+            self._nursery.start_soon(self._run, stream, received)
+
+    def _fail(self, problem: str, refusal: HandshakeRefused | None) -> None:
+        delay = min(BACKOFF_MAX_MS, BACKOFF_MIN_MS << min(self._failures, 10)) / 1e3
+        self._failures += 1
+        self._retry_at = trio.current_time() + delay * (0.5 + self._random.random() / 2)
+        self._problem, self.refusal = problem, refusal
+        raise _NotSent(problem, refusal)
+
+    async def _run(self, stream: Stream, received: bytearray) -> None:
+        """One connection from its greeting to its end, which every request under way is told."""
+        problem = "the connection was closed"
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, stream, nursery.cancel_scope)
+                problem = await self._receive(stream, received)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._open, self._problem = False, problem
+            for waiting in self._pending.values():
+                waiting.done.set()
+            self._pending, self._outbox = {}, []
+            await trio.aclose_forcefully(stream)
+
+    async def _receive(self, stream: Stream, received: bytes | bytearray) -> str:
+        """Hand answers to those who wait; why there are no more."""
+        blocks = Blocks(ANSWER_BYTES_MAX)
+        try:
+            while True:
+                for block in blocks.feed(received):
+                    answer = decode_answer(block)
+                    if answer.result is Result.MALFORMED:
+                        return f"the node could not read a request: {to_error(answer)}"
+                    waiting = self._pending.get(answer.id)
+                    if waiting is not None:
+                        waiting.answer = answer
+                        waiting.done.set()
+                received = await stream.receive_some(_RECEIVE_BYTES)
+                if not received:
+                    return "the node closed the connection"
+        except MalformedMessage as error:
+            return f"the node sent what it must not: {error}"
+        except STREAM_ERRORS as error:
+            return f"the connection broke: {str(error) or type(error).__name__}"
+
+    async def _send(self, stream: Stream, connection: trio.CancelScope) -> None:
+        """Everything that waits, in one piece. From the first byte on, a request counts as sent."""
+        try:
+            while True:
+                await self._bell.wait()
+                batch = [waiting for waiting in self._outbox if not waiting.given_up]
+                self._outbox.clear()
+                for waiting in batch:
+                    waiting.sent = True
+                await stream.send_all(b"".join([waiting.data for waiting in batch]))
+        except STREAM_ERRORS:
+            connection.cancel()

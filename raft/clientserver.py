@@ -1,0 +1,267 @@
+"""Serves one client's connection on a node: reads requests, lets the node carry them out, sends the answers.
+
+A shell around ``clientwire``. Requests of one connection run side by side and are answered in any order; whoever needs
+an order awaits an answer or sends PROPOSE_MANY. At most ``REQUESTS_MAX`` requests, and ``REQUEST_BYTES_MAX`` bytes of
+them, are in the works; beyond that the connection is not read. Bad input ends that connection, with a reason, and
+nothing else.
+Knows ``ServedNode``, not the node's insides; takes no decision that is the node's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import trio
+from trio.abc import Stream
+
+from raft.clientwire import (
+    REQUEST_OVERHEAD_BYTES,
+    Answer,
+    Blocks,
+    Op,
+    Request,
+    Result,
+    decode_request,
+    encode_answer,
+    failure,
+)
+from raft.config import Config, Read
+from raft.errors import (
+    DiskFull,
+    Faulted,
+    MalformedMessage,
+    NotLeader,
+    RaftError,
+    Rejected,
+    RejectReason,
+    Unknown,
+    UsageError,
+)
+from raft.explain import diagnose
+from raft.handshake import STREAM_ERRORS
+from raft.hello import Hello
+from raft.messages import SnapshotMeta
+from raft.status import Status
+from raft.wakeup import Bell
+
+REQUESTS_MAX: Final = 1_024
+"""Requests of one connection that have no answer yet."""
+REQUEST_BYTES_MAX: Final = 16 << 20
+"""Bytes of their commands; one request may exceed it alone."""
+SEND_TIMEOUT_S: Final = 30.0
+"""A client that takes no answers for this long is cut off."""
+GOODBYE_S: Final = 1.0
+_RECEIVE_BYTES: Final = 64 << 10
+_WRITES: Final = frozenset((Op.PROPOSE, Op.PROPOSE_MANY, Op.TRANSFER, Op.RECONFIGURE))
+
+logger = logging.getLogger("raft.clientserver")
+
+
+class Proposal(Protocol):
+    """What ``propose_nowait`` returns."""
+
+    def wait(self) -> Awaitable[object]: ...
+
+
+class ServedNode(Protocol):
+    """The part of ``Node`` that clients reach."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def state_machine(self) -> object: ...
+    def propose(self, command: bytes, timeout_ms: int | None = None) -> Awaitable[object]: ...
+    @property
+    def is_leader(self) -> bool: ...
+    def propose_nowait(self, command: bytes) -> Proposal: ...
+    def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None = None) -> Awaitable[list[object]]: ...
+    def read_barrier(self, level: Read = Read.INDEX, *, timeout_ms: int | None = None) -> Awaitable[None]: ...
+    def status(self) -> Status: ...
+    def transfer_leadership(self, target: str | None = None) -> Awaitable[None]: ...
+    def reconfigure(
+        self, voters: Mapping[str, str], learners: Mapping[str, str] | None = None, *,
+        priorities: Mapping[str, int] | None = None,
+    ) -> Awaitable[None]: ...
+    def take_snapshot(self) -> Awaitable[SnapshotMeta]: ...
+
+
+async def serve_client(
+    nodes: Mapping[int, ServedNode], config: Config, stream: Stream, hello: Hello, received: bytes
+) -> None:
+    """Serve a client until it leaves or misbehaves; ``received`` is what came behind its hello.
+
+    ``nodes`` are this process's, by number of their group, and may change meanwhile; ``config`` sets the limits.
+
+    Does not close ``stream``. Raises nothing of the stream or the client. A client that leaves takes back no command
+    that it has sent.
+    """
+    connection = _Connection(nodes, config, stream)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.send_answers, nursery.cancel_scope)
+        try:
+            await connection.read_requests(nursery, received)
+        except MalformedMessage as error:
+            logger.warning("client %s is cut off: %s", hello.node or hello.address or "without a name", error)
+            with trio.move_on_after(GOODBYE_S):
+                await connection.say_goodbye(failure(0, error))
+        except STREAM_ERRORS:
+            pass
+        nursery.cancel_scope.cancel()
+
+
+class _Connection:
+    """Requests under way on one connection, and answers waiting to be sent."""
+
+    def __init__(self, nodes: Mapping[int, ServedNode], config: Config, stream: Stream) -> None:
+        self._nodes, self._stream = nodes, stream
+        self._commands_max = config.proposals_pending_max
+        self._blocks = Blocks(config.message_bytes_max + REQUEST_OVERHEAD_BYTES)
+        self._open = self._open_bytes = 0  # requests that have no answer on the wire
+        self._answers: list[bytes] = []
+        self._answered = self._answered_bytes = 0  # requests whose answers are in that list
+        self._due, self._room = Bell(), Bell()
+        self._last = False
+        self._said = trio.Event()
+
+    # --- in
+
+    async def read_requests(self, nursery: trio.Nursery, received: bytes | bytearray) -> None:
+        """Until the client leaves. Raises ``MalformedMessage`` or a stream's error."""
+        while True:
+            quick: list[tuple[int, Proposal, int]] = []
+            for block in self._blocks.feed(received):
+                request, size = decode_request(block, self._commands_max), len(block)
+                while self._open >= REQUESTS_MAX or (self._open and self._open_bytes + size > REQUEST_BYTES_MAX):
+                    self._start(nursery, quick)
+                    quick = []
+                    await self._room.wait()
+                self._open += 1
+                self._open_bytes += size
+                if (proposal := self._propose_nowait(request)) is not None:
+                    quick.append((request.id, proposal, size))
+                else:
+                    nursery.start_soon(self._handle, request, size)
+            self._start(nursery, quick)
+            received = await self._stream.receive_some(_RECEIVE_BYTES)
+            if not received:
+                return
+
+    def _start(self, nursery: trio.Nursery, proposals: list[tuple[int, Proposal, int]]) -> None:
+        if proposals:
+            nursery.start_soon(self._await_proposals, proposals)
+
+    def _propose_nowait(self, request: Request) -> Proposal | None:
+        """The short way, for a proposal with the node's own timeout; None: it must go the long way."""
+        node = self._nodes.get(request.group)
+        if request.op is not Op.PROPOSE or node is None or 0 < request.timeout_ms < node.config.propose_timeout_ms:
+            return None
+        try:
+            return node.propose_nowait(request.commands[0])
+        except RaftError:  # the long way waits for room, or says what is wrong
+            return None
+
+    # --- at work
+
+    async def _await_proposals(self, proposals: list[tuple[int, Proposal, int]]) -> None:
+        """One task for all proposals of one receive: a task for each would cost more than the proposal."""
+        for number, proposal, size in proposals:
+            try:
+                value = await proposal.wait()
+            except Faulted as error:
+                self._put(failure(number, _faulted(error, Op.PROPOSE, True)), size)
+            except RaftError as error:
+                self._put(failure(number, error), size)
+            else:
+                self._put(Answer(number, Result.OK, value), size)
+
+    async def _handle(self, request: Request, size: int) -> None:
+        node = self._nodes.get(request.group)
+        led = node is not None and node.is_leader
+        try:
+            answer = Answer(request.id, Result.OK, await self._carry_out(request))
+        except DiskFull as error:
+            answer = failure(request.id, Rejected(RejectReason.DISK_FULL, str(error)))
+        except Faulted as error:
+            answer = failure(request.id, _faulted(error, request.op, led))
+        except RaftError as error:
+            answer = failure(request.id, error)
+        self._put(answer, size)
+
+    async def _carry_out(self, request: Request) -> Any:
+        """The value of OK. Raises what the node raises."""
+        node, op, timeout_ms = self._nodes.get(request.group), request.op, request.timeout_ms or None
+        if node is None:
+            raise UsageError(f"this node has no group of number {request.group}")
+        if op is Op.PROPOSE:
+            return await node.propose(request.commands[0], timeout_ms)
+        if op is Op.PROPOSE_MANY:
+            return await node.propose_many(request.commands, timeout_ms)
+        if op is Op.QUERY:
+            return await _query(node, request)
+        if op is Op.STATUS:
+            return node.status().as_dict()
+        if op is Op.EXPLAIN:
+            return [list(pair) for pair in diagnose(node.status())]
+        if op is Op.TRANSFER:
+            return await node.transfer_leadership(request.target)
+        if op is Op.RECONFIGURE:
+            plan = request.plan
+            assert plan is not None
+            return await node.reconfigure(plan.voters, plan.learners, priorities=plan.priorities)
+        return (await node.take_snapshot()).index
+
+    # --- out
+
+    def _put(self, answer: Answer, size: int) -> None:
+        self._answers.append(encode_answer(answer))
+        self._answered += 1
+        self._answered_bytes += size
+        self._due.ring()
+
+    async def say_goodbye(self, answer: Answer) -> None:
+        """Send what is there and this last answer."""
+        self._last = True
+        self._open += 1
+        self._put(answer, 0)
+        await self._said.wait()
+
+    async def send_answers(self, connection: trio.CancelScope) -> None:
+        """All answers that are ready in one piece. Ends the connection when the client does not take them."""
+        try:
+            while not (self._last and not self._answers):
+                await self._due.wait()
+                data, count, size = b"".join(self._answers), self._answered, self._answered_bytes
+                self._answers.clear()
+                self._answered = self._answered_bytes = 0
+                with trio.fail_after(SEND_TIMEOUT_S):
+                    await self._stream.send_all(data)
+                self._open -= count
+                self._open_bytes -= size
+                self._room.ring()
+        except (trio.TooSlowError, *STREAM_ERRORS):
+            connection.cancel()
+        self._said.set()
+
+
+def _faulted(error: Faulted, op: Op, led: bool) -> RaftError:
+    """What a fault means for a write: nobody knows, if this node may have stored it before; else nothing happened."""
+    if op not in _WRITES:
+        return error
+    return Unknown(detail=f"the leader faulted: {error}") if led else NotLeader(None, None)
+
+
+async def _query(node: ServedNode, request: Request) -> object:
+    """The barrier, then ``query`` of the state machine without a checkpoint in between."""
+    machine = node.state_machine
+    query: Callable[[bytes], object] | None = getattr(machine, "query", None)
+    if query is None:
+        raise UsageError(f"{type(machine).__name__} has no query(data), so it cannot be read from outside")
+    await node.read_barrier(request.level, timeout_ms=request.timeout_ms or None)
+    try:
+        if getattr(machine, "threaded", False):
+            return await trio.to_thread.run_sync(query, request.commands[0])
+        return query(request.commands[0])
+    except Exception as error:  # the user's code, and the client's data: only this answer suffers
+        raise UsageError(f"query() raised {type(error).__name__}: {error}") from error

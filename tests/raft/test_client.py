@@ -1,0 +1,265 @@
+"""The client against nodes without Raft: it finds the leader, and sends again only what surely had no effect."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.abc import Stream
+from trio.testing import MockClock
+
+from raft.client import READ_PATIENCE_MS, SLACK_MS, Client, connect
+from raft.clientwire import Answer, Op, Request, Result, encode_answer, encode_request
+from raft.config import Read
+from raft.errors import (
+    ConfigError,
+    Faulted,
+    HandshakeRefused,
+    NotLeader,
+    Rejected,
+    RejectReason,
+    Unknown,
+    UsageError,
+)
+from raft.hello import Hello
+from tests.raft.served import Adder, FakeNode, Network, faulted
+
+
+@asynccontextmanager
+async def network(**nodes: FakeNode | None) -> AsyncIterator[Network]:
+    """Nodes by name; node ``a`` listens at ``a:1``."""
+    async with trio.open_nursery() as nursery:
+        yield Network(nursery, {f"{name}:1": node for name, node in nodes.items()})
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def client_of(net: Network, *addresses: str, timeout_ms: int = 10_000) -> AsyncIterator[Client]:
+    async with connect(addresses or tuple(net.nodes), dial=net.dial, timeout_ms=timeout_ms) as client:
+        yield client
+
+
+def follower(leader: str | None = None) -> FakeNode:
+    address = f"{leader}:1" if leader else None
+    return FakeNode(node_id="f", is_leader=False, refusal=NotLeader(leader, address), busy=True)
+
+
+async def test_every_request_comes_back_with_its_value() -> None:
+    node = FakeNode()
+    async with network(a=node) as net, client_of(net) as client:
+        assert await client.propose(b"5") == 5
+        assert await client.propose_many([b"1", b"2"]) == [6, 8]
+        assert await client.propose_many([]) == []
+        assert await client.query(b"", level=Read.LEASE) == 8
+        assert (await client.status())["node_id"] == "n0"
+        assert "All is well" in (await client.explain("a:1"))[0]
+        assert (await client.diagnose())[0][0] == "healthy"
+        await client.transfer_leadership("n2")
+        await client.reconfigure({"n0": "a:1"}, {"n1": "b:1"}, priorities={"n0": 3})
+        assert await client.take_snapshot() == 77
+    assert ("transfer", "n2") in node.seen
+    assert ("reconfigure", {"n0": "a:1"}, {"n1": "b:1"}, {"n0": 3}) in node.seen
+    assert ("barrier", Read.LEASE) in node.seen
+    assert net.dialled == ["a:1"]
+
+
+async def test_nobody_is_dialled_before_the_first_request() -> None:
+    async with network(a=FakeNode()) as net, client_of(net):
+        await trio.testing.wait_all_tasks_blocked()
+        assert net.dialled == []
+
+
+async def test_the_leader_is_followed_beyond_the_given_addresses() -> None:
+    async with network(a=follower("c"), c=FakeNode()) as net, client_of(net, "a:1") as client:
+        assert await client.propose(b"1") == 1
+        assert net.dialled == ["a:1", "c:1"]
+        assert await client.propose(b"1") == 2
+        assert client.leader_address == "c:1"
+        assert net.dialled == ["a:1", "c:1"]
+
+
+async def test_every_address_is_tried(autojump_clock: MockClock) -> None:
+    async with network(a=None, b=follower(), c=FakeNode()) as net, client_of(net) as client:
+        assert await client.propose(b"1") == 1
+        assert net.dialled == ["a:1", "b:1", "c:1"]
+
+
+async def test_it_waits_for_a_leader_to_be_elected(autojump_clock: MockClock) -> None:
+    late = follower()
+
+    async def elected() -> None:
+        await trio.sleep(3)
+        late.refusal, late.is_leader = None, True
+
+    async with network(a=follower(), b=late) as net, client_of(net) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(elected)
+        started = trio.current_time()
+        assert await client.propose(b"1") == 1
+        assert 3 <= trio.current_time() - started < 3.5
+
+
+@pytest.mark.parametrize("reason", [
+    RejectReason.TRANSFERRING, RejectReason.BUSY, RejectReason.STOPPED, RejectReason.OVERWRITTEN])
+async def test_a_refusal_without_effect_is_overcome(reason: RejectReason, autojump_clock: MockClock) -> None:
+    async with network(a=FakeNode(refusal=Rejected(reason)), b=FakeNode()) as net, client_of(net) as client:
+        assert await client.propose(b"1") == 1
+
+
+@pytest.mark.parametrize("error", [
+    Rejected(RejectReason.TOO_LARGE, "2 MiB"), Rejected(RejectReason.ILLEGAL_CHANGE), Unknown(3, 4, "it stopped"),
+    Rejected(RejectReason.TIMED_OUT)], ids=str)
+async def test_a_final_answer_is_given_to_the_caller(error: Exception) -> None:
+    assert isinstance(error, (Rejected, Unknown))
+    async with network(a=FakeNode(refusal=error), b=FakeNode()) as net, client_of(net) as client:
+        with pytest.raises(type(error)) as caught:
+            await client.propose(b"1")
+        assert vars(caught.value) == vars(error)
+        assert net.dialled == ["a:1"]
+
+
+async def test_a_write_whose_connection_broke_is_unknown_and_never_repeated(autojump_clock: MockClock) -> None:
+    first, second = FakeNode(gate=trio.Event()), FakeNode()
+
+    async def cut() -> None:
+        await trio.sleep(1)
+        await net.cut("a:1")
+
+    async with network(a=first, b=second) as net, client_of(net) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(cut)
+        with pytest.raises(Unknown, match="closed the connection"):
+            await client.propose(b"1")
+        assert second.seen == []
+        assert await client.propose(b"7") == 7, "the next one goes elsewhere"
+        assert second.seen == [("propose", b"7", None)]
+
+
+async def test_a_write_without_an_answer_in_time_is_unknown(autojump_clock: MockClock) -> None:
+    async with network(a=FakeNode(gate=trio.Event()), b=FakeNode()) as net, client_of(net) as client:
+        started = trio.current_time()
+        with pytest.raises(Unknown, match="no answer in time"):
+            await client.propose(b"1", timeout_ms=800)
+        assert trio.current_time() - started == pytest.approx((800 + SLACK_MS) / 1e3)
+
+
+async def test_a_read_is_repeated_elsewhere(autojump_clock: MockClock) -> None:
+    second = FakeNode()
+    async with network(a=FakeNode(gate=trio.Event()), b=second) as net, client_of(net) as client:
+        started = trio.current_time()
+        assert await client.query(b"") == 0
+        assert trio.current_time() - started < READ_PATIENCE_MS / 1e3 + 0.3
+        assert ("barrier", Read.INDEX) in second.seen
+
+
+async def test_a_read_survives_a_broken_connection(autojump_clock: MockClock) -> None:
+    async with network(a=FakeNode(), b=FakeNode(state_machine=Adder())) as net, client_of(net) as client:
+        await client.query(b"")
+        net.nodes["a:1"] = None
+        await net.cut("a:1")
+        assert await client.query(b"") == 0
+
+
+async def test_a_read_of_one_node_stays_with_it(autojump_clock: MockClock) -> None:
+    async with network(a=FakeNode(), b=follower("a")) as net, client_of(net) as client:
+        with pytest.raises(NotLeader) as caught:
+            await client.query(b"", address="b:1", timeout_ms=1_000)
+        assert caught.value.leader == "a"
+        assert set(net.dialled) == {"b:1"}
+
+
+async def test_faulted_nodes_are_passed_by_and_told_of_when_there_is_no_other(autojump_clock: MockClock) -> None:
+    broken = FakeNode()
+    faulted(broken)
+    async with network(a=broken, b=FakeNode()) as net:
+        async with client_of(net) as client:
+            assert await client.query(b"") == 0
+            assert await client.propose(b"1") == 1
+        async with client_of(net, "a:1", timeout_ms=500) as client:
+            with pytest.raises(Faulted, match="ValueError"):
+                await client.query(b"")
+
+
+async def test_unreachable_nodes_end_in_certainty(autojump_clock: MockClock) -> None:
+    async with network(a=None, b=None) as net, client_of(net, timeout_ms=2_000) as client:
+        started = trio.current_time()
+        with pytest.raises(Rejected, match="nobody listens at") as caught:
+            await client.propose(b"1")
+        assert caught.value.reason is RejectReason.TIMED_OUT
+        assert trio.current_time() - started <= 2
+        assert 6 <= len(net.dialled) <= 20, "with growing pauses"
+
+
+async def test_a_foreign_cluster_is_said_at_once() -> None:
+    async with network(a=FakeNode()) as net:
+        net.foreign.add("a:1")
+        async with client_of(net) as client:
+            with pytest.raises(HandshakeRefused, match="another"):
+                await client.propose(b"1")
+
+
+async def test_one_node_of_a_foreign_cluster_does_not_spoil_the_rest(autojump_clock: MockClock) -> None:
+    async with network(a=FakeNode(), b=FakeNode()) as net, client_of(net) as client:
+        net.foreign.add("a:1")
+        assert await client.propose(b"1") == 1
+        assert net.dialled == ["a:1", "b:1"]
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (b"\xff\xff\xff\xff", "what it must not"),
+    (encode_answer(Answer(0, Result.MALFORMED, ["too long"])), "could not read a request: too long"),
+])
+async def test_a_node_that_talks_nonsense_costs_its_connection(answer: bytes, words: str) -> None:
+    async def nonsense(node: FakeNode, stream: Stream, hello: Hello, received: bytes) -> None:
+        await stream.receive_some()
+        await stream.send_all(answer)
+        await trio.sleep_forever()
+
+    async with network(a=FakeNode()) as net, client_of(net) as client:
+        net.serve = nonsense
+        with pytest.raises(Unknown, match=words):
+            await client.propose(b"1")
+        net.serve = None
+        assert await client.propose(b"1") == 1
+
+
+async def test_many_callers_share_one_connection() -> None:
+    node = FakeNode()
+    results: list[int] = []
+
+    async def call() -> None:
+        results.append(await client.propose(b"1"))
+
+    async with network(a=node) as net, client_of(net) as client:
+        async with trio.open_nursery() as nursery:
+            for _ in range(300):
+                nursery.start_soon(call)
+        assert sorted(results) == list(range(1, 301))
+        assert net.dialled == ["a:1"]
+
+
+async def test_a_cancelled_caller_leaves_the_connection_in_order(autojump_clock: MockClock) -> None:
+    node = FakeNode(gate=trio.Event())
+    async with network(a=node) as net, client_of(net) as client:
+        with trio.move_on_after(1):
+            await client.propose(b"1")
+        assert node.gate is not None
+        node.gate.set()
+        assert await client.propose(b"1") == 2, "cancelling took nothing back"
+
+
+async def test_the_state_machines_limits_reach_the_caller() -> None:
+    async with network(a=FakeNode(state_machine=object())) as net, client_of(net) as client:
+        with pytest.raises(UsageError, match="no query"):
+            await client.query(b"")
+
+
+@pytest.mark.parametrize(("addresses", "timeout_ms"), [([], 1), (["nowhere"], 1), (["a:1"], 0)])
+async def test_bad_settings_are_named(addresses: list[str], timeout_ms: int) -> None:
+    with pytest.raises(ConfigError):
+        async with connect(addresses, timeout_ms=timeout_ms):
+            pytest.fail("must not open")
+
+
+def test_a_request_is_small() -> None:
+    assert len(encode_request(Request(1, Op.PROPOSE, commands=[b"x" * 100]))) == 128

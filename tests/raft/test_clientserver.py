@@ -1,0 +1,216 @@
+"""One client's connection on a node: every request has its answer, bad input ends only its connection, limits hold."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.abc import Stream
+from trio.testing import MockClock, memory_stream_pair
+
+from raft import clientserver
+from raft.clientserver import REQUESTS_MAX, SEND_TIMEOUT_S, serve_client
+from raft.clientwire import Answer, Blocks, Op, Plan, Request, Result, decode_answer, encode_request, failure
+from raft.config import Config, Read
+from raft.errors import DiskFull, NotLeader, RaftError, Rejected, RejectReason, Unknown
+from raft.hello import Hello, Lane
+from tests.raft.served import FakeNode, faulted
+
+HELLO = Hello(cluster="default", node="", incarnation=b"", lane=Lane.CLIENT)
+
+
+class Talk:
+    """The client's end, in blocks."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.blocks = Blocks(1 << 24)
+        self.answers: list[Answer] = []
+
+    async def say(self, *requests: Request) -> None:
+        await self.stream.send_all(b"".join(map(encode_request, requests)))
+
+    async def hear(self) -> Answer:
+        while not self.answers:
+            data = await self.stream.receive_some()
+            if not data:
+                raise EOFError
+            self.answers += map(decode_answer, self.blocks.feed(data))
+        return self.answers.pop(0)
+
+    async def ask(self, request: Request) -> Answer:
+        await self.say(request)
+        return await self.hear()
+
+
+@asynccontextmanager
+async def talking(node: FakeNode, received: bytes = b"") -> AsyncIterator[Talk]:
+    near, far = memory_stream_pair()
+
+    async def serve() -> None:
+        await serve_client({1: node}, node.config, far, HELLO, received)
+        await far.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        yield Talk(near)
+        await near.aclose()
+        with trio.fail_after(5):
+            await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_each_request_has_its_answer() -> None:
+    node = FakeNode()
+    async with talking(node) as talk:
+        assert await talk.ask(Request(1, Op.PROPOSE, commands=[b"5"])) == Answer(1, Result.OK, 5)
+        assert await talk.ask(Request(2, Op.PROPOSE, timeout_ms=30, commands=[b"1"])) == Answer(2, Result.OK, 6)
+        assert await talk.ask(Request(3, Op.PROPOSE_MANY, commands=[b"1", b"2"])) == Answer(3, Result.OK, [7, 9])
+        assert await talk.ask(Request(4, Op.QUERY, level=Read.LEASE, commands=[b""])) == Answer(4, Result.OK, 9)
+        status = (await talk.ask(Request(5, Op.STATUS))).value
+        assert status["node_id"] == "n0"
+        (name, sentence), = (await talk.ask(Request(6, Op.EXPLAIN))).value
+        assert (name, "All is well" in sentence) == ("healthy", True)
+        assert await talk.ask(Request(7, Op.TRANSFER, target="n2")) == Answer(7, Result.OK)
+        plan = Plan({"n0": "a:1"}, {"n3": "b:2"}, {"n0": 5})
+        assert await talk.ask(Request(8, Op.RECONFIGURE, plan=plan)) == Answer(8, Result.OK)
+        assert await talk.ask(Request(9, Op.SNAPSHOT)) == Answer(9, Result.OK, 77)
+    assert node.seen[0] == ("propose", b"5", None)
+    assert node.seen[1] == ("propose", b"1", 30)
+    assert node.seen[-2:] == [("transfer", "n2"), ("reconfigure", {"n0": "a:1"}, {"n3": "b:2"}, {"n0": 5})]
+    assert ("barrier", Read.LEASE) in node.seen
+
+
+async def test_what_came_with_the_hello_is_served_too() -> None:
+    async with talking(FakeNode(), encode_request(Request(1, Op.PROPOSE, commands=[b"5"]))) as talk:
+        assert await talk.hear() == Answer(1, Result.OK, 5)
+
+
+@pytest.mark.parametrize("error", [
+    NotLeader("n1", "h:1"), Rejected(RejectReason.TRANSFERRING), Unknown(4, 5, "gone")], ids=str)
+@pytest.mark.parametrize("timeout_ms", [0, 30], ids=["short way", "long way"])
+async def test_what_the_node_raises_is_answered(error: RaftError, timeout_ms: int) -> None:
+    async with talking(FakeNode(refusal=error)) as talk:
+        answer = await talk.ask(Request(1, Op.PROPOSE, timeout_ms=timeout_ms, commands=[b"1"]))
+    assert answer == failure(1, error)
+
+
+async def test_a_full_node_lets_a_proposal_wait() -> None:
+    async with talking(FakeNode(busy=True)) as talk:
+        assert await talk.ask(Request(1, Op.PROPOSE, commands=[b"1"])) == Answer(1, Result.OK, 1)
+
+
+@pytest.mark.parametrize(("timeout_ms", "led", "result"), [
+    (0, True, Result.UNKNOWN), (30, True, Result.UNKNOWN), (30, False, Result.NOT_LEADER)])
+async def test_a_write_to_a_faulted_node_is_unknown_only_if_it_led(timeout_ms: int, led: bool, result: Result) -> None:
+    node = FakeNode()
+    faulted(node)
+    node.is_leader = led
+    async with talking(node) as talk:
+        assert (await talk.ask(Request(1, Op.PROPOSE, timeout_ms=timeout_ms, commands=[b"1"]))).result is result
+        assert (await talk.ask(Request(2, Op.QUERY, commands=[b""]))).result is Result.FAULTED
+
+
+async def test_a_full_disk_is_no_fault() -> None:
+    async with talking(FakeNode(refusal=DiskFull("no room"))) as talk:
+        answer = await talk.ask(Request(1, Op.SNAPSHOT))
+    assert (answer.result, answer.value) == (Result.REJECTED, ["DISK_FULL", "no room"])
+
+
+class Silent:
+    def apply(self, command: bytes) -> object:
+        return object()
+
+
+@pytest.mark.parametrize(("machine", "request_", "words"), [
+    (Silent(), Request(1, Op.QUERY, commands=[b""]), "Silent has no query"),
+    (Silent(), Request(1, Op.PROPOSE, commands=[b"1"]), "was carried out, but its result, a object, cannot be CBOR"),
+    (None, Request(1, Op.QUERY, commands=[b"bad"]), "query() raised ValueError: no such thing"),
+    (None, Request(1, Op.STATUS, group=9), "no group of number 9"),
+    (None, Request(1, Op.PROPOSE, group=9, commands=[b"1"]), "no group of number 9"),
+])
+async def test_what_cannot_be_served_is_said(machine: object, request_: Request, words: str) -> None:
+    node = FakeNode() if machine is None else FakeNode(state_machine=machine)
+    async with talking(node) as talk:
+        answer = await talk.ask(request_)
+        assert answer.result is Result.USAGE
+        assert words in answer.value[0]
+        assert (await talk.ask(Request(2, Op.EXPLAIN))).result is Result.OK
+
+
+async def test_slow_requests_do_not_hold_up_others() -> None:
+    node = FakeNode(gate=trio.Event())
+    async with talking(node) as talk:
+        await talk.say(Request(1, Op.PROPOSE, commands=[b"1"]), Request(2, Op.QUERY, commands=[b""]))
+        assert (await talk.ask(Request(3, Op.STATUS))).id == 3
+        assert node.gate is not None
+        node.gate.set()
+        assert {(await talk.hear()).id, (await talk.hear()).id} == {1, 2}
+
+
+async def test_malformed_input_is_answered_with_a_reason_and_the_end() -> None:
+    async with talking(FakeNode()) as talk:
+        await talk.say(Request(1, Op.PROPOSE, commands=[b"1"]))
+        assert (await talk.hear()).id == 1
+        await talk.stream.send_all(b"\xff\xff\xff\xff")
+        answer = await talk.hear()
+        assert (answer.id, answer.result) == (0, Result.MALFORMED)
+        assert "at most" in answer.value[0]
+        with pytest.raises(EOFError):
+            await talk.hear()
+
+
+async def test_a_connection_is_not_read_beyond_its_share_of_requests() -> None:
+    node = FakeNode(gate=trio.Event())
+    async with talking(node) as talk, trio.open_nursery() as nursery:
+        many = [Request(number, Op.PROPOSE, timeout_ms=1, commands=[b"1"]) for number in range(REQUESTS_MAX + 100)]
+        nursery.start_soon(talk.say, *many)
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.waiting == REQUESTS_MAX
+        assert node.gate is not None
+        node.gate.set()
+        assert {(await talk.hear()).id for _ in many} == set(range(REQUESTS_MAX + 100))
+    assert node.most_waiting == REQUESTS_MAX
+
+
+async def test_a_connection_is_not_read_beyond_its_share_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clientserver, "REQUEST_BYTES_MAX", 2_000)
+    node = FakeNode(gate=trio.Event())
+    async with talking(node) as talk, trio.open_nursery() as nursery:
+        many = [Request(number, Op.PROPOSE, timeout_ms=1, commands=[b"0" * 900]) for number in range(5)]
+        nursery.start_soon(talk.say, *many)
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.waiting == 2
+        assert node.gate is not None
+        node.gate.set()
+        assert {(await talk.hear()).id for _ in many} == set(range(5))
+
+
+async def test_one_request_larger_than_the_share_is_served_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clientserver, "REQUEST_BYTES_MAX", 100)
+    async with talking(FakeNode()) as talk:
+        assert (await talk.ask(Request(1, Op.PROPOSE, commands=[b"0" * 500]))).result is Result.OK
+
+
+async def test_a_client_that_takes_no_answers_is_cut_off(autojump_clock: MockClock) -> None:
+    near, far = memory_stream_pair()
+
+    async def never(data: Any) -> None:
+        await trio.sleep_forever()
+
+    far.send_all = never  # type: ignore[method-assign]  # a receiver whose window stays shut
+    await near.send_all(encode_request(Request(1, Op.STATUS)))
+    started = trio.current_time()
+    await serve_client({1: FakeNode()}, Config(), far, HELLO, b"")
+    assert trio.current_time() - started == pytest.approx(SEND_TIMEOUT_S)
+
+
+async def test_a_client_that_leaves_leaves_no_task_behind() -> None:
+    node = FakeNode(gate=trio.Event())
+    async with talking(node) as talk:
+        await talk.say(Request(1, Op.PROPOSE, commands=[b"1"]))
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.waiting == 1
+    assert node.waiting == 0
