@@ -138,7 +138,9 @@ class DLedgerRules:
     def plan_round(self, me: Voter, candidacy: Candidacy, rng: Random) -> RoundPlan:
         """DLedger's maintainAsCandidate: a needed higher term is taken first and asked in at the next vote time.
 
-        In a term in which its vote went to another, this node only probes: it must not lead without its own vote.
+        In a term in which its vote went to another, this node only probes: it must not lead without its own vote. So
+        it does in a term of which it holds an entry: that term has had its leader, and after a change of members there
+        may be a quorum that did not vote for it.
         """
         if not me.membership.votes(me.node_id):
             return RoundPlan(me.term, probe=False, ask=False, delay_ns=self._leak_ns)
@@ -148,7 +150,8 @@ class DLedgerRules:
             return RoundPlan(higher, probe=False, ask=False, delay_ns=delay_ns)
         if candidacy.last_result is ParseResult.WAIT_TO_VOTE_NEXT or self._may_have_led(me, candidacy):
             return RoundPlan(higher, probe=False)
-        if me.voted_for not in (None, me.node_id):
+        led = me.last_term >= max(me.term, FIRST_TERM)
+        if led or me.voted_for not in (None, me.node_id):
             encouraged = candidacy.last_result in (ParseResult.PASSED, ParseResult.REVOTE_IMMEDIATELY)
             if candidacy.last_probe and encouraged:
                 return RoundPlan(higher, probe=False)
