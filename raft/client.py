@@ -103,12 +103,15 @@ async def connect(
             raise
         return stream, received
 
+    failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        client = Client(tuple(addresses), group_number(group), timeout_ms, open_stream, nursery)
         try:
-            yield client
-        finally:
-            nursery.cancel_scope.cancel()
+            yield Client(tuple(addresses), group_number(group), timeout_ms, open_stream, nursery)
+        except BaseException as error:  # noqa: BLE001  # raised again below
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:  # as the caller's block raised it, not in a group of this nursery
+        raise failure
 
 
 class Client:

@@ -248,6 +248,25 @@ async def test_a_cancelled_caller_leaves_the_connection_in_order(autojump_clock:
         assert await client.propose(b"1") == 2, "cancelling took nothing back"
 
 
+async def test_an_exception_leaves_the_block_as_it_is() -> None:
+    async def fail() -> None:
+        async with client_of(net) as client:
+            await client.propose(b"1")
+            raise ZeroDivisionError
+
+    async with network(a=FakeNode()) as net:
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+
+
+async def test_the_block_can_be_cancelled_from_outside(autojump_clock: MockClock) -> None:
+    async with network(a=FakeNode(gate=trio.Event())) as net:
+        with trio.move_on_after(1) as scope:
+            async with client_of(net) as client:
+                await client.propose(b"1")
+        assert scope.cancelled_caught
+
+
 async def test_the_state_machines_limits_reach_the_caller() -> None:
     async with network(a=FakeNode(state_machine=object())) as net, client_of(net) as client:
         with pytest.raises(UsageError, match="no query"):
