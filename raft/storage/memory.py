@@ -86,7 +86,7 @@ class MemoryStorage:
             if newest is not None:
                 log.install(newest)
             elif log.purged[0]:
-                raise DamagedLog("memory", 0, 
+                raise DamagedLog("memory", 0,
                                  f"the log of group {group} begins behind entry {log.purged[0]}, but no snapshot")
             runs: list[tuple[int, int]] = []
             for frame in log.frames:

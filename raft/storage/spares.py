@@ -17,6 +17,7 @@ from raft.storage.recovery import LOG_DIR
 _PREFIX: Final = "spare-"
 _KEPT: Final = 2
 _ZEROS: Final = bytes(1 << 20)
+_SYNC_EVERY: Final = 4 << 20
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -87,6 +88,8 @@ class SparePool:
                 file.allocate(self._bytes)
                 for offset in range(0, self._bytes, len(_ZEROS)):
                     file.pwrite([_ZEROS[: self._bytes - offset]], offset)
+                    if offset % _SYNC_EVERY == 0:
+                        file.sync()  # in small steps, or the writer's syncs queue up behind a large one
                 file.sync()
             finally:
                 file.close()

@@ -1,0 +1,248 @@
+"""The one who writes: takes everything that waits, one block, one sync, one word back.
+
+``LogWriter`` is a long-lived thread beside an event loop; ``InlineWriter`` does the same on the loop, for simulated
+disks and deterministic tests. Both know tokens and sync policies, and nothing of terms or of what is written. They
+talk to the loop through ``call_soon`` alone (``trio.lowlevel.TrioToken.run_sync_soon`` fits).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Protocol
+
+import attrs
+
+from raft.config import Sync
+from raft.errors import DiskFull, StorageError, WriteFailed
+from raft.messages import Write
+from raft.storage.interface import Storage
+
+
+class CallSoon(Protocol):
+    """Run a function on the event loop, from any thread, in the order of the calls."""
+
+    def __call__(self, function: Callable[..., object], /, *args: Any) -> object: ...
+
+
+@attrs.frozen
+class WriterEvents:
+    """What the writer says, on the event loop."""
+
+    durable: Callable[[Mapping[int, int]], object]
+    """By group: the last token that counts as durable under the policy."""
+    disk_full: Callable[[], object]
+    """No write behind the last durable token was kept. Only what is submitted from here on is tried again."""
+    failed: Callable[[StorageError], object]
+    """The disk failed, for good."""
+
+
+class _Stop:
+    """Ends the thread."""
+
+
+class _Resume:
+    """The loop knows that the disk is full; what follows was submitted with that in mind."""
+
+
+RETRY_S: Final = 1.0
+"""How long to wait before asking a full disk for a spare segment again."""
+_STOP: Final = _Stop()
+_RESUME: Final = _Resume()
+_Item = Write | _Stop | _Resume
+
+
+def _last_tokens(writes: list[Write]) -> dict[int, int]:
+    if len(writes) == 1:
+        return {writes[0].group: writes[0].token}
+    return {write.group: write.token for write in writes}
+
+
+class Worker:
+    """A thread for what may take long beside the writer: ``submit`` a function, its result goes to a callback."""
+
+    def __init__(self, call_soon: CallSoon, name: str) -> None:
+        self._call_soon = call_soon
+        self._queue: SimpleQueue[tuple[Callable[[], object], Callable[[object], object] | None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[[], object], callback: Callable[[object], object] | None = None) -> None:
+        """Run ``function`` there; ``callback`` gets what it returns, or the exception it raised, on the loop."""
+        self._queue.put((function, callback))
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            function, callback = item
+            try:
+                result = function()
+            except Exception as error:  # noqa: BLE001 - the callback gets it
+                result = error
+            if callback is not None:
+                self._call_soon(callback, result)
+
+    def close(self) -> None:
+        """Finish what was submitted. Blocks. Idempotent."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+
+class LogWriter:
+    """A thread that writes. ``submit`` never blocks."""
+
+    def __init__(
+        self, storage: Storage, call_soon: CallSoon, events: WriterEvents, *, sync: Sync = Sync.ALWAYS,
+        interval_ms: int = 10,
+    ) -> None:
+        self._storage, self._call_soon, self._events = storage, call_soon, events
+        self._sync, self._interval_s = sync, interval_ms / 1e3
+        self._queue: SimpleQueue[_Item] = SimpleQueue()
+        self.submit: Callable[[Write], None] = self._queue.put
+        """Hand over a write; tokens of a group must rise."""
+        self._failed = False
+        self._full = False
+        self._due = 0.0
+        self._maintain = getattr(storage, "maintain", None)
+        self._maintaining = False
+        self._maintain_after = 0.0
+        self.worker = Worker(call_soon, "raft-storage-worker")
+        self._thread = threading.Thread(target=self._run, name="raft-log-writer", daemon=True)
+        if self._maintain is not None:
+            self._keep()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write and sync what was submitted, then end both threads. Blocks. Idempotent."""
+        if self._thread.is_alive():
+            self._queue.put(_STOP)
+            self._thread.join()
+        self.worker.close()
+
+    def _run(self) -> None:
+        queue, running = self._queue, True
+        while running:
+            writes: list[Write] = []
+            for item in self._take(queue):
+                if type(item) is Write:
+                    writes.append(item)
+                elif item is _STOP:
+                    running = False
+                else:
+                    # What came before was submitted by a loop that did not know; it is lost, as the loop was told.
+                    writes.clear()
+                    self._full = False
+            if writes and not self._failed and not self._full:
+                self._commit(writes)
+            elif self._due and not self._failed and time.monotonic() >= self._due:
+                self._guarded_sync()
+        if self._due and not self._failed:
+            self._guarded_sync()
+
+    def _take(self, queue: SimpleQueue[_Item]) -> list[_Item]:
+        """Everything that waits; under the interval policy not past the time of the next sync."""
+        if self._due:
+            try:
+                first = queue.get(timeout=max(0.0, self._due - time.monotonic()))
+            except Empty:
+                return []
+        else:
+            first = queue.get()
+        waiting = queue.qsize()
+        if not waiting:
+            return [first]
+        return [first, *(queue.get() for _ in range(waiting))]
+
+    def _commit(self, writes: list[Write]) -> None:
+        storage = self._storage
+        try:
+            storage.write(writes)
+            if self._sync is Sync.ALWAYS or any(write.purge_to for write in writes):
+                storage.sync()  # purging waits for a sync, whatever the policy
+            elif self._sync is Sync.INTERVAL and not self._due:
+                self._due = time.monotonic() + self._interval_s
+        except DiskFull:
+            self._full = True
+            self._call_soon(self._tell_full)
+            return
+        except Exception as error:  # noqa: BLE001 - a bug here must stop the node as a broken disk does, not the thread
+            self._fail(error)
+            return
+        self._call_soon(self._events.durable, _last_tokens(writes))
+        if self._due and time.monotonic() >= self._due:
+            self._guarded_sync()
+        if self._maintain is not None and not self._maintaining and storage.needs_maintenance:  # type: ignore[attr-defined]
+            if not self._maintain_after or time.monotonic() >= self._maintain_after:
+                self._keep()
+
+    def _guarded_sync(self) -> None:
+        self._due = 0.0
+        try:
+            self._storage.sync()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = True
+        if not isinstance(error, StorageError):
+            wrapped = WriteFailed(f"the writer stopped: {type(error).__name__}: {error}")
+            wrapped.__cause__ = error
+            error = wrapped
+        self._call_soon(self._events.failed, error)
+
+    def _tell_full(self) -> None:
+        """On the loop."""
+        self._queue.put(_RESUME)
+        self._events.disk_full()
+
+    def _keep(self) -> None:
+        self._maintaining = True
+        self.worker.submit(self._maintained)
+
+    def _maintained(self) -> None:
+        try:
+            assert self._maintain is not None
+            self._maintain_after = 0.0 if self._maintain() else time.monotonic() + RETRY_S
+        finally:
+            self._maintaining = False
+
+
+class InlineWriter:
+    """The same on the event loop itself: gathers what one pass of the loop submits, then writes and syncs at once."""
+
+    def __init__(
+        self, storage: Storage, call_soon: CallSoon, events: WriterEvents, *, sync: Sync = Sync.ALWAYS,
+        interval_ms: int = 10,
+    ) -> None:
+        self._storage, self._call_soon, self._events, self._sync = storage, call_soon, events, sync
+        self._writes: list[Write] = []
+        self._failed = False
+
+    def submit(self, write: Write) -> None:
+        """Hand over a write; it is written when the loop comes round."""
+        if not self._writes:
+            self._call_soon(self.flush)
+        self._writes.append(write)
+
+    def flush(self) -> None:
+        """Write now what was submitted."""
+        writes, self._writes = self._writes, []
+        if not writes or self._failed:
+            return
+        try:
+            self._storage.write(writes)
+            if self._sync is not Sync.NEVER or any(write.purge_to for write in writes):
+                self._storage.sync()
+        except DiskFull:
+            self._events.disk_full()
+        except StorageError as error:
+            self._failed = True
+            self._events.failed(error)
+        else:
+            self._events.durable(_last_tokens(writes))
+
+    def close(self) -> None:
+        """Write what was submitted."""
+        self.flush()
