@@ -29,7 +29,7 @@ from benchmarks.measure import load
 
 HEADER = struct.Struct("<IQQII")  # body bytes, first index, term, count, CRC-32C of the body
 ACK = struct.Struct("<Q")  # last durable index
-LOG_BYTES = 1 << 30
+LOG_BYTES = 512 << 20
 BUFFERS_MAX = 512
 """Frames in one write; the system allows 1,024."""
 

@@ -17,15 +17,14 @@ import trio
 
 @attrs.frozen
 class Row:
-    """One measurement. ``case`` with ``width`` and ``size_bytes`` says what; ``value`` is in ``unit``."""
+    """One measurement. ``case`` with ``width`` and ``size_bytes`` says what was done how often."""
 
     case: str
     width: int
     size_bytes: int
-    value: float
-    unit: str = "per_second"
-    p50_ms: float = 0.0
-    p99_ms: float = 0.0
+    per_second: float
+    p50_ms: float
+    p99_ms: float
 
     def line(self) -> str:
         return json.dumps(attrs.asdict(self))
@@ -45,7 +44,7 @@ def row(case: str, width: int, size_bytes: int, latencies_s: list[float], elapse
     ordered = sorted(latencies_s)
     return Row(
         case, width, size_bytes, round(per_call * len(ordered) / elapsed_s),
-        p50_ms=round(quantile(ordered, 0.5) * 1e3, 3), p99_ms=round(quantile(ordered, 0.99) * 1e3, 3),
+        round(quantile(ordered, 0.5) * 1e3, 3), round(quantile(ordered, 0.99) * 1e3, 3),
     )
 
 

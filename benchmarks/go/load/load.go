@@ -28,8 +28,7 @@ type row struct {
 	Case  string  `json:"case"`
 	Width int     `json:"width"`
 	Size  int     `json:"size_bytes"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
+	Rate  float64 `json:"per_second"`
 	P50   float64 `json:"p50_ms"`
 	P99   float64 `json:"p99_ms"`
 }
@@ -74,8 +73,10 @@ func (run Run) Measure(name string, request func(data []byte) error) {
 		run.callers(width, min(0.3, run.Seconds/4), request)
 		latencies, elapsed := run.callers(width, run.Seconds, request)
 		sort.Float64s(latencies)
-		at := func(share float64) float64 { return latencies[min(int(float64(len(latencies))*share), len(latencies)-1)] * 1e3 }
-		line, err := json.Marshal(row{name, width, run.Size, float64(len(latencies)) / elapsed, "per_second", at(0.5), at(0.99)})
+		at := func(share float64) float64 {
+			return latencies[min(int(float64(len(latencies))*share), len(latencies)-1)] * 1e3
+		}
+		line, err := json.Marshal(row{name, width, run.Size, float64(len(latencies)) / elapsed, at(0.5), at(0.99)})
 		Check(err)
 		fmt.Println(string(line))
 	}
