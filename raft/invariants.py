@@ -164,9 +164,8 @@ class Ghost:
         self.former: LogShadow | None = None
         """What was on the disk before it was wiped: it did count when it was acknowledged."""
         self.pending: deque[Write] = deque()
-        self.role, self.term, self.vote, self.leader = Role.FOLLOWER, 0, None, None
-        self.vote: str | None
-        self.leader: str | None
+        self.role, self.term = Role.FOLLOWER, 0
+        self.vote: str | None = None
         self.commit = self.applied = 0
         self.snapshot = 0
         """Index of the newest finished snapshot on its disk."""
@@ -174,6 +173,8 @@ class Ghost:
         self.term_first = (0, 0)
         """(term, index) of the first entry it wrote as leader."""
         self.broken = False
+        self.full = False
+        """Its disk lags behind its memory for want of room: writes now restore the disk and change nothing else."""
         self.alone: tuple[int, int] | None = None
         """(connectivity version, term) when it was first seen cut off from everyone."""
         self.cut_since: int | None = None
@@ -223,13 +224,15 @@ class Checker:
         ghost = self.nodes[name]
         ghost.replica = replica
         INV_R24(self, ghost, recovered)
+        INV_R2(self, ghost)
         INV_R14_restart(self, ghost, replica, recovered)
         ghost.memory = ghost.disk.copy()
         ghost.pending.clear()
         ghost.role, ghost.term, ghost.vote = replica.role, replica.term, replica.voted_for
         ghost.commit, ghost.applied = replica.commit_index, replica.applied_index
         ghost.snapshot = ghost.snapshot_seen = replica.snapshot.index if replica.snapshot else 0
-        ghost.broken, ghost.alone, ghost.cut_since, ghost.term_first = False, None, None, (0, 0)
+        ghost.broken = ghost.full = False
+        ghost.alone, ghost.cut_since, ghost.term_first = None, None, (0, 0)
 
     def stopped(self, name: str) -> None:
         """A node crashed or was stopped; what is pending may or may not be on its disk."""
@@ -240,11 +243,14 @@ class Checker:
         self.nodes[name].cut_since = None
 
     def disk_full(self, name: str) -> None:
-        """A write was refused for want of room: nothing pending was kept, and the node goes back to its disk."""
+        """A write was refused for want of room: nothing pending was kept. What is in memory stays there."""
         ghost = self.nodes[name]
         ghost.pending.clear()
-        ghost.memory = ghost.disk.copy()
-        ghost.commit = min(ghost.commit, ghost.memory.last)
+        ghost.full = True
+
+    def disk_room(self, name: str) -> None:
+        """There is room again, and what the disk missed has been written anew."""
+        self.nodes[name].full = False
 
     def disk_failed(self, name: str) -> None:
         """A write or sync failed and the replica was told so."""
@@ -266,8 +272,9 @@ class Checker:
         ghost = self.nodes[name]
         replica = ghost.replica
         assert replica is not None
-        if write.hard_state is not None:
-            INV_R2(self, ghost, write.hard_state.term, write.hard_state.voted_for)
+        ghost.pending.append(write)
+        if ghost.full:
+            return
         if replica.role is Role.LEADER:
             INV_R6(self, ghost, replica, write)
         if write.truncate_from or write.install is not None:
@@ -282,14 +289,16 @@ class Checker:
             memory.append(frame)
         if write.frames:
             INV_R7(self, ghost, write.frames)
-        ghost.pending.append(write)
 
     def durable(self, name: str, token: int) -> None:
         """Writes up to this token are on the disk."""
         ghost = self.nodes[name]
         pending = ghost.pending
         while pending and pending[0].token <= token:
-            ghost.disk.apply(pending.popleft())
+            write = pending.popleft()
+            ghost.disk.apply(write)
+            if write.hard_state is not None:
+                INV_R2(self, ghost)
 
     def leaves(self, name: str, peer: str, message: PeerMessage) -> None:
         """A message leaves a node: whatever it promises must be on the disk by now."""
@@ -365,9 +374,11 @@ class Checker:
 
     # --- sampled, and at the end -----------------------------------------------------------------------------
 
-    def sample(self, clocks: Mapping[str, int], version: int, reach: Callable[[str, str], bool]) -> None:
-        """Look at the whole group. ``clocks``: what each running node reads; ``reach``: can both talk to each other;
-        ``version`` rises whenever an answer of ``reach`` may have changed."""
+    def sample(
+        self, clocks: Mapping[str, int], version: int, hears: Callable[[str, str], bool],
+    ) -> None:
+        """Look at the whole group. ``clocks``: what each running node reads; ``hears(a, b)``: messages from ``b`` reach
+        ``a`` now; ``version`` rises whenever an answer of ``hears`` may have changed."""
         for name, clock in clocks.items():
             ghost = self.nodes[name]
             replica = ghost.replica
@@ -377,8 +388,8 @@ class Checker:
             INV_R14_snapshot(self, ghost, replica)
             INV_R32(self, ghost, replica)
             if self.strict:
-                INV_R26(self, ghost, replica, version, [peer for peer in self.nodes if peer != name and reach(name, peer)])
-                INV_R27(self, ghost, replica, clock, reach)
+                INV_R26(self, ghost, replica, version, any(hears(name, peer) for peer in self.nodes if peer != name))
+                INV_R27(self, ghost, replica, clock, hears)
 
     def finished(self, states: Mapping[str, tuple[int, int]], *, leader: str | None, served: int, wanted: int) -> None:
         """After healing and a quiet time: (applied index, state digest) of every live member."""
@@ -431,8 +442,9 @@ def INV_R1(group: Checker, node: Ghost, term: int) -> None:
     require(first == node.name, "INV_R1", f"{node.name} leads term {term}, which {first} has led")
 
 
-def INV_R2(group: Checker, node: Ghost, term: int, vote: str | None) -> None:
-    """One vote per term, over all restarts of one directory. Paper §5.2."""
+def INV_R2(group: Checker, node: Ghost) -> None:
+    """One vote per term, over all restarts of one directory. Paper §5.2. Only what reached the disk is a vote (INV_R3)."""
+    term, vote = node.disk.term, node.disk.vote
     if vote is None:
         return
     group.counts["INV_R2"] += 1
@@ -442,13 +454,17 @@ def INV_R2(group: Checker, node: Ghost, term: int, vote: str | None) -> None:
 
 
 def INV_R3_request(group: Checker, node: Ghost, message: PeerMessage) -> None:
-    """A candidate's vote for itself is on its disk before it asks others. Paper §5.2, figure 2."""
+    """A candidate's vote for itself is on its disk before it asks others. Paper §5.2, figure 2.
+
+    A DLedger candidate may ask in a term in which it voted for another; then its own vote does not count (INV_R31).
+    """
     assert isinstance(message, Vote)
     if message.probe:
         return
     group.counts["INV_R3"] += 1
     disk = node.disk
-    require(disk.term > message.term or (disk.term == message.term and disk.vote == node.name), "INV_R3",
+    require(disk.term > message.term or (
+        disk.term == message.term and (disk.vote == node.name or not group.strict)), "INV_R3",
             f"{node.name} asks for votes in term {message.term}; its disk says", disk.term, disk.vote)
 
 
@@ -788,10 +804,10 @@ def INV_R25(group: Checker, node: str, before: tuple[object, ...], after: tuple[
     require(before == after, "INV_R25", f"{node} changed by the second delivery", before, after)
 
 
-def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, reachable: Iterable[str]) -> None:
-    """Pre-vote: a node that reaches nobody raises no term. Thesis §9.6."""
+def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, hears: bool) -> None:
+    """Pre-vote: a node that hears nobody raises no term. Thesis §9.6."""
     membership = replica.membership
-    if any(reachable) or membership.agree((node.name,)):
+    if hears or membership.agree((node.name,)):
         node.alone = None
         return
     if node.alone is None or node.alone[0] != version:
@@ -804,10 +820,11 @@ def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, reachab
     require(replica.term == node.alone[1], "INV_R26", f"{node.name}, cut off, raised its term", node.alone[1], replica.term)
 
 
-def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, reach: Callable[[str, str], bool]) -> None:
-    """Check quorum: a leader without a quorum in reach stops leading within two of the longest election timeouts."""
-    if replica.role is not Role.LEADER or replica.membership.agree(
-            [node.name, *(peer for peer in group.nodes if peer != node.name and reach(node.name, peer))]):
+def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, hears: Callable[[str, str], bool]) -> None:
+    """Check quorum: a leader that hears no quorum, or is not heard by one, stops leading within two of the longest
+    election timeouts."""
+    if replica.role is not Role.LEADER or replica.membership.agree([node.name, *(
+            peer for peer in group.nodes if peer != node.name and hears(node.name, peer) and hears(peer, node.name))]):
         node.cut_since = None
         return
     if node.cut_since is None:
@@ -829,7 +846,7 @@ def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
     """A leader was granted its term by a quorum of its own membership, of both halves while joint."""
     group.counts["INV_R31"] += 1
     membership = replica.membership
-    grants = sorted(group.grants.get((term, node.name), set()) | {node.name})
+    grants = sorted(group.grants.get((term, node.name), ()))
     require(membership.agree(grants) and membership.votes(node.name), "INV_R31",
             f"{node.name} leads term {term} by the votes of", *grants, f"of {membership.voters} and {membership.outgoing}")
 

@@ -457,22 +457,19 @@ class Cluster:
         self.counts["codec"] += 1
         return decoded
 
-    def reach(self, one: str, other: str) -> bool:
-        """Whether two nodes run and can talk both ways."""
-        for name in (one, other):
+    def hears(self, target: str, source: str) -> bool:
+        """Whether both nodes run and messages from ``source`` get through to ``target``."""
+        for name in (target, source):
             life = self.nodes[name].life
             if life is None or life.paused is not None:
                 return False
-        for source, target in ((one, other), (other, one)):
-            link = self._links.get(source, {}).get(target)
-            if not self.network.open(source, target) or (link is not None and link.held is not None):
-                return False
-        return True
+        link = self._links.get(source, {}).get(target)
+        return self.network.open(source, target) and (link is None or link.held is None)
 
     def _sample(self, _: None) -> None:
         self.world.at(self.world.now + SAMPLE_NS, self._sample)
         clocks = {name: life.now for name, life in self._running()}
-        self.checker.sample(clocks, self._version + self.network.version, self.reach)
+        self.checker.sample(clocks, self._version + self.network.version, self.hears)
 
 
 def _tell_unreachable(what: tuple[Life, str]) -> None:

@@ -33,6 +33,7 @@ from raft.messages import (
     Send,
     SnapshotMeta,
     StoreChunk,
+    VoteReply,
     Write,
 )
 from raft.replica import NEVER, Replica
@@ -171,7 +172,8 @@ class Life:
         return self.clock.local(self.world.now)
 
     def _snapshot_bytes(self, meta: SnapshotMeta) -> bytes:
-        parts, offset = [], 0
+        parts: list[bytes] = []
+        offset = 0
         while True:
             piece = self.storage.read_snapshot(GROUP, meta.index, offset, 1 << 20)
             if piece is None:
@@ -247,15 +249,16 @@ class Life:
             self.identify(source)
         replica = self.replica
         cluster = self.cluster
-        if message.term < replica.term or cluster.twice.chance(cluster.twice_rate):
+        if (message.term < replica.term and type(message) is not VoteReply) or cluster.twice.chance(cluster.twice_rate):
             self._receive_watched(source, message)
             return
         replica.receive(self.now, source.name, message)
         self.settle(E_RECEIVE)
 
     def _receive_watched(self, source: SimNode, message: PeerMessage) -> None:
-        """A stale message changes nothing; any message delivered again changes nothing more."""
-        stale = message.term < self.replica.term
+        """A stale message changes nothing (an answer to a probe may be older than the candidate); any message that is
+        delivered again changes nothing more."""
+        stale = message.term < self.replica.term and type(message) is not VoteReply
         before = self.state() if stale else ()
         self.replica.receive(self.now, source.name, message)
         self.settle(E_RECEIVE)
@@ -307,7 +310,7 @@ class Life:
         """Hand over what has gathered as one group commit."""
         node, world = self.node, self.world
         writes = self.queue
-        if node.full and any(write.frames or write.install for write in writes):
+        if node.full and any(write.frames for write in writes):
             self._full()
             return
         self.queue = []
@@ -341,6 +344,7 @@ class Life:
         """There is room on the disk again."""
         self.replica.storage_fault(self.now, "room")
         self.settle(E_FAULT)
+        self.checker.disk_room(self.name)
 
     def _synced(self, _: None) -> None:
         node = self.node
@@ -528,6 +532,9 @@ class Life:
             first, last = replica.propose(self.now, payloads, self.world.now // 1_000_000)
         finally:
             self.settle(E_PROPOSE)
+        while self.proposals and self.proposals[-1].last >= first:
+            lost = self.proposals.pop()  # truncated here since; who leads next decides about it
+            lost.outcome = Unknown(lost.first, lost.last, "this node's log lost these entries")
         proposal = Proposal(self.name, first, last, replica.term, self.world.now)
         self.proposals.append(proposal)
         return proposal

@@ -1,0 +1,508 @@
+"""One seed from start to verdict, and many of them: load and faults first, then healing and a demand for progress.
+
+``run`` plays one tape: a ``Cluster`` of ledger machines, clients that write and read, a nemesis that does what the
+seed's ``Plan`` admits. Each client act and each fault is one decision on the tape, whose boring value is to do
+nothing, so a failing run shrinks to the few acts that matter. Knows nothing of files, processes or terminals.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+from zlib import crc32
+
+import attrs
+
+from raft.config import MS, Read, Rules
+from raft.errors import NotLeader, Outcome, Rejected, Unknown
+from raft.invariants import DECLARED, InvariantViolation
+from raft.membership import Membership
+from raft.messages import Role
+from raft.sim.cluster import Cluster
+from raft.sim.node import Change, Life, Proposal, Reading
+from raft.sim.swarm import NEMESES, Plan, draw_plan
+from raft.sim.tape import Chance, Deviations, Tape, Value
+from raft.sim.world import MILLION
+
+WRITES_WANTED: Final = 10
+HEAL_MS: Final = 20_000
+"""Longest wait for a leader, and for equal states, after healing."""
+DECLARED_FAULTS: Final = (
+    "loss", "duplicate", "reorder", "delay", "overflow", "cut", "hold", "crash", "lost writes", "wipe", "pause",
+    "partition", "clock rate", "clock step", "disk full", "disk room", "failed sync", "slow sync", "stalled sync",
+    "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "to the dead",
+    "index read", "lease read", "log read", "unsafe read",
+)
+"""Faults and events that must have happened at least once in a campaign."""
+
+
+class Ledger:
+    """A state machine that forgets nothing: its result shows every command so far, and its snapshot has some size."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0
+        self.tail: list[int] = []
+
+    def apply(self, command: bytes) -> int:
+        self.count += 1
+        self.sum = crc32(command, self.sum)
+        self.tail.append(self.sum)
+        if len(self.tail) > 64:
+            del self.tail[:32]
+        return self.sum
+
+    def snapshot(self) -> bytes:
+        return b"".join(number.to_bytes(8, "little") for number in (self.count, self.sum, *self.tail))
+
+    def restore(self, data: bytes) -> None:
+        numbers = [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
+        self.count, self.sum, *self.tail = numbers
+
+
+@attrs.define
+class Result:
+    """What became of one seed."""
+
+    seed: int
+    profile: str
+    events: int
+    virtual_ns: int
+    fingerprint: str
+    predicates: dict[str, int]
+    applied: dict[str, int]
+    """Faults and other happenings, by name."""
+    outcomes: dict[str, int]
+    failure: str | None = None
+    """Name of the broken invariant, or of the exception and where it was raised."""
+    message: str = ""
+    deviations: Deviations = attrs.Factory(dict)
+    """Of a failed run."""
+
+
+def run(tape: Tape, profile: str = "swarm", *, until_ns: int | None = None) -> Result:
+    """Play one tape to its end, or to ``until_ns`` of world time. An invariant that breaks is a result, not an exception."""
+    plan = draw_plan(tape, profile)
+    enabled = gc.isenabled()
+    gc.disable()
+    scene: Scene | None = None
+    failure, message = None, ""
+    try:
+        scene = Scene(tape, plan)
+        scene.play(until_ns)
+    except InvariantViolation as error:
+        failure, message = error.id, "\n".join([error.message, *getattr(error, "__notes__", ())])
+    except Exception as error:  # noqa: BLE001  an exception out of the code under test is a finding with a name
+        failure, message = name_of(error), "".join(traceback.format_exception(error)[-6:])
+    finally:
+        if enabled:
+            gc.enable()
+    cluster = scene.cluster if scene else None
+    return Result(
+        tape.seed, profile, cluster.world.events if cluster else 0, cluster.world.now if cluster else 0,
+        cluster.fingerprint if cluster else "", dict(cluster.checker.counts) if cluster else {},
+        dict(cluster.counts) if cluster else {}, dict(scene.outcomes) if scene else {}, failure, message,
+        tape.deviations if failure else {})
+
+
+def name_of(error: Exception) -> str:
+    """A name that stays the same while line numbers move: type, file and function."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].name}" if frames else "?"
+    return f"{type(error).__name__} in {where}"
+
+
+class Scene:
+    """A cluster, its clients and its nemesis."""
+
+    def __init__(self, tape: Tape, plan: Plan) -> None:
+        self.plan = plan
+        self.cluster = cluster = Cluster(
+            plan.size, Ledger, tape=tape, config=plan.config(), learners=plan.learners, links=plan.links, codec=plan.codec)
+        cluster.twice_rate = plan.twice
+        for node in cluster.nodes.values():
+            node.slow = plan.slow
+        self.outcomes: Counter[str] = Counter()
+        self._acts = tape.stream("client")
+        self._faults = tape.stream("nemesis")
+        self._open: list[Proposal | Reading | Change] = []
+        self._ends = plan.duration_ms * MS
+        self._serial = 0
+        self._members = [name for name in cluster.nodes]
+        cluster.world.at(plan.op_ns, self._client)
+        cluster.world.at(plan.nemesis_ns, self._nemesis)
+
+    def play(self, until_ns: int | None) -> None:
+        """Both phases."""
+        cluster = self.cluster
+        limit = self._ends if until_ns is None else min(until_ns, self._ends)
+        cluster.run_ms(limit / MS)
+        if until_ns is not None and until_ns <= self._ends:
+            return
+        Healing(self).demand()
+        self._settle()
+
+    # --- clients
+
+    def _client(self, _: None) -> None:
+        cluster, world = self.cluster, self.cluster.world
+        if world.now >= self._ends:
+            return
+        world.at(world.now + self.plan.op_ns, self._client)
+        act = self._acts.draw(None, self._an_act)
+        if act is not None:
+            what, who, *rest = act
+            life = self._pick(who)
+            if life is not None:
+                try:
+                    self._do(life, what, rest)
+                except Outcome as error:
+                    self._count(error)
+        if len(self._open) > 200:
+            self._settle()
+
+    def _do(self, life: Life, what: str, rest: list[Any]) -> None:
+        if what == "put":
+            number, size = rest
+            self._serial += 1
+            self._open.append(life.propose(
+                [f"{self._serial}.{part}".encode().ljust(size, b".") for part in range(number)]))
+        else:
+            self._open.append(life.read(Read(what), _sum))
+
+    def _an_act(self, chance: Chance) -> list[Value] | None:
+        plan = self.plan
+        if chance() >= plan.op_chance:
+            return None
+        who = self._someone(chance) if chance() < 0.15 else "leader"
+        if chance() < plan.read_share:
+            level = ("index", "index", "lease", "lease", "log", "unsafe")[int(chance() * 6)]
+            return [level, self._someone(chance) if chance() < 0.3 else who]
+        size = 8 if chance() < 0.8 else int(chance() * 1_000)
+        return ["put", who, 1 if chance() < 0.7 else 1 + int(chance() * 40), size]
+
+    def _someone(self, chance: Chance) -> str:
+        names = list(self.cluster.nodes)
+        return names[int(chance() * len(names))]
+
+    def _pick(self, who: str) -> Life | None:
+        name = self.cluster.leader if who == "leader" else who
+        node = self.cluster.nodes.get(name) if name else None
+        if node is None or node.life is None or node.life.paused is not None:
+            return None
+        return node.life
+
+    def _count(self, outcome: Outcome | list[object]) -> None:
+        if isinstance(outcome, list):
+            self.outcomes["ok"] += 1
+        else:
+            self.outcomes["unknown" if isinstance(outcome, Unknown) else "not leader" if isinstance(outcome, NotLeader)
+                          else "rejected"] += 1
+
+    def _settle(self) -> None:
+        """Count what is resolved; forget what nobody will resolve."""
+        still = []
+        for asked in self._open:
+            if asked.outcome is not None:
+                self._count(asked.outcome)
+            elif self.cluster.world.now - asked.at < 5_000 * MS:
+                still.append(asked)
+            else:
+                self.outcomes["open"] += 1
+        self._open = still
+
+    # --- faults
+
+    def _nemesis(self, _: None) -> None:
+        world = self.cluster.world
+        if world.now >= self._ends:
+            return
+        world.at(world.now + self.plan.nemesis_ns, self._nemesis)
+        fault = self._faults.draw(None, self._a_fault)
+        if fault is not None:
+            what, who, *rest = fault
+            name = self.cluster.leader if who == "leader" else who
+            if what in NEMESES and (name is None or name in self.cluster.nodes):
+                getattr(self, f"_do_{what}")(name, *rest)
+
+    def _a_fault(self, chance: Chance) -> list[Value] | None:
+        plan = self.plan
+        if not plan.faults or chance() >= plan.nemesis_chance:
+            return None
+        what = plan.faults[int(chance() * len(plan.faults))]
+        who = "leader" if chance() < 0.35 else self._someone(chance)
+        span_ms = int(10 + chance() ** 2 * 4_000)
+        if what == "partition":
+            names = list(self.cluster.nodes)
+            return [what, None, span_ms, [name for name in names if chance() < 0.5]]
+        if what in ("cut", "hold"):
+            return [what, who, span_ms, self._someone(chance)]
+        if what == "rate":
+            return [what, who, span_ms, int(MILLION + (chance() - 0.5) * 90_000)]
+        if what == "drift":
+            return [what, who, span_ms, int(MILLION * (0.4 + 2 * chance()))]
+        if what == "step":
+            return [what, who, int(chance() ** 2 * 3_000) + 1]
+        if what == "transfer":
+            return [what, "leader", None if chance() < 0.3 else self._someone(chance)]
+        if what == "reconfigure":
+            return [what, "leader", *self._a_membership(chance)]
+        if what == "snapshot":
+            return [what, who]
+        return [what, who, span_ms]
+
+    def _a_membership(self, chance: Chance) -> tuple[list[str], list[str]]:
+        """Voters and learners: some of those there are, and at times a new one."""
+        names = list(self.cluster.nodes)
+        if len(names) < 7 and chance() < 0.3:
+            names.append(f"n{len(names)}")
+        order = sorted((chance(), name) for name in names)
+        voters = 1 + int(chance() * min(5, len(order)))
+        learners = int(chance() * 2)
+        chosen = [name for _, name in order]
+        return chosen[:voters], chosen[voters : voters + learners]
+
+    def _after(self, span_ms: int, action: Callable[[], None]) -> None:
+        self.cluster.world.at(self.cluster.world.now + span_ms * MS, _call, action)
+
+    def _up(self, name: str | None) -> bool:
+        return name is not None and self.cluster.nodes[name].life is not None
+
+    def _do_crash(self, name: str | None, span_ms: int) -> None:
+        if name is not None and self._up(name):
+            self.cluster.crash(name)
+            self._after(span_ms, partial(self.start, name))
+
+    def start(self, name: str) -> None:
+        """Start a node unless it runs."""
+        if not self._up(name):
+            self.cluster.counts["restart"] += 1
+            self.cluster.start(name)
+
+    def _do_wipe(self, name: str | None, span_ms: int) -> None:
+        """A lost disk, only where the group can know: every disk records the directory that is lost."""
+        if name is None or not self._up(name) or not self.may_wipe(name):
+            return
+        self.cluster.crash(name)
+        self.cluster.wipe(name)
+        self._after(span_ms, partial(self.start, name))
+        self._after(span_ms + 500, self._readmit)
+
+    def may_wipe(self, name: str) -> bool:
+        """Never wipe what the group would miss: only a minority, and only what everyone would recognise as strange."""
+        ghosts = self.cluster.checker.nodes
+        node = self.cluster.nodes[name]
+        memberships = {other: ghosts[other].disk.memberships[-1] for other in self.cluster.nodes}
+        index, membership = max(memberships.values(), key=lambda each: each[0])
+        if not membership.voters or membership.joint or name not in membership.everyone:
+            return False
+        for other, (at, held) in memberships.items():
+            if other in membership.everyone and at != index and held.everyone:
+                return False
+            member = held.members.get(name)
+            if member is not None and held.votes(name) and member.incarnation != node.incarnation:
+                return False
+        lost = [voter for voter in membership.voters if voter == name or not memberships[voter][1].everyone
+                or membership.members[voter].incarnation != self.cluster.nodes[voter].incarnation]
+        return len(lost) <= (len(membership.voters) - 1) // 2
+
+    def _readmit(self) -> None:
+        membership = self.membership()
+        if membership is not None and not membership.joint:
+            self._do_reconfigure(self.cluster.leader, list(membership.voters), list(membership.learners))
+
+    def membership(self) -> Membership | None:
+        """What the leader goes by."""
+        leader = self.cluster.leader
+        return self.cluster.life(leader).replica.membership if leader else None
+
+    def _do_pause(self, name: str | None, span_ms: int) -> None:
+        if name is not None and self._up(name) and self.cluster.life(name).paused is None:
+            self.cluster.pause(name)
+            self._after(span_ms, partial(self.resume, self.cluster.life(name)))
+
+    def resume(self, life: Life) -> None:
+        """Let a paused process go on, if it still is one."""
+        if not life.dead and life.paused is not None:
+            self.cluster.resume(life.name)
+
+    def _do_partition(self, _: str | None, span_ms: int, group: list[str]) -> None:
+        names = [name for name in group if name in self.cluster.nodes]
+        if names and len(names) < len(self.cluster.nodes):
+            self.cluster.counts["partition"] += 1
+            self.cluster.partition(names)
+            self._after(span_ms, self.cluster.heal)
+
+    def _do_isolate(self, name: str | None, span_ms: int) -> None:
+        if name is not None:
+            self._do_partition(None, span_ms + 500, [name])
+
+    def _do_cut(self, name: str | None, span_ms: int, other: str) -> None:
+        if name is not None and other != name:
+            self.cluster.cut(name, other)
+            self._after(span_ms, partial(self.cluster.heal, name, other))
+
+    def _do_hold(self, name: str | None, span_ms: int, other: str) -> None:
+        if name is not None and other != name:
+            self.cluster.hold(name, other)
+            self._after(span_ms, partial(self.cluster.release, name, other))
+
+    def _do_rate(self, name: str | None, span_ms: int, rate_ppm: int) -> None:
+        if name is not None:
+            self.cluster.skew(name, rate_ppm=rate_ppm)
+            self._after(span_ms, partial(self.cluster.skew, name, rate_ppm=MILLION))
+
+    _do_drift = _do_rate
+
+    def _do_step(self, name: str | None, step_ms: int) -> None:
+        if name is not None:
+            self.cluster.skew(name, step_ms=step_ms)
+
+    def _do_full(self, name: str | None, span_ms: int) -> None:
+        if name is not None:
+            self.cluster.fill_disk(name)
+            self._after(span_ms, partial(self.cluster.free_disk, name))
+
+    def _do_fail(self, name: str | None, span_ms: int) -> None:
+        """A failed sync; the operator restarts the node later."""
+        if name is not None and self._up(name):
+            self.cluster.fail_sync(name)
+            self._after(span_ms, partial(self._replace, self.cluster.life(name)))
+
+    def _replace(self, life: Life) -> None:
+        if not life.dead and life.paused is None:
+            self.cluster.crash(life.name)
+            self.start(life.name)
+
+    def _do_stall(self, name: str | None, span_ms: int) -> None:
+        if name is not None:
+            self.cluster.stall_disk(name, span_ms)
+
+    def _do_transfer(self, name: str | None, target: str | None) -> None:
+        life = self._pick(name) if name else None
+        if life is not None:
+            try:
+                self._open.append(life.transfer(target))
+                self.cluster.counts["transfer"] += 1
+            except Outcome as error:
+                self._count(error)
+
+    def _do_reconfigure(self, name: str | None, voters: list[str], learners: list[str]) -> None:
+        life = self._pick(name) if name else None
+        if life is None:
+            return
+        for each in (*voters, *learners):
+            if each not in self.cluster.nodes:
+                self.cluster.add(each)
+        try:
+            self._open.append(life.reconfigure({each: each for each in voters}, {each: each for each in learners}))
+            self.cluster.counts["reconfigure"] += 1
+        except Outcome as error:
+            self._count(error)
+
+    def _do_snapshot(self, name: str | None) -> None:
+        life = self._pick(name) if name else None
+        if life is not None:
+            life.snapshot()
+
+
+class Healing:
+    """The second phase: undo every fault, then demand a leader, writes, and one state everywhere."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.cluster = scene, scene.cluster
+
+    def demand(self) -> None:
+        """Raises ``InvariantViolation`` for INV_R30."""
+        cluster = self.cluster
+        self._heal()
+        cluster.run_until(lambda: self._leads() is not None, HEAL_MS)
+        self._readmit()
+        served = 0
+        while served < WRITES_WANTED and self._write():
+            served += 1
+        cluster.run_until(lambda: served == WRITES_WANTED and len(set(self._states().values())) == 1, HEAL_MS)
+        cluster.checker.finished(self._states(), leader=self._leads(), served=served, wanted=WRITES_WANTED)
+
+    def _heal(self) -> None:
+        cluster, plan = self.cluster, self.scene.plan
+        cluster.heal()
+        cluster.network.shape(attrs.evolve(plan.links, loss=0.0, duplicate=0.0, reorder=0.0, delay=0.0, capacity=4_096))
+        for link in cluster.network.links():
+            link.release()
+        for name, node in cluster.nodes.items():
+            cluster.skew(name, rate_ppm=MILLION)
+            cluster.slow_disk(name, 0.0)
+            node.stalled_until, node.fail_next = 0, False
+            if node.life is not None and node.life.paused is not None:
+                cluster.resume(name)
+            cluster.free_disk(name)
+            if node.life is not None and node.life.replica.faulted:
+                cluster.crash(name)
+            self.scene.start(name)
+
+    def _leads(self) -> str | None:
+        """A leader that has committed an entry of its own term."""
+        name = self.cluster.leader
+        if name is None:
+            return None
+        leadership = self.cluster.life(name).replica.leadership
+        return name if leadership is not None and leadership.own_term_committed else None
+
+    def _readmit(self) -> None:
+        """Members whose disk was lost come back as learners first."""
+        scene, end = self.scene, self.cluster.world.now + HEAL_MS * MS
+        while self.cluster.world.now < end:
+            membership, leader = scene.membership(), self._leads()
+            strangers = self.cluster.life(leader).replica.strangers if leader else None
+            if membership is not None and strangers is not None and not membership.joint and not strangers:
+                self.cluster.run_ms(200)
+                if leader == self._leads() and leader and not self.cluster.life(leader).replica.strangers:
+                    return
+            elif membership is not None and leader and not membership.joint:
+                try:
+                    self.cluster.life(leader).reconfigure(
+                        {name: name for name in membership.voters}, {name: name for name in membership.learners})
+                except Outcome:
+                    pass
+            self.cluster.run_ms(100)
+
+    def _write(self) -> bool:
+        end = self.cluster.world.now + HEAL_MS * MS
+        while self.cluster.world.now < end:
+            name = self._leads()
+            if name is not None:
+                try:
+                    asked = self.cluster.life(name).propose([b"healed"])
+                except (NotLeader, Rejected):
+                    pass
+                else:
+                    self.cluster.run_until(lambda: asked.outcome is not None, HEAL_MS)
+                    if isinstance(asked.outcome, list):
+                        return True
+            self.cluster.run_ms(20)
+        return False
+
+    def _states(self) -> dict[str, tuple[int, int]]:
+        membership = self.scene.membership()
+        if membership is None:
+            return {}
+        return {name: (life.machine.index, life.machine.digest) for name in membership.everyone
+                if (life := self.cluster.nodes[name].life) is not None}
+
+
+def missing(predicates: Counter[str], applied: Counter[str], rules: set[Rules] | None = None) -> list[str]:
+    """Declared predicates and faults that never were: a campaign with any of them is invalid, not passed."""
+    return [name for name in DECLARED if not predicates[name]] + [name for name in DECLARED_FAULTS if not applied[name]]
+
+
+def _sum(machine: Ledger) -> int:
+    return machine.sum
+
+
+def _call(action: Callable[[], None]) -> None:
+    action()

@@ -1,0 +1,120 @@
+"""What one seed is about: which faults exist in it and how strong, how large the cluster is, what load it bears.
+
+Everything is drawn from the tape's stream "swarm", the boring value being a calm cluster of three. Most seeds mix a
+random half of the faults; some have one fault often, some none. Knows the names of faults, not how they are done.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from raft.config import MS, Config, DLedgerTimers, Rules
+from raft.sim.links import LinkProfile
+from raft.sim.tape import Chance, Stream, Tape
+
+NEMESES: Final = (
+    "crash", "wipe", "pause", "partition", "isolate", "cut", "hold", "rate", "drift", "step", "full", "fail", "stall",
+    "transfer", "reconfigure", "snapshot",
+)
+"""Faults that happen at moments; ``drift`` is a clock rate beyond what leases allow for."""
+TRAITS: Final = ("loss", "duplicate", "reorder", "delay", "overflow", "slow")
+"""Faults that a whole seed has."""
+PROFILES: Final = ("swarm", "calm", "network", "disk", "members", "clocks", "dledger", *NEMESES)
+
+
+@attrs.define(kw_only=True)
+class Plan:
+    """One seed's conditions."""
+
+    rules: Rules = Rules.STRICT
+    size: int = 3
+    learners: int = 0
+    duration_ms: int = 20_000
+    """Of the first phase, with faults."""
+    op_ns: int = 10 * MS
+    """Between two moments at which a client may act."""
+    op_chance: float = 0.8
+    read_share: float = 0.25
+    nemesis_ns: int = 50 * MS
+    nemesis_chance: float = 0.0
+    faults: tuple[str, ...] = ()
+    links: LinkProfile = LinkProfile()
+    slow: float = 0.0
+    """Chance of a slow sync, on every node."""
+    tight: bool = False
+    """Tiny windows, caches and frames, so that their limits are met."""
+    codec: bool = False
+    twice: float = 0.0
+
+    def config(self) -> Config:
+        """Limits small enough for a short run to meet them all."""
+        tight = self.tight
+        return Config(
+            rules=self.rules, election_timeout_ms=300, heartbeat_interval_ms=60,
+            dledger=DLedgerTimers(
+                heart_beat_time_interval_ms=100, max_heart_beat_leak=3, min_vote_interval_ms=60,
+                max_vote_interval_ms=200, min_take_leadership_vote_interval_ms=30,
+                max_take_leadership_vote_interval_ms=100, vote_wait_ms=200),
+            propose_timeout_ms=2_000, transfer_timeout_ms=1_000, reconfigure_timeout_ms=4_000, storage_stall_ms=600,
+            replication_timeout_ms=400, entry_bytes_max=1_024, frame_bytes_max=4_096, frame_entries_max=16,
+            message_bytes_max=16_384, append_bytes_max=4_096 if tight else 8_192, inflight_bytes_max=16_384,
+            inflight_messages_max=3 if tight else 32, uncommitted_bytes_max=16_384 if tight else 65_536,
+            cache_bytes_max=2_048 if tight else 32_768, snapshot_log_bytes=0,
+            snapshot_tail_entries=8 if tight else 64, snapshot_chunk_bytes=128 if tight else 256,
+            learner_lag_entries=16, segment_bytes=65_536)
+
+
+def draw_plan(tape: Tape, profile: str) -> Plan:
+    """Draw the conditions of one seed."""
+    stream = tape.stream("swarm")
+    plan = Plan()
+    plan.rules = Rules.DLEDGER if profile == "dledger" or stream.chance(0.2) else Rules.STRICT
+    plan.size = stream.pick((1, 2, 3, 3, 3, 3, 3, 4, 5, 5), 3)
+    plan.learners = stream.pick((0, 0, 0, 1, 2), 0)
+    plan.duration_ms = 1_000 * stream.between(8, 30, 20)
+    plan.op_ns = MS * stream.pick((2, 4, 8, 15), 8)
+    plan.read_share = stream.between(0, 50, 25) / 100
+    plan.tight = stream.chance(0.4)
+    plan.codec = stream.chance(0.15)
+    plan.twice = 0.01 * stream.between(0, 4, 0)
+    mix = stream.between(0, 99, 99)
+    plan.faults = _faults(stream, profile, mix)
+    plan.nemesis_chance = 0.01 * stream.between(1, 30, 0 if not plan.faults else 10)
+    traits = {trait: stream.chance(0.4) for trait in TRAITS}
+    strengths = {trait: stream.draw(0.0, _strength) for trait in TRAITS}
+    if profile not in ("swarm", "network", "dledger") or mix >= 90:
+        traits = dict.fromkeys(TRAITS, False)
+    if profile in ("swarm", "disk") and mix < 90 and traits["slow"]:
+        plan.slow = strengths["slow"]
+    plan.links = LinkProfile(
+        latency_ns=100_000 * stream.between(1, 40, 5),
+        loss=0.4 * strengths["loss"] if traits["loss"] else 0.0,
+        duplicate=0.3 * strengths["duplicate"] if traits["duplicate"] else 0.0,
+        reorder=0.3 * strengths["reorder"] if traits["reorder"] else 0.0,
+        delay=strengths["delay"] if traits["delay"] else 0.0,
+        delay_ns=MS * stream.pick((1, 5, 20, 600), 5),
+        capacity=stream.between(2, 20, 8) if traits["overflow"] else 4_096)
+    return plan
+
+
+def _faults(stream: Stream, profile: str, mix: int) -> tuple[str, ...]:
+    half = tuple(fault for fault in NEMESES if stream.chance(0.5))
+    one = stream.pick(NEMESES, "crash")
+    if profile in NEMESES:
+        return (profile,) if profile != "wipe" else ("wipe", "crash", "reconfigure")
+    groups = {
+        "network": ("partition", "isolate", "cut", "hold"), "disk": ("crash", "full", "fail", "stall", "wipe"),
+        "members": ("reconfigure", "transfer", "wipe", "crash", "snapshot"),
+        "clocks": ("rate", "drift", "step", "pause", "isolate"), "calm": (),
+    }
+    if profile in groups:
+        return groups[profile]
+    if mix < 75:
+        return half
+    return (one,) if mix < 90 else ()
+
+
+def _strength(chance: Chance) -> float:
+    return round(chance() ** 3, 4)
