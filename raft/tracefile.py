@@ -156,14 +156,16 @@ async def open_trace_file(
             await trio.to_thread.run_sync(trace.flush)
 
     failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(flush_now_and_then)
-        try:
-            yield trace
-        except BaseException as error:  # noqa: BLE001  # raised again below
-            failure = error
-        nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await trio.to_thread.run_sync(trace.close)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flush_now_and_then)
+            try:
+                yield trace
+            except BaseException as error:  # noqa: BLE001  # raised again below
+                failure = error
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(trace.close)
     if failure is not None:  # as the caller's block raised it, not in a group of this nursery
         raise failure
