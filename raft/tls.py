@@ -93,6 +93,7 @@ class Contexts:
         server.verify_mode = ssl.CERT_OPTIONAL
         for context in (server, client):
             context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.options |= ssl.OP_NO_RENEGOTIATION
             context.load_cert_chain(self.config.cert, self.config.key)
             context.load_verify_locations(self.config.ca)
             context.set_alpn_protocols(self._alpn)

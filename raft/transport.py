@@ -39,14 +39,17 @@ from raft.handshake import (
     tune_socket,
 )
 from raft.hello import (
+    GREETING_BYTES_MAX,
     Hello,
     Lane,
     Ping,
     Refused,
     check_hello,
     check_same_process,
+    decode_greeting,
     encode_greeting,
 )
+from raft.hello import MAGIC as GREETING_MAGIC
 from raft.hello import Refusal as RefusalGreeting
 from raft.messages import PeerMessage
 from raft.outbox import Outbox
@@ -549,7 +552,10 @@ class Transport:
         node = "" if theirs.lane is Lane.CLIENT else theirs.node
         if isinstance(stream, trio.SSLStream):
             config = self.contexts.config if self.contexts else None
-            certificate: dict[str, Any] | None = stream.getpeercert()
+            try:
+                certificate: dict[str, Any] | None = stream.getpeercert()
+            except ValueError as error:  # renegotiating, or closed already: ssl will not say who it is
+                raise Refused(RefusalKind.CERTIFICATE, f"TLS with {theirs.node!r} is not settled: {error}") from error
             check_certificate(config, certificate, stream.selected_alpn_protocol(), node)
         elif self.contexts:
             raise Refused(RefusalKind.CERTIFICATE, f"node {self.hello.node!r} takes connections over TLS only")
@@ -632,7 +638,11 @@ class Transport:
     def _deliver(self, peer: _Peer, decoder: wire.Decoder, data: bytes | bytearray | memoryview) -> None:
         counters = self.counters
         before = decoder.unfinished_bytes
-        messages = decoder.feed(data)
+        try:
+            messages = decoder.feed(data)
+        except MalformedMessage:
+            _raise_refusal(data)
+            raise
         self._unfinished_bytes += decoder.unfinished_bytes - before
         if self._unfinished_bytes > self.limits.receive_bytes_max:
             raise MalformedMessage(f"{self._unfinished_bytes} bytes of unfinished messages over all connections")
@@ -644,6 +654,14 @@ class Transport:
             for message in messages:
                 on_message(node, message)
             self._on_batch_end()
+
+
+def _raise_refusal(data: bytes | bytearray | memoryview) -> None:
+    """A dialler that does not like our hello says so where its first message would be."""
+    if data[: len(GREETING_MAGIC)] == GREETING_MAGIC:
+        found = decode_greeting(bytes(data[:GREETING_BYTES_MAX]))
+        if found and isinstance(found[0], RefusalGreeting):
+            raise Refused(found[0].kind, found[0].reason)
 
 
 async def _ping(connection: _Inbound) -> None:
