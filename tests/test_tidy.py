@@ -119,7 +119,7 @@ def module_docstring(source: Source) -> Iterator[str]:
     if not source.python or not source.text.strip():
         return
     docstring = ast.get_docstring(source.tree) or ""
-    due = 1 if source.path.startswith("tests/raft/") else 2
+    due = 1 if source.path.rpartition("/")[2].startswith("test_") else 2
     if len(re.findall(r"[.:!?](?=\s|$)", docstring)) < due:
         yield f"{source.path}: its docstring must say what it knows and what it must not know ({due} sentences or more)"
 
@@ -131,7 +131,7 @@ def file_name(source: Source) -> Iterator[str]:
 
 
 def real_sleep(source: Source) -> Iterator[str]:
-    if not (source.python and source.path.startswith("tests/")):
+    if not (source.python and source.path.rpartition("/")[2].startswith("test_")):
         return
     for line, module, names in source.imports():
         if module == "time" and "sleep" in names:
@@ -253,8 +253,8 @@ CHECKS: list[tuple[Check, str, str]] = [
     (function_length, "raft/a.py", "class A:\n  def f(self):\n" + "    x = 1\n" * 60),
     (module_docstring, "raft/a.py", '"""One sentence."""\nx = 1\n'),
     (file_name, "raft/utils.py", ""),
-    (real_sleep, "tests/a.py", "import time\ntime.sleep(1)\n"),
-    (real_sleep, "tests/a.py", "from time import sleep\n"),
+    (real_sleep, "tests/test_a.py", "import time\ntime.sleep(1)\n"),
+    (real_sleep, "tests/test_a.py", "from time import sleep\n"),
     (machine_path, "docs/a.md", "see /" + "home/me/notes"),
     (chance, "raft/a.py", "import random\n"),
     (chance, "raft/a.py", "from random import random\n"),
