@@ -300,7 +300,7 @@ class Leadership:
             return
         log = core.log
         if progress.state == State.SNAPSHOT:
-            if core.now - max(progress.heard_ns, progress.last_sent_ns) > core.config.replication_timeout_ms * MS:
+            if core.now - progress.chunk_asked_ns > core.config.replication_timeout_ms * MS:
                 self._load_chunk(progress)
             previous = 0
         else:
@@ -423,7 +423,7 @@ class Leadership:
 
     def _load_chunk(self, progress: Progress) -> None:
         core = self.core
-        progress.last_sent_ns = core.now
+        progress.chunk_asked_ns = core.now
         core.output(LoadChunk(progress.peer, progress.session, progress.snapshot_index, progress.chunk_offset,
                               core.config.snapshot_chunk_bytes))
 

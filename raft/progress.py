@@ -25,8 +25,8 @@ class Progress:
     """One peer in one leadership and one membership incarnation: its ``session``."""
 
     __slots__ = (
-        "chunk_offset", "contact_ns", "departing_until_ns", "disk_full", "heard_ns", "inflight", "inflight_bytes",
-        "last_index", "last_sent_ns", "load_pending", "match", "next", "peer", "probe_sent", "read_round",
+        "chunk_asked_ns", "chunk_offset", "contact_ns", "departing_until_ns", "disk_full", "heard_ns", "inflight",
+        "inflight_bytes", "last_index", "load_pending", "match", "next", "peer", "probe_sent", "read_round",
         "resolved_sequence", "sent_commit", "sent_times", "sequence", "session", "snapshot_index", "state",
     )
 
@@ -46,7 +46,6 @@ class Progress:
         self.contact_ns = now
         """When the latest answered message was *sent*: bounds lease and check quorum."""
         self.heard_ns = now
-        self.last_sent_ns = 0
         self.sent_commit = 0
         self.read_round = 0
         self.last_index = 0
@@ -55,6 +54,8 @@ class Progress:
         self.disk_full = False
         self.snapshot_index = 0
         self.chunk_offset = 0
+        self.chunk_asked_ns = now
+        """When the latest chunk was asked for. Beats are answered even when chunks are lost."""
         self.departing_until_ns = 0
         """Above 0: no longer a member; fed until it knows, at most until then."""
 
@@ -62,7 +63,6 @@ class Progress:
         """Number the next message and remember when it left."""
         self.sequence += 1
         self.sent_times.append((self.sequence, now))
-        self.last_sent_ns = now
         return self.sequence
 
     def answered(self, sequence: int, now: int) -> None:
