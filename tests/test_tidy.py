@@ -119,7 +119,7 @@ def module_docstring(source: Source) -> Iterator[str]:
     if not source.python or not source.text.strip():
         return
     docstring = ast.get_docstring(source.tree) or ""
-    due = 1 if source.path.rpartition("/")[2].startswith("test_") else 2
+    due = 1 if source.path.startswith("tests/") else 2
     if len(re.findall(r"[.:!?](?=\s|$)", docstring)) < due:
         yield f"{source.path}: its docstring must say what it knows and what it must not know ({due} sentences or more)"
 
