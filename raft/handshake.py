@@ -54,8 +54,14 @@ def join_address(host: str, port: int) -> str:
 
 
 async def connect_tcp(address: str) -> Stream:
-    """An open TCP connection, tuned."""
-    stream = await trio.open_tcp_stream(*split_address(address))
+    """An open TCP connection, tuned. Raises ``OSError``, also for an address that makes no sense.
+
+    Addresses come out of memberships and hellos too: a bad one must be no worse than one where nobody listens.
+    """
+    try:
+        stream = await trio.open_tcp_stream(*split_address(address))
+    except (ConfigError, ValueError) as error:  # a host name that cannot be encoded is a UnicodeError
+        raise OSError(f"{address!r} is no address: {error}") from error
     tune_socket(stream)
     return stream
 

@@ -209,6 +209,7 @@ class Transport:
         self._peers: dict[str, _Peer] = {}
         self._addresses: dict[str, str] = {}
         for node, address in (addresses or {}).items():
+            split_address(address)
             self.set_address(node, address)
         self._inbound: set[_Inbound] = set()
         self._unfinished_bytes = 0
@@ -267,8 +268,7 @@ class Transport:
             self._drop_if_idle(node)
 
     def set_address(self, peer: str, address: str) -> None:
-        """Dial ``peer`` there from now on. Raises ``ConfigError`` if it is not ``host:port``."""
-        split_address(address)
+        """Dial ``peer`` there from now on. One that makes no sense shows in ``problem``: a membership may hold such."""
         if self._addresses.get(peer) != address:
             self._addresses[peer] = address
             self.connect_soon(peer)

@@ -850,6 +850,19 @@ async def test_both_ends_notice_a_process_that_dies() -> None:
         await until(lambda: ("n1", vote(4)) in n0.got)
 
 
+@pytest.mark.parametrize("address", ["nonsense", ":1", "a..b:1", "é" * 80 + ":1", "\x00:1", "h:99999", "a:b:c:1"])
+async def test_an_address_that_makes_no_sense_is_a_problem_in_words_and_nothing_worse(address: str) -> None:
+    async with tcp_nodes(1) as (node,):
+        node.transport.set_address("n1", address)
+        node.transport.set_peers(["n1"])
+        await until(lambda: node.transport.problem("n1") != "")
+        stranger = await connect_tcp(node.transport.hello.address)
+        async with stranger:
+            await greet(stranger, hello_of("n2", address=address), bytearray())
+            await until(lambda: node.transport.problem("n2") != "")
+        node.transport.set_peers([])
+
+
 async def test_a_reply_heavy_exchange_over_tcp_loses_nothing() -> None:
     async with tcp_nodes(2) as nodes:
         n0, n1 = nodes
