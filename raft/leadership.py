@@ -285,10 +285,11 @@ class Leadership:
         core = self.core
         self._next_beat = core.now + self.heartbeat_ns
         self._notice_at = NEVER
+        self._answers = {}
         self._drop_departed()
         timeout = core.config.replication_timeout_ms * MS
         for progress in list(self.peers.values()):
-            if progress.inflight and core.now - max(progress.heard_ns, progress.inflight[0][2]) > timeout:
+            if progress.inflight and core.now - progress.inflight[0][2] > timeout:  # answered beats prove nothing about it
                 self._to_probe(progress, progress.match + 1, "no answer")  # hashicorp 612
             self._send_beat(progress)
 
@@ -537,7 +538,6 @@ class Leadership:
         core = self.core
         decision = core.rules.judge_heartbeats(HeartbeatTally(
             core.membership, core.node_id, self.term, self._answers, core.now - self.quorum_contact()))
-        self._answers = {}
         if decision.step_down:
             core.resign(decision)
         elif decision.beat_now:
