@@ -60,4 +60,4 @@ def test_import_raft_loads_no_trio() -> None:
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     loaded = set(result.stdout.split())
     assert "raft" in loaded
-    assert not loaded & {"trio", "asyncio", "socket", "ssl", "threading", "prometheus_client", "rich"}
+    assert not loaded & {"trio", "asyncio", "socket", "ssl", "prometheus_client", "rich"}
