@@ -15,6 +15,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -106,18 +107,19 @@ def main() -> None:
             results.notes[system.name] = system.note
             systems.append(system)
     args.dir.mkdir(parents=True, exist_ok=True)
+    root = Path(tempfile.mkdtemp(dir=args.dir))
     try:
         if "proposals" in parts:
-            proposals(results, systems, args.dir, args.rounds, args.seconds)
+            proposals(results, systems, root, args.rounds, args.seconds)
         if "own" in parts:
             for _ in range(args.rounds):
-                results.add("ours", own.run(args.dir, args.seconds))
+                results.add("ours", own.run(root, args.seconds))
         if "failover" in parts:
-            results.single |= failover.run(args.dir, args.kills)
+            results.single |= failover.run(root, args.kills)
         if "footprint" in parts:
-            results.single |= footprint.run(args.dir, args.entries, args.log_bytes)
+            results.single |= footprint.run(root, args.entries, args.log_bytes)
     finally:
-        shutil.rmtree(args.dir, ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
         page = markdown(results.as_json())
