@@ -53,7 +53,7 @@ MUTANTS = [
            new="return me.leader == me.node_id and (",
            tests=(TESTS + "test_BUG_E11_a_leader_that_restarts_does_not_resume_its_term",)),
     Mutant("E12", "raft/replica.py",
-           old="return (self.membership.votes(self.node_id) and not self.installing",
+           old="return (voter and not self.installing",
            new="return (not self.installing",
            tests=(TESTS + "test_BUG_E12_campaign_now_reaches_a_learner",
                   TESTS + "test_BUG_E12_campaign_now_reaches_a_removed_node")),
@@ -85,8 +85,8 @@ MUTANTS = [
 
 IMPOSSIBLE = [
     Impossible("E3", why="term and vote are one value, one record and one block on disk: no write holds one of them",
-               assertion="raft/messages.py: HardState; raft/storage/blocks.py: encode_hard_state packs both, one CRC over it"),
-    Impossible("E9", why="answers are kept in a dict by voter and a quorum counts voters, not answers: a second answer of "
-                         "one voter has no place to go, with or without the check that drops it",
+               assertion="raft/messages.py: HardState; raft/storage/blocks.py: encode_hard_state, one CRC over both"),
+    Impossible("E9", why="answers are kept in a dict by voter and a quorum counts voters, not answers: a second answer "
+                         "of one voter has no place to go, with or without the check that drops it",
                assertion="raft/quorum.py: has_majority sums over voters; raft/rules/interface.py: Tally.replies"),
 ]

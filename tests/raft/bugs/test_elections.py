@@ -1,4 +1,4 @@
-"""Elections, votes and terms: bugs that other libraries had (table E), each as a scenario that must not go wrong here."""
+"""Elections, votes and terms: bugs that other libraries had (table E), each as a scenario."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ def ask(
             script.mail.remove(mail)
             return mail.message
     return None
+
+
+def role(script: Script, name: str) -> Role:
+    return script[name].role
 
 
 def asked(script: Script, candidate: str) -> list[Vote]:
@@ -94,7 +98,7 @@ def test_BUG_E2_a_group_that_restarts_together_goes_on_above_its_old_term() -> N
 
 
 def test_BUG_E2_a_log_whose_term_was_lost_is_refused() -> None:
-    """PySyncObj 202, its cause: only the log survived. A node that cannot know its term must not start in an old one."""
+    """PySyncObj 202, its cause: only the log survived. A node that lost its term must not start in an old one."""
     with pytest.raises(DamagedLog, match="vote state was lost"):
         Script(3, disks={"n0": disk([1, 5, 5], term=1)})
 
@@ -105,7 +109,7 @@ def test_BUG_E3_term_and_vote_are_recovered_as_a_pair_that_existed(survivors: in
     storage = MemoryStorage()
     script = Script(3, disks={"n1": storage})
     script.nodes["n1"].syncing = False
-    replica, existed = script["n1"], [(0, None)]
+    replica, existed = script["n1"], list[tuple[int, str | None]]([(0, None)])
     for term, candidate in ((1, "n0"), (2, "n2"), (3, "n0"), (7, "n2")):
         script.now += A_WHILE
         ask(script, candidate, "n1", term)
@@ -164,7 +168,7 @@ def test_BUG_E7_a_refusal_with_a_higher_term_teaches_the_term_alone() -> None:
     """openraft b06cbb37: the higher vote in a refusal was persisted as if granted. Guards ``learn_term``."""
     script = Script(3)
     campaign(script, "n0")
-    assert script["n0"].role == Role.CANDIDATE
+    assert role(script, "n0") == Role.CANDIDATE
     probes = [mail.message for mail in script.mail if isinstance(mail.message, Vote)]
     refusal = VoteReply(1, 9, probes[0].round, VoteResult.REJECT_EXPIRED_VOTE_TERM, True)
     script.mail.clear()
@@ -199,9 +203,9 @@ def test_BUG_E9_a_repeated_grant_counts_once() -> None:
     for _ in range(5):
         script["n0"].receive(script.now, "n1", VoteReply(1, 1, number, VoteResult.ACCEPT, False))
     script.pump("n0")
-    assert script["n0"].role == Role.CANDIDATE
+    assert role(script, "n0") == Role.CANDIDATE
     script["n0"].receive(script.now, "n2", VoteReply(1, 1, number, VoteResult.ACCEPT, False))
-    assert script["n0"].role == Role.LEADER
+    assert role(script, "n0") == Role.LEADER
 
 
 def test_BUG_E10_a_leader_grants_nobody_the_term_it_leads() -> None:
@@ -218,7 +222,7 @@ def test_BUG_E10_a_leader_grants_nobody_the_term_it_leads() -> None:
 
 @pytest.mark.parametrize("rules", list(Rules))
 def test_BUG_E11_a_leader_that_restarts_does_not_resume_its_term(rules: Rules) -> None:
-    """KAFKA-10527: everyone still votes for it in that term, and what it proposed there may differ. Guards led terms."""
+    """KAFKA-10527: everyone still votes for it in that term, and its log there may differ. Guards led terms."""
     script = Script(3, config=Config(rules=rules))
     script.elapse(10_000)
     leader = script.leader()
@@ -226,7 +230,7 @@ def test_BUG_E11_a_leader_that_restarts_does_not_resume_its_term(rules: Rules) -
     name, led = leader.node_id, leader.term
     script.crash(name)
     script.restart(name)
-    assert script[name].role == Role.FOLLOWER and script[name].voted_for == name
+    assert role(script, name) == Role.FOLLOWER and script[name].voted_for == name
     for other in script.nodes.values():
         if other.name != name:
             other.replica.election_deadline = script.now + 5_000 * MS
@@ -250,10 +254,10 @@ def test_BUG_E12_campaign_now_reaches_a_learner() -> None:
     order = TimeoutNow(1, leader.term, leader.last_index, leader.log.last_term)
     script["l0"].receive(script.now, "n0", order)
     script.pump("l0")
-    assert script["l0"].role == Role.FOLLOWER
+    assert role(script, "l0") == Role.FOLLOWER
     script.cut("l0")
     script.elapse(20_000)
-    assert script["l0"].role == Role.FOLLOWER and script["l0"].term == leader.term
+    assert role(script, "l0") == Role.FOLLOWER and script["l0"].term == leader.term
 
 
 def test_BUG_E12_campaign_now_reaches_a_removed_node() -> None:
@@ -266,9 +270,9 @@ def test_BUG_E12_campaign_now_reaches_a_removed_node() -> None:
     order = TimeoutNow(1, leader.term, script["n2"].last_index, script["n2"].log.last_term)
     script["n2"].receive(script.now, "n0", order)
     script.pump("n2")
-    assert script["n2"].role == Role.FOLLOWER
+    assert role(script, "n2") == Role.FOLLOWER
     script.elapse(20_000)
-    assert script["n2"].role == Role.FOLLOWER and leader.role == Role.LEADER
+    assert role(script, "n2") == Role.FOLLOWER and leader.role == Role.LEADER
 
 
 def test_BUG_E13_a_learner_that_does_not_know_of_its_promotion_votes() -> None:
@@ -306,7 +310,7 @@ def test_BUG_E14_a_zero_priority_waits_longer_and_still_leads() -> None:
     for giver, taker in (("n0", "n1"), ("n1", "n0")):  # every follower draws its deadline anew
         script.transfer(giver, taker)
         script.settle()
-    assert script["n0"].role == Role.LEADER
+    assert role(script, "n0") == Role.LEADER
     script.crash("n0")
     script.elapse(5 * script.config.election_timeout_ms)
     successor = script.leader()
@@ -319,7 +323,7 @@ def test_BUG_E14_a_zero_priority_waits_longer_and_still_leads() -> None:
     script.crash("n2")
     script.restart(alone)
     script.elapse(5 * script.config.election_timeout_ms)
-    assert script[alone].role == Role.LEADER
+    assert role(script, alone) == Role.LEADER
 
 
 def test_BUG_E14_higher_priorities_go_first() -> None:
