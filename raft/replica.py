@@ -166,10 +166,17 @@ class Replica:
 
     @property
     def may_campaign(self) -> bool:
-        """Only a voter of the latest membership asks for votes (etcd db54973: a removed node never does), and only with
-        the directory that this membership means: after a wipe, older ones still name the lost one."""
+        """Only a voter asks for votes (etcd db54973: a removed node never does), and only with the directory that the
+        latest membership means: after a wipe, older ones still name the lost one.
+
+        While its removal may be uncommitted a voter goes on asking, for votes of the others (thesis §4.2.2): those who
+        are left may have shorter logs and need it.
+        """
         member = self.membership.members.get(self.node_id)
-        return (self.membership.votes(self.node_id) and not self.installing
+        voter = self.membership.votes(self.node_id) or (
+            self.log.membership_index > self.commit_index
+            and self.log.membership_at(self.commit_index)[1].votes(self.node_id))
+        return (voter and not self.installing
                 and (member is None or not member.incarnation or member.incarnation == self.incarnation))
 
     def voter(self) -> Voter:
@@ -177,7 +184,7 @@ class Replica:
         contact = self.leadership.quorum_contact() if self.leadership else self.heard_leader_at
         return Voter(
             self.node_id, self.role, self.term, self.voted_for, self.leader, self.log.last_term, self.log.last_index,
-            self.membership, self.now - contact, self.campaign.state.transfer)
+            self.membership, self.now - contact, self.campaign.state.transfer, self.may_campaign)
 
     def leader_address(self) -> str | None:
         member = self.membership.members.get(self.leader) if self.leader else None
@@ -348,7 +355,7 @@ class Replica:
         A leader that handed over leaves the target its time.
         """
         handed_over = self.leadership is not None and self.leadership.transfer.told
-        if self.rules.one_step or handed_over:
+        if self.rules.one_step or handed_over or not self.may_campaign:
             self.become_follower(None, decision.reason)
         else:
             self.become_candidate(decision.reason)

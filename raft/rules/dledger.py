@@ -94,7 +94,7 @@ class DLedgerRules:
         term = max(me.term, FIRST_TERM)
         if request.term < term:
             return VoteDecision(VoteResult.REJECT_EXPIRED_VOTE_TERM)  # 4a
-        if request.term > term and me.membership.votes(me.node_id):
+        if request.term > term and me.campaigns:
             return VoteDecision(VoteResult.REJECT_TERM_NOT_READY, become_candidate=True, known_term=request.term)  # 4e
         if request.term > term:
             return VoteDecision(VoteResult.ACCEPT, adopt_term=request.term, grant=True)
@@ -125,7 +125,7 @@ class DLedgerRules:
         adopt_term = own if me.term < own else 0
         if term < own:
             return HeartbeatDecision(Code.EXPIRED_TERM)  # 3, 5
-        if term > own and me.membership.votes(me.node_id):
+        if term > own and me.campaigns:
             return HeartbeatDecision(Code.TERM_NOT_READY, become_candidate=True, known_term=term)  # 9
         if term > own:
             return HeartbeatDecision(Code.SUCCESS, follow=True, adopt_term=term)
@@ -142,7 +142,7 @@ class DLedgerRules:
         it does in a term of which it holds an entry: that term has had its leader, and after a change of members there
         may be a quorum that did not vote for it.
         """
-        if not me.membership.votes(me.node_id):
+        if not me.campaigns:
             return RoundPlan(me.term, probe=False, ask=False, delay_ns=self._leak_ns)
         higher = max(candidacy.known_term, max(me.term, FIRST_TERM) + 1, me.last_term + 1)
         if candidacy.need_increase_term:

@@ -32,6 +32,8 @@ class Voter:
     """How long ago a leader was last heard (or this node started); while leading, a quorum of voters."""
     taking_leadership: bool = False
     """Whether the leader asked this node to take over in the term it is in (DLedger's termToTakeLeadership)."""
+    campaigns: bool = True
+    """Whether it asks for votes itself: not as a learner, a joiner or a removed node."""
 
 
 @attrs.frozen

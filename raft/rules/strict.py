@@ -123,7 +123,7 @@ class StrictRules:
     def plan_round(self, me: Voter, candidacy: Candidacy, rng: Random) -> RoundPlan:
         """A probe, unless one just passed or the leader hands over. Real votes are always asked for in a fresh term."""
         term = max(me.term, candidacy.known_term) + 1
-        if not me.membership.votes(me.node_id):
+        if not me.campaigns:
             return RoundPlan(me.term, probe=True, ask=False, delay_ns=self._share(rng, 1.0, 1.5))
         handed_over = candidacy.transfer and candidacy.failed_rounds == 0
         passed = candidacy.last_probe and candidacy.last_result is ParseResult.PASSED

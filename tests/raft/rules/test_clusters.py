@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from raft.config import Config, DLedgerTimers, Rules
-from raft.messages import Role
+from raft.frame import Kind
+from raft.membership import Membership
+from raft.messages import Append, Role
 from raft.sim import Cluster
 from raft.trace import BecameLeader, Event, RoundEnded, VoteCast
+from tests.raft.script import Mail, Script
 
 QUICK = DLedgerTimers(
     heart_beat_time_interval_ms=200, min_vote_interval_ms=30, max_vote_interval_ms=100, vote_wait_ms=200,
@@ -209,3 +212,32 @@ def test_members_can_change_under_either_rules(rules: Rules) -> None:
     assert group.propose(b"z") == 3
     group.run_ms(2_000)
     assert group.machine("n0").items == [b"x", b"y", b"z"]
+
+
+@RULES
+def test_removed_voters_still_elect_while_their_removal_is_not_committed(rules: Rules) -> None:
+    """Thesis §4.2.2: all but n1 hold the entry that leaves n1 alone; they refuse n1's shorter log, so one must lead."""
+    script = Script(4, config=Config(rules=rules, dledger=QUICK))
+    script.elect("n0")
+    script.settle()
+    ticket = script.reconfigure("n0", ["n1"])
+
+    def last_step(mail: Mail) -> bool:
+        """Whatever carries the last membership does not reach n1."""
+        return mail.target != "n1" or not isinstance(mail.message, Append) or not any(
+            frame.kind == Kind.MEMBERSHIP and not Membership.decode(frame.payloads()[0]).joint
+            for frame in mail.message.frames)
+
+    script.filter = last_step
+    script.settle()
+    assert script["n1"].membership.joint
+    assert [script[name].membership.voters for name in ("n0", "n2", "n3")] == [("n1",)] * 3
+    script.crash("n0")
+    script.heal()
+    script.elapse(30_000)
+    leader = script.leader()
+    assert leader is not None and leader.node_id == "n1"
+    assert (leader.membership.voters, leader.membership.joint) == (("n1",), False)
+    assert script.outcome("n0", ticket) == "open"
+    script.propose("n1", b"served")
+    assert leader.commit_index == leader.last_index

@@ -156,7 +156,7 @@ def test_a_fresh_node_behaves_as_in_its_first_term() -> None:
 
 def test_a_node_without_a_vote_takes_terms_in_one_step() -> None:
     """It never campaigns, so nothing would ever take the term for it."""
-    learner = voter(membership=group("n1", "n2", learners=("n0",)))
+    learner = voter(membership=group("n1", "n2", learners=("n0",)), campaigns=False)
     assert RULES.decide_heartbeat(learner, "n1", 9).adopt_term == 9
     decision = RULES.decide_vote(learner, "n1", vote(term=9))
     assert (decision.result, decision.adopt_term, decision.grant) == (R.ACCEPT, 9, True)
