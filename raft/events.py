@@ -75,6 +75,10 @@ class Subscription:
                 raise StopAsyncIteration
             await self._bell.wait()
 
+    def pending(self) -> list[NodeEvent]:
+        """What would come next without waiting; stays in the queue."""
+        return [*([Lagged(self._missed)] if self._missed else []), *self._queue]
+
     def close(self) -> None:
         """Stop receiving. Not needed at the end of the node."""
         self._hub.leave(self)

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import attrs
 import trio
-from trio.abc import Stream
 
+from raft.clientserver import serve_client
 from raft.config import Config
 from raft.errors import DamagedLog, StorageError, UsageError, WrongDirectory
 from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, write_origin
@@ -34,7 +34,7 @@ from raft.storage.directory import DirectoryFiles
 from raft.storage.identity import Identity, check_identity, format_directory, read_identity
 from raft.storage.interface import Files
 from raft.storage.segment import SegmentStorage
-from raft.storage.writer import InlineWriter, LogWriter
+from raft.storage.writer import InlineWriter, LogWriter, WriterEvents
 from raft.tls import TLSConfig
 from raft.trace import Trace
 from raft.transport import Transport, TransportLimits
@@ -81,6 +81,7 @@ class Host:
         self.nodes: dict[int, Node] = {}
         self._files, self._recovered = files, recovered
         self._rng, self._clock, self._wall_ms = rng, clock, wall_ms
+        self._inline = inline
         self._run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else trio.to_thread.run_sync
         self._links = _Links()
         self._touched: list[Node] = []
@@ -138,7 +139,6 @@ class Host:
     async def start(
         self, nursery: trio.Nursery, listen: str | None, listeners: list[trio.SocketListener], tls: TLSConfig | None,
         limits: TransportLimits | None, connect: Connector,
-        on_client: Callable[[Host, Stream, Hello, bytes], Awaitable[None]] | None,
     ) -> None:
         """Listen and write. Groups come later."""
         self._nursery = nursery
@@ -146,15 +146,15 @@ class Host:
             cluster=self.cluster, node=self.node_id, incarnation=self.incarnation, lane=Lane.CONTROL,
             rules=self.config.rules.value, address=listen if listen and not listen.endswith(":0") else "")
 
-        async def serve(stream: Stream, theirs: Hello, received: bytes) -> None:
-            assert on_client is not None
-            await on_client(self, stream, theirs, received)
-
         self._transport = Transport(
             hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
             on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,
-            on_client=serve if on_client else None, tls=tls, limits=limits, connect=connect, clock=self._clock)
-        self._writer = self._make_writer()
+            on_client=partial(serve_client, self.nodes, self.config), tls=tls, limits=limits, connect=connect, clock=self._clock)
+        make = InlineWriter if self._inline else LogWriter
+        self._writer = make(
+            self.storage, trio.lowlevel.current_trio_token().run_sync_soon,
+            WriterEvents(self._on_durable, self._on_disk_full, self._on_write_failed),
+            sync=self.config.sync, interval_ms=self.config.sync_interval_ms)
         await nursery.start(partial(self._transport.run, listen, listeners=listeners or None))
 
     async def stop(self) -> None:
@@ -167,6 +167,12 @@ class Host:
         """Answer everybody who waits."""
         for node in self.nodes.values():
             node.close()
+
+    def close_disk(self) -> None:
+        """Write and sync what is under way, then let go of the directory. Blocks."""
+        if self._writer is not None:
+            self._writer.close()
+        self.storage.close()
 
     # --- opening a group -------------------------------------------------------------------------------------
 
@@ -199,6 +205,7 @@ class Host:
         assert writer is not None
         return Surroundings(
             clock=self._clock, wall_ms=self._wall_ms, storage=self.storage, submit=writer.submit, send=transport.send,
+            has_room=self.storage.has_room,
             flush=transport.flush, run_blocking=self._run_blocking, addresses=self._learn_addresses,
             members_changed=self._members_changed, connected=transport.connected,
             refusals=lambda: list(transport.refusals.values()))
@@ -300,7 +307,6 @@ async def open_host(
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
     listeners: Sequence[trio.SocketListener] = (),
-    on_client: Callable[[Host, Stream, Hello, bytes], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Host]:
     """Open a directory and a port for groups. Leaving the block stops them in order and answers all who wait.
 
@@ -322,7 +328,7 @@ async def open_host(
     try:
         try:
             async with trio.open_nursery() as nursery:
-                await host.start(nursery, listen, list(listeners), tls, limits, connect, on_client)
+                await host.start(nursery, listen, list(listeners), tls, limits, connect)
                 try:
                     yield host
                     await host.stop()
@@ -351,7 +357,6 @@ async def open_node(
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
     listeners: Sequence[trio.SocketListener] = (), trace: Trace | None = None,
-    on_client: Callable[[Host, Stream, Hello, bytes], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Node]:
     """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``.
 
@@ -364,7 +369,6 @@ async def open_node(
     async with open_host(
         data_dir, node_id=node_id, listen=listen, cluster=cluster, create=bootstrap or join, config=config, tls=tls,
         limits=limits, rng=rng, clock=clock, wall_ms=wall_ms, files=files, connect=connect, listeners=listeners,
-        on_client=on_client,
     ) as host:
         yield await host.open_group(
             group, state_machine=state_machine, peers=peers, bootstrap=bootstrap, join=join, trace=trace)

@@ -93,6 +93,8 @@ class Surroundings:
     """Learn where others listen."""
     members_changed: Callable[[Membership], None]
     """This group has another membership now."""
+    has_room: Callable[[], bool]
+    """Whether a disk that was full takes frames again; blocks."""
     connected: Callable[[str], bool]
     refusals: Callable[[], Sequence[Refusal]]
 
@@ -115,8 +117,8 @@ class Node:
         """Messages whose write is not durable yet."""
         self._clock = around.clock
         self._bell = Bell()
-        self._gather = False
-        """Frames enough wait for commit: proposals gather until one comes."""
+        self._hold = 0
+        """Above 0: as many batches in flight as may be; proposals gather until one of them has its fate."""
         self.proposals = Proposals(config, around.clock, self._bell, self._rearm)
         self.barriers = Barriers(config, around.clock, self._bell, self._rearm)
         self.events_hub = EventHub()
@@ -340,7 +342,7 @@ class Node:
             self._pumping = False
         self.around.flush()
         self.barriers.release(self.applier.index, self._lease_valid)
-        if self._gather and self.proposals.flying < self.config.uncommitted_frames_target:
+        if self.proposals.flying < self._hold:
             self._bell.ring()
         if replica.deadline < self._armed:
             self._rearm(replica.deadline)
@@ -499,7 +501,7 @@ class Node:
         """Hand what callers have gathered to the core. Woken by the first of a batch, so it runs after the others."""
         while True:
             await self._bell.wait()
-            if self._gather:  # a commit woke callers and this task together: let them join
+            if self._hold:  # a commit woke callers and this task together: let them join
                 await trio.lowlevel.cancel_shielded_checkpoint()
             self._flush()
 
@@ -520,7 +522,7 @@ class Node:
     def _flush_proposals(self, now: int) -> None:
         proposals, target = self.proposals, self.config.uncommitted_frames_target
         wall_ms = self.around.wall_ms()
-        self._gather = False
+        self._hold = 0
         while proposals.waiting:
             if proposals.flying >= target:
                 self._wait_for_commit()
@@ -544,7 +546,7 @@ class Node:
                 proposals.flown(batch, first, last, self.replica.term)
 
     def _wait_for_commit(self) -> None:
-        self._gather = True
+        self._hold = self.proposals.flying
         deadline = self.proposals.next_deadline()
         if deadline is not None:
             self._rearm(deadline)
@@ -593,16 +595,17 @@ class Node:
 
     async def _run_room(self) -> None:
         """Ask again, ever more patiently, whether a full disk has room."""
-        patience = ROOM_RETRY_S
-        last = -math.inf
         while True:
             await self._room_wanted.wait()
             self._room_wanted = trio.Event()
-            if trio.current_time() - last > 2 * ROOM_RETRY_MAX_S:
-                patience = ROOM_RETRY_S
-            await trio.sleep(patience)
-            patience = min(2 * patience, ROOM_RETRY_MAX_S)
-            last = trio.current_time()
+            patience, room = ROOM_RETRY_S, False
+            while not room and self.storage_state == "full":
+                await trio.sleep(patience)
+                patience = min(2 * patience, ROOM_RETRY_MAX_S)
+                try:
+                    room = await self.around.run_blocking(self.around.has_room)
+                except StorageError as error:
+                    self.write_failed(error)
             if self.storage_state == "full":
                 self.storage_state = "ok"
                 self.replica.storage_fault(self._clock(), "room")

@@ -6,6 +6,7 @@ Disk work runs in worker threads, one piece at a time per direction. Knows stora
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -13,12 +14,14 @@ import trio
 
 from raft.applier import Applier
 from raft.config import Config
-from raft.errors import DamagedLog, DiskFull, Faulted, StorageError, UsageError
+from raft.errors import DamagedLog, Faulted, StorageError, UsageError
 from raft.events import EventHub, SnapshotRestored, SnapshotTaken
 from raft.messages import Install, LoadChunk, SnapshotMeta, StoreChunk
 from raft.pending import Proposals
 from raft.replica import Replica
 from raft.storage.interface import SnapshotSink, Storage
+
+logger = logging.getLogger("raft.snapshots")
 
 READ_BYTES = 1 << 20
 PIECES_MAX = 64
@@ -60,10 +63,9 @@ class SnapshotIO:
             try:
                 await self.take()
                 self._retry_bytes = 0
-            except DiskFull:
-                self._retry_bytes += self._applier.log_bytes + self._due_bytes // 8
-            except StorageError as error:
-                self._storage_failed(error)
+            except StorageError as error:  # ends this snapshot, not the log; later there may be room
+                self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
+                logger.warning("no snapshot: %s; the next try comes when the log has grown", error)
             except Faulted:
                 return
 
@@ -128,12 +130,12 @@ class SnapshotIO:
                 else:
                     assert isinstance(question, Install)
                     await self._install(question.meta)
-            except DiskFull:
-                self._drop_sink()
-                self._replica.storage_fault(self._clock(), "full")
             except StorageError as error:
-                self._storage_failed(error)
-                return
+                if isinstance(question, Install):  # the log stands on what the machine cannot have
+                    self._storage_failed(error)
+                    return
+                self._drop_sink()  # the leader sends it again, or another
+                logger.warning("a snapshot's piece was lost: %s", error)
             self._pump()
 
     async def _load(self, wanted: LoadChunk) -> None:
@@ -145,7 +147,11 @@ class SnapshotIO:
         meta = self._storage.newest_snapshot(group)
         if meta is None or wanted.index not in (0, meta.index):
             return None, None
-        data = self._storage.read_snapshot(group, meta.index, wanted.offset, wanted.max_bytes)
+        try:
+            data = self._storage.read_snapshot(group, meta.index, wanted.offset, wanted.max_bytes)
+        except DamagedLog as error:
+            logger.error("this node's snapshot cannot be sent: %s", error)
+            return None, None
         return (meta, data) if data is not None else (None, None)
 
     async def _store(self, piece: StoreChunk) -> None:

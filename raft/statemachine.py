@@ -38,6 +38,9 @@ class StateMachine(Protocol):
     ``threaded: bool``
         True: ``apply``, ``snapshot``, ``capture`` and ``restore`` block, so they run in a worker thread, one at a time.
 
+    ``query(data: bytes) -> object``
+        What clients outside may ask; called after the read barrier they chose, never replicated.
+
     Without a way to make snapshots the log is never purged. An exception out of ``apply`` stops the node: it becomes
     *faulted*, visibly, and skips nothing. So refuse bad commands with a result, not with an exception.
     """

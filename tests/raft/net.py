@@ -16,7 +16,7 @@ from raft.config import Config
 from raft.errors import StorageError
 from raft.host import monotonic_ns, run_inline
 from raft.membership import Member, Membership
-from raft.messages import PeerMessage, Write
+from raft.messages import PeerMessage, Recovered, Write
 from raft.node import Node, Surroundings
 from raft.replica import Replica
 from raft.rules import make_rules
@@ -26,14 +26,14 @@ from raft.wakeup import Bell
 
 
 class Counter:
-    """The smallest useful machine."""
+    """The smallest useful machine: adds up the last nine digits of its commands."""
 
     def __init__(self) -> None:
         self.n = 0
         self.log: list[bytes] = []
 
     def apply(self, command: bytes) -> int:
-        self.n += int(command)
+        self.n += int(command[-9:])
         self.log.append(command)
         return self.n
 
@@ -116,8 +116,6 @@ class Net:
         storage = storage or MemoryStorage()
         disk = Disk(storage)
         recovered = storage.open().get(1)
-        from raft.messages import Recovered
-
         replica = Replica(
             group=1, node_id=name, config=config, rules=make_rules(config), rng=Random(name), now=monotonic_ns(),
             recovered=recovered or Recovered(), incarnation=name.encode().ljust(16, b"."),
@@ -132,6 +130,7 @@ class Net:
                         clock=monotonic_ns, wall_ms=lambda: time.time_ns() // 1_000_000, storage=storage,
                         submit=disk.submit, send=send, flush=lambda: None, run_blocking=run_inline,
                         addresses=lambda book: None, members_changed=lambda membership: None,
+                        has_room=lambda: True,
                         connected=lambda peer: (peer, name) not in self.cut, refusals=list))
         disk.node = node
         self.disks[name] = disk
