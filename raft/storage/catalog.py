@@ -292,6 +292,7 @@ def decode_footer(data: bytes) -> tuple[int, int, int, int, dict[int, Span]]:
             spans[number] = span
         if not all(type(each) is int for each in (first_write, last_write, last_crc, end)):
             raise ValueError("a number is due")
-    except (ValueError, TypeError, struct.error, cbor2.CBORError, OverflowError, RecursionError, MemoryError) as error:
+    except (ValueError, TypeError, LookupError, struct.error, cbor2.CBORError, OverflowError, RecursionError,
+            MemoryError) as error:
         raise MalformedMessage(f"not a footer: {error}") from error
     return first_write, last_write, last_crc, end, spans

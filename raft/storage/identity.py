@@ -50,10 +50,17 @@ def read_identity(files: Files) -> Identity | None:
         file.close()
     if data[:4] != _MAGIC or len(data) < 8 or crc32c(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
         raise WrongDirectory(f"the file {NAME!r} is damaged: its magic or CRC is wrong; this cannot come from a crash")
-    fields = cbor2.loads(data[8:])
-    if fields.get("format") != FORMAT:
-        raise WrongDirectory(f"the directory has format {fields.get('format')}, this build reads format {FORMAT}")
-    return Identity(fields["cluster"], fields["node"], fields["incarnation"])
+    try:
+        fields = cbor2.loads(data[8:])
+        if fields["format"] != FORMAT:
+            raise WrongDirectory(f"the directory has format {fields['format']}, this build reads format {FORMAT}")
+        found = Identity(fields["cluster"], fields["node"], fields["incarnation"])
+    except (ValueError, TypeError, LookupError, cbor2.CBORError, RecursionError) as error:
+        raise WrongDirectory(f"the file {NAME!r} is not how a directory is marked: {error}") from error
+    if type(found.cluster) is not str or type(found.node_id) is not str or type(found.incarnation) is not bytes or (
+            len(found.incarnation) != 16):
+        raise WrongDirectory(f"the file {NAME!r} names no cluster, node or incarnation")
+    return found
 
 
 def format_directory(files: Files, cluster: str, node_id: str, incarnation: bytes) -> Identity:
