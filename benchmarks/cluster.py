@@ -65,8 +65,9 @@ class NodeProcess:
             *lines, buffer = (buffer + data).split(b"\n")
             for line in lines:
                 answer = json.loads(line)
-                self._answers[answer["id"]] = answer
-                self._waiting.pop(answer["id"]).set()
+                number = answer.pop("id")
+                self._answers[number] = answer
+                self._waiting.pop(number).set()
         for event in self._waiting.values():
             event.set()
 
