@@ -66,7 +66,7 @@ _RECEIVE_BYTES: Final = 256 << 10
 
 _AGAIN: Final = frozenset({
     RejectReason.TRANSFERRING, RejectReason.NOT_READY, RejectReason.STOPPED, RejectReason.INSTALLING, RejectReason.BUSY,
-    RejectReason.LEADER_LOST, RejectReason.DISK_FULL,
+    RejectReason.LEADER_LOST, RejectReason.DISK_FULL, RejectReason.NO_SUCH_GROUP,
     RejectReason.OVERWRITTEN, RejectReason.NO_LEASE,
 })
 """Refusals without effect that another attempt, perhaps elsewhere, may overcome."""

@@ -193,7 +193,7 @@ class _Connection:
         """The value of OK. Raises what the node raises."""
         node, op, timeout_ms = self._nodes.get(request.group), request.op, request.timeout_ms or None
         if node is None:
-            raise UsageError(f"this node has no group of number {request.group}")
+            raise Rejected(RejectReason.NO_SUCH_GROUP, f"number {request.group}")
         if op is Op.PROPOSE:
             return await node.propose(request.commands[0], timeout_ms)
         if op is Op.PROPOSE_MANY:

@@ -105,6 +105,7 @@ class RejectReason(enum.Enum):
     NO_LEASE = "the leader holds no lease at this moment"
     INSTALLING = "this node is installing a snapshot"
     LEADER_LOST = "leadership changed before the answer; ask again"
+    NO_SUCH_GROUP = "the group is not open on this node, or not yet"
     STOPPED = "this node is stopping"
 
 
