@@ -76,7 +76,8 @@ class Run:
         if choice < 0.45:
             writes, images = [], self.now
             for _ in range(self.rng.choice([1, 1, 3])):
-                write = self.script.write(images.get(group, LogImage()), group, self.next_token(), floor=self.floor(group))
+                image = images.get(group, LogImage())
+                write = self.script.write(image, group, self.next_token(), floor=self.floor(group))
                 images = apply(images, write)
                 writes.append(write)
             self.write(writes)
@@ -176,23 +177,17 @@ class Run:
             return
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_crash_in_every_operation(seed: int) -> None:
     whole = Run(seed, 0)
-    assert not whole.play(60, 0)
-    operations = whole.disk.operations
-    assert operations > 60
-    assert {name for name in whole.disk.list("log") if name.endswith(".seg")}
-    for crash_at in range(whole_start(seed) + 1, operations + 1):
-        run = Run(seed, crash_at)
-        assert run.play(60, crash_at)
-        for _ in range(6):
-            run.step()  # what came back can be gone on with
-
-
-def whole_start(seed: int) -> int:
-    """Operations that formatting takes."""
-    return Run(seed, 0).disk.operations
+    formatting = whole.disk.operations
+    assert not whole.play(100, 0)
+    for crash_at in range(formatting + 1, whole.disk.operations + 1):
+        for fate in range(3):
+            run = Run(seed, 3 * crash_at + fate)
+            assert run.play(100, crash_at)
+            for _ in range(6):
+                run.step()  # what came back can be gone on with
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -234,9 +229,13 @@ def test_disk_full_is_not_final() -> None:
     run = Run(5, 5)
     run.check(run.storage.open())
     run.disk.faults.capacity_bytes = run.disk.used_bytes()
-    with pytest.raises(DiskFull):
+
+    def fill() -> None:
         for _ in range(200):
             run.write([run.script.write(run.image(1), 1, run.next_token())])
+
+    with pytest.raises(DiskFull):
+        fill()
     del run.history[-1:]
     run.disk.faults.capacity_bytes = 1 << 62
     run.write([run.script.write(run.image(1), 1, run.next_token())])
