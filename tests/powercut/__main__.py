@@ -27,10 +27,11 @@ def main() -> int:
     always = campaign(cuts=options.cuts, seed=options.seed)
     never = campaign(cuts=options.control_cuts, sync=Sync.NEVER, seed=options.seed) if always else None
     if always is None or never is None:
-        print("not run: a C compiler (cc, gcc or clang) is needed to build the recorder", file=sys.stderr)
+        sys.stderr.write("not run: a C compiler (cc, gcc or clang) is needed to build the recorder\n")
         return 2
-    print(json.dumps({"always": attrs.asdict(always), "never": {**attrs.asdict(never), "losses": never.losses[:3]},
-                      "seconds": round(time.monotonic() - started)}, indent=2))
+    report = {"always": attrs.asdict(always), "never": {**attrs.asdict(never), "losses": never.losses[:3]},
+              "seconds": round(time.monotonic() - started)}
+    sys.stdout.write(json.dumps(report, indent=2) + "\n")
     return 0 if always.lost == 0 and never.lost > 0 else 1
 
 

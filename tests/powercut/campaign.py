@@ -27,7 +27,8 @@ import raft
 from raft.config import Sync
 from raft.frame import Kind
 from raft.groups import DEFAULT_GROUP, group_number
-from raft.storage.files import DirectoryFiles
+from raft.messages import Recovered
+from raft.storage.directory import DirectoryFiles
 from raft.storage.segment import SegmentStorage
 from tests.powercut.replay import OPENED, WRITTEN, Disk, records
 from tests.powercut.victim import NUMBER, Numbers, config
@@ -86,11 +87,12 @@ def record(library: Path, directory: Path, sync: Sync, seconds: float) -> tuple[
 
 def held_by(directory: Path, node_id: str) -> tuple[tuple[int, int], set[bytes]]:
     """((last term, last index), every number in snapshot and log) of one voter's directory after a cut."""
-    storage = SegmentStorage(DirectoryFiles(directory), "default", node_id, segment_bytes=config(Sync.ALWAYS).segment_bytes,
-                             rng=Random(1), background=False)
+    segment_bytes = config(Sync.ALWAYS).segment_bytes
+    storage = SegmentStorage(DirectoryFiles(directory), "default", node_id, segment_bytes=segment_bytes, rng=Random(1),
+                             background=False)
     try:
         group = group_number(DEFAULT_GROUP)
-        recovered = storage.open()[group]
+        recovered = storage.open().get(group, Recovered())  # unknown: it had no part in anything yet
         numbers: set[bytes] = set()
         if recovered.snapshot:
             meta, state = recovered.snapshot, b""
@@ -108,18 +110,19 @@ def held_by(directory: Path, node_id: str) -> tuple[tuple[int, int], set[bytes]]
         storage.close()
 
 
-def missing(disks: Path, acknowledged: set[bytes], tally: Tally) -> int:
-    """How many acknowledged numbers some majority could lose."""
+def missing(disks: Path, formatted: set[str], acknowledged: set[bytes], tally: Tally) -> int:
+    """How many acknowledged numbers some majority could lose. A directory may be empty only until it is formatted."""
     held = {}
     for node_id in VOTERS:
+        if node_id not in formatted:
+            held[node_id] = (0, 0), set[bytes]()
+            continue
         try:
             held[node_id] = held_by(disks / node_id, node_id)
-        except (raft.StorageError, KeyError) as error:
-            if acknowledged:
-                tally.damaged += 1
-                tally.losses.append(f"{node_id}: {error!r}")
-                return len(acknowledged)
-            return 0
+        except raft.StorageError as error:
+            tally.damaged += 1
+            tally.losses.append(f"{node_id}: {error!r}")
+            return max(1, len(acknowledged))
     worst = 0
     for pair in itertools.combinations(VOTERS, 2):
         winner = max(pair, key=lambda name: held[name][0])
@@ -165,14 +168,15 @@ def campaign(
                 _cut_one_run(root, recording, min(cuts_per_run, cuts - tally.cuts), sync, rng, tally)
             tally.runs += 1
             if sys.stderr.isatty():
-                print(f"\r{tally.cuts}/{cuts} cuts, {tally.lost} lost", end="", file=sys.stderr, flush=True)
+                sys.stderr.write(f"\r{tally.cuts}/{cuts} cuts, {tally.lost} lost")
+                sys.stderr.flush()
     return tally
 
 
 def _cut_one_run(root: Path, recording: bytes, cuts: int, sync: Sync, rng: Random, tally: Tally) -> None:
     played = list(records(recording))
     disk, acknowledged, ack_fd = Disk(str(root)), set[bytes](), -1
-    points = sorted(rng.randrange(1, len(played) + 1) for _ in range(cuts - 1)) + [len(played)]
+    points = [*sorted(rng.randrange(1, len(played) + 1) for _ in range(cuts - 1)), len(played)]
     for position, entry in enumerate(played, 1):
         if entry.op == OPENED and entry.data.endswith(b"/acks"):
             ack_fd = entry.fd
@@ -188,7 +192,8 @@ def _cut_one_run(root: Path, recording: bytes, cuts: int, sync: Sync, rng: Rando
                 disk.cut(target, rng)
                 for node_id in VOTERS:
                     (target / node_id).mkdir(exist_ok=True)
-                lost = missing(target, acknowledged, tally)
+                formatted = {name for name in VOTERS if f"{root}/{name}/identity" in disk.durable}
+                lost = missing(target, formatted, acknowledged, tally)
                 tally.cuts += 1
                 if lost:
                     tally.lost += 1

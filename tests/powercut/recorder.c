@@ -45,17 +45,22 @@ static int below(const char *path, char *full) {
 }
 
 static void record(uint8_t op, int32_t fd, uint64_t offset, const struct iovec *parts, int count) {
-    struct iovec out[1 + 64];
-    char head[17];
-    uint32_t length = 0;
     int saved = errno;
-    for (int i = 0; i < count; i++) { out[1 + i] = parts[i]; length += parts[i].iov_len; }
-    memcpy(head, &op, 1); memcpy(head + 1, &fd, 4); memcpy(head + 5, &offset, 8); memcpy(head + 13, &length, 4);
-    out[0].iov_base = head; out[0].iov_len = sizeof head;
+    uint32_t length = 0;
+    for (int i = 0; i < count; i++) length += parts[i].iov_len;
+    size_t total = 17 + (size_t)length, at = 17;
+    char *out = malloc(total);
+    if (!out) _exit(97);
+    memcpy(out, &op, 1); memcpy(out + 1, &fd, 4); memcpy(out + 5, &offset, 8); memcpy(out + 13, &length, 4);
+    for (int i = 0; i < count; i++) { memcpy(out + at, parts[i].iov_base, parts[i].iov_len); at += parts[i].iov_len; }
     pthread_mutex_lock(&lock);
-    ssize_t written = REAL(writev)(log_fd, out, 1 + count);
+    for (at = 0; at < total;) {
+        ssize_t done = REAL(write)(log_fd, out + at, total - at);
+        if (done < 0) { fprintf(stderr, "recorder: the recording cannot be written\n"); _exit(97); }
+        at += done;
+    }
     pthread_mutex_unlock(&lock);
-    if (written != (ssize_t)(sizeof head + length)) { fprintf(stderr, "recorder: log write failed\n"); _exit(97); }
+    free(out);
     errno = saved;
 }
 
@@ -98,9 +103,8 @@ int close(int fd) {
 
 static ssize_t wrote(int fd, const struct iovec *parts, int count, int64_t offset, ssize_t done) {
     if (done > 0 && known(fd)) {
-        struct iovec cut[64];
+        struct iovec cut[count];
         size_t left = done; int used = 0;
-        if (count > 64) { fprintf(stderr, "recorder: too many buffers\n"); _exit(97); }
         for (; used < count && left; used++) {
             cut[used] = parts[used];
             if (cut[used].iov_len > left) cut[used].iov_len = left;
@@ -138,8 +142,10 @@ ssize_t write(int fd, const void *data, size_t size) {
 }
 
 #define TRUNCATE(name, type) \
-    int name(int fd, type size) { int r = REAL(name)(fd, size); \
-        if (!r && known(fd)) record(TRUNCATED, fd, (uint64_t)size, NULL, 0); return r; }
+    int name(int fd, type size) { \
+        int r = REAL(name)(fd, size); \
+        if (!r && known(fd)) { record(TRUNCATED, fd, (uint64_t)size, NULL, 0); } \
+        return r; }
 TRUNCATE(ftruncate, off_t)
 TRUNCATE(ftruncate64, off64_t)
 
@@ -152,9 +158,12 @@ int posix_fallocate(int fd, off_t offset, off_t size) { return grown(fd, REAL(po
 int posix_fallocate64(int fd, off64_t offset, off64_t size) { return grown(fd, REAL(posix_fallocate64)(fd, offset, size)); }
 
 #define SYNC(name) \
-    int name(int fd) { if (!known(fd)) return REAL(name)(fd); \
-        record(SYNC_BEGUN, fd, 0, NULL, 0); int r = REAL(name)(fd); \
-        if (!r) record(SYNC_DONE, fd, 0, NULL, 0); return r; }
+    int name(int fd) { \
+        if (!known(fd)) { return REAL(name)(fd); } \
+        record(SYNC_BEGUN, fd, 0, NULL, 0); \
+        int r = REAL(name)(fd); \
+        if (!r) { record(SYNC_DONE, fd, 0, NULL, 0); } \
+        return r; }
 SYNC(fsync)
 SYNC(fdatasync)
 

@@ -41,9 +41,9 @@ class Numbers:
 def config(sync: Sync) -> Config:
     """Small segments, so that a short run rolls, recycles and purges; nothing else differs from the defaults."""
     return Config(
-        sync=sync, election_timeout_ms=300, heartbeat_interval_ms=60, entry_bytes_max=16 << 10, frame_bytes_max=16 << 10,
-        append_bytes_max=64 << 10, snapshot_chunk_bytes=64 << 10, message_bytes_max=128 << 10, segment_bytes=256 << 10,
-        snapshot_tail_entries=200)
+        sync=sync, election_timeout_ms=300, heartbeat_interval_ms=60, entry_bytes_max=16 << 10,
+        frame_bytes_max=16 << 10, append_bytes_max=64 << 10, snapshot_chunk_bytes=64 << 10,
+        message_bytes_max=128 << 10, segment_bytes=256 << 10, snapshot_tail_entries=200)
 
 
 async def main(root: Path, sync: Sync) -> None:
