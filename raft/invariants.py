@@ -35,7 +35,7 @@ from raft.messages import (
     Write,
 )
 from raft.replica import Replica
-from raft.trace import BecameCandidate, BecameLeader, CommitAdvanced, Event, VoteCast
+from raft.trace import BecameLeader, CommitAdvanced, Event, RoundStarted, VoteCast
 
 DECLARED = tuple(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29))
 """Every property that is checked today; R28 and R29 come with client sessions."""
@@ -207,7 +207,7 @@ class Checker:
         self.recent: deque[Event] = deque(maxlen=400)
         self._on_event: dict[type[Event], Callable[[Ghost, Event], None]] = {
             VoteCast: self._vote_cast, CommitAdvanced: self._commit_advanced, BecameLeader: self._became_leader,
-            BecameCandidate: self._became_candidate,
+            RoundStarted: self._round_started,
         }
 
     # --- a node's life ---------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ class Checker:
         if not event.probe and event.result == VoteResult.ACCEPT.name:
             INV_R5(self, ghost, event)
 
-    def _became_candidate(self, ghost: Ghost, event: Event) -> None:
+    def _round_started(self, ghost: Ghost, event: Event) -> None:
         assert ghost.replica is not None
         INV_R19_candidate(self, ghost, ghost.replica)
 
@@ -707,10 +707,11 @@ def INV_R18(group: Checker, node: Ghost, replica: Replica, frame: Frame) -> None
 
 
 def INV_R19_candidate(group: Checker, node: Ghost, replica: Replica) -> None:
-    """Learners and strangers do not campaign."""
+    """Learners and strangers do not campaign; a removed voter may until its removal is committed (thesis §4.2.2)."""
     group.counts["INV_R19"] += 1
-    require(node.memory.memberships[-1][1].votes(node.name) or replica.membership.votes(node.name), "INV_R19",
-            f"{node.name} is no voter of {replica.membership.voters} and campaigns")
+    known = [node.memory.memberships[-1][1], replica.membership, replica.log.membership_at(replica.commit_index)[1]]
+    require(any(membership.votes(node.name) for membership in known), "INV_R19",
+            f"{node.name} is no voter of {replica.membership.voters} and asks for votes")
 
 
 def INV_R19_removed(group: Checker, node: Ghost, replica: Replica) -> None:
@@ -843,11 +844,13 @@ def INV_R30(group: Checker, states: Mapping[str, tuple[int, int]], leader: str |
 
 
 def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
-    """A leader was granted its term by a quorum of its own membership, of both halves while joint."""
+    """A leader was granted its term by a quorum of its own membership, of both halves while joint. It belongs to that
+    membership, or is needed to commit it (thesis §4.2.2)."""
     group.counts["INV_R31"] += 1
     membership = replica.membership
     grants = sorted(group.grants.get((term, node.name), ()))
-    require(membership.agree(grants) and membership.votes(node.name), "INV_R31",
+    belongs = membership.votes(node.name) or replica.membership_index > replica.commit_index
+    require(membership.agree(grants) and belongs, "INV_R31",
             f"{node.name} leads term {term} by the votes of", *grants, f"of {membership.voters} and {membership.outgoing}")
 
 

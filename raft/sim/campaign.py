@@ -132,7 +132,7 @@ class Scene:
         self._open: list[Proposal | Reading | Change] = []
         self._ends = plan.duration_ms * MS
         self._serial = 0
-        self._members = [name for name in cluster.nodes]
+        self._wiped: set[str] = set()
         cluster.world.at(plan.op_ns, self._client)
         cluster.world.at(plan.nemesis_ns, self._nemesis)
 
@@ -289,6 +289,7 @@ class Scene:
             return
         self.cluster.crash(name)
         self.cluster.wipe(name)
+        self._wiped.add(name)
         self._after(span_ms, partial(self.start, name))
         self._after(span_ms + 500, self._readmit)
 
@@ -298,7 +299,7 @@ class Scene:
         node = self.cluster.nodes[name]
         memberships = {other: ghosts[other].disk.memberships[-1] for other in self.cluster.nodes}
         index, membership = max(memberships.values(), key=lambda each: each[0])
-        if not membership.voters or membership.joint or name not in membership.everyone:
+        if self._changing(index) or not membership.voters or membership.joint or name not in membership.everyone:
             return False
         for other, (at, held) in memberships.items():
             if other in membership.everyone and at != index and held.everyone:
@@ -310,10 +311,29 @@ class Scene:
                 or membership.members[voter].incarnation != self.cluster.nodes[voter].incarnation]
         return len(lost) <= (len(membership.voters) - 1) // 2
 
+    def _changing(self, index: int) -> bool:
+        """Whether a change of members is under way anywhere."""
+        for name, node in self.cluster.nodes.items():
+            if node.life is not None:
+                leadership = node.life.replica.leadership
+                if self.cluster.checker.nodes[name].memory.memberships[-1][0] > index or (
+                        leadership is not None and leadership.changes.desired is not None):
+                    return True
+        return False
+
+    def lost(self) -> set[str]:
+        """Nodes whose disk was lost, and that nobody has admitted anew or removed since."""
+        _, latest = max((ghost.disk.memberships[-1] for ghost in self.cluster.checker.nodes.values()),
+                        key=lambda each: each[0])
+        for name in sorted(self._wiped):
+            if name not in latest.everyone or latest.members[name].incarnation == self.cluster.nodes[name].incarnation:
+                self._wiped.discard(name)
+        return self._wiped
+
     def _readmit(self) -> None:
         membership = self.membership()
         if membership is not None and not membership.joint:
-            self._do_reconfigure(self.cluster.leader, list(membership.voters), list(membership.learners))
+            self._reconfigure(self.cluster.leader, list(membership.voters), list(membership.learners))
 
     def membership(self) -> Membership | None:
         """What the leader goes by."""
@@ -392,6 +412,11 @@ class Scene:
                 self._count(error)
 
     def _do_reconfigure(self, name: str | None, voters: list[str], learners: list[str]) -> None:
+        """What an operator may want; not while a disk is lost, since a wrong guess then loses the quorum for good."""
+        if not self.lost():
+            self._reconfigure(name, voters, learners)
+
+    def _reconfigure(self, name: str | None, voters: list[str], learners: list[str]) -> None:
         life = self._pick(name) if name else None
         if life is None:
             return
@@ -495,7 +520,7 @@ class Healing:
                 if (life := self.cluster.nodes[name].life) is not None}
 
 
-def missing(predicates: Counter[str], applied: Counter[str], rules: set[Rules] | None = None) -> list[str]:
+def missing(predicates: Counter[str], applied: Counter[str]) -> list[str]:
     """Declared predicates and faults that never were: a campaign with any of them is invalid, not passed."""
     return [name for name in DECLARED if not predicates[name]] + [name for name in DECLARED_FAULTS if not applied[name]]
 

@@ -23,7 +23,7 @@ from raft.config import MS, Config, Read, Rules
 from raft.errors import NotLeader, Outcome, Rejected, RejectReason, Unknown, UsageError
 from raft.invariants import Checker, InvariantViolation
 from raft.membership import Member, Membership
-from raft.messages import PeerMessage, Role
+from raft.messages import AppendReply, PeerMessage, Role, SnapshotReply, VoteReply
 from raft.rules.dledger import DLedgerRules
 from raft.rules.interface import ElectionRules
 from raft.rules.strict import StrictRules
@@ -84,6 +84,9 @@ class Cluster:
         self.tape = tape or Tape(seed)
         self.rules: ElectionRules = (
             StrictRules(self.config) if self.config.rules is Rules.STRICT else DLedgerRules(self.config))
+        self.speaks_late: frozenset[type] = frozenset((VoteReply,) if self.rules.one_step else (
+            VoteReply, AppendReply, SnapshotReply))
+        """Answers that may be of an older term and still mean something: an answer speaks for the term of who answers."""
         self.world = World()
         self.network = Network(self.world, self.tape, self._deliver, links)
         self.counts: Counter[str] = self.network.counts

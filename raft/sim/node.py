@@ -33,7 +33,6 @@ from raft.messages import (
     Send,
     SnapshotMeta,
     StoreChunk,
-    VoteReply,
     Write,
 )
 from raft.replica import NEVER, Replica
@@ -249,16 +248,15 @@ class Life:
             self.identify(source)
         replica = self.replica
         cluster = self.cluster
-        if (message.term < replica.term and type(message) is not VoteReply) or cluster.twice.chance(cluster.twice_rate):
-            self._receive_watched(source, message)
+        stale = message.term < replica.term and type(message) not in cluster.speaks_late
+        if stale or cluster.twice.chance(cluster.twice_rate):
+            self._receive_watched(source, message, stale=stale)
             return
         replica.receive(self.now, source.name, message)
         self.settle(E_RECEIVE)
 
-    def _receive_watched(self, source: SimNode, message: PeerMessage) -> None:
-        """A stale message changes nothing (an answer to a probe may be older than the candidate); any message that is
-        delivered again changes nothing more."""
-        stale = message.term < self.replica.term and type(message) is not VoteReply
+    def _receive_watched(self, source: SimNode, message: PeerMessage, *, stale: bool) -> None:
+        """A stale message changes nothing; any message that is delivered again changes nothing more."""
         before = self.state() if stale else ()
         self.replica.receive(self.now, source.name, message)
         self.settle(E_RECEIVE)

@@ -1,0 +1,88 @@
+"""Make a failing tape small: delta debugging over its deviations, as long as the same failure comes out.
+
+First whole streams go, then ever smaller pieces of what is left, until no single deviation can be taken away or the
+budget is used up. The failure must keep its name: otherwise shrinking slides to another bug. Knows tapes and a
+function that plays one; knows nothing of clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from raft.sim.tape import Deviations, Value
+
+Key = tuple[str, int]
+"""(stream, number of the decision in it)."""
+RUNS_MAX: Final = 600
+
+
+@attrs.define
+class Shrunk:
+    """The smallest deviations found, and how many runs that took."""
+
+    deviations: Deviations
+    before: int
+    after: int
+    runs: int
+
+
+def shrink(
+    deviations: Mapping[str, Mapping[int, Value]], fails: Callable[[Deviations], bool], runs_max: int = RUNS_MAX
+) -> Shrunk:
+    """Drop what the failure does not need. ``fails(candidate)`` plays a tape and says whether the same failure came out."""
+    return _Shrinker(deviations, fails, runs_max).shrink()
+
+
+class _Shrinker:
+    """One search."""
+
+    def __init__(self, deviations: Mapping[str, Mapping[int, Value]], fails: Callable[[Deviations], bool], runs_max: int) -> None:
+        self._values = {(stream, number): value for stream, values in sorted(deviations.items())
+                        for number, value in sorted(values.items())}
+        self._fails, self._left, self._runs = fails, runs_max, 0
+
+    def shrink(self) -> Shrunk:
+        keys = list(self._values)
+        before = len(keys)
+        if self._try([]):
+            keys = []
+        for stream in sorted({stream for stream, _ in keys}):
+            without = [key for key in keys if key[0] != stream]
+            if self._try(without):
+                keys = without
+        keys = self._minimise(keys)
+        return Shrunk(self._tape(keys), before, len(keys), self._runs)
+
+    def _minimise(self, keys: list[Key]) -> list[Key]:
+        """Zeller's ddmin, on complements only: take away ever smaller pieces."""
+        pieces = 2
+        while len(keys) >= 2 and self._left:
+            size = -(-len(keys) // pieces)
+            for start in range(0, len(keys), size):
+                without = keys[:start] + keys[start + size :]
+                if self._try(without):
+                    keys, pieces = without, max(pieces - 1, 2)
+                    break
+            else:
+                if size == 1:
+                    break
+                pieces = min(pieces * 2, len(keys))
+        if len(keys) == 1 and self._try([]):
+            keys = []
+        return keys
+
+    def _try(self, keys: Sequence[Key]) -> bool:
+        if not self._left:
+            return False
+        self._left -= 1
+        self._runs += 1
+        return self._fails(self._tape(keys))
+
+    def _tape(self, keys: Sequence[Key]) -> Deviations:
+        out: Deviations = {}
+        for stream, number in keys:
+            out.setdefault(stream, {})[number] = self._values[stream, number]
+        return out
