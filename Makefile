@@ -15,11 +15,11 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
 WORKERS ?= 2
-SEEDS ?= 200
+EVENTS ?= 20M
 SECONDS ?= 60
 ARGS ?=
 
-.PHONY: help demo test check fix sim bench bench-raft fuzz mutants clean
+.PHONY: help demo test check fix sim bench bench-raft fuzz mutants powercut clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -38,8 +38,8 @@ check: $(VENV)/.dev ## lint, types, layers; writes nothing
 fix: $(VENV)/.dev ## apply the linter's safe fixes
 	$(BIN)/ruff check --fix .
 
-sim: $(VENV)/.dev ## simulate SEEDS seeded clusters under every fault, invariants after every event
-	$(RUN) -m raft.sim --seeds $(SEEDS) --jobs $(WORKERS) $(ARGS)
+sim: $(VENV)/.dev ## simulate seeded clusters under every fault for EVENTS events, invariants after each
+	$(RUN) -m raft.sim --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
 bench: bench-raft ## every benchmark
 	$(RUN) -m benchmarks.simulator $(ARGS)
@@ -51,7 +51,10 @@ fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every decoder, SECONDS for eac
 	$(RUN) -m tests.fuzz --seconds $(SECONDS) --jobs $(WORKERS) $(ARGS)
 
 mutants: $(VENV)/.dev ## remove each guard in turn: its named tests must turn red
-	$(RUN) -m tests.mutants --jobs $(WORKERS) $(ARGS)
+	$(RUN) -m tests.raft.bugs.run_mutants --jobs $(WORKERS) $(ARGS)
+
+powercut: $(VENV)/.dev ## a thousand power cuts: nothing acknowledged may be lost, unless sync=never
+	$(RUN) -m tests.powercut $(ARGS)
 
 clean: ## remove environments and caches
 	rm -rf .venv .venv-*.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .bench
