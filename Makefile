@@ -16,7 +16,7 @@ RUN := $(BIN)/python
 
 WORKERS ?= 2
 EVENTS ?= 20M
-SECONDS ?= 60
+FUZZ_SECONDS ?= 60
 ARGS ?=
 
 .PHONY: help demo test check fix sim bench bench-raft fuzz mutants powercut clean
@@ -47,8 +47,8 @@ bench: bench-raft ## every benchmark
 bench-raft: $(VENV)/.bench ## raft beside the floor, PySyncObj and, where Go is found, hashicorp/raft and dragonboat
 	$(RUN) -m benchmarks.raft $(ARGS)
 
-fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every decoder, SECONDS for each
-	$(RUN) -m tests.fuzz --seconds $(SECONDS) --jobs $(WORKERS) $(ARGS)
+fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every decoder, FUZZ_SECONDS for each
+	$(RUN) -m fuzz --seconds $(FUZZ_SECONDS) --jobs $(WORKERS) $(ARGS)
 
 mutants: $(VENV)/.dev ## remove each guard in turn: its named tests must turn red
 	$(RUN) -m tests.raft.bugs.run_mutants --jobs $(WORKERS) $(ARGS)
@@ -81,6 +81,6 @@ $(VENV)/.bench: $(VENV)/.created pyproject.toml raft/pyproject.toml
 	$(RUN) -m pip install --quiet -e ./raft --group bench
 	@touch $@
 
-$(VENV)/.fuzz: $(VENV)/.dev
+$(VENV)/.fuzz: $(VENV)/.dev pyproject.toml
 	$(RUN) -m pip install --quiet --group fuzz
 	@touch $@
