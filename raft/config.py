@@ -117,7 +117,7 @@ class Config:
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Config):
             value = getattr(self, field.name)
-            if field.type == "int" and (type(value) is not int or value < 0):
+            if str(field.type) == "int" and (type(value) is not int or value < 0):
                 raise ConfigError(field.name, value, "must be a whole number, 0 or more")
         for name in ("election_timeout_ms", "heartbeat_interval_ms", "propose_timeout_ms", "frame_entries_max",
                      "entry_bytes_max", "inflight_messages_max", "snapshot_chunk_bytes", "apply_slice_ms",
