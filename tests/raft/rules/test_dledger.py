@@ -285,6 +285,13 @@ def test_while_joint_a_round_needs_a_majority_of_both_halves() -> None:
 # --- candidacies: terms are taken late, and led once ------------------------------------------------------------
 
 
+def test_a_term_of_which_this_node_holds_an_entry_is_asked_about_without_a_trace() -> None:
+    """It had its leader, under a membership that may have changed since: another quorum could make a second one."""
+    holds = voter(role=Role.CANDIDATE, last_term=5)
+    assert RULES.plan_round(holds, Candidacy(), Random(1)) == RoundPlan(5, probe=True)
+    assert RULES.plan_round(holds, Candidacy(last_result=ParseResult.PASSED), Random(1)) == RoundPlan(6, probe=False)
+
+
 def test_a_needed_term_is_taken_first_and_asked_in_later() -> None:
     rng = Random(2)
     candidacy = Candidacy(need_increase_term=True, known_term=8)
