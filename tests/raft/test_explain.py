@@ -1,13 +1,26 @@
-"""Each situation from a status made by hand; the sentence must carry the facts, and nothing else may be claimed."""
+"""Each situation from a status made by hand, then from a simulated group: the sentence must carry the facts."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+import trio
+from trio.testing import MockClock
+
+from raft.config import Config, Rules
+from raft.errors import RaftError
 from raft.explain import SITUATIONS, diagnose, explain
+from raft.host import open_node
 from raft.membership import Membership
 from raft.messages import Role
+from raft.sim import Cluster
 from raft.status import ElectionStatus, PeerStatus, Refusal, RefusalKind, Status
+from raft.survey import survey
+from tests.raft.net import Counter, Net
 from tests.raft.statuses import make_status
 
 MS = 1_000_000
@@ -175,3 +188,274 @@ def test_the_gravest_comes_first() -> None:
 def test_a_follower_that_knows_its_leader_claims_nothing_of_the_group(name: str) -> None:
     status = follower(peers=(peer("n1", **GONE), peer("n2", **GONE)), last_index=120)
     assert name not in dict(diagnose(status))
+
+
+# --- the same from simulated groups --------------------------------------------------------------------------
+
+
+def look(cluster: Cluster, name: str) -> Status:
+    """What ``Node.status`` would say of a simulated node: the real survey, over what the simulator has of a shell."""
+    life = cluster.life(name)
+    shell = SimpleNamespace(
+        replica=life.replica, config=cluster.config, name="default", cluster="sim",
+        around=SimpleNamespace(clock=lambda: life.now, connected=lambda peer: cluster.hears(name, peer), refusals=list),
+        proposals=SimpleNamespace(pending=(len(life.proposals), 0)), barriers=[], counters={},
+        applier=SimpleNamespace(index=life.machine.index, commands=0),
+        storage_state="failed" if life.broken else "full" if life.replica.disk_full else "ok",
+        snapshots=SimpleNamespace(restoring=0, taking=0), submitted=0, durable_token=0, paused_ns=0, paused_at_ns=0)
+    return survey(cast(Any, shell))
+
+
+def said(cluster: Cluster, name: str | None, situation: str) -> str:
+    """The sentences of one situation; fails when there are none."""
+    assert name is not None
+    found = [sentence for called, sentence in diagnose(look(cluster, name)) if called == situation]
+    assert found, diagnose(look(cluster, name))
+    return " ".join(found)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    config = Config(learner_lag_entries=5, snapshot_tail_entries=0, snapshot_log_bytes=0, snapshot_chunk_bytes=4_096)
+    with Cluster(3, Counter, seed=7, config=config) as made:
+        made.propose(b"1")
+        made.run_ms(200)
+        yield made
+
+
+def others(cluster: Cluster) -> list[str]:
+    return [name for name in cluster.nodes if name != cluster.leader]
+
+
+def leading(cluster: Cluster) -> str:
+    assert cluster.leader is not None
+    return cluster.leader
+
+
+def test_sim_healthy(cluster: Cluster) -> None:
+    for name in cluster.nodes:
+        assert [called for called, _ in diagnose(look(cluster, name))] == ["healthy"]
+
+
+def test_sim_no_leader_and_no_quorum(cluster: Cluster) -> None:
+    lonely = others(cluster)[0]
+    cluster.partition([lonely])
+    cluster.run_ms(3_000)
+    told = said(cluster, lonely, "no_leader")
+    assert "No leader is known" in told
+    assert "a probe for term" in told
+    assert f"got: {lonely} ACCEPT; no answer from" in told
+    assert "WAIT_TO_REVOTE" in told
+    assert "1 of 3" in said(cluster, lonely, "no_quorum")
+
+
+def test_sim_commit_held_back_by_those_who_do_not_answer(cluster: Cluster) -> None:
+    leader, (first, second) = leading(cluster), others(cluster)
+    cluster.hold(leader, first)
+    cluster.hold(leader, second)
+    cluster.life(leader).propose([b"1"])
+    cluster.run_ms(100)
+    told = said(cluster, leader, "commit_held_back")
+    assert "1 of 3 of the voters" in told
+    assert f"{first} (at " in told and f"{second} (at " in told
+    assert "this leader's own disk" not in told
+
+
+def test_sim_commit_held_back_by_the_leaders_own_disk(cluster: Cluster) -> None:
+    leader, (first, _) = leading(cluster), others(cluster)
+    cluster.crash(first)
+    cluster.stall_disk(leader, 1_000)
+    cluster.life(leader).propose([b"1"])
+    cluster.run_ms(300)
+    assert f"{leader} (at " in (told := said(cluster, leader, "commit_held_back")) and "this leader's own disk" in told
+
+
+def test_sim_a_lagging_peer_holds_nothing_back(cluster: Cluster) -> None:
+    late = others(cluster)[0]
+    cluster.crash(late)
+    for _ in range(20):
+        cluster.propose(b"1")
+    cluster.run_ms(1_500)
+    told = said(cluster, cluster.leader, "peer_lagging")
+    assert late in told
+    assert "20 entries behind" in told
+    assert "holds nothing back" in told
+    assert "commit_held_back" not in dict(diagnose(look(cluster, leading(cluster))))
+
+
+def test_sim_disk_full_here_and_at_a_peer(cluster: Cluster) -> None:
+    full = others(cluster)[0]
+    cluster.fill_disk(full)
+    cluster.propose(b"1")
+    assert cluster.run_until(lambda: cluster.life(leading(cluster)).replica.peers[full].disk_full)
+    assert "The disk of this node is full" in said(cluster, full, "disk_full")
+    assert f"The disk of {full} is full" in said(cluster, cluster.leader, "disk_full")
+
+
+def test_sim_storage_stalled(cluster: Cluster) -> None:
+    slow = others(cluster)[0]
+    cluster.stall_disk(slow, 5_000)
+    cluster.propose(b"1")
+    cluster.run_ms(800)
+    assert "The disk of this node stalls" in said(cluster, slow, "storage_stalled")
+
+
+def test_sim_storage_failed(cluster: Cluster) -> None:
+    broken = others(cluster)[0]
+    cluster.fail_sync(broken)
+    cluster.propose(b"1")
+    cluster.run_ms(300)
+    assert "what the disk holds is not known" in said(cluster, broken, "faulted")
+    assert "final" in said(cluster, broken, "storage_failed")
+
+
+def test_sim_joint_and_which_half_lacks(cluster: Cluster) -> None:
+    for name in ("n3", "n4"):
+        cluster.add(name)
+    leader = leading(cluster)
+    wanted = {name: name for name in (leader, "n3", "n4")}
+    cluster.life(leader).reconfigure(wanted, {})
+    assert cluster.run_until(lambda: cluster.life(leader).replica.membership.joint)
+    for name in {"n0", "n1", "n2"} - {leader}:
+        cluster.hold(name, leader)
+    cluster.run_ms(50)
+    assert f"{leader}, n3 and n4" in said(cluster, leader, "joint")
+    assert "1 of 3 of the outgoing voters" in said(cluster, leader, "commit_held_back")
+
+
+def test_sim_a_change_waits_for_a_learner(cluster: Cluster) -> None:
+    cluster.add("n3")
+    leader = leading(cluster)
+    for _ in range(20):
+        cluster.propose(b"1")
+    cluster.hold(leader, "n3")
+    cluster.life(leader).reconfigure({name: name for name in ("n0", "n1", "n2", "n3")}, {})
+    cluster.run_ms(300)
+    assert "n3" in said(cluster, leader, "change")
+    assert "Learner n3 has not caught up" in said(cluster, leader, "learner_behind")
+
+
+def test_sim_a_snapshot_is_being_sent(cluster: Cluster) -> None:
+    late = others(cluster)[0]
+    cluster.crash(late)
+    leader = leading(cluster)
+    for _ in range(1_100):  # the log is purged at remembered ends of frames, one in about a thousand entries
+        cluster.propose(b"1")
+    assert cluster.snapshot(leader)
+    cluster.run_ms(300)
+    cluster.start(late)
+    assert cluster.run_until(lambda: cluster.life(leader).replica.peers[late].state.name == "SNAPSHOT")
+    assert f"{late} is being sent a snapshot" in said(cluster, leader, "snapshot_sent")
+
+
+def test_sim_transfer(cluster: Cluster) -> None:
+    leader, target = leading(cluster), others(cluster)[0]
+    cluster.hold(leader, target)
+    cluster.life(leader).propose([b"1"])
+    cluster.life(leader).transfer(target)
+    cluster.run_ms(50)
+    assert f"handed over to {target}, which is 1 entry behind" in said(cluster, leader, "transfer")
+
+
+def test_sim_not_a_member_any_more(cluster: Cluster) -> None:
+    gone = others(cluster)[0]
+    cluster.reconfigure([name for name in cluster.nodes if name != gone])
+    cluster.run_ms(500)
+    assert "not a member any more" in said(cluster, gone, "not_a_member")
+
+
+def test_sim_a_wiped_voter_waits_to_be_admitted_again(cluster: Cluster) -> None:
+    wiped = others(cluster)[0]
+    cluster.crash(wiped)
+    cluster.wipe(wiped)
+    cluster.start(wiped)
+    cluster.run_ms(500)
+    assert f"Voter {wiped} came back with another directory" in said(cluster, cluster.leader, "wiped_voter")
+    assert "belongs to no group yet" in said(cluster, wiped, "not_a_member")
+
+
+def test_sim_a_leader_that_is_not_ready(cluster: Cluster) -> None:
+    cluster.crash(leading(cluster))
+    assert cluster.run_until(lambda: cluster.leader is not None)
+    assert "not committed an entry of its own term" in said(cluster, cluster.leader, "not_ready")
+    cluster.run_ms(100)
+    assert "not_ready" not in dict(diagnose(look(cluster, leading(cluster))))
+
+
+class Raises(Counter):
+    def apply(self, command: bytes) -> int:
+        raise ValueError("cannot")
+
+
+async def _node(net: Net, name: str, machine: Counter | None = None) -> Any:
+    voters = {"n0": "h:1", "n1": "h:2", "n2": "h:3"}
+    return await net.start(name, voters, machine or Counter())
+
+
+async def test_a_real_node_whose_machine_raised(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        for name in ("n0", "n1", "n2"):
+            await _node(net, name, Raises())
+        leader = await net.leader()
+        with pytest.raises(RaftError):
+            await leader.propose(b"1")
+        assert "ValueError: cannot" in dict(diagnose(leader.status()))["faulted"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_real_leader_whose_proposals_pile_up(autojump_clock: MockClock) -> None:
+    config = Config(uncommitted_bytes_max=16 << 20, message_bytes_max=2 << 20, inflight_bytes_max=2 << 20)
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery, config)
+        for name in ("n0", "n1", "n2"):
+            await _node(net, name)
+        leader = await net.leader()
+        net.isolate(leader.node_id)
+        for _ in range(10):
+            try:
+                for _ in range(10):
+                    leader.propose_nowait(b"0" * (1 << 20))
+            except RaftError:
+                break
+        found = dict(diagnose(leader.status()))
+        assert "of 16777216 bytes" in found["uncommitted_limit"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_real_leader_that_stood_still(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        for name in ("n0", "n1", "n2"):
+            await _node(net, name)
+        await net.leader()
+        await trio.sleep(1)
+        autojump_clock.jump(7)
+        await trio.testing.wait_all_tasks_blocked()
+        told = [dict(diagnose(node.status())).get("clock_pause", "") for node in net.nodes.values()]
+        assert all("This process stood still for 7" in sentence or "for 6" in sentence for sentence in told), told
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("other", "situation", "words"), [
+    ({"config": Config(rules=Rules.DLEDGER)}, "wrong_rules", "other election rules"),
+    ({"cluster": "elsewhere"}, "foreign_cluster", "cluster 'elsewhere'"),
+])
+async def test_real_nodes_that_refuse_each_other(
+    tmp_path: Path, other: dict[str, Any], situation: str, words: str
+) -> None:
+    listeners = [await trio.open_tcp_listeners(0, host="127.0.0.1") for _ in range(2)]
+    peers = {f"n{n}": f"127.0.0.1:{found[0].socket.getsockname()[1]}" for n, found in enumerate(listeners)}
+
+    def open_one(number: int, **changes: Any) -> Any:
+        return open_node(f"n{number}", peers, tmp_path / str(number), Counter(), bootstrap=True,
+                         listeners=listeners[number], **changes)
+
+    with trio.fail_after(30):
+        async with open_one(0) as first, open_one(1, **other):
+            while not first.status().refusals:
+                await trio.sleep(0.01)
+            told = dict(diagnose(first.status()))
+    assert words in told[situation]
+    assert "n1" in told[situation]
+    assert "no_quorum" in told
