@@ -1,0 +1,366 @@
+"""Torn tail or rot, footer or scan, this life or another: directed cases, each with the words of its refusal."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raft.errors import DamagedLog
+from raft.frame import Frame
+from raft.messages import HardState, Recovered, Write
+from raft.sim.disk import VirtualDisk, seeded
+from raft.storage.blocks import TRAILER_BYTES, BlockHeader, check_block
+from raft.storage.conformance import frames, read_all, snapshot_at
+from raft.storage.identity import format_directory
+from raft.storage.model import LogImage, differs
+from raft.storage.recovery import recover
+from raft.storage.segment import SegmentStorage
+
+FIRST = "log/00000000000000000001.seg"
+SECOND = "log/00000000000000000002.seg"
+SEGMENT_BYTES = 32 << 10
+
+
+def fresh(seed: int = 1) -> tuple[VirtualDisk, SegmentStorage]:
+    disk = VirtualDisk(seeded(seed))
+    format_directory(disk, "c", "n", b"incarnation-0001")
+    storage = reopen(disk)
+    storage.open()
+    return disk, storage
+
+
+def reopen(disk: VirtualDisk, life: int = 1) -> SegmentStorage:
+    return SegmentStorage(disk, "c", "n", segment_bytes=SEGMENT_BYTES, rng=Random(life))
+
+
+def put(storage: SegmentStorage, log: list[Frame], *, sync: bool = True) -> None:
+    """A block per frame."""
+    for frame in log:
+        storage.write([Write(frame.first, 1, frames=[frame])])
+        if sync:
+            storage.sync()
+
+
+def blocks(disk: VirtualDisk, path: str) -> list[tuple[int, BlockHeader]]:
+    """(offset, header) of a segment's blocks in order."""
+    file = disk.open(path)
+    data, at, out = file.pread(file.size(), 0), 0, []
+    while isinstance(header := check_block(data, at), BlockHeader) and header.segment == int(path[4:24]):
+        out.append((at, header))
+        at += 64 + header.length
+    return out
+
+
+def found(disk: VirtualDisk, life: int = 2) -> tuple[Recovered, list[Frame]]:
+    storage = reopen(disk, life)
+    recovered = storage.open()[1]
+    return recovered, read_all(storage, 1, recovered.purged_index + 1)
+
+
+def synced_log(count: int = 5) -> tuple[VirtualDisk, list[Frame]]:
+    disk, storage = fresh()
+    log = frames(count)
+    put(storage, log)
+    disk.crash()
+    disk.restart()
+    return disk, log
+
+
+# --- torn tail or rot ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["header", "record header", "payload"])
+@pytest.mark.parametrize("block", [1, 2, 3, 4])
+def test_rot_before_a_later_block_is_refused(block: int, place: str) -> None:
+    disk, _ = synced_log()
+    at = blocks(disk, FIRST)[block][0]
+    disk.rot(FIRST, at + {"header": 30, "record header": 80, "payload": 150}[place])
+    with pytest.raises(DamagedLog, match="knows it to be synced") as error:
+        found(disk)
+    assert (error.value.path, error.value.offset) == (FIRST, at)
+
+
+def test_damage_of_the_last_block_is_cut() -> None:
+    """Nobody can tell it from a write that the crash tore."""
+    disk, log = synced_log()
+    disk.rot(FIRST, blocks(disk, FIRST)[-1][0] + 150)
+    recovered, kept = found(disk)
+    assert not differs(LogImage(frames=tuple(log[:-1])), recovered, kept)
+
+
+def test_closing_protects_the_last_block() -> None:
+    disk, storage = fresh()
+    put(storage, frames(3))
+    storage.close()
+    disk.rot(FIRST, blocks(disk, FIRST)[-2][0] + 150)
+    with pytest.raises(DamagedLog, match="knows it to be synced"):
+        found(disk)
+
+
+def test_unsynced_blocks_behind_a_lost_one_are_cut() -> None:
+    """A later block that survived proves nothing if it did not know the lost one to be synced."""
+    disk, storage = fresh()
+    log = frames(6)
+    put(storage, log[:2])
+    put(storage, log[2:], sync=False)
+    lost = blocks(disk, FIRST)[3][0]
+    disk.open(FIRST).sync()
+    disk.rot(FIRST, lost + 70)  # all others reached the disk
+    disk.crash()
+    disk.restart()
+    recovered, kept = found(disk)
+    assert not differs(LogImage(frames=tuple(log[:2])), recovered, kept)
+
+
+def test_a_rotten_first_block_is_refused() -> None:
+    disk, _ = synced_log()
+    disk.rot(FIRST, 10)
+    with pytest.raises(DamagedLog, match="first block"):
+        found(disk)
+
+
+def test_blocks_of_another_life_are_not_taken_up() -> None:
+    """Life A loses block 3 and keeps block 4. Life B writes a block 3 of the same size: A's block 4 must not follow."""
+    disk, storage = fresh()
+    log = frames(4)
+    put(storage, log[:2])
+    put(storage, log[2:], sync=False)
+    (lost, _), (kept, _) = blocks(disk, FIRST)[3:]
+    disk.open(FIRST).sync()
+    disk.rot(FIRST, lost + 40)
+    disk.crash()
+    disk.restart()
+    storage = reopen(disk, life=2)
+    assert storage.open()[1].last_index == 2
+    put(storage, [log[2]])
+    assert blocks(disk, FIRST)[-1][0] == kept, "the stale block lies where the next one would be"
+    disk.crash()
+    disk.restart()
+    recovered, log_found = found(disk, life=3)
+    assert not differs(LogImage(frames=tuple(log[:3])), recovered, log_found)
+
+
+def test_stale_records_are_not_taken_up_for_new_ones() -> None:
+    """Life A's vote survives without its header; life B's header reaches the disk without its vote."""
+    disk, storage = fresh()
+    storage.write([Write(1, 1, hard_state=HardState(1, "a"))])
+    at = blocks(disk, FIRST)[1][0]
+    disk.open(FIRST).sync()
+    disk.rot(FIRST, at)  # A's header is lost
+    disk.crash()
+    disk.restart()
+    file = disk.open(FIRST)
+    stale = file.pread(512, at + 64)
+    storage = reopen(disk, life=2)
+    assert storage.open() == {}
+    storage.write([Write(1, 1, hard_state=HardState(2, "b"))])
+    file = disk.open(FIRST)
+    file.pwrite([stale], at + 64)
+    file.sync()
+    disk.crash()
+    disk.restart()
+    assert reopen(disk, life=3).open() == {}
+
+
+# --- sealed segments and their footers -----------------------------------------------------------------------
+
+
+def sealed_log() -> tuple[VirtualDisk, list[Frame]]:
+    """Three segments and a bit, some of it truncated and rewritten across a boundary."""
+    disk, storage = fresh()
+    log = frames(40, size=2_000)
+    put(storage, log[:25])
+    storage.write([Write(100, 1, truncate_from=10)])
+    rewritten = frames(30, term=2, after=log[8], size=2_000)
+    put(storage, rewritten)
+    storage.close()
+    return disk, [*log[:9], *rewritten]
+
+
+def segments(disk: VirtualDisk) -> list[str]:
+    return [f"log/{name}" for name in disk.list("log") if name.endswith(".seg")]
+
+
+def footers_used(disk: VirtualDisk) -> int:
+    recovery = recover(disk, int.from_bytes(b"incarnation-0001"[:8], "little"))
+    assert recovery is not None
+    return recovery.footers
+
+
+def test_sealed_segments_open_by_their_footers() -> None:
+    disk, log = sealed_log()
+    assert len(segments(disk)) >= 3
+    assert footers_used(disk) == len(segments(disk)) - 1
+    recovered, kept = found(disk)
+    assert not differs(LogImage(frames=tuple(log)), recovered, kept)
+
+
+@pytest.mark.parametrize("where", [1, TRAILER_BYTES + 5])
+def test_a_lost_footer_only_costs_a_scan(where: int) -> None:
+    disk, log = sealed_log()
+    for path in segments(disk)[:-1]:
+        disk.rot(path, SEGMENT_BYTES - where)
+    assert footers_used(disk) == 0
+    recovered, kept = found(disk)
+    assert not differs(LogImage(frames=tuple(log)), recovered, kept)
+
+
+def test_a_footer_of_an_earlier_life_is_not_believed() -> None:
+    """Sealed, then the next segment was lost in a crash and this one went on: its old footer is not its content."""
+    disk, storage = fresh()
+    log = frames(40, size=2_000)
+    put(storage, log[:3])
+    storage._seal(storage._catalog.segments[-1])
+    disk.crash()
+    disk.restart()
+    old_footer = disk.open(FIRST).pread(2_000, SEGMENT_BYTES - 2_000)
+    storage = reopen(disk, life=2)
+    storage.open()
+    put(storage, log[3:])
+    storage.close()
+    disk.open(FIRST).pwrite([old_footer], SEGMENT_BYTES - 2_000)
+    assert footers_used(disk) == len(segments(disk)) - 2
+    recovered, kept = found(disk, life=3)
+    assert not differs(LogImage(frames=tuple(log)), recovered, kept)
+
+
+def test_rot_in_a_sealed_segment_without_footer_is_refused() -> None:
+    disk, _ = sealed_log()
+    disk.rot(FIRST, SEGMENT_BYTES - 1)
+    at = blocks(disk, FIRST)[3][0]
+    disk.rot(FIRST, at + 100)
+    with pytest.raises(DamagedLog) as error:
+        found(disk)
+    assert (error.value.path, error.value.offset) == (FIRST, at)
+    assert str(error.value).startswith(f"{FIRST} at byte {at}: ")
+
+
+def test_rot_behind_a_good_footer_is_found_by_reading_and_by_scrubbing() -> None:
+    disk, _ = sealed_log()
+    at = blocks(disk, FIRST)[3][0]
+    disk.rot(FIRST, at + 64 + 100)
+    storage = reopen(disk, 2)
+    storage.open()
+    with pytest.raises(DamagedLog, match="fails its CRC"):
+        read_all(storage, 1, 1)
+    with pytest.raises(DamagedLog) as error:
+        list(storage.scrub(step_bytes=4_000))
+    assert (error.value.path, error.value.offset) == (FIRST, at)
+
+
+def test_a_good_log_scrubs_clean() -> None:
+    disk, _ = sealed_log()
+    storage = reopen(disk, 2)
+    storage.open()
+    assert set(storage.scrub(step_bytes=4_000)) == set(segments(disk)[:-1])
+
+
+def test_a_missing_segment_is_refused() -> None:
+    disk, _ = sealed_log()
+    disk.remove(SECOND)
+    with pytest.raises(DamagedLog, match="this segment is missing") as error:
+        found(disk)
+    assert error.value.path == SECOND
+
+
+def test_a_lost_newest_segment_is_noticed_by_nobody_but_its_footer_is_no_harm() -> None:
+    """The last segment's loss leaves a log that ends earlier; the one before it is scanned, not believed."""
+    disk, log = sealed_log()
+    disk.remove(segments(disk)[-1])
+    assert footers_used(disk) == len(segments(disk)) - 1
+    recovered, kept = found(disk)
+    assert recovered.last_index == kept[-1].last < log[-1].last
+
+
+def test_the_name_of_a_segment_is_not_believed() -> None:
+    disk, _ = sealed_log()
+    paths = segments(disk)
+    disk.rename(paths[0], "log/x")
+    disk.rename(paths[1], paths[0])
+    disk.rename("log/x", paths[1])
+    with pytest.raises(DamagedLog, match="another segment"):
+        found(disk)
+
+
+# --- recycling -----------------------------------------------------------------------------------------------
+
+
+def test_stale_blocks_of_a_recycled_segment_are_ignored() -> None:
+    disk, storage = fresh()
+    log = frames(200, size=2_000)
+    put(storage, log[:60])
+    meta = snapshot_at(log[49])
+    storage.create_snapshot(1, meta).finish()
+    storage.write([Write(999, 1, purge_to=50)])
+    storage.write([Write(1000, 1, hard_state=HardState(1))])
+    storage.sync()
+    assert storage._spares.ready() == 2, "purged segments wait to be used again"
+    put(storage, log[60:78])
+    path = segments(disk)[-1]
+    storage.close()
+    file = disk.open(path)
+    end = blocks(disk, path)[-1][0]
+    assert b"QRb1" in file.pread(SEGMENT_BYTES, end + 64), "no stale block lies behind the end"
+    recovered, kept = found(disk)
+    assert recovered.purged_index
+    assert not differs(LogImage(HardState(1), frames=tuple(log[:78])), recovered, kept)
+
+
+# --- snapshots against the log -------------------------------------------------------------------------------
+
+
+def purged_log() -> VirtualDisk:
+    disk, storage = fresh()
+    log = frames(60, size=2_000)
+    put(storage, log)
+    for at in (10, 49):
+        sink = storage.create_snapshot(1, snapshot_at(log[at]))
+        sink.write(b"state %d" % at)
+        sink.finish()
+    storage.write([Write(999, 1, purge_to=50)])
+    storage.write([Write(1000, 1, hard_state=HardState(1))])
+    storage.sync()
+    storage.close()
+    return disk
+
+
+def test_a_broken_newest_snapshot_over_a_gap_is_refused_in_words() -> None:
+    disk = purged_log()
+    disk.rot("snapshots/1-00000000000000000050-1.snap", 40)
+    with pytest.raises(DamagedLog, match=r"begins behind entry .*, but the newest good snapshot ends at 11; .*CRC"):
+        found(disk)
+
+
+def test_a_log_without_its_snapshots_is_refused() -> None:
+    disk = purged_log()
+    for name in disk.list("snapshots"):
+        disk.remove(f"snapshots/{name}")
+    with pytest.raises(DamagedLog, match="no good snapshot"):
+        found(disk)
+
+
+def test_snapshots_without_their_log_are_refused() -> None:
+    disk = purged_log()
+    for path in segments(disk):
+        disk.remove(path)
+    with pytest.raises(DamagedLog, match="term and vote are lost"):
+        reopen(disk, 2).open()
+
+
+@pytest.mark.parametrize("where", [5, 40, 250, -5])
+def test_a_broken_newest_snapshot_falls_back_where_the_log_reaches(where: int) -> None:
+    disk, storage = fresh()
+    log = frames(20)
+    put(storage, log)
+    for at in (5, 15):
+        sink = storage.create_snapshot(1, snapshot_at(log[at]))
+        sink.write(b"state %d" % at * 50)
+        sink.finish()
+    storage.close()
+    path = "snapshots/1-00000000000000000016-1.snap"
+    disk.rot(path, where if where > 0 else disk.open(path).size() + where)
+    recovered, kept = found(disk)
+    assert recovered.snapshot is not None and recovered.snapshot.index == 6
+    assert kept[-1].last == 20
+    assert path + ".broken" in [f"snapshots/{name}" for name in disk.list("snapshots")], "evidence is kept"

@@ -1,0 +1,303 @@
+"""The segment log besides crashes: full disk, failed syncs, odd sizes, directories that are not ours."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from random import Random
+
+import pytest
+
+from raft.errors import DiskFull, UsageError, WriteFailed, WrongDirectory
+from raft.frame import Frame, Kind, build
+from raft.messages import HardState, Write
+from raft.sim.disk import DiskFaults, SimulatedCrash, VirtualDisk, seeded
+from raft.storage.conformance import frames, read_all, snapshot_at
+from raft.storage.identity import format_directory, read_identity
+from raft.storage.model import LogImage, differs
+from raft.storage.segment import SegmentStorage
+
+SEGMENT_BYTES = 32 << 10
+
+
+def make(disk: VirtualDisk, *, background: bool = False) -> SegmentStorage:
+    return SegmentStorage(disk, "c", "n", segment_bytes=SEGMENT_BYTES, rng=Random(1), background=background)
+
+
+def fresh(*, background: bool = False) -> tuple[VirtualDisk, SegmentStorage]:
+    disk = VirtualDisk(seeded(1))
+    format_directory(disk, "c", "n", bytes(16))
+    storage = make(disk, background=background)
+    assert storage.open() == {}
+    return disk, storage
+
+
+def put(storage: SegmentStorage, log: list[Frame]) -> None:
+    for frame in log:
+        storage.write([Write(frame.first, 1, frames=[frame])])
+        storage.sync()
+
+
+def fill(storage: SegmentStorage, log: list[Frame]) -> int:
+    """Write frames until the disk is full; how many were kept."""
+    for number, frame in enumerate(log):
+        try:
+            storage.write([Write(frame.first, 1, frames=[frame])])
+        except DiskFull:
+            return number
+        storage.sync()
+    raise AssertionError("the disk never got full")
+
+
+# --- a full disk ---------------------------------------------------------------------------------------------
+
+
+def test_full_disk_keeps_nothing_of_the_call_and_still_takes_votes() -> None:
+    disk, storage = fresh()
+    log = frames(100, size=2_000)
+    put(storage, log[:5])
+    disk.faults.capacity_bytes = disk.used_bytes()
+    kept = 5 + fill(storage, log[5:])
+    with pytest.raises(DiskFull, match="no room for another segment"):
+        storage.write([Write(100, 1, hard_state=HardState(9, "z")), Write(101, 1, frames=log[kept : kept + 1])])
+    for term in range(1, 40):
+        storage.write([Write(200 + term, 1, hard_state=HardState(term, "a-node-with-a-name"))])
+        storage.sync()
+    assert not storage.has_room()
+    assert [frame.first for frame in read_all(storage, 1, 1)] == list(range(1, kept + 1))
+    storage.close()
+    storage = make(disk)
+    found = storage.open()[1]
+    image = LogImage(HardState(39, "a-node-with-a-name"), frames=tuple(log[:kept]))
+    assert not differs(image, found, read_all(storage, 1, 1))
+
+
+def test_room_lets_frames_in_again() -> None:
+    disk, storage = fresh()
+    log = frames(100, size=2_000)
+    disk.faults.capacity_bytes = disk.used_bytes()
+    kept = fill(storage, log)
+    assert not [name for name in disk.list("log") if name.startswith("spare")], "half a spare was left behind"
+    disk.faults.capacity_bytes += SEGMENT_BYTES
+    assert storage.has_room()
+    put(storage, log[kept : kept + 10])
+    assert len(read_all(storage, 1, 1)) == kept + 10
+
+
+def test_purging_makes_room_on_a_full_disk() -> None:
+    disk, storage = fresh()
+    log = frames(100, size=2_000)
+    put(storage, log[:40])
+    disk.faults.capacity_bytes = disk.used_bytes() + 2_000
+    kept = 40 + fill(storage, log[40:])
+    storage.create_snapshot(1, snapshot_at(log[kept - 1])).finish()
+    storage.write([Write(500, 1, purge_to=kept)])
+    storage.write([Write(501, 1, hard_state=HardState(1))])
+    storage.sync()
+    put(storage, log[kept : kept + 3])
+    assert [frame.first for frame in read_all(storage, 1, kept + 1)] == [kept + 1, kept + 2, kept + 3]
+
+
+def test_a_call_larger_than_a_segment_is_all_or_nothing_when_full() -> None:
+    disk, storage = fresh()
+    log = frames(100, size=2_000)
+    disk.faults.capacity_bytes = disk.used_bytes() + SEGMENT_BYTES + 100
+    with pytest.raises(DiskFull):
+        storage.write([Write(1, 1, frames=log)])
+    assert storage.read(1, 1, 100) == []
+    disk.faults.capacity_bytes = 1 << 40
+    storage.write([Write(1, 1, hard_state=HardState(3), frames=log)])
+    storage.sync()
+    storage.close()
+    storage = make(disk)
+    assert not differs(LogImage(HardState(3), frames=tuple(log)), storage.open()[1], read_all(storage, 1, 1))
+
+
+def test_a_frame_larger_than_a_segment_is_a_mistake_of_the_caller() -> None:
+    _, storage = fresh()
+    huge = build(kind=Kind.COMMANDS, group=1, term=1, first=1, payloads=[bytes(SEGMENT_BYTES)], wall_ms=0, chain=0)
+    with pytest.raises(UsageError, match="does not fit into a segment"):
+        storage.write([Write(1, 1, frames=[huge])])
+    put(storage, frames(1))
+
+
+@pytest.mark.parametrize("size", [20_000, 26_000])
+def test_frames_of_almost_a_segment_fit(size: int) -> None:
+    disk, storage = fresh()
+    log = frames(3, size=size)
+    put(storage, log)
+    storage.close()
+    storage = make(disk)
+    assert not differs(LogImage(frames=tuple(log)), storage.open()[1], read_all(storage, 1, 1))
+
+
+# --- failures ------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_sync_is_final_even_when_the_next_one_would_succeed() -> None:
+    disk, storage = fresh()
+    log = frames(5)
+    put(storage, log[:2])
+    disk.fail("sync")
+    storage.write([Write(3, 1, frames=[log[2]])])
+    with pytest.raises(WriteFailed, match="Input/output error"):
+        storage.sync()
+    for call in (storage.sync, lambda: storage.write([Write(4, 1, hard_state=HardState(5))])):
+        with pytest.raises(WriteFailed, match="not known any more"):
+            call()
+    storage.close()
+    disk.crash()
+    disk.restart()  # the dropped pages never reached the disk
+    storage = make(disk)
+    assert not differs(LogImage(frames=tuple(log[:2])), storage.open()[1], read_all(storage, 1, 1))
+
+
+@pytest.mark.parametrize("operation", ["write", "short_write"])
+def test_a_failed_write_is_final(operation: str) -> None:
+    disk, storage = fresh()
+    log = frames(5)
+    put(storage, log[:2])
+    disk.fail(operation)
+    with pytest.raises(WriteFailed):
+        storage.write([Write(3, 1, frames=[log[2]])])
+    with pytest.raises(WriteFailed):
+        storage.sync()
+    assert [frame.first for frame in read_all(storage, 1, 1)] == [1, 2], "reading goes on"
+    storage.close()
+    storage = make(disk)
+    assert not differs(LogImage(frames=tuple(log[:2])), storage.open()[1], read_all(storage, 1, 1))
+
+
+@pytest.mark.parametrize("operation", ["rename", "sync_dir"])
+def test_a_failure_while_rolling_is_final(operation: str) -> None:
+    disk, storage = fresh(background=True)
+    assert storage.maintain()
+    log = frames(40, size=2_000)
+    disk.fail(operation)
+    with pytest.raises(WriteFailed):
+        put(storage, log)
+    with pytest.raises(WriteFailed):
+        storage.sync()
+
+
+def test_a_spare_that_cannot_be_made_harms_nothing() -> None:
+    disk, storage = fresh(background=True)
+    disk.fail("allocate", errno.EIO)
+    assert storage.needs_maintenance
+    assert not storage.maintain()
+    put(storage, frames(3))
+    assert storage.maintain()
+    assert not storage.needs_maintenance
+
+
+def test_a_prepared_spare_leaves_nothing_to_allocate_when_rolling() -> None:
+    disk, storage = fresh(background=True)
+    assert storage.maintain()
+    disk.journal = []
+    put(storage, frames(20, size=2_000))
+    assert [line for line in disk.journal if line.startswith("rename")]
+    assert not [line for line in disk.journal if line.startswith(("create", "allocate"))]
+
+
+def test_purged_segments_wait_for_the_background() -> None:
+    disk, storage = fresh(background=True)
+    log = frames(60, size=2_000)
+    put(storage, log)
+    storage.maintain()
+    storage.create_snapshot(1, snapshot_at(log[-1])).finish()
+    storage.write([Write(500, 1, purge_to=60)])
+    storage.write([Write(501, 1, hard_state=HardState(1))])
+    before = disk.list("log")
+    storage.sync()
+    assert disk.list("log") == before
+    assert storage.needs_maintenance
+    assert storage.maintain()
+    assert len([name for name in disk.list("log") if name.endswith(".seg")]) == 1
+
+
+# --- sizes ---------------------------------------------------------------------------------------------------
+
+
+def test_another_segment_size_takes_over_with_the_next_segment() -> None:
+    disk, storage = fresh()
+    log = frames(60, size=2_000)
+    put(storage, log[:20])
+    storage.close()
+    storage = SegmentStorage(disk, "c", "n", segment_bytes=2 * SEGMENT_BYTES, rng=Random(2))
+    storage.open()
+    put(storage, log[20:])
+    storage.close()
+    storage = make(disk)
+    assert not differs(LogImage(frames=tuple(log)), storage.open()[1], read_all(storage, 1, 1))
+
+
+def test_segment_bytes_has_a_least_value() -> None:
+    with pytest.raises(UsageError, match="segment_bytes=1000"):
+        SegmentStorage(VirtualDisk(), "c", "n", segment_bytes=1000)
+
+
+def test_calls_in_the_wrong_state_are_refused() -> None:
+    _, storage = fresh()
+    with pytest.raises(UsageError, match="open already"):
+        storage.open()
+    with pytest.raises(UsageError, match="not on disk"):
+        storage.write([Write(1, 1, install=snapshot_at(frames(1)[0]))])
+    storage.close()
+    with pytest.raises(UsageError, match="not open"):
+        storage.write([])
+
+
+# --- whose directory -----------------------------------------------------------------------------------------
+
+
+def test_another_cluster_or_node_is_refused_in_words() -> None:
+    disk, storage = fresh()
+    storage.close()
+    with pytest.raises(WrongDirectory, match="belongs to cluster 'c', not 'd'"):
+        SegmentStorage(disk, "d", "n", segment_bytes=SEGMENT_BYTES).open()
+    with pytest.raises(WrongDirectory, match="belongs to node 'n', not 'm'"):
+        SegmentStorage(disk, "c", "m", segment_bytes=SEGMENT_BYTES).open()
+
+
+def test_an_unformatted_directory_is_refused() -> None:
+    with pytest.raises(WrongDirectory, match="not formatted"):
+        make(VirtualDisk()).open()
+
+
+def test_formatting_refuses_what_is_in_use_or_foreign() -> None:
+    disk, _ = fresh()
+    with pytest.raises(WrongDirectory, match="formatted already, for node 'n' of cluster 'c'"):
+        format_directory(disk, "c", "n", bytes(16))
+    disk = VirtualDisk()
+    disk.open("holiday.jpg", create=True)
+    with pytest.raises(WrongDirectory, match="neither empty nor formatted; it holds holiday"):
+        format_directory(disk, "c", "n", bytes(16))
+    with pytest.raises(UsageError):
+        format_directory(VirtualDisk(), "c", "n", b"short")
+
+
+def test_a_damaged_or_newer_identity_is_refused() -> None:
+    disk, _ = fresh()
+    identity = read_identity(disk)
+    assert identity is not None and identity.incarnation == bytes(16)
+    for offset in range(disk.open("identity").size()):
+        disk.rot("identity", offset)
+        with pytest.raises(WrongDirectory):
+            read_identity(disk)
+        disk.rot("identity", offset)
+    assert read_identity(disk) == identity
+
+
+def test_a_crash_while_formatting_leaves_a_directory_that_can_be_formatted() -> None:
+    for crash_at in range(1, 8):
+        for seed in range(6):
+            disk = VirtualDisk(seeded(seed), DiskFaults())
+            disk.crash_at(crash_at)
+            with contextlib.suppress(SimulatedCrash):
+                format_directory(disk, "c", "n", bytes(16))
+            disk.crash()
+            disk.restart()
+            if read_identity(disk) is None:
+                format_directory(disk, "c", "n", bytes(16))
+            storage = make(disk)
+            assert storage.open() == {}

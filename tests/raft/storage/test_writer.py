@@ -1,0 +1,258 @@
+"""The writer thread and its inline twin: order, grouping, policies, full and failing disks."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from raft.config import Sync
+from raft.errors import DiskFull, StorageError, UsageError, WriteFailed
+from raft.messages import HardState, Write
+from raft.storage.memory import MemoryStorage
+from raft.storage.writer import InlineWriter, LogWriter, Worker, WriterEvents
+
+Call = tuple[Callable[..., object], tuple[Any, ...]]
+
+
+class Loop:
+    """An event loop by hand: ``call_soon`` from any thread, ``run`` here."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self.said: list[object] = []
+        self.events = WriterEvents(
+            durable=lambda tokens: self.said.append(dict(tokens)),
+            disk_full=lambda: self.said.append("full"),
+            failed=self.said.append,
+        )
+
+    def call_soon(self, function: Callable[..., object], /, *args: Any) -> None:
+        self.calls.put((function, args))
+
+    def run_one(self) -> None:
+        function, args = self.calls.get(timeout=30)
+        function(*args)
+
+    def run_until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            self.run_one()
+
+    def tokens(self, group: int = 1) -> list[int]:
+        return [said[group] for said in self.said if isinstance(said, Mapping) and group in said]
+
+
+class Watched(MemoryStorage):
+    """Notes its calls; ``gate`` holds the next write back; ``trouble`` is raised by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[object] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+        self.trouble: Exception | None = None
+
+    def write(self, writes: Sequence[Write]) -> None:
+        self.entered.release()
+        assert self.gate.wait(30)
+        self.calls.append([write.token for write in writes])
+        if self.trouble is not None:
+            trouble, self.trouble = self.trouble, None
+            raise trouble
+        super().write(writes)
+
+    def sync(self) -> None:
+        self.calls.append("sync")
+        super().sync()
+
+
+def vote(token: int, group: int = 1) -> Write:
+    return Write(token, group, hard_state=HardState(token))
+
+
+def test_tokens_come_back_in_order_and_everything_is_synced() -> None:
+    loop, storage = Loop(), Watched()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    for token in range(1, 200):
+        writer.submit(vote(token))
+    loop.run_until(lambda: loop.tokens()[-1:] == [199])
+    writer.close()
+    assert loop.tokens() == sorted(loop.tokens())
+    assert storage.unsynced == 0
+    assert storage.open()[1].hard_state == HardState(199)
+    writes = [call for call in storage.calls if isinstance(call, list)]
+    assert [token for call in writes for token in call] == list(range(1, 200))
+    assert storage.calls[1::2] == ["sync"] * len(writes), "one sync behind each call"
+
+
+def test_what_waits_shares_one_write_and_one_sync() -> None:
+    loop, storage = Loop(), Watched()
+    storage.gate.clear()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.submit(vote(1))
+    assert storage.entered.acquire(timeout=30)
+    for token in range(2, 50):
+        writer.submit(vote(token, group=token % 2 + 1))
+    storage.gate.set()
+    loop.run_until(lambda: loop.tokens(2)[-1:] == [49])
+    writer.close()
+    assert storage.calls == [[1], "sync", list(range(2, 50)), "sync"]
+    assert loop.said == [{1: 1}, {1: 48, 2: 49}]
+
+
+def test_closing_writes_what_was_submitted() -> None:
+    loop, storage = Loop(), Watched()
+    storage.gate.clear()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    for token in range(1, 9):
+        writer.submit(vote(token))
+    storage.gate.set()
+    writer.close()
+    writer.close()
+    assert storage.open()[1].hard_state == HardState(8)
+    assert storage.unsynced == 0
+
+
+def test_a_full_disk_drops_what_the_loop_sent_before_it_knew() -> None:
+    loop, storage = Loop(), Watched()
+    storage.gate.clear()
+    storage.trouble = DiskFull("no room")
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.submit(vote(1))
+    assert storage.entered.acquire(timeout=30)
+    writer.submit(vote(2))
+    writer.submit(vote(3))
+    storage.gate.set()
+    loop.run_until(lambda: "full" in loop.said)
+    writer.submit(vote(4))
+    loop.run_until(lambda: loop.tokens()[-1:] == [4])
+    writer.close()
+    assert loop.said == ["full", {1: 4}]
+    assert storage.open()[1].hard_state == HardState(4)
+    assert storage.calls == [[1], [4], "sync"], "2 and 3 were never tried"
+
+
+@pytest.mark.parametrize(("trouble", "kind"), [
+    (WriteFailed("broken"), WriteFailed), (UsageError("a bug"), WriteFailed), (OSError(5, "EIO"), WriteFailed),
+])
+def test_a_failure_is_told_once_and_nothing_is_tried_again(trouble: Exception, kind: type[StorageError]) -> None:
+    loop, storage = Loop(), Watched()
+    storage.trouble = trouble
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.submit(vote(1))
+    loop.run_one()
+    for token in (2, 3):
+        writer.submit(vote(token))
+    writer.close()
+    assert [type(said) for said in loop.said] == [kind]
+    assert loop.calls.empty()
+    assert storage.calls == [[1]]
+
+
+def test_policy_never_syncs_only_to_purge() -> None:
+    loop, storage = Loop(), Watched()
+    writer = LogWriter(storage, loop.call_soon, loop.events, sync=Sync.NEVER)
+    writer.submit(vote(1))
+    loop.run_until(lambda: loop.tokens() == [1])
+    assert storage.calls == [[1]]
+    writer.submit(Write(2, 1, purge_to=5))
+    loop.run_until(lambda: loop.tokens()[-1] == 2)
+    writer.close()
+    assert storage.calls == [[1], [2], "sync"]
+
+
+def test_policy_interval_syncs_later() -> None:
+    loop, storage = Loop(), Watched()
+    writer = LogWriter(storage, loop.call_soon, loop.events, sync=Sync.INTERVAL, interval_ms=600_000)
+    for token in (1, 2, 3):
+        writer.submit(vote(token))
+        loop.run_until(lambda token=token: loop.tokens()[-1:] == [token])  # type: ignore[misc]
+    assert storage.calls == [[1], [2], [3]], "durable by word only"
+    writer.close()
+    assert storage.calls[-1] == "sync", "closing does not wait for the interval"
+
+
+def test_policy_interval_syncs_without_further_writes() -> None:
+    loop, storage = Loop(), Watched()
+    synced = threading.Event()
+    plain = storage.sync
+
+    def sync() -> None:
+        plain()
+        synced.set()
+
+    storage.sync = sync  # type: ignore[method-assign]
+    writer = LogWriter(storage, loop.call_soon, loop.events, sync=Sync.INTERVAL, interval_ms=1)
+    writer.submit(vote(1))
+    assert synced.wait(30)
+    writer.close()
+    assert storage.calls == [[1], "sync"]
+
+
+class Kept(Watched):
+    """Asks for maintenance once."""
+
+    needs_maintenance = True
+
+    def maintain(self) -> bool:
+        self.needs_maintenance = False
+        self.calls.append("maintain")
+        return True
+
+
+def test_maintenance_runs_beside_the_writer_at_the_start_and_on_demand() -> None:
+    loop, storage = Loop(), Kept()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.worker.close()
+    assert storage.calls == ["maintain"]
+    writer.close()
+
+
+def test_worker_gives_results_and_errors_to_the_loop() -> None:
+    loop = Loop()
+    worker = Worker(loop.call_soon, "worker")
+    worker.submit(lambda: threading.current_thread().name, loop.said.append)
+    worker.submit(lambda: 1 // 0, loop.said.append)
+    worker.submit(lambda: None)
+    worker.close()
+    worker.close()
+    loop.run_one()
+    loop.run_one()
+    assert loop.said[0] == "worker"
+    assert isinstance(loop.said[1], ZeroDivisionError)
+
+
+# --- inline --------------------------------------------------------------------------------------------------
+
+
+def test_inline_gathers_one_pass_of_the_loop() -> None:
+    loop, storage = Loop(), Watched()
+    writer = InlineWriter(storage, loop.call_soon, loop.events)
+    for token in (1, 2, 3):
+        writer.submit(vote(token))
+    assert storage.calls == []
+    loop.run_one()
+    assert loop.calls.empty()
+    assert storage.calls == [[1, 2, 3], "sync"]
+    assert loop.said == [{1: 3}]
+    writer.submit(vote(4))
+    writer.close()
+    assert loop.said == [{1: 3}, {1: 4}]
+
+
+def test_inline_tells_trouble_like_the_thread() -> None:
+    loop, storage = Loop(), Watched()
+    writer = InlineWriter(storage, loop.call_soon, loop.events)
+    for trouble in (DiskFull("no room"), WriteFailed("broken")):
+        storage.trouble = trouble
+        writer.submit(vote(1))
+        loop.run_one()
+    writer.submit(vote(2))
+    loop.run_one()
+    assert loop.said[0] == "full"
+    assert isinstance(loop.said[1], WriteFailed)
+    assert len(loop.said) == 2
