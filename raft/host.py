@@ -83,6 +83,8 @@ class Host:
         self._rng, self._clock, self._wall_ms = rng, clock, wall_ms
         self._inline = inline
         self._run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else trio.to_thread.run_sync
+        self._taken: set[int] = set()
+        """Groups that are open or being opened."""
         self._links = _Links()
         self._touched: list[Node] = []
         self._transport: Transport | None = None
@@ -114,42 +116,54 @@ class Host:
         Raises ``UsageError``, ``WrongDirectory``, ``DamagedLog``.
         """
         number = group_number(name)
-        if number in self.nodes:
+        if number in self._taken:
             raise UsageError(f"group {name!r} is open already")
+        self._taken.add(number)
+        try:
+            return await self._open(number, name, state_machine, peers, bootstrap, join, config or self.config, trace)
+        except BaseException:
+            self._taken.discard(number)
+            raise
+
+    async def _open(
+        self, number: int, name: str, state_machine: StateMachine, peers: Mapping[str, str], bootstrap: bool,
+        join: bool, config: Config, trace: Trace | None,
+    ) -> Node:
         origin = await self._origin(number, name, peers, bootstrap, join)
-        config = config or self.config
         replica = Replica(
             group=number, node_id=self.node_id, config=config, rules=make_rules(config), now=self._clock(),
-            rng=Random(self._rng.getrandbits(64)), recovered=self._recovered.pop(number, Recovered()),
+            rng=Random(self._rng.getrandbits(64)), recovered=self._recovered.get(number, Recovered()),
             membership=origin.membership, incarnation=self.incarnation, trace=trace)
         node = Node(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
                     around=self._surroundings())
         self._learn_addresses({**_addresses(replica.membership), **peers})
         self._links.listed.update(_addresses(replica.membership))
-        self.nodes[number] = node
         for peer, incarnation in self._links.met.items():
             replica.identify(self._clock(), peer, incarnation)
+        await node.restore()
+        self.nodes[number] = node
+        self._recovered.pop(number, None)
         assert self._nursery is not None
-        await node.start(self._nursery)
+        node.start(self._nursery)
         self._meet(peers)
         return node
 
     # --- life ------------------------------------------------------------------------------------------------
 
     async def start(
-        self, nursery: trio.Nursery, listen: str | None, listeners: list[trio.SocketListener], tls: TLSConfig | None,
-        limits: TransportLimits | None, connect: Connector,
+        self, nursery: trio.Nursery, listen: str | None, address: str, listeners: list[trio.SocketListener],
+        tls: TLSConfig | None, limits: TransportLimits | None, connect: Connector,
     ) -> None:
         """Listen and write. Groups come later."""
         self._nursery = nursery
         hello = Hello(
             cluster=self.cluster, node=self.node_id, incarnation=self.incarnation, lane=Lane.CONTROL,
-            rules=self.config.rules.value, address=listen if listen and not listen.endswith(":0") else "")
-
+            rules=self.config.rules.value, address=address)
         self._transport = Transport(
             hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
             on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,
-            on_client=partial(serve_client, self.nodes, self.config), tls=tls, limits=limits, connect=connect, clock=self._clock)
+            on_client=partial(serve_client, self.nodes, self.config), tls=tls, limits=limits, connect=connect,
+            clock=self._clock)
         make = InlineWriter if self._inline else LogWriter
         self._writer = make(
             self.storage, trio.lowlevel.current_trio_token().run_sync_soon,
@@ -190,7 +204,7 @@ class Host:
             raise UsageError("bootstrap makes a new group, join enters an existing one: not both")
         if bootstrap:
             if self.node_id not in peers:
-                raise UsageError(f"bootstrap needs all first voters in peers: {self.node_id!r} is not in {sorted(peers)}")
+                raise UsageError(f"peers must name all first voters: {self.node_id!r} is not in {sorted(peers)}")
             members = {peer: Member(address) for peer, address in peers.items()}
             origin = Origin(name, Membership(voters=tuple(peers), members=members))
         elif join:
@@ -273,6 +287,11 @@ def _addresses(membership: Membership) -> dict[str, str]:
     return {peer: member.address for peer, member in membership.members.items() if member.address}
 
 
+def _known(address: str) -> str:
+    """"" for an address whose port is not chosen yet."""
+    return "" if address.endswith(":0") else address
+
+
 START_WORDS = (
     "Pass bootstrap=True if this node is one of the first voters of a new group, or join=True if it is to enter an "
     "existing one. If it has run before, its data is gone: let it join, do not bootstrap it again."
@@ -287,14 +306,18 @@ async def _open_storage(
 
     def work() -> tuple[Identity, SegmentStorage, dict[int, Recovered]]:
         files.lock()
-        if read_identity(files) is None:
-            if not create:
-                raise WrongDirectory(f"the directory is empty or not formatted. {START_WORDS}")
-            format_directory(files, cluster, node_id, rng.randbytes(16))
-        storage = SegmentStorage(files, cluster, node_id, segment_bytes=config.segment_bytes,
-                                 rng=Random(rng.getrandbits(64)), background=not inline)
-        recovered = storage.open()
-        return check_identity(files, cluster, node_id), storage, recovered
+        try:
+            if read_identity(files) is None:
+                if not create:
+                    raise WrongDirectory(f"the directory is empty or not formatted. {START_WORDS}")
+                format_directory(files, cluster, node_id, rng.randbytes(16))
+            storage = SegmentStorage(files, cluster, node_id, segment_bytes=config.segment_bytes,
+                                     rng=Random(rng.getrandbits(64)), background=not inline)
+            recovered = storage.open()
+            return check_identity(files, cluster, node_id), storage, recovered
+        except BaseException:
+            files.unlock()
+            raise
 
     opened: tuple[Identity, SegmentStorage, dict[int, Recovered]] = await run_blocking(work)
     return opened
@@ -302,8 +325,8 @@ async def _open_storage(
 
 @asynccontextmanager
 async def open_host(
-    data_dir: str | os.PathLike[str], *, node_id: str, listen: str | None, cluster: str = "default",
-    create: bool = False, config: Config | None = None, tls: TLSConfig | None = None,
+    data_dir: str | os.PathLike[str], *, node_id: str, listen: str | None, address: str = "",
+    cluster: str = "default", create: bool = False, config: Config | None = None, tls: TLSConfig | None = None,
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
     listeners: Sequence[trio.SocketListener] = (),
@@ -311,14 +334,16 @@ async def open_host(
     """Open a directory and a port for groups. Leaving the block stops them in order and answers all who wait.
 
     ``create`` formats an empty directory. ``listen`` is ``host:port`` (port 0: any; None: connections come from
-    ``listeners`` or ``Host.transport.serve_stream``). ``files``, ``clock`` (monotonic, ns), ``wall_ms``, ``rng`` and
-    ``connect`` replace disk, time, chance and network; with ``files`` no threads are used.
+    ``listeners`` or ``Host.transport.serve_stream``); ``address`` is where others reach it, if that differs.
+    ``files``, ``clock`` (monotonic, ns), ``wall_ms``, ``rng`` and ``connect`` replace disk, time, chance and network;
+    with ``files`` no threads are used.
 
     Raises ``WrongDirectory``, ``DamagedLog``, ``ConfigError``, ``OSError`` (the port).
     """
     config, rng, clock = config or Config(), rng or Random(SystemRandom().getrandbits(128)), clock or monotonic_ns
     inline = files is not None
     run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else trio.to_thread.run_sync
+    address = _known(address) or _known(listen or "")
     files = files if files is not None else DirectoryFiles(Path(data_dir))
     identity, storage, recovered = await _open_storage(
         files, cluster, node_id, create, config, rng, inline, run_blocking)
@@ -326,27 +351,26 @@ async def open_host(
                 clock=clock, wall_ms=wall_ms, inline=inline)
     failure: BaseException | None = None
     try:
-        try:
-            async with trio.open_nursery() as nursery:
-                await host.start(nursery, listen, list(listeners), tls, limits, connect)
-                try:
-                    yield host
-                    await host.stop()
-                except BaseException as error:
-                    failure = error
-                    raise
-                finally:
-                    host.close()
-                    nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            # What the caller's own block raised comes out as it was, not wrapped in this block's nursery.
-            if failure is None or len(group.exceptions) != 1 or group.exceptions[0] is not failure:
+        async with trio.open_nursery() as nursery:
+            try:
+                await host.start(nursery, listen, address, list(listeners), tls, limits, connect)
+                yield host
+                await host.stop()
+            except BaseException as error:
+                failure = error
                 raise
-        if failure is not None:
-            raise failure
+            finally:
+                host.close()
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # What the caller's own block raised comes out as it was, not wrapped in this block's nursery.
+        if failure is None or len(group.exceptions) != 1 or group.exceptions[0] is not failure:
+            raise
     finally:
         with trio.CancelScope(shield=True):
             await run_blocking(host.close_disk)
+    if failure is not None:
+        raise failure
 
 
 @asynccontextmanager
@@ -358,7 +382,8 @@ async def open_node(
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
     listeners: Sequence[trio.SocketListener] = (), trace: Trace | None = None,
 ) -> AsyncIterator[Node]:
-    """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``.
+    """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``, or
+    at ``listen`` where that differs.
 
     An empty directory starts only with ``bootstrap`` or ``join``.
     """
@@ -367,7 +392,8 @@ async def open_node(
             raise UsageError(f"say where to listen: {node_id!r} is not in peers, and listen is not given")
         listen = peers[node_id]
     async with open_host(
-        data_dir, node_id=node_id, listen=listen, cluster=cluster, create=bootstrap or join, config=config, tls=tls,
+        data_dir, node_id=node_id, listen=listen, address=peers.get(node_id, ""), cluster=cluster,
+        create=bootstrap or join, config=config, tls=tls,
         limits=limits, rng=rng, clock=clock, wall_ms=wall_ms, files=files, connect=connect, listeners=listeners,
     ) as host:
         yield await host.open_group(

@@ -134,6 +134,7 @@ class Node:
         self._answers: dict[int, Resolved] = {}
         self._ticket = 0
         self._now = 0
+        self._writes: list[Write] = []
         self.submitted = self.durable_token = 0
         """Write tokens handed to the disk, and reported durable."""
         self._pumping = False
@@ -319,7 +320,7 @@ class Node:
         self._now = 0
         if self._pumping:
             return  # whoever pumps goes on
-        replica, submit, held = self.replica, self.around.submit, self.held
+        replica, held, writes = self.replica, self.held, self._writes
         self._pumping = True
         try:
             while outputs := replica.drain():
@@ -331,8 +332,7 @@ class Node:
                         else:
                             held.append(output)  # type: ignore[arg-type]
                     elif kind is Write:
-                        self.submitted = output.token  # type: ignore[union-attr]
-                        submit(output)  # type: ignore[arg-type]
+                        writes.append(output)  # type: ignore[arg-type]
                     elif kind is Committed:
                         self.applier.advance(output.index)  # type: ignore[union-attr]
                         self._progress()
@@ -341,6 +341,11 @@ class Node:
         finally:
             self._pumping = False
         self.around.flush()
+        if writes:  # after the sends: the peers' disks are further away, and the writer's thread would hold them up
+            self.submitted = writes[-1].token
+            for write in writes:
+                self.around.submit(write)
+            writes.clear()
         self.barriers.release(self.applier.index, self._lease_valid)
         if self.proposals.flying < self._hold:
             self._bell.ring()
@@ -461,8 +466,8 @@ class Node:
 
     # --- tasks -----------------------------------------------------------------------------------------------
 
-    async def start(self, nursery: trio.Nursery) -> None:
-        """Restore the newest snapshot and begin. Raises ``UsageError`` for a machine that cannot restore it."""
+    async def restore(self) -> None:
+        """Bring the machine to the newest snapshot. Raises ``UsageError`` if it cannot, ``Faulted`` if it refuses."""
         meta = self.replica.snapshot
         if meta is not None:
             if not self.applier.machine.snapshots:
@@ -470,6 +475,9 @@ class Node:
             await self.snapshots.restore(meta)
             if self.fault_cause is not None:
                 raise Faulted(f"the state machine refused the snapshot at {meta.index}") from self.fault_cause
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Begin."""
         for task in (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
                      self.snapshots.run_due, self.snapshots.run_questions):
             nursery.start_soon(task)

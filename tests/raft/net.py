@@ -144,7 +144,8 @@ class Net:
             self.scopes[name] = nursery.cancel_scope
             nursery.start_soon(disk.run)
             self.nodes[name] = node
-            await node.start(nursery)
+            await node.restore()
+            node.start(nursery)
             task_status.started()
         del self.nodes[name]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -513,7 +514,7 @@ async def test_long_applying_leaves_room_for_other_tasks(autojump_clock: trio.te
             nursery.start_soon(watch)
             assert await leader.propose_many([b"1"] * 300, timeout_ms=60_000) == list(range(1, 301))
             nursery.cancel_scope.cancel()
-        steps = [after - before for before, after in zip(seen, seen[1:], strict=False)]
+        steps = [after - before for before, after in pairwise(seen)]
         assert max(steps[len(steps) // 2:]) <= 4  # the first slices learn what a command costs
         assert leader.is_leader
 

@@ -1,0 +1,424 @@
+"""Hosts on real directories and real sockets: starting, refusing, surviving kill -9, groups, joining, stopping."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+import trio.testing
+
+import raft
+from raft.errors import DamagedLog, Faulted, NotLeader, Rejected, UsageError, WrongDirectory
+from raft.groups import group_number
+from raft.host import Host, open_host, open_node
+from raft.node import Node
+from raft.sim.disk import VirtualDisk
+from tests.raft.net import Counter
+
+FAST = raft.Config(election_timeout_ms=300, heartbeat_interval_ms=50, segment_bytes=16 << 20)
+ALONE = {"n0": "127.0.0.1:0"}
+
+
+def n(node: Node) -> int:
+    assert isinstance(node.state_machine, Counter)
+    return node.state_machine.n
+
+
+async def until_leads(node: Node) -> None:
+    async for event in node.events():
+        if isinstance(event, raft.RoleChanged) and event.role is raft.Role.LEADER:
+            return
+
+
+@asynccontextmanager
+async def alone(directory: Path, **kwargs: object) -> AsyncIterator[Node]:
+    async with open_node("n0", ALONE, directory, Counter(), config=FAST, **kwargs) as node:  # type: ignore[arg-type]
+        await until_leads(node)
+        yield node
+
+
+class Three:
+    """Three nodes in one program, over TCP. Ports are reserved by listening before anybody is told of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.listeners: dict[str, list[trio.SocketListener]] = {}
+        self.peers: dict[str, str] = {}
+        self.nodes: dict[str, Node] = {}
+
+    async def reserve(self, *names: str) -> None:
+        for name in names:
+            self.listeners[name] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            self.peers[name] = f"127.0.0.1:{self.listeners[name][0].socket.getsockname()[1]}"
+
+    @asynccontextmanager
+    async def open(self, name: str, *, config: raft.Config = FAST, **kwargs: object) -> AsyncIterator[Node]:
+        kwargs = {"bootstrap": True, "peers": dict(self.peers), "listeners": self.listeners.pop(name, ()), **kwargs}
+        if not kwargs["listeners"]:
+            kwargs["listen"] = self.peers[name]
+        async with open_node(
+            name, data_dir=self.root / name, state_machine=Counter(), config=config, **kwargs,  # type: ignore[arg-type]
+        ) as node:
+            self.nodes[name] = node
+            yield node
+        del self.nodes[name]
+
+    async def leader(self) -> Node:
+        while True:
+            for node in self.nodes.values():
+                if node.is_leader:
+                    return node
+            async with trio.open_nursery() as nursery:
+                for node in self.nodes.values():
+                    async def wait(node: Node = node, scope: trio.CancelScope = nursery.cancel_scope) -> None:
+                        await until_leads(node)
+                        scope.cancel()
+                    nursery.start_soon(wait)
+
+
+@asynccontextmanager
+async def three(root: Path, config: raft.Config = FAST) -> AsyncIterator[Three]:
+    cluster = Three(root)
+    await cluster.reserve("n0", "n1", "n2")
+    async with AsyncExitStack() as stack:
+        for name in list(cluster.peers):
+            await stack.enter_async_context(cluster.open(name, config=config))
+        yield cluster
+
+
+# --- one voter ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_of_one_keeps_what_it_acknowledged(tmp_path: Path) -> None:
+    async with alone(tmp_path, bootstrap=True) as node:
+        assert await node.propose_many([b"1"] * 100) == list(range(1, 101))
+        term = node.status().term
+    async with alone(tmp_path) as node:
+        await node.read_barrier()
+        assert n(node) == 100
+        assert node.status().term > term
+        assert node.status().membership.voters == ("n0",)
+
+
+CHILD = """
+import sys, trio, raft
+from tests.raft.net import Counter
+async def main():
+    config = raft.Config(election_timeout_ms=300, heartbeat_interval_ms=50, segment_bytes=16 << 20)
+    peers = {"n0": "127.0.0.1:0"}
+    async with raft.open_node("n0", peers, sys.argv[1], Counter(), bootstrap=True, config=config) as node:
+        while not node.is_leader:
+            await trio.sleep(0.01)
+        async def call():
+            while True:
+                print(await node.propose(b"1"), flush=True)
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(call)
+trio.run(main)
+"""
+
+
+async def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path: Path) -> None:
+    highest = 0
+    for _ in range(3):
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+        assert process.stdout is not None
+        try:
+            received = b""
+            with trio.fail_after(60):
+                while received.count(b"\n") < 500:
+                    received += await process.stdout.receive_some()
+        finally:
+            process.send_signal(signal.SIGKILL)
+            while rest := await process.stdout.receive_some():
+                received += rest
+            await process.wait()
+            await process.stdout.aclose()
+        acknowledged = max(int(line) for line in received.split(b"\n")[:-1])
+        assert acknowledged > highest
+        highest = acknowledged
+    async with alone(tmp_path) as node:
+        await node.read_barrier()
+        assert n(node) >= highest
+
+
+async def test_a_snapshot_survives_and_spares_the_log(tmp_path: Path) -> None:
+    async with alone(tmp_path, bootstrap=True) as node:
+        await node.propose_many([b"1"] * 1_000)
+        meta = await node.take_snapshot()
+        await node.propose(b"1")
+    async with alone(tmp_path) as node:
+        await node.read_barrier()
+        assert n(node) == 1_001
+        assert isinstance(node.state_machine, Counter) and len(node.state_machine.log) == 1
+        assert node.status().snapshot_index == meta.index
+
+    class Bare:
+        def apply(self, command: bytes) -> None: ...
+
+    with pytest.raises(UsageError, match="no restore"):
+        async with open_node("n0", ALONE, tmp_path, Bare(), config=FAST):
+            pass
+
+    class Picky(Counter):
+        def restore(self, data: bytes) -> None:
+            raise KeyError("no such format")
+
+    with pytest.raises(Faulted, match="refused the snapshot") as caught:
+        async with open_node("n0", ALONE, tmp_path, Picky(), config=FAST):
+            pass
+    assert isinstance(caught.value.__cause__, KeyError)
+    async with alone(tmp_path) as node:  # neither refusal left a lock behind
+        await node.read_barrier()
+        assert n(node) == 1_001
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("words", "changes"), [
+    ("empty or not formatted.*bootstrap=True.*join=True", {}),
+    ("bootstrap makes a new group, join enters", {"bootstrap": True, "join": True}),
+    ("peers must name all first voters: 'n0' is not in",
+     {"bootstrap": True, "peers": {"n1": "h:1"}, "listen": "127.0.0.1:0"}),
+    ("say where to listen", {"bootstrap": True, "peers": {"n1": "h:1"}}),
+])
+async def test_an_empty_directory_needs_to_be_told(words: str, changes: dict[str, object], tmp_path: Path) -> None:
+    arguments: dict[str, object] = {"peers": ALONE, "data_dir": tmp_path, "state_machine": Counter(), **changes}
+    with pytest.raises((WrongDirectory, UsageError), match=words):
+        async with open_node("n0", **arguments):  # type: ignore[arg-type]
+            pytest.fail("it opened")
+    async with alone(tmp_path, bootstrap=True) as node:  # and nothing was spoilt by the refusal
+        assert await node.propose(b"1") == 1
+
+
+async def test_the_wrong_directory_is_refused_in_words(tmp_path: Path) -> None:
+    async with alone(tmp_path / "n0", bootstrap=True) as node:
+        await node.propose(b"1")
+        with pytest.raises(WrongDirectory, match="in use"):
+            async with alone(tmp_path / "n0"):
+                pytest.fail("two processes, one directory")
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "letters.txt").write_text("dear diary")
+    cases = [
+        ("n1", "default", tmp_path / "n0", "belongs to node 'n0', not 'n1'"),
+        ("n0", "other", tmp_path / "n0", "belongs to cluster 'default', not 'other'"),
+        ("n0", "default", foreign, "neither empty nor formatted; it holds letters.txt"),
+    ]
+    for node_id, cluster, directory, words in cases:
+        with pytest.raises(WrongDirectory, match=words):
+            async with open_node(node_id, {node_id: ALONE["n0"]}, directory, Counter(), cluster=cluster, join=True):
+                pytest.fail("it opened")
+
+
+async def test_a_log_whose_beginning_is_missing_is_not_begun_anew(tmp_path: Path) -> None:
+    async with alone(tmp_path, bootstrap=True) as node:
+        await node.propose(b"1")
+    (tmp_path / f"group-{1:016x}").unlink()
+    with pytest.raises(DamagedLog, match="how it began is missing"):
+        async with alone(tmp_path, bootstrap=True):
+            pytest.fail("it opened")
+
+
+async def test_what_the_block_raises_comes_out_as_it_was(tmp_path: Path) -> None:
+    error = ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as caught:
+        async with alone(tmp_path, bootstrap=True):
+            raise error
+    assert caught.value is error
+    with trio.move_on_after(0.01) as scope:
+        async with alone(tmp_path):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+async def test_everybody_who_waits_is_answered_when_the_block_ends(tmp_path: Path) -> None:
+    answers: list[raft.RaftError] = []
+
+    async def call(node: Node) -> None:
+        try:
+            while True:
+                await node.propose(b"1")
+        except raft.RaftError as error:
+            answers.append(error)
+
+    async with trio.open_nursery() as nursery:
+        async with alone(tmp_path, bootstrap=True) as node:
+            for _ in range(10):
+                nursery.start_soon(call, node)
+            while n(node) < 100:
+                await trio.lowlevel.checkpoint()
+    assert len(answers) == 10
+    assert all(isinstance(error, raft.Unknown | Rejected) for error in answers)
+
+
+# --- three voters ------------------------------------------------------------------------------------------------
+
+
+async def test_three_nodes_agree_over_tcp(tmp_path: Path) -> None:
+    async with three(tmp_path) as cluster:
+        leader = await cluster.leader()
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(leader.propose, b"1")
+        for node in cluster.nodes.values():
+            await node.wait_leader()
+            await node.read_barrier()
+            assert n(node) == 100
+        for name, node in cluster.nodes.items():
+            assert node.status().membership.members[name].incarnation  # the leader has met everybody
+            assert all(peer.connected for peer in node.status().peers)
+
+
+async def test_a_leader_that_leaves_hands_over_and_comes_back_to_the_same_log(tmp_path: Path) -> None:
+    cluster = Three(tmp_path)
+    await cluster.reserve("n0", "n1", "n2")
+    leaving = {name: trio.Event() for name in cluster.peers}
+    left = {name: trio.Event() for name in cluster.peers}
+
+    async def run(name: str) -> None:
+        async with cluster.open(name):
+            await leaving[name].wait()
+        left[name].set()
+
+    async with trio.open_nursery() as nursery:
+        for name in cluster.peers:
+            nursery.start_soon(run, name)
+        while len(cluster.nodes) < 3:
+            await trio.sleep(0.01)
+        leader = await cluster.leader()
+        assert await leader.propose(b"5") == 5
+        leaving[leader.node_id].set()
+        await left[leader.node_id].wait()
+        second = await cluster.leader()  # at once: no election timeout passes
+        assert await second.propose(b"1") == 6
+        async with cluster.open(leader.node_id, bootstrap=False) as back:
+            await back.wait_leader()
+            await back.read_barrier()
+            assert n(back) == 6
+        for event in leaving.values():
+            event.set()
+
+
+async def test_dledger_rules_elect_and_replicate_too(tmp_path: Path) -> None:
+    timers = raft.DLedgerTimers(heart_beat_time_interval_ms=50, min_vote_interval_ms=20, max_vote_interval_ms=80)
+    async with three(tmp_path, raft.Config(rules=raft.Rules.DLEDGER, dledger=timers)) as cluster:
+        leader = await cluster.leader()
+        assert await leader.propose_many([b"1", b"2"]) == [1, 3]
+
+
+async def test_a_joiner_is_taken_in_and_catches_up(tmp_path: Path) -> None:
+    async with three(tmp_path) as cluster:
+        leader = await cluster.leader()
+        await leader.propose_many([b"1"] * 1_000)
+        await cluster.reserve("n3")
+        async with cluster.open("n3", bootstrap=False, join=True) as joiner:
+            with pytest.raises(NotLeader):
+                await joiner.propose(b"1")
+            await leader.reconfigure(cluster.peers)
+            assert leader.status().membership.voters == ("n0", "n1", "n2", "n3")
+            await joiner.read_barrier()
+            assert n(joiner) == 1_000
+            await leader.transfer_leadership("n3")
+            assert await joiner.propose(b"1") == 1_001
+            smaller = {name: address for name, address in cluster.peers.items() if name != "n3"}
+            await joiner.reconfigure(smaller)
+            while joiner.is_leader:
+                await trio.sleep(0.01)
+        assert await (await cluster.leader()).propose(b"1") == 1_002
+
+
+async def test_a_wiped_voter_counts_for_nothing(tmp_path: Path) -> None:
+    """It comes back with another incarnation: the group goes on without it, and says so."""
+    cluster = Three(tmp_path)
+    await cluster.reserve("n0", "n1", "n2")
+    async with cluster.open("n0"), cluster.open("n1"):
+        async with cluster.open("n2"):
+            leader = await cluster.leader()
+            await leader.propose(b"1")
+            while not leader.status().membership.members["n2"].incarnation:
+                await trio.sleep(0.01)
+            if leader.node_id == "n2":
+                await leader.transfer_leadership("n1")
+        leader = await cluster.leader()
+        await trio.to_thread.run_sync(lambda: os.rename(tmp_path / "n2", tmp_path / "lost"))
+        async with cluster.open("n2"):
+            while "n2" not in leader.status().strangers:
+                await trio.sleep(0.01)
+            assert await leader.propose(b"1") == 2
+            assert any("n2" in sentence for sentence in leader.explain())
+
+
+# --- many groups -------------------------------------------------------------------------------------------------
+
+
+async def test_groups_share_directory_port_and_writer(tmp_path: Path) -> None:
+    names = ("red", "green", "blue")
+
+    async def open_all(host: Host, bootstrap: bool = False) -> dict[str, Node]:
+        return {name: await host.open_group(name, state_machine=Counter(), peers=ALONE, bootstrap=bootstrap)
+                for name in names}
+
+    async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", create=True, config=FAST) as host:
+        assert not host.address.endswith(":0")
+        nodes = await open_all(host, bootstrap=True)
+        with pytest.raises(UsageError, match="open already"):
+            await host.open_group("red", state_machine=Counter())
+        for number, node in enumerate(nodes.values(), 1):
+            await until_leads(node)
+            await node.propose_many([b"1"] * number)
+    async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", config=FAST) as host:
+        with pytest.raises(WrongDirectory, match="'violet' has not begun"):
+            await host.open_group("violet", state_machine=Counter(), peers=ALONE)
+        nodes = await open_all(host)
+        for number, node in enumerate(nodes.values(), 1):
+            await until_leads(node)
+            await node.read_barrier()
+            assert n(node) == number
+
+
+def test_group_numbers_are_stable_and_never_collide_with_the_default() -> None:
+    assert group_number("default") == 1
+    assert group_number("orders") == int.from_bytes(sha256(b"orders").digest()[:8], "little") & (1 << 63) - 1
+    assert len({group_number(f"g{i}") for i in range(1_000)}) == 1_000
+    with pytest.raises(UsageError):
+        group_number("")
+
+
+# --- replaced surroundings ---------------------------------------------------------------------------------------
+
+
+async def test_on_simulated_files_and_a_virtual_clock_every_run_is_the_same(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def run() -> tuple[int, int, bytes]:
+        files = VirtualDisk()
+        machine = Counter()
+        async with open_node(
+            "n0", ALONE, "unused", machine, bootstrap=True, config=FAST, rng=Random(7), files=files,
+            wall_ms=lambda: 1_700_000_000_000, listeners=(), connect=_no_network,
+        ) as node:
+            start = trio.current_time()
+            await until_leads(node)
+            await node.propose_many([b"1"] * 10)
+            frames = node.replica.log.cached(1, 1 << 20) or []
+            return round((trio.current_time() - start) * 1e6), machine.n, b"".join(frame.data for frame in frames)
+
+    assert await run() == await run()
+
+
+async def _no_network(address: str) -> trio.abc.Stream:
+    raise OSError("there is no network")
