@@ -9,6 +9,7 @@ Kept different, because otherwise entries could be lost or contradict each other
   voted for itself before, and where its vote went to another it asks without anything being recorded;
 - a term taken is above that of the last entry (dledger F11);
 - terms start at 1: a node in term 0, which nothing but an empty disk explains, behaves as one in term 1;
+- a leader that a node without a candidacy of its own (below) has not heard for a follower's timeout is none;
 - memberships change here, so an unknown peer that may hold a newer membership than this node's is heard;
 - a node that is no voter (a learner, a joiner: DLedger has neither) never campaigns, so it takes terms in one step.
 Replication, durability and commit are the replica's, and the same under either rule set.
@@ -99,7 +100,7 @@ class DLedgerRules:
         if request.term > term:
             return VoteDecision(VoteResult.ACCEPT, adopt_term=request.term, grant=True)
         if me.voted_for not in (None, candidate):
-            if me.leader is not None or me.role is Role.LEADER:
+            if me.leader is not None and me.heard_leader_ns <= self._leak_ns:
                 return VoteDecision(VoteResult.REJECT_ALREADY_HAS_LEADER)  # 4b
             return VoteDecision(VoteResult.REJECT_ALREADY_VOTED)  # 4c
         if request.term < me.last_term:

@@ -126,6 +126,9 @@ class StrictRules:
         if not me.campaigns:
             return RoundPlan(me.term, probe=True, ask=False, delay_ns=self._share(rng, 1.0, 1.5))
         handed_over = candidacy.transfer and candidacy.failed_rounds == 0
+        if me.heard_leader_ns < self.lease_ns and not handed_over:
+            # Its own promise of silence binds it too (after a hand-over that came to nothing): it has no vote to give.
+            return RoundPlan(me.term, probe=True, ask=False, delay_ns=self.lease_ns - me.heard_leader_ns)
         passed = candidacy.last_probe and candidacy.last_result is ParseResult.PASSED
         return RoundPlan(term, probe=not (handed_over or passed))
 

@@ -36,6 +36,7 @@ RULES = DLedgerRules(Config(rules=Rules.DLEDGER))
 PREFERRED = DLedgerRules(Config(rules=Rules.DLEDGER, preferred_leaders=("n0",)))
 R = VoteResult
 SECOND = 1_000 * MS
+LEAK = 6 * SECOND
 
 
 def ours(number: int) -> int:
@@ -51,7 +52,7 @@ VOTE_ROWS: dict[str, tuple[Voter, str, Vote, VoteResult]] = {
     "DL_VOTE_3a": (voter(), "n1", vote(term=9, last_term=3, last_index=99), R.REJECT_EXPIRED_LEDGER_TERM),
     "DL_VOTE_3b": (voter(), "n1", vote(term=9, last_index=9), R.REJECT_SMALL_LEDGER_END_INDEX),
     "DL_VOTE_4a": (voter(), "n1", vote(term=4), R.REJECT_EXPIRED_VOTE_TERM),
-    "DL_VOTE_4b": (voter(voted_for="n2", leader="n2"), "n1", vote(), R.REJECT_ALREADY_HAS_LEADER),
+    "DL_VOTE_4b": (voter(voted_for="n2", leader="n2", heard_leader_ns=LEAK), "n1", vote(), R.REJECT_ALREADY_HAS_LEADER),
     "DL_VOTE_4c": (voter(voted_for="n2"), "n1", vote(), R.REJECT_ALREADY_VOTED),
     "DL_VOTE_4d": (voter(voted_for="n1", leader="n2", heard_leader_ns=0), "n1", vote(), R.ACCEPT),
     "DL_VOTE_4e": (voter(role=Role.LEADER, leader="n0", voted_for="n0"), "n1", vote(term=6), R.REJECT_TERM_NOT_READY),
@@ -111,7 +112,8 @@ def test_the_vote_table_agrees_with_dledger_on_every_combination_of_facts() -> N
     ):
         me = voter(
             role=Role.LEADER if leader == "n0" else Role.FOLLOWER, term=ours(curr_term), voted_for=vote_for,
-            leader=leader, last_term=ours(end[0]), last_index=ours(end[1]), taking_leadership=taking)
+            leader=leader, last_term=ours(end[0]), last_index=ours(end[1]), heard_leader_ns=0,
+            taking_leadership=taking)
         request = vote(term=ours(term), last_term=ours(r_end[0]), last_index=ours(r_end[1]))
         for own in (False, True):
             if own and candidate != "n0":
@@ -127,6 +129,12 @@ def test_the_vote_table_agrees_with_dledger_on_every_combination_of_facts() -> N
             assert not decision.adopt_term  # two-phase: a vote never takes a term
             seen.add(expected)
     assert seen == set(R) - {R.UNKNOWN, R.REJECT_UNKNOWN_LEADER}
+
+
+def test_a_leader_not_heard_for_a_followers_timeout_is_no_leader() -> None:
+    """A learner never becomes a candidate, so it never forgets its leader; a voter has by then."""
+    lost = voter(voted_for="n2", leader="n2", heard_leader_ns=LEAK + 1, campaigns=False)
+    assert RULES.decide_vote(lost, "n1", vote()).result is R.REJECT_ALREADY_VOTED
 
 
 def test_an_unknown_candidate_is_heard_only_if_its_log_is_newer_than_mine() -> None:
@@ -429,7 +437,6 @@ def test_joining_a_term_takes_two_heartbeats() -> None:
 
 OK = (Code.SUCCESS, 5)
 NOT_READY = (Code.TERM_NOT_READY, 4)
-LEAK = 6 * SECOND
 BEAT_ROWS: dict[str, tuple[dict[str, tuple[int, int]], int, str]] = {
     "DL_BEAT_1": ({"n1": OK, "n2": (Code.EXPIRED_TERM, 7)}, 0, "steps down, remembers the term"),
     "DL_BEAT_2": ({"n1": OK, "n2": (Code.INCONSISTENT_LEADER, 5)}, 0, "goes on"),

@@ -407,6 +407,14 @@ def test_while_joint_both_halves_must_accept() -> None:
     assert RULES.parse_round(me, half, Random(1)).result is ParseResult.PASSED
 
 
+def test_a_candidate_waits_out_its_own_promise_of_silence() -> None:
+    """It has no vote to give before; without its own vote it must not lead (found in simulation)."""
+    failed_hand_over = Candidacy(ParseResult.PASSED, transfer=True, failed_rounds=1)
+    plan = RULES.plan_round(attrs.evolve(CANDIDATE, heard_leader_ns=LEASE - 5), failed_hand_over, Random(1))
+    assert (plan.ask, plan.delay_ns) == (False, 5)
+    assert RULES.plan_round(attrs.evolve(CANDIDATE, heard_leader_ns=LEASE), failed_hand_over, Random(1)).ask
+
+
 def test_two_candidates_that_split_the_votes_draw_different_delays() -> None:
     """dledger F24: both survivors asked at the same time, again and again."""
     split = tally({"n0": R.ACCEPT, "n1": R.REJECT_ALREADY_VOTED})
