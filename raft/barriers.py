@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 
 import attrs
 from trio.lowlevel import Task, current_task, wait_task_rescheduled
 
+from raft.alarms import Alarms
 from raft.config import MS, Config, Read
 from raft.errors import Busy, RaftError, Rejected, RejectReason
 from raft.messages import ReadReady
+from raft.pending import positive_ns
 from raft.wakeup import Bell, abandon, fail, wake
 
 
@@ -58,9 +59,8 @@ class Barriers:
         self._asked: dict[int, Barrier] = {}
         self._granted: list[Barrier] = []
         self._expiring: deque[Barrier] = deque()
-        self._timed: list[tuple[int, int, Barrier, Task]] = []
+        self._alarms = Alarms[Barrier](lambda barrier, task: task.custom_sleep_data is barrier)
         self._ticket = 0
-        self._serial = 0
 
     def __len__(self) -> int:
         places = (*self._gathering.values(), *self._again, *self._asked.values(), *self._granted)
@@ -68,6 +68,7 @@ class Barriers:
 
     async def wait(self, level: Read, timeout_ms: int | None) -> None:
         """See ``Node.read_barrier``."""
+        timeout_ns = None if timeout_ms is None else positive_ns(timeout_ms)
         if self._refusal is not None:
             raise self._refusal()
         barrier = self._gathering.get(level)
@@ -80,13 +81,12 @@ class Barriers:
             raise Busy("too many reads wait")
         task = current_task()
         task.custom_sleep_data = barrier
-        if timeout_ms is None:
+        if timeout_ns is None:
             barrier.tasks.append(task)
         else:
             barrier.patient.append(task)
-            self._serial += 1
-            deadline = self._clock() + timeout_ms * MS
-            heappush(self._timed, (deadline, self._serial, barrier, task))
+            deadline = self._clock() + timeout_ns
+            self._alarms.set(deadline, barrier, task)
             self._rearm(deadline)
         try:
             await wait_task_rescheduled(abandon)
@@ -111,6 +111,8 @@ class Barriers:
             return None
         if not barrier.deadline:
             barrier.deadline = self._clock() + self._timeout_ns
+            if not self._expiring:
+                self._rearm(barrier.deadline)
             self._expiring.append(barrier)
         self._ticket += 1
         barrier.ticket = self._ticket
@@ -174,8 +176,8 @@ class Barriers:
         while expiring and expiring[0].done:
             expiring.popleft()
         due = [expiring[0].deadline] if expiring else []
-        if self._timed:
-            due.append(self._timed[0][0])
+        if (alarm := self._alarms.next()) is not None:
+            due.append(alarm)
         return min(due, default=None)
 
     def expire(self, now: int) -> None:
@@ -192,9 +194,7 @@ class Barriers:
             for task in barrier.tasks:
                 fail(task, barrier, _late())
             barrier.tasks.clear()
-        timed = self._timed
-        while timed and timed[0][0] <= now:
-            _, _, barrier, task = heappop(timed)
+        for barrier, task in self._alarms.due(now):
             fail(task, barrier, _late())
 
 

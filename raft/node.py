@@ -267,6 +267,7 @@ class Node:
         now = self._now
         if not now:
             now = self._now = self._clock()
+            self.replica.wall_ms = self.around.wall_ms()
         self.counters["messages_received"] += 1
         self.replica.receive(now, peer, message)
 
@@ -478,6 +479,7 @@ class Node:
 
     def start(self, nursery: trio.Nursery) -> None:
         """Begin."""
+        self.replica.wall_ms = self.around.wall_ms()
         for task in (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
                      self.snapshots.run_due, self.snapshots.run_questions):
             nursery.start_soon(task)

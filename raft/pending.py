@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 from typing import TypeAlias
 
 import attrs
 from trio.lowlevel import Task, checkpoint, current_task, reschedule, wait_task_rescheduled
 
+from raft.alarms import Alarms
 from raft.config import MS, Config
-from raft.errors import Busy, RaftError, Rejected, RejectReason, Unknown
+from raft.errors import Busy, RaftError, Rejected, RejectReason, Unknown, UsageError
 from raft.frame import HEADER_BYTES, Frame
 from raft.wakeup import WOKEN, Bell, abandon, fail
 
@@ -124,6 +124,11 @@ class _Admission:
     refused: RaftError | None = None
 
 
+def _waits(place: Batch | _Admission, task: Task) -> bool:
+    found = task.custom_sleep_data
+    return found is place or (isinstance(place, _Admission) and found is not None and found is place.batch)
+
+
 async def _park(batch: Batch, task: Task) -> None:
     """Wait until the batch is finished; a cancelled caller leaves its commands behind."""
     try:
@@ -148,8 +153,7 @@ class Proposals:
         self._flying: deque[Batch] = deque()
         self._door: deque[_Admission] = deque()
         self._expiring: deque[Batch] = deque()
-        self._timed: list[tuple[int, int, Batch | _Admission, Task]] = []
-        self._serial = 0
+        self._alarms = Alarms[Batch | _Admission](_waits)
         self._seal_at = 0
         self._count = self._bytes = 0  # sealed or in flight, without the batch that gathers
 
@@ -160,7 +164,7 @@ class Proposals:
         batch = self._batch
         position = len(batch.commands)
         room = batch.room - len(command)
-        if room < 0 or position >= batch.capacity or timeout_ms is not None:
+        if room < 0 or position >= batch.capacity or timeout_ms is not None or type(command) is not bytes:
             batch, position = await self._enter((command,), timeout_ms)
             return batch.result(position)
         batch.room = room
@@ -200,7 +204,7 @@ class Proposals:
     async def _enter(self, commands: Sequence[bytes], timeout_ms: int | None) -> tuple[Batch, int]:
         """Join a batch, waiting for room if need be, and then for its fate."""
         size = self._check(commands)
-        timeout_ns = None if timeout_ms is None else timeout_ms * MS
+        timeout_ns = None if timeout_ms is None else positive_ns(timeout_ms)
         task = current_task()
         batch = self._find_room(len(commands), size) if not self._door else None
         if batch is not None:
@@ -230,6 +234,9 @@ class Proposals:
         """Their bytes, with the frame's table; raises what forbids proposing them."""
         if self._refusal is not None:
             raise self._refusal()
+        for command in commands:
+            if not isinstance(command, bytes):
+                raise UsageError(f"a command is bytes, not {type(command).__name__}")
         longest = max(map(len, commands))
         if longest > self._config.entry_bytes_max:
             raise Rejected(RejectReason.TOO_LARGE, f"{longest} bytes; at most {self._config.entry_bytes_max}")
@@ -273,11 +280,9 @@ class Proposals:
             self._expire_in(timeout_ns, batch, task)
 
     def _expire_in(self, timeout_ns: int, place: Batch | _Admission, task: Task) -> None:
-        self._serial += 1
         deadline = self._clock() + timeout_ns
-        heappush(self._timed, (deadline, self._serial, place, task))
-        if self._timed[0][1] == self._serial:
-            self._rearm(deadline)
+        self._alarms.set(deadline, place, task)
+        self._rearm(deadline)
 
     def _shut_door(self, admission: _Admission) -> None:
         """Nobody overtakes those who wait for room."""
@@ -335,6 +340,8 @@ class Proposals:
         self._count += batch.count
         self._bytes += batch.size
         self._ready.append(batch)
+        if not self._expiring:
+            self._rearm(batch.deadline)
         self._expiring.append(batch)
         self._open_batch()
 
@@ -437,8 +444,8 @@ class Proposals:
         while expiring and expiring[0].done:
             expiring.popleft()
         due = [expiring[0].deadline] if expiring else []
-        if self._timed:
-            due.append(self._timed[0][0])
+        if (alarm := self._alarms.next()) is not None:
+            due.append(alarm)
         if self._batch.commands:
             due.append(self._seal_at)
         return min(due, default=None)
@@ -452,9 +459,7 @@ class Proposals:
             batch = expiring.popleft()
             if not batch.done:
                 self._give_up(batch)
-        timed = self._timed
-        while timed and timed[0][0] <= now:
-            _, _, place, task = heappop(timed)
+        for place, task in self._alarms.due(now):
             if isinstance(place, _Admission):
                 if place.batch is not None:
                     place = place.batch
@@ -479,6 +484,13 @@ class Proposals:
         else:
             self._ready.remove(batch)
             self._resolve(batch, _withdrawn)
+
+
+def positive_ns(timeout_ms: int) -> int:
+    """Raises ``UsageError`` for a timeout that is none."""
+    if timeout_ms <= 0:
+        raise UsageError(f"timeout_ms={timeout_ms}: must be above 0")
+    return timeout_ms * MS
 
 
 def _overwritten(first: int, last: int) -> RaftError:

@@ -16,6 +16,7 @@ import trio
 import trio.testing
 
 import raft
+from raft.alarms import SWEEP_MIN
 from raft.config import Config, Read
 from raft.errors import (
     Busy,
@@ -147,6 +148,21 @@ async def test_too_large_a_command_is_refused_before_anything_is_sent(autojump_c
         assert machine_of(leader).log == []
 
 
+async def test_what_is_no_command_or_no_timeout_is_refused_at_the_door(autojump_clock: trio.testing.MockClock) -> None:
+    async with network() as net:
+        leader = await one(net)
+        wrong: Any = "1"
+        calls: list[Callable[[], Awaitable[object]]] = [
+            partial(leader.propose, wrong), partial(leader.propose_many, [b"1", wrong]),
+            partial(leader.propose, b"1", timeout_ms=0), partial(leader.read_barrier, timeout_ms=-1)]
+        for call in calls:
+            with pytest.raises(UsageError):
+                await call()
+        with pytest.raises(UsageError):
+            leader.propose_nowait(wrong)
+        assert await leader.propose(b"1") == 1
+
+
 # --- what is lost, and what nobody knows -------------------------------------------------------------------------
 
 
@@ -213,6 +229,19 @@ async def test_own_deadlines_do_not_shorten_those_of_others(autojump_clock: trio
         for limit, expected in ((None, 0.3), (100, 0.1), (200, 0.2), (1_000, 0.5)):
             assert answered[limit] == pytest.approx(expected, abs=0.02)
         assert machine_of(leader).n == 4  # unknown is not failed
+
+
+async def test_answered_callers_leave_no_alarms_behind(autojump_clock: trio.testing.MockClock) -> None:
+    async with network() as net:
+        leader = await one(net)
+        for _ in range(3 * SWEEP_MIN // 100):
+            async with trio.open_nursery() as nursery:
+                for _ in range(100):
+                    nursery.start_soon(partial(leader.propose, b"1", timeout_ms=3_600_000))
+                    nursery.start_soon(partial(leader.read_barrier, timeout_ms=3_600_000))
+        for _ in range(2 * SWEEP_MIN):  # one task, again and again
+            await leader.propose(b"1", timeout_ms=3_600_000)
+        assert len(leader.proposals._alarms) <= SWEEP_MIN and len(leader.barriers._alarms) <= SWEEP_MIN
 
 
 async def test_cancelling_takes_nothing_back_and_wakes_nobody_twice(autojump_clock: trio.testing.MockClock) -> None:

@@ -1,0 +1,49 @@
+"""Deadlines of callers who brought one of their own: a heap that forgets those who were answered in time.
+
+Knows tasks and numbers; decides nothing about the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+from trio.lowlevel import Task
+
+PlaceT = TypeVar("PlaceT")
+SWEEP_MIN = 1_024
+
+
+class Alarms(Generic[PlaceT]):
+    """(deadline, ns) of tasks, each with the place it waits in. Memory is bounded by twice the tasks that wait."""
+
+    def __init__(self, waits: Callable[[PlaceT, Task], bool]) -> None:
+        """``waits``: whether this task waits in this place still."""
+        self._waits = waits
+        self._heap: list[tuple[int, int, PlaceT, Task]] = []
+        self._serial = 0
+        self._sweep_at = SWEEP_MIN
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def set(self, deadline: int, place: PlaceT, task: Task) -> None:
+        """Remember ``task``, which waits in ``place``, until ``deadline``."""
+        if len(self._heap) >= self._sweep_at:
+            self._heap = [entry for entry in self._heap if self._waits(entry[2], entry[3])]
+            heapify(self._heap)
+            self._sweep_at = max(SWEEP_MIN, 2 * len(self._heap))
+        self._serial += 1
+        heappush(self._heap, (deadline, self._serial, place, task))
+
+    def next(self) -> int | None:
+        """The earliest deadline."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: int) -> Iterator[tuple[PlaceT, Task]]:
+        """Take out those whose deadline has come. Some may have been answered meanwhile."""
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            _, _, place, task = heappop(heap)
+            yield place, task
