@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,12 @@ import raft
 WRITERS = 8
 PAUSE_S = 0.002
 """Between two writes of one writer: enough load to be at work at every moment, and little enough to read back."""
+PATIENCE_S = 20.0
+"""Without any service for this long, something is wrong with more than one node."""
+
+
+class NoService(Exception):
+    """Nothing was acknowledged for ``PATIENCE_S``."""
 
 
 @attrs.define
@@ -163,17 +169,33 @@ async def caught_up(client: raft.Client, address: str) -> None:
         await trio.sleep(0.05)
 
 
+async def served(client: raft.Client, display: Display, tally: Tally, holds: Callable[[], bool]) -> None:
+    """Until an acknowledgement makes it true; if none comes for long, say what the nodes say, and give up."""
+    while not holds():
+        with trio.move_on_after(PATIENCE_S) as patience:
+            await tally.news.wait()
+        if patience.cancelled_caught:
+            for address in client.addresses:
+                try:
+                    found = await client.explain(address, timeout_ms=1_000)
+                except raft.RaftError as error:
+                    found = [str(error)]
+                display.say(f"{address}: {' '.join(found)}")
+            raise NoService
+
+
 async def kill_leader(
     number: int, client: raft.Client, cluster: Cluster, display: Display, tally: Tally
 ) -> float:
     """Kill it, wait for service, start it again; seconds without service."""
-    while (leader := cluster.node_at(tally.latest_from)) is None or leader not in cluster.processes:
-        await tally.news.wait()
-    address, before = cluster.addresses[leader], tally.latest_from
+    await served(client, display, tally, lambda: cluster.node_at(tally.latest_from) in cluster.processes)
+    before = tally.latest_from
+    leader = cluster.node_at(before)
+    assert leader is not None
+    address = cluster.addresses[leader]
     killed = trio.current_time()
     cluster.kill(leader)
-    while tally.latest_from == before or tally.latest_s < killed:
-        await tally.news.wait()
+    await served(client, display, tally, lambda: tally.latest_from != before and tally.latest_s >= killed)
     outage = tally.latest_s - killed
     status = await client.status(tally.latest_from)
     display.say(f"kill {number}: {leader} (leader) killed with -9; {cluster.node_at(tally.latest_from)} leads in term "
@@ -259,7 +281,12 @@ def main() -> None:
     arguments = parser.parse_args()
     data = arguments.data or Path(tempfile.mkdtemp(prefix="quorate-demo-"))
     data.mkdir(parents=True, exist_ok=True)
-    sys.exit(trio.run(run, arguments, data))
+    code = 1
+    try:
+        code = trio.run(run, arguments, data)
+    except* NoService:
+        print(f"no write was acknowledged for {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
+    sys.exit(code)
 
 
 if __name__ == "__main__":
