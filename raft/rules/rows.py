@@ -15,11 +15,12 @@ BIGGER_LEDGER = (VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_
 def candidate_unknown(me: Voter, candidate: str, request: Vote) -> bool:
     """Row 1. My membership may be older than the candidate's, but only if my log is (thesis §4.1): then it may ask.
 
-    A joiner without any membership judges by log and term alone.
+    A node without any membership was never admitted, or is a voter that lost its disk and its promises: it knows no
+    candidate. Whoever becomes a voter has been a learner, and has a membership, before its vote is needed.
     """
     known = me.membership.everyone
     newer = (request.last_term, request.last_index) > (me.last_term, me.last_index)
-    return bool(known) and candidate not in known and not newer
+    return not known or (candidate not in known and not newer)
 
 
 def judge_logs(me: Voter, request: Vote) -> VoteResult | None:

@@ -15,11 +15,12 @@ from raft.config import MS, Config, Rules
 from raft.messages import Code, ParseResult, Role, Vote, VoteReply, VoteResult
 from raft.rules import make_rules
 from raft.rules.dledger import DLedgerRules
-from raft.rules.interface import Candidacy, Tally, Voter
+from raft.rules.interface import Candidacy, ElectionRules, Tally, Voter
 from raft.rules.strict import StrictRules
 from tests.raft.rules.facts import (
     FIVE,
     LEASE,
+    LONG_AGO,
     THREE,
     beats,
     combinations,
@@ -240,7 +241,15 @@ def test_e13_a_voter_answers_a_candidate_that_only_a_newer_membership_holds() ->
     """Thesis §4.1: the candidate's log is newer, so its membership may be."""
     assert RULES.decide_vote(voter(), "n9", vote(term=6, last_index=11)).grant
     assert RULES.decide_vote(voter(), "n9", vote(term=6, last_term=5, last_index=1)).grant
-    assert RULES.decide_vote(voter(membership=group()), "n9", vote(term=6)).grant  # a joiner holds none at all
+
+
+@pytest.mark.parametrize("rules", [RULES, DLedgerRules(Config(rules=Rules.DLEDGER))], ids=lambda rules: rules.name)
+def test_a_node_without_a_membership_grants_nothing(rules: ElectionRules) -> None:
+    """It may be a voter that lost its disk: with one that never heard of the others it would elect an empty log."""
+    blank = Voter("n0", Role.FOLLOWER, 0, None, None, 0, 0, group(), LONG_AGO, campaigns=False)
+    for probe in (False, True):
+        for request in (vote(probe=probe), vote(term=1, last_term=0, last_index=0, probe=probe)):
+            assert rules.decide_vote(blank, "n1", request).result is R.REJECT_UNKNOWN_LEADER
 
 
 def test_e15_a_repeated_request_gets_the_same_grant() -> None:
