@@ -24,7 +24,7 @@ import attrs
 from benchmarks import failover, footprint, own
 from benchmarks.measure import Row, Summary
 from benchmarks.report import markdown
-from benchmarks.systems import HERE, Load, System, every_system, run_once
+from benchmarks.systems import HERE, Load, System, ThreeProcesses, every_system, run_once
 
 PARTS = ("proposals", "own", "failover", "footprint")
 
@@ -111,6 +111,9 @@ def main() -> None:
     try:
         if "proposals" in parts:
             proposals(results, systems, root, args.rounds, args.seconds)
+            for system in systems:
+                if isinstance(system, ThreeProcesses) and system.complaints:
+                    results.notes[system.name] += f"; it wrote {system.complaints:,} lines of warnings in this run"
         if "own" in parts:
             for _ in range(args.rounds):
                 results.add("ours", own.run(root, args.seconds))
