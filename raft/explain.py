@@ -169,7 +169,8 @@ def _wiped(status: Status) -> Iterator[str]:
     for name in status.strangers:
         role = "voter" if status.membership.votes(name) else "learner"
         yield (f"{role.capitalize()} {name} came back with another directory than the membership knows: what it "
-               f"promised is lost, so it counts for nothing. Remove it with `reconfigure`, then add it again.")
+               "promised is lost, so it counts for nothing. Ask for the present membership with `reconfigure`: that "
+               "admits it anew, as a learner first.")
 
 
 def _no_leader(status: Status) -> Iterator[str]:

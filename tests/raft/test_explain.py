@@ -372,6 +372,10 @@ def test_sim_a_wiped_voter_waits_to_be_admitted_again(cluster: Cluster) -> None:
     cluster.run_ms(500)
     assert f"Voter {wiped} came back with another directory" in said(cluster, cluster.leader, "wiped_voter")
     assert "belongs to no group yet" in said(cluster, wiped, "not_a_member")
+    cluster.reconfigure(["n0", "n1", "n2"])  # what the sentence advises
+    cluster.run_ms(500)
+    assert "wiped_voter" not in dict(diagnose(look(cluster, leading(cluster))))
+    assert [called for called, _ in diagnose(look(cluster, wiped))] == ["healthy"]
 
 
 def test_sim_a_leader_that_is_not_ready(cluster: Cluster) -> None:
