@@ -273,8 +273,20 @@ def encode_footer(segment: Segment, last_write: int, last_crc: int) -> bytes:
     return cbor2.dumps([segment.first_write, last_write, last_crc, segment.end, spans])
 
 
-def decode_footer(data: bytes) -> tuple[int, int, int, int, dict[int, Span]]:
-    """(first write, last write, CRC of the last block, end, spans). Raises ``MalformedMessage``."""
+@attrs.frozen
+class Footer:
+    """What a footer says of its segment."""
+
+    first_write: int
+    last_write: int
+    last_crc: int
+    """CRC of the last block: what the next segment's first block must have as ``chain``."""
+    end: int
+    spans: dict[int, Span]
+
+
+def decode_footer(data: bytes) -> Footer:
+    """Raises ``MalformedMessage``."""
     try:
         first_write, last_write, last_crc, end, packed = cbor2.loads(data)
         spans = {}
@@ -295,4 +307,4 @@ def decode_footer(data: bytes) -> tuple[int, int, int, int, dict[int, Span]]:
     except (ValueError, TypeError, LookupError, struct.error, cbor2.CBORError, OverflowError, RecursionError,
             MemoryError) as error:
         raise MalformedMessage(f"not a footer: {error}") from error
-    return first_write, last_write, last_crc, end, spans
+    return Footer(first_write, last_write, last_crc, end, spans)

@@ -34,7 +34,7 @@ from raft.storage.blocks import (
     decode_state,
     parse_local,
 )
-from raft.storage.catalog import Catalog, Segment, decode_footer
+from raft.storage.catalog import Catalog, Footer, Segment, decode_footer
 from raft.storage.interface import Files
 
 LOG_DIR: Final = "log"
@@ -175,7 +175,7 @@ def read_file(files: Files, path: str) -> bytes:
 
 
 @attrs.define
-class _Head:
+class Head:
     """A segment's first block."""
 
     sequence: int
@@ -185,7 +185,7 @@ class _Head:
     states: dict[int, GroupState]
 
 
-def _read_head(files: Files, owner: int, sequence: int) -> _Head | str:
+def read_head(files: Files, owner: int, sequence: int) -> Head | str:
     path = segment_path(sequence)
     file = files.open(path)
     try:
@@ -211,7 +211,7 @@ def _read_head(files: Files, owner: int, sequence: int) -> _Head | str:
             states[fact[1]] = decode_state(fact[2])
         except MalformedMessage as error:
             return str(error)
-    return _Head(sequence, path, size, header, states)
+    return Head(sequence, path, size, header, states)
 
 
 def segment_sequences(files: Files) -> list[int]:
@@ -226,12 +226,12 @@ def segment_sequences(files: Files) -> list[int]:
 
 def recover(files: Files, owner: int, *, trust_footers: bool = True) -> Recovery | None:
     """Read the log; None if it has no segment with anything in it. Raises ``DamagedLog``."""
-    heads: list[_Head] = []
+    heads: list[Head] = []
     sequences = segment_sequences(files)
     discarded: list[str] = []
     for sequence in sequences:
-        head = _read_head(files, owner, sequence)
-        if isinstance(head, _Head):
+        head = read_head(files, owner, sequence)
+        if isinstance(head, Head):
             heads.append(head)
         elif sequence != sequences[-1]:
             raise DamagedLog(segment_path(sequence), 0, head)
@@ -245,7 +245,7 @@ def recover(files: Files, owner: int, *, trust_footers: bool = True) -> Recovery
     catalog = Catalog()
     recovery = Recovery(catalog, Cursor(0, 0, 0), discarded)
     for head, after in zip(heads, [*heads[1:], None], strict=True):
-        _begin(catalog, head, oldest=head is heads[0])
+        begin_segment(catalog, head, oldest=head is heads[0])
         if after is None:
             _recover_newest(files, owner, head, recovery)
         elif trust_footers and _adopt_footer(files, owner, head, after, catalog):
@@ -255,7 +255,7 @@ def recover(files: Files, owner: int, *, trust_footers: bool = True) -> Recovery
     return recovery
 
 
-def _begin(catalog: Catalog, head: _Head, *, oldest: bool) -> None:
+def begin_segment(catalog: Catalog, head: Head, *, oldest: bool) -> None:
     """Check a segment's states against what the segments before it hold, and take them over."""
     for number, state in head.states.items():
         group = catalog.group(number)
@@ -268,58 +268,60 @@ def _begin(catalog: Catalog, head: _Head, *, oldest: bool) -> None:
         raise DamagedLog(head.path, 0, f"the states of groups {sorted(unknown)} are missing")
 
 
-def _segment(head: _Head) -> Segment:
+def segment_of(head: Head) -> Segment:
     return Segment(head.sequence, head.path, head.size, head.header.sequence, head.states)
 
 
-def _start(head: _Head) -> Cursor:
+def start_of(head: Head) -> Cursor:
     return Cursor(0, head.header.sequence - 1, head.header.chain)
 
 
-def _adopt_footer(files: Files, owner: int, head: _Head, after: _Head, catalog: Catalog) -> bool:
+def read_footer(files: Files, owner: int, head: Head) -> Footer | None:
+    """A sealed segment's footer; None if it has none, or a damaged one."""
     file = files.open(head.path)
     try:
         trailer = check_trailer(file.pread(TRAILER_BYTES, head.size - TRAILER_BYTES), owner, head.sequence)
         if trailer is None:
-            return False
+            return None
         offset, length, crc = trailer
-        if offset + length > head.size:
-            return False
-        data = file.pread(length, offset)
+        data = file.pread(length, offset) if offset + length <= head.size else b""
     finally:
         file.close()
-    if crc32c(data) != crc:
-        return False
     try:
-        first_write, last_write, last_crc, end, spans = decode_footer(data)
+        return decode_footer(data) if crc32c(data) == crc else None
     except MalformedMessage:
-        return False
-    if (first_write, last_write + 1, last_crc) != (head.header.sequence, after.header.sequence, after.header.chain):
-        return False  # of an earlier life, which sealed the segment before it was continued
-    segment = _segment(head)
-    segment.spans, segment.end = spans, end
+        return None
+
+
+def _adopt_footer(files: Files, owner: int, head: Head, after: Head, catalog: Catalog) -> bool:
+    footer = read_footer(files, owner, head)
+    if footer is None or (footer.first_write, footer.last_write + 1, footer.last_crc) != (
+            head.header.sequence, after.header.sequence, after.header.chain):
+        return False  # or of an earlier life, which sealed the segment before it was continued
+    segment = segment_of(head)
+    segment.spans, segment.end = footer.spans, footer.end
     try:
         catalog.adopt(segment)
     except MalformedMessage as error:
-        raise DamagedLog(head.path, offset, str(error)) from error
+        raise DamagedLog(head.path, footer.end, str(error)) from error
     return True
 
 
-def _scan_sealed(files: Files, owner: int, head: _Head, after: _Head, catalog: Catalog) -> None:
-    segment = _segment(head)
+def _scan_sealed(files: Files, owner: int, head: Head, after: Head, catalog: Catalog) -> None:
+    segment = segment_of(head)
     catalog.begin(segment)
-    cursor = _start(head)
+    cursor = start_of(head)
     reason = scan(head.path, read_file(files, head.path), owner, head.sequence, cursor, applier(catalog))
     if (cursor.sequence + 1, cursor.chain) != (after.header.sequence, after.header.chain):
         raise DamagedLog(head.path, cursor.offset, reason)
     segment.end = cursor.offset
 
 
-def _recover_newest(files: Files, owner: int, head: _Head, recovery: Recovery) -> None:
-    segment = _segment(head)
+def _recover_newest(files: Files, owner: int, head: Head, recovery: Recovery) -> None:
+    segment = segment_of(head)
     recovery.catalog.begin(segment)
     data = read_file(files, head.path)
-    cursor = recovery.cursor = _start(head)
+    cursor = recovery.cursor = start_of(head)
     recovery.cut = scan(head.path, data, owner, head.sequence, cursor, applier(recovery.catalog))
     segment.end = cursor.offset
     due = cursor.sequence + 1
@@ -335,12 +337,12 @@ def _recover_newest(files: Files, owner: int, head: _Head, recovery: Recovery) -
 def scrub(files: Files, owner: int, sequence: int, *, step_bytes: int = 1 << 20) -> Iterator[int]:
     """Check every block of a sealed segment, ``step_bytes`` at a time; yields how far it is. Raises ``DamagedLog``."""
     path = segment_path(sequence)
-    head, after = _read_head(files, owner, sequence), _read_head(files, owner, sequence + 1)
+    head, after = read_head(files, owner, sequence), read_head(files, owner, sequence + 1)
     if isinstance(head, str):
         raise DamagedLog(path, 0, head)
     if isinstance(after, str):
         raise DamagedLog(segment_path(sequence + 1), 0, after)
-    data, cursor, reason = read_file(files, path), _start(head), ""
+    data, cursor, reason = read_file(files, path), start_of(head), ""
     while not reason:
         reason = scan(path, data, owner, sequence, cursor, lambda *_: None, cursor.offset + step_bytes)
         yield cursor.offset
