@@ -194,7 +194,10 @@ def _snapshot_values(files: ReadOnlyFiles) -> list[dict[str, Any]]:
     for name in files.list(DIRECTORY):
         if name.endswith(".snap"):
             path = f"{DIRECTORY}/{name}"
-            file = files.open(path)
+            try:
+                file = files.open(path)
+            except FileNotFoundError:
+                continue  # a newer one took its place
             try:
                 stored = read_stored(file, path)
             finally:

@@ -248,7 +248,7 @@ def _audit_reach(report: Report) -> None:
 
 def recover_live(files: Files, owner: int) -> Recovery | None:
     """``recover`` beside a writer. Raises ``DamagedLog``."""
-    for _ in range(_LOOKS - 1):
+    for _ in range(5 * _LOOKS):
         with suppress(DamagedLog, FileNotFoundError):  # what is really damaged is so at the last look too
             return recover(files, owner)
     return recover(files, owner)
@@ -273,7 +273,10 @@ def records(files: Files) -> Iterator[Record]:
     owner = identity_of(files).owner
     sequences = segment_sequences(files)
     for sequence in sequences:
-        head = read_head(files, owner, sequence)
+        try:
+            head = read_head(files, owner, sequence)
+        except FileNotFoundError:
+            continue  # recycled under our eyes
         if isinstance(head, str):
             if sequence != sequences[-1]:
                 raise DamagedLog(segment_path(sequence), 0, head)
