@@ -113,7 +113,7 @@ def main() -> None:
             proposals(results, systems, root, args.rounds, args.seconds)
             for system in systems:
                 if isinstance(system, ThreeProcesses) and system.complaints:
-                    results.notes[system.name] += f"; it wrote {system.complaints:,} lines of warnings in this run"
+                    results.notes[system.name] += f"; lines of warnings in this run: {system.complaints:,}"
         if "own" in parts:
             for _ in range(args.rounds):
                 results.add("ours", own.run(root, args.seconds))
