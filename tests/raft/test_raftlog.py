@@ -221,4 +221,4 @@ def test_beside_a_writer_that_rolls_and_recycles(tmp_path: Path) -> None:
         looks += 1
     writer.join()
     assert looks > 1
-    assert len(list((tmp_path / "log").glob("*.seg"))) < 10, "nothing was recycled"
+    assert len(list((tmp_path / "log").glob("*.seg"))) < 30, "nothing was recycled"
