@@ -102,7 +102,9 @@ def encode_greeting(greeting: Greeting) -> bytes:
     if isinstance(greeting, Hello):
         texts = (greeting.cluster, greeting.node, greeting.rules, greeting.address, greeting.expects)
         if not all(_fits(text) for text in texts) or len(greeting.incarnation) not in (0, INCARNATION_BYTES):
-            raise UsageError(f"a name in a hello is at most {TEXT_BYTES_MAX} bytes, an incarnation 16: {greeting}")
+            raise UsageError(
+                f"a name in a hello is printable text of at most {TEXT_BYTES_MAX} bytes, an incarnation 16: {greeting}"
+            )
         payload = cbor2.dumps([
             greeting.cluster, greeting.node, greeting.incarnation, greeting.boot, greeting.rules, greeting.address,
             greeting.expects,
@@ -120,7 +122,8 @@ def _seal(kind: int, lane: int, oldest: int, newest: int, features: int, payload
 
 
 def _fits(text: object) -> bool:
-    return type(text) is str and len(text.encode("utf-8", "replace")) <= TEXT_BYTES_MAX
+    # Printable, because names end up in logs, where a line break would begin a line of its own.
+    return type(text) is str and text.isprintable() and len(text.encode("utf-8", "replace")) <= TEXT_BYTES_MAX
 
 
 def decode_greeting(data: bytes | bytearray) -> tuple[Greeting, int] | None:
@@ -160,7 +163,7 @@ def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: in
         raise ValueError("a hello has seven fields")
     cluster, node, incarnation, boot, rules, address, expects = fields[:7]
     if not all(_fits(text) for text in (cluster, node, rules, address, expects)):
-        raise ValueError(f"a name is text of at most {TEXT_BYTES_MAX} bytes")
+        raise ValueError(f"a name is printable text of at most {TEXT_BYTES_MAX} bytes")
     if type(incarnation) is not bytes or type(boot) is not int or boot < 0 or boot >> 64:
         raise ValueError("incarnation or boot number")
     if lane is Lane.CLIENT:
@@ -179,7 +182,8 @@ def _take_refusal(fields: Any) -> Refusal:
         raise ValueError("a refusal has a kind and a reason")
     kind, reason = fields
     known = {member.value: member for member in RefusalKind}
-    return Refusal(known.get(kind, RefusalKind.OTHER), reason)
+    printable = "".join(character if character.isprintable() else " " for character in reason)
+    return Refusal(known.get(kind, RefusalKind.OTHER), printable)
 
 
 # --- whether two hellos fit ----------------------------------------------------------------------------------

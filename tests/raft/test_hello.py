@@ -29,17 +29,18 @@ from raft.hello import (
 )
 from raft.status import RefusalKind
 
-NAME = st.text(max_size=60)
+PRINTABLE = st.characters(codec="utf-8").filter(str.isprintable)
+NAME = st.text(PRINTABLE, max_size=60)
 HELLOS = st.builds(
     Hello,
-    cluster=st.text(min_size=1, max_size=60), node=st.text(min_size=1, max_size=60),
+    cluster=st.text(PRINTABLE, min_size=1, max_size=60), node=st.text(PRINTABLE, min_size=1, max_size=60),
     incarnation=st.binary(min_size=16, max_size=16), lane=st.sampled_from(Lane), boot=st.integers(0, (1 << 64) - 1),
     rules=NAME, address=NAME, expects=NAME, versions=st.tuples(st.integers(0, 255), st.integers(0, 255)),
     features=st.integers(0, (1 << 64) - 1),
 )
 CLIENTS = st.builds(Hello, cluster=NAME, node=NAME, incarnation=st.just(b""), lane=st.just(Lane.CLIENT))
 GREETINGS: st.SearchStrategy[Greeting] = st.one_of(
-    HELLOS, CLIENTS, st.builds(Refusal, st.sampled_from(RefusalKind), st.text(max_size=300)), st.just(Ping())
+    HELLOS, CLIENTS, st.builds(Refusal, st.sampled_from(RefusalKind), st.text(PRINTABLE, max_size=300)), st.just(Ping())
 )
 
 MINE = Hello(cluster="c", node="n0", incarnation=b"0" * 16, lane=Lane.CONTROL, boot=1, rules="strict", address="a:1")
@@ -101,6 +102,7 @@ def test_a_length_beyond_the_limit_is_refused_before_the_payload() -> None:
         ["c", "n1", b"1" * 16, True, "strict", "a:1", ""],
         ["c", "n1" * 128, b"1" * 16, 1, "strict", "a:1", ""],
         ["c", b"n1", b"1" * 16, 1, "strict", "a:1", ""],
+        ["c", "n1\nall is well", b"1" * 16, 1, "strict", "a:1", ""],
         {"c": 1}, 7, None,
     ],
     ids=str,
@@ -133,6 +135,11 @@ def test_names_too_long_are_refused_where_they_are_made() -> None:
         encode_greeting(attrs.evolve(MINE, cluster="é" * 128))
     with pytest.raises(UsageError):
         encode_greeting(attrs.evolve(MINE, incarnation=b"short"))
+
+
+def test_a_refusal_cannot_begin_a_log_line_of_its_own() -> None:
+    found = decode_greeting(sealed(2, cbor2.dumps(["cluster", "no\nERROR all is lost\x1b[2J"])))
+    assert found is not None and found[0] == Refusal(RefusalKind.CLUSTER, "no ERROR all is lost [2J")
 
 
 def test_a_long_refusal_is_cut_at_a_character() -> None:
