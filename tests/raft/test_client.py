@@ -1,12 +1,15 @@
-"""The client against nodes without Raft: it finds the leader, and sends again only what surely had no effect."""
+"""The client against nodes without Raft, then real ones: it sends again only what surely had no effect."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
+import trustme
 from trio.abc import Stream
 from trio.testing import MockClock
 
@@ -24,6 +27,8 @@ from raft.errors import (
     UsageError,
 )
 from raft.hello import Hello
+from raft.host import open_node
+from raft.tls import TLSConfig
 from tests.raft.served import Adder, FakeNode, Network, faulted
 
 
@@ -282,3 +287,70 @@ async def test_bad_settings_are_named(addresses: list[str], timeout_ms: int) -> 
 
 def test_a_request_is_small() -> None:
     assert len(encode_request(Request(1, Op.PROPOSE, commands=[b"x" * 100]))) == 128
+
+
+# --- against real nodes --------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def real_node(folder: Path, tls: TLSConfig | None = None) -> AsyncIterator[str]:
+    """One voter on a real disk and a real socket; its address."""
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    async with open_node("n0", {"n0": address}, folder, Adder(), bootstrap=True, listeners=listeners, tls=tls):
+        yield address
+
+
+async def test_a_real_node_serves_it_while_it_lives(tmp_path: Path) -> None:
+    with trio.fail_after(30):
+        async with real_node(tmp_path / "n0") as address, connect([address]) as client:
+            assert await client.propose(b"5") == 5
+            assert await client.propose_many([b"1"] * 100) == list(range(6, 106))
+            assert await client.query(b"") == 105
+            assert (await client.status())["leader"] == "n0"
+            assert await client.diagnose() == [("healthy", (await client.explain())[0])]
+            with pytest.raises(UsageError, match="no snapshot"):
+                await client.take_snapshot()
+            await client.reconfigure({"n0": address})
+            with pytest.raises(Rejected) as caught:
+                await client.transfer_leadership("n7")
+            assert caught.value.reason is RejectReason.NO_SUCH_MEMBER
+        async with connect([address], timeout_ms=300) as client:
+            with pytest.raises(Rejected, match="timed out") as late:
+                await client.propose(b"1")
+            assert late.value.reason is RejectReason.TIMED_OUT
+
+
+async def test_another_group_is_not_found(tmp_path: Path) -> None:
+    with trio.fail_after(30):
+        async with real_node(tmp_path / "n0") as address, connect([address], group="b", timeout_ms=300) as client:
+            with pytest.raises(Rejected) as caught:
+                await client.propose(b"1")
+            assert caught.value.reason is RejectReason.NO_SUCH_GROUP
+
+
+def certificate(ca: trustme.CA, folder: Path, name: str) -> TLSConfig:
+    made = ca.issue_cert(name)
+    made.private_key_pem.write_to_path(folder / f"{name}.key")
+    for number, blob in enumerate(made.cert_chain_pems):
+        blob.write_to_path(folder / f"{name}.pem", append=number > 0)
+    ca.cert_pem.write_to_path(folder / "ca.pem")
+    return TLSConfig(cert=str(folder / f"{name}.pem"), key=str(folder / f"{name}.key"), ca=str(folder / "ca.pem"))
+
+
+async def test_tls_with_a_certificate_and_without(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    tls = certificate(ca, tmp_path, "n0")
+    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    bare.check_hostname = False
+    bare.load_verify_locations(tls.ca)
+    with trio.fail_after(30):
+        async with real_node(tmp_path / "n0", tls) as address:
+            async with connect([address], tls=certificate(ca, tmp_path, "client")) as client:
+                assert await client.propose(b"5") == 5
+            async with connect([address], tls=bare) as client:
+                with pytest.raises(HandshakeRefused, match="certificate"):
+                    await client.propose(b"5")
+            async with connect([address], timeout_ms=500) as client:
+                with pytest.raises((Rejected, HandshakeRefused)):
+                    await client.propose(b"5")
