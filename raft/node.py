@@ -257,7 +257,7 @@ class Node:
         return survey(self)
 
     def explain(self) -> list[str]:
-        """What is wrong here and why, in sentences; no sentences when all is well."""
+        """What is wrong here and why, in sentences, the gravest first; one sentence when all is well."""
         return explain(self.status())
 
     # --- inputs from the host --------------------------------------------------------------------------------
