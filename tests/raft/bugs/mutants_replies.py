@@ -28,7 +28,7 @@ MUTANTS = [
            tests=(TESTS + "test_BUG_R3_an_acknowledgement_from_before_a_removal_is_of_another_session",)),
     Mutant("R4", "raft/replica.py",
            old="if peer in members and members[peer].incarnation and met and members[peer].incarnation != met)",
-           new="if peer in members and members[peer].incarnation and met and members[peer].incarnation < b\"\")",
+           new="if peer in members and met and members[peer].incarnation < b\"\")",
            tests=(TESTS + "test_BUG_R4_a_follower_that_lost_its_log_forms_no_quorum",)),
     Mutant("R5", "raft/leadership.py",
            old="if reply.sequence <= progress.resolved_sequence or progress.state == State.SNAPSHOT:",
