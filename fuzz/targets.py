@@ -270,12 +270,12 @@ _FOLLOWING: Final = blocks.encode_block(
 
 def check_footer(data: bytes) -> None:
     try:
-        first_write, last_write, last_crc, end, spans = catalog.decode_footer(_shape(data, _footer()))
+        found = catalog.decode_footer(_shape(data, _footer()))
     except MalformedMessage:
         return
-    segment = catalog.Segment(1, "", 1 << 20, first_write, {})
-    segment.spans, segment.end = spans, end
-    catalog.decode_footer(catalog.encode_footer(segment, last_write, last_crc))
+    segment = catalog.Segment(1, "", 1 << 20, found.first_write, {})
+    segment.spans, segment.end = found.spans, found.end
+    catalog.decode_footer(catalog.encode_footer(segment, found.last_write, found.last_crc))
 
 
 def check_snapshot_file(data: bytes) -> None:

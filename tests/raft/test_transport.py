@@ -1,4 +1,4 @@
-"""Transports against each other: over memory streams on virtual time, and over real TCP on loopback.
+"""Transports against each other over memory streams, on virtual time.
 
 What a node can rely on: messages arrive in order per lane, nothing a stranger sends does more than close its own
 connection, every refusal has words at both ends, and a lost connection comes back by itself.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 
@@ -18,128 +17,16 @@ import pytest
 import trio
 from google_crc32c import value as crc32c
 from trio.abc import Stream
-from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+from trio.testing import MockClock, memory_stream_pair
 
-from raft import frame, wire
-from raft.config import Config
+from raft import wire
 from raft.errors import ConfigError, UsageError
-from raft.handshake import connect_tcp, greet, read_greeting, split_address
+from raft.handshake import greet, read_greeting, split_address
 from raft.hello import Hello, Lane, Ping, Refusal, encode_greeting
-from raft.messages import Append, AppendReply, PeerMessage, ReadRequest, Vote
+from raft.messages import Append, ReadRequest, Vote
 from raft.status import RefusalKind
 from raft.transport import Transport, TransportLimits
-
-CONFIG = Config()
-ADDRESSES = {f"n{i}": f"host{i}:{i + 1}" for i in range(4)}
-
-
-def hello_of(node: str, **changes: object) -> Hello:
-    made = Hello(
-        cluster="c", node=node, incarnation=node.encode().ljust(16, b"."), lane=Lane.CONTROL, rules="strict",
-        address=ADDRESSES.get(node, ""),
-    )
-    return attrs.evolve(made, **changes)  # type: ignore[arg-type]
-
-
-class Node:
-    """A transport that writes down what it is told."""
-
-    def __init__(self, net: Net, node: str, *, seed: int = 0, limits: TransportLimits | None = None,
-                 config: Config = CONFIG, **changes: object) -> None:
-        self.got: list[tuple[str, PeerMessage]] = []
-        self.batches: list[int] = []
-        self.identified: list[tuple[str, bytes]] = []
-        self.unreachable: list[str] = []
-        self.clients: list[tuple[Hello, bytes]] = []
-        self.transport = Transport(
-            hello_of(node, **changes), config=config, rng=Random(f"{node}{seed}"), addresses=ADDRESSES,
-            on_message=lambda peer, message: self.got.append((peer, message)),
-            on_batch_end=lambda: self.batches.append(len(self.got)),
-            on_identify=lambda peer, incarnation: self.identified.append((peer, incarnation)),
-            on_unreachable=self.unreachable.append,
-            on_client=self._serve_client, connect=net.connect, limits=limits,
-        )
-
-    async def _serve_client(self, stream: Stream, hello: Hello, received: bytes) -> None:
-        self.clients.append((hello, received))
-        while data := await stream.receive_some(100):
-            await stream.send_all(data.upper())
-
-    def say(self, peer: str, *messages: PeerMessage) -> None:
-        for message in messages:
-            self.transport.send(peer, message)
-        self.transport.flush()
-
-
-class Net:
-    """Memory streams by address. ``down`` addresses refuse; ``cut`` breaks what stands."""
-
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self.nursery = nursery
-        self.nodes: dict[str, Node] = {}
-        self.scopes: dict[str, trio.CancelScope] = {}
-        self.dials: list[tuple[float, str]] = []
-        self.down: set[str] = set()
-        self.streams: list[tuple[Stream, Stream]] = []
-
-    async def connect(self, address: str) -> Stream:
-        self.dials.append((trio.current_time(), address))
-        await trio.lowlevel.checkpoint()
-        if address in self.down or address not in self.nodes:
-            raise OSError(f"nobody at {address}")
-        ours, theirs = memory_stream_pair()
-        self.streams.append((ours, theirs))
-        self.nursery.start_soon(self.nodes[address].transport.serve_stream, theirs)
-        return ours
-
-    async def start(self, node: str, *peers: str, at: str | None = None, **options: object) -> Node:
-        made = Node(self, node, **options)  # type: ignore[arg-type]
-        scope = self.scopes[node] = trio.CancelScope()
-
-        async def run(*, task_status: trio.TaskStatus[None]) -> None:
-            with scope:
-                await made.transport.run(task_status=task_status)  # type: ignore[arg-type]
-
-        await self.nursery.start(run)
-        self.nodes[at or ADDRESSES[node]] = made
-        made.transport.set_peers(peers)
-        return made
-
-    def stop(self, node: str) -> None:
-        self.scopes[node].cancel()
-        del self.nodes[ADDRESSES[node]]
-
-    async def cut(self) -> None:
-        for pair in self.streams:
-            for end in pair:
-                await trio.aclose_forcefully(end)
-        self.streams.clear()
-
-    async def dial(self, node: str) -> Stream:
-        """As a stranger."""
-        return await self.connect(ADDRESSES[node])
-
-
-@asynccontextmanager
-async def network() -> AsyncGenerator[Net, None]:
-    async with trio.open_nursery() as nursery:
-        yield Net(nursery)
-        nursery.cancel_scope.cancel()
-
-
-async def settle() -> None:
-    """Everything that can happen without time passing has happened."""
-    await wait_all_tasks_blocked(0.001)
-
-
-def vote(term: int = 1) -> Vote:
-    return Vote(1, term, 1, 0, 0)
-
-
-def append(index: int, size: int = 10) -> Append:
-    made = frame.build(kind=1, group=1, term=1, first=index, payloads=[bytes(size)], wall_ms=0, chain=0)
-    return Append(1, 1, 1, index, index - 1, 1 if index > 1 else 0, 0, 0, [made])
-
+from tests.raft.transports import ADDRESSES, CONFIG, Net, Node, append, hello_of, network, settle, vote
 
 # --- messages ------------------------------------------------------------------------------------------------
 
@@ -770,112 +657,3 @@ async def test_a_server_that_shares_its_port_hands_over_what_it_has_read(autojum
             assert n0.got == [("n1", vote())]
             await ours.aclose()
             await settle()
-
-
-# --- real sockets --------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def tcp_nodes(count: int, **options: object) -> AsyncGenerator[list[Node], None]:
-    async with trio.open_nursery() as nursery:
-        net = Net(nursery)
-        nodes = []
-        for number in range(count):
-            made = Node(net, f"n{number}", address="", **options)  # type: ignore[arg-type]
-            made.transport._connect = connect_tcp
-            await nursery.start(made.transport.run, "127.0.0.1:0")
-            nodes.append(made)
-        for one in nodes:
-            for other in nodes:
-                one.transport.set_address(other.transport.hello.node, other.transport.hello.address)
-            one.transport.set_peers([other.transport.hello.node for other in nodes])
-        yield nodes
-        nursery.cancel_scope.cancel()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(10):
-        while not condition():
-            await trio.sleep(0.001)
-
-
-def lanes_up(nodes: list[Node]) -> bool:
-    return all(
-        len(peer.connections) == 4 and peer.control.accepting and peer.bulk.accepting
-        for node in nodes for peer in node.transport._peers.values()
-    ) and all(len(node.transport._peers) == len(nodes) - 1 for node in nodes)
-
-
-async def test_three_nodes_over_tcp() -> None:
-    async with tcp_nodes(3) as nodes:
-        await until(lambda: lanes_up(nodes))
-        for node in nodes:
-            for other in nodes:
-                if other is not node:
-                    node.say(other.transport.hello.node, vote(1), append(1), vote(2), append(2))
-        await until(lambda: all(len(node.got) == 8 for node in nodes))
-        for node in nodes:
-            for peer in {peer for peer, _ in node.got}:
-                from_peer = [message for sender, message in node.got if sender == peer]
-                assert [m.term for m in from_peer if isinstance(m, Vote)] == [1, 2]
-                assert [m.frames[0].first for m in from_peer if isinstance(m, Append)] == [1, 2]
-
-
-async def test_bulk_over_tcp_arrives_whole_while_control_passes() -> None:
-    async with tcp_nodes(2) as nodes:
-        n0, n1 = nodes
-        await until(lambda: lanes_up(nodes))
-        frames = 60
-        n0.say("n1", *[append(index, 500_000) for index in range(1, frames + 1)])
-        assert n0.transport._peers["n1"].bulk.queued_bytes > 1_000_000, "the socket took 30 MB at once?"
-        n0.say("n1", vote(9))
-        assert n0.transport._peers["n1"].control.queued_bytes == 0
-        await until(lambda: ("n0", vote(9)) in n1.got)
-        assert len(n1.got) < frames, "the vote overtook"
-        await until(lambda: len(n1.got) == frames + 1)
-        assert [m.frames[0].first for _, m in n1.got if isinstance(m, Append)] == list(range(1, frames + 1))
-
-
-async def test_both_ends_notice_a_process_that_dies() -> None:
-    async with tcp_nodes(2) as nodes:
-        n0, n1 = nodes
-        await until(lambda: lanes_up(nodes))
-        peer = n0.transport._peers["n1"]
-        for connection in list(n0.transport._inbound):
-            connection.scope.cancel()
-        await until(lambda: "n0" in n1.unreachable)
-        await until(lambda: lanes_up(nodes))
-        assert n0.transport._peers["n1"] is peer
-        n1.say("n0", vote(4))
-        await until(lambda: ("n1", vote(4)) in n0.got)
-
-
-@pytest.mark.parametrize("address", ["nonsense", ":1", "a..b:1", "é" * 80 + ":1", "\x00:1", "h:99999", "a:b:c:1"])
-async def test_an_address_that_makes_no_sense_is_a_problem_in_words_and_nothing_worse(address: str) -> None:
-    async with tcp_nodes(1) as (node,):
-        node.transport.set_address("n1", address)
-        node.transport.set_peers(["n1"])
-        await until(lambda: node.transport.problem("n1") != "")
-        stranger = await connect_tcp(node.transport.hello.address)
-        async with stranger:
-            await greet(stranger, hello_of("n2", address=address), bytearray())
-            await until(lambda: node.transport.problem("n2") != "")
-        node.transport.set_peers([])
-
-
-async def test_a_reply_heavy_exchange_over_tcp_loses_nothing() -> None:
-    async with tcp_nodes(2) as nodes:
-        n0, n1 = nodes
-        await until(lambda: lanes_up(nodes))
-        rounds = 500
-
-        def answer(peer: str, message: PeerMessage) -> None:
-            assert isinstance(message, Append)
-            n1.transport.send(peer, AppendReply(1, 1, 1, message.sequence, 200, message.sequence, 0, 0, 0, 0))
-
-        n1.transport._on_message = answer
-        n1.transport._on_batch_end = n1.transport.flush
-        for index in range(1, rounds + 1):
-            n0.say("n1", append(index, 128))
-        await until(lambda: len(n0.got) == rounds)
-        assert [m.match for _, m in n0.got if isinstance(m, AppendReply)] == list(range(1, rounds + 1))
