@@ -15,8 +15,6 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
-import attrs
-
 from raft.config import MS, Config, Read, Rules
 from raft.frame import Frame, Kind
 from raft.membership import Membership
@@ -35,6 +33,7 @@ from raft.messages import (
     Write,
 )
 from raft.replica import Replica
+from raft.shadow import LogShadow
 from raft.trace import BecameLeader, CommitAdvanced, Event, RoundStarted, VoteCast
 
 DECLARED = tuple(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29))
@@ -55,101 +54,6 @@ def require(holds: bool, id: str, message: str, *facts: object) -> None:  # noqa
     """Raise ``InvariantViolation`` unless ``holds``."""
     if not holds:
         raise InvariantViolation(id, f"{message}: {', '.join(map(str, facts))}" if facts else message)
-
-
-class LogShadow:
-    """A log as its ``Write``s make it: frames by last index, and the point they stand on. Purging is ignored."""
-
-    __slots__ = ("base", "frames", "lasts", "memberships", "term", "vote")
-
-    def __init__(self, bootstrap: Membership) -> None:
-        self.base = (0, 0, 0)
-        """(index, term, mark) that the first frame follows."""
-        self.frames: list[Frame] = []
-        self.lasts: list[int] = []
-        self.memberships: list[tuple[int, Membership]] = [(0, bootstrap)]
-        self.term = 0
-        self.vote: str | None = None
-
-    def copy(self) -> LogShadow:
-        """An independent shadow in the same state."""
-        other = LogShadow(Membership())
-        other.base, other.frames, other.lasts = self.base, self.frames[:], self.lasts[:]
-        other.memberships, other.term, other.vote = self.memberships[:], self.term, self.vote
-        return other
-
-    @property
-    def last(self) -> int:
-        return self.lasts[-1] if self.lasts else self.base[0]
-
-    @property
-    def end(self) -> tuple[int, int, int]:
-        """(index, term, mark) of the last entry."""
-        if self.frames:
-            frame = self.frames[-1]
-            return self.lasts[-1], frame.term, frame.mark
-        return self.base
-
-    def frame_at(self, index: int) -> Frame | None:
-        """The frame that holds ``index``."""
-        at = bisect_left(self.lasts, index)
-        if at < len(self.lasts) and self.frames[at].first <= index:
-            return self.frames[at]
-        return None
-
-    def mark_at(self, index: int) -> int:
-        """Hash of the whole prefix that ends at ``index``; 0 where unknown: not a frame's end, or before the base."""
-        lasts = self.lasts
-        if lasts and index == lasts[-1]:
-            return self.frames[-1].mark
-        if index == self.base[0]:
-            return self.base[2]
-        at = bisect_left(lasts, index)
-        return self.frames[at].mark if at < len(lasts) and lasts[at] == index else 0
-
-    def term_at(self, index: int) -> int:
-        """Term of an entry, 0 where unknown."""
-        if index == self.base[0]:
-            return self.base[1]
-        frame = self.frame_at(index)
-        return frame.term if frame else 0
-
-    def apply(self, write: Write) -> None:
-        """What this write does to the log."""
-        self.prepare(write)
-        for frame in write.frames:
-            self.append(frame)
-
-    def prepare(self, write: Write) -> None:
-        """All of it but the frames."""
-        if write.install is not None:
-            self.install(write.install)
-        if write.truncate_from:
-            self.truncate(write.truncate_from)
-        if write.hard_state is not None:
-            self.term, self.vote = write.hard_state.term, write.hard_state.voted_for
-
-    def append(self, frame: Frame) -> None:
-        """Take the next frame."""
-        self.frames.append(frame)
-        self.lasts.append(frame.first + frame.count - 1)
-        if frame.kind == Kind.MEMBERSHIP:
-            self.memberships.append((frame.first, Membership.decode(frame.payloads()[0])))
-
-    def install(self, meta: SnapshotMeta) -> None:
-        """Stand on a snapshot, unless the log holds its last entry already."""
-        if meta.index < self.base[0] or self.term_at(meta.index) == meta.term:
-            return
-        self.base = (meta.index, meta.term, meta.mark)
-        self.frames, self.lasts = [], []
-        self.memberships = [(meta.membership_index, meta.membership)]
-
-    def truncate(self, first: int) -> None:
-        """Drop everything at and after ``first``."""
-        keep = bisect_left(self.lasts, first)
-        del self.frames[keep:], self.lasts[keep:]
-        while len(self.memberships) > 1 and self.memberships[-1][0] >= first:
-            self.memberships.pop()
 
 
 class Ghost:
@@ -198,7 +102,8 @@ class Checker:
         self.committed_lasts: list[int] = []
         self.committed: list[Frame] = []
         """The one committed log, as far as any node ever saw it."""
-        self.committed_base = 0
+        self.marks: dict[int, int] = {}
+        """Index at a frame's end -> mark, of the committed log."""
         self.commits: list[tuple[int, int]] = []
         """(term of the leader that counted, largest index it counted), rising."""
         self.state: dict[int, int] = {}
@@ -362,7 +267,9 @@ class Checker:
         """Asked when a read begins: everything committed by now must show in it."""
         return self.commits[-1][1] if self.commits else 0
 
-    def read_answered(self, name: str, level: Read, floor: int, index: int, applied: int, *, sound: bool = True) -> None:
+    def read_answered(
+        self, name: str, level: Read, floor: int, index: int, applied: int, *, sound: bool = True,
+    ) -> None:
         """A read is answered from a machine at ``applied``. ``sound``: clocks drifted no more than configured."""
         if level is Read.UNSAFE:
             return
@@ -443,7 +350,7 @@ def INV_R1(group: Checker, node: Ghost, term: int) -> None:
 
 
 def INV_R2(group: Checker, node: Ghost) -> None:
-    """One vote per term, over all restarts of one directory. Paper §5.2. Only what reached the disk is a vote (INV_R3)."""
+    """One vote per term, over all restarts of one directory. Paper §5.2. What is on the disk counts (INV_R3)."""
     term, vote = node.disk.term, node.disk.vote
     if vote is None:
         return
@@ -493,7 +400,8 @@ def INV_R5(group: Checker, node: Ghost, event: VoteCast) -> None:
     group.counts["INV_R5"] += 1
     index, term, _ = node.memory.end
     require(event.candidate_last >= (term, index), "INV_R5",
-            f"{node.name} grants {event.candidate} (last term, last index)", event.candidate_last, "has itself", (term, index))
+            f"{node.name} grants {event.candidate} (last term, last index)", event.candidate_last, "has itself",
+            (term, index))
 
 
 def INV_R6(group: Checker, node: Ghost, replica: Replica, write: Write) -> None:
@@ -532,21 +440,21 @@ def INV_R8(group: Checker, node: Ghost, term: int) -> None:
         return
     group.counts["INV_R8"] += 1
     memory = node.memory
-    require(memory.last >= index, "INV_R8", f"{node.name} leads term {term} without committed entry {index}; it ends at",
-            memory.last)
+    require(memory.last >= index, "INV_R8",
+            f"{node.name} leads term {term} without committed entry {index}; it ends at", memory.last)
     if index < memory.base[0]:
         return
-    held, truth = memory.mark_at(index), _committed_mark(group, index)
+    held, truth = memory.mark_at(index), group.marks.get(index, 0)
     require(not held or not truth or held == truth, "INV_R8",
             f"{node.name} leads term {term} with another entry {index} than was committed")
 
 
 def INV_R9(group: Checker, node: Ghost, frame: Frame, digest: int) -> None:
-    """State-machine safety: every node applies the same entries in the same order, with the same results. Paper §5.4.3."""
+    """State-machine safety: all nodes apply the same entries in the same order, with the same results. Paper §5.4.3."""
     group.counts["INV_R9"] += 1
     last = frame.first + frame.count - 1
     require(frame.first == node.applied + 1, "INV_R9", f"{node.name} applies {frame.first} after", node.applied)
-    truth = _committed_mark(group, last)
+    truth = group.marks.get(last, 0)
     require(truth == frame.mark, "INV_R9", f"{node.name} applies another entry {last} than was committed")
     require(group.state.setdefault(last, digest) == digest, "INV_R9",
             f"{node.name} has other results than some node before it, at", last)
@@ -579,7 +487,8 @@ def INV_R11(group: Checker, node: Ghost, event: CommitAdvanced) -> None:
     if not term:
         return
     group.counts["INV_R11"] += 1
-    require(term == event.term, "INV_R11", f"{node.name} counts {event.index} of term {term} as committed in term", event.term)
+    require(term == event.term, "INV_R11",
+            f"{node.name} counts {event.index} of term {term} as committed in term", event.term)
 
 
 def INV_R12(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> None:
@@ -603,7 +512,7 @@ def INV_R13(group: Checker, node: Ghost, commit: int) -> None:
     memory = node.memory
     require(commit <= memory.last, "INV_R13", f"{node.name} commits {commit} beyond its last", memory.last)
     lasts, frames = group.committed_lasts, group.committed
-    reach = lasts[-1] if lasts else group.committed_base
+    reach = lasts[-1] if lasts else 0
     if commit > reach:
         at = bisect_left(memory.lasts, reach + 1)
         fresh = memory.frames[at : bisect_left(memory.lasts, commit) + 1]
@@ -612,10 +521,12 @@ def INV_R13(group: Checker, node: Ghost, commit: int) -> None:
                     f"{node.name} commits {fresh[0].first} behind another entry {reach} than was committed")
         for frame in fresh:
             if frame.first > reach:
+                last = frame.first + frame.count - 1
                 frames.append(frame)
-                lasts.append(frame.first + frame.count - 1)
+                lasts.append(last)
+                group.marks[last] = frame.mark
         return
-    held, truth = memory.mark_at(commit), _committed_mark(group, commit)
+    held, truth = memory.mark_at(commit), group.marks.get(commit, 0)
     require(not held or not truth or held == truth, "INV_R13",
             f"{node.name} commits another entry {commit} than was committed")
 
@@ -637,7 +548,8 @@ def INV_R14_term(group: Checker, node: Ghost, replica: Replica) -> None:
 def INV_R14_commit(group: Checker, node: Ghost, replica: Replica) -> None:
     """Within one life of a node its commit index never falls."""
     group.counts["INV_R14"] += 1
-    require(replica.commit_index >= node.commit, "INV_R14", f"commit index of {node.name} fell", node.commit, replica.commit_index)
+    require(replica.commit_index >= node.commit, "INV_R14",
+            f"commit index of {node.name} fell", node.commit, replica.commit_index)
 
 
 def INV_R14_snapshot(group: Checker, node: Ghost, replica: Replica) -> None:
@@ -669,16 +581,20 @@ def INV_R15(group: Checker, node: Ghost, replica: Replica) -> None:
                 f"pointers of {node.name} while installing", *pointers)
     else:
         require(pointers == tuple(sorted(pointers)), "INV_R15", f"pointers of {node.name}", *pointers)
-    require(log.durable_index <= log.last_index, "INV_R15", f"{node.name} is durable beyond its last", log.durable_index)
+    require(log.durable_index <= log.last_index, "INV_R15",
+            f"{node.name} is durable beyond its last", log.durable_index)
     require(node.memory.last == log.last_index and node.memory.end[1] == log.last_term, "INV_R15",
             f"{node.name} ends elsewhere than its writes say", node.memory.end, (log.last_index, log.last_term))
 
 
-def INV_R16(group: Checker, node: Ghost, replica: Replica, old: tuple[int, Membership], frame: Frame, new: Membership) -> None:
+def INV_R16(
+    group: Checker, node: Ghost, replica: Replica, old: tuple[int, Membership], frame: Frame, new: Membership,
+) -> None:
     """One membership change at a time: the previous one is committed first; joint is entered and left in order."""
     group.counts["INV_R16"] += 1
     require(old[0] <= replica.commit_index, "INV_R16",
-            f"{node.name} starts membership {frame.first} while {old[0]} is not committed; commit is", replica.commit_index)
+            f"{node.name} starts membership {frame.first} while {old[0]} is not committed; commit is",
+            replica.commit_index)
     if old[1].joint:
         require(new.voters == old[1].voters, "INV_R16", f"{node.name} leaves a joint membership for other voters",
                 old[1].voters, new.voters)
@@ -740,7 +656,7 @@ def INV_R21(group: Checker, node: str, floor: int, index: int, applied: int) -> 
 def INV_R22_restored(group: Checker, node: Ghost, meta: SnapshotMeta, digest: int) -> None:
     """A snapshot is the state that the same log prefix gives by applying it."""
     group.counts["INV_R22"] += 1
-    truth = _committed_mark(group, meta.index)
+    truth = group.marks.get(meta.index, 0)
     require(not truth or not meta.mark or truth == meta.mark, "INV_R22",
             f"{node.name} installs a snapshot of another log prefix, up to", meta.index)
     require(group.state.get(meta.index, digest) == digest, "INV_R22",
@@ -751,8 +667,8 @@ def INV_R22_restored(group: Checker, node: Ghost, meta: SnapshotMeta, digest: in
 def INV_R22_purge(group: Checker, node: Ghost, write: Write) -> None:
     """The log is never purged beyond a finished snapshot."""
     group.counts["INV_R22"] += 1
-    require(write.purge_to <= node.snapshot, "INV_R22", f"{node.name} purges to {write.purge_to}; on its disk is a snapshot of",
-            node.snapshot)
+    require(write.purge_to <= node.snapshot, "INV_R22",
+            f"{node.name} purges to {write.purge_to}; on its disk is a snapshot of", node.snapshot)
 
 
 def INV_R23_stops(group: Checker, node: Ghost) -> None:
@@ -818,7 +734,8 @@ def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, hears: 
         node.alone = (version, replica.term)
         return
     group.counts["INV_R26"] += 1
-    require(replica.term == node.alone[1], "INV_R26", f"{node.name}, cut off, raised its term", node.alone[1], replica.term)
+    require(replica.term == node.alone[1], "INV_R26",
+            f"{node.name}, cut off, raised its term", node.alone[1], replica.term)
 
 
 def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, hears: Callable[[str, str], bool]) -> None:
@@ -835,7 +752,9 @@ def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, hears: Ca
             f"{node.name} leads term {replica.term} without a quorum for {(clock - node.cut_since) // MS} ms")
 
 
-def INV_R30(group: Checker, states: Mapping[str, tuple[int, int]], leader: str | None, served: int, wanted: int) -> None:
+def INV_R30(
+    group: Checker, states: Mapping[str, tuple[int, int]], leader: str | None, served: int, wanted: int,
+) -> None:
     """Liveness: once healed, a leader emerges, writes are served, and all members come to the same state."""
     group.counts["INV_R30"] += 1
     require(leader is not None, "INV_R30", "no leader after healing", *sorted(states))
@@ -851,7 +770,8 @@ def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
     grants = sorted(group.grants.get((term, node.name), ()))
     belongs = membership.votes(node.name) or replica.membership_index > replica.commit_index
     require(membership.agree(grants) and belongs, "INV_R31",
-            f"{node.name} leads term {term} by the votes of", *grants, f"of {membership.voters} and {membership.outgoing}")
+            f"{node.name} leads term {term} by the votes of", *grants,
+            f"of {membership.voters} and {membership.outgoing}")
 
 
 def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
@@ -863,11 +783,3 @@ def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
                 and progress.inflight_bytes <= config.inflight_bytes_max + config.message_bytes_max, "INV_R32",
                 f"{node.name} has {len(progress.inflight)} messages, {progress.inflight_bytes} bytes in flight to",
                 progress.peer)
-
-
-def _committed_mark(group: Checker, index: int) -> int:
-    """Mark of the committed log at a frame's end; 0 where unknown."""
-    at = bisect_left(group.committed_lasts, index)
-    if at < len(group.committed_lasts) and group.committed_lasts[at] == index:
-        return group.committed[at].mark
-    return 0

@@ -11,17 +11,17 @@ import gc
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from zlib import crc32
 
 import attrs
 
-from raft.config import MS, Read, Rules
+from raft.config import MS, Read
 from raft.errors import NotLeader, Outcome, Rejected, Unknown
 from raft.invariants import DECLARED, InvariantViolation
 from raft.membership import Membership
-from raft.messages import Role
 from raft.sim.cluster import Cluster
 from raft.sim.node import Change, Life, Proposal, Reading
 from raft.sim.swarm import NEMESES, Plan, draw_plan
@@ -85,7 +85,7 @@ class Result:
 
 
 def run(tape: Tape, profile: str = "swarm", *, until_ns: int | None = None) -> Result:
-    """Play one tape to its end, or to ``until_ns`` of world time. An invariant that breaks is a result, not an exception."""
+    """Play one tape to its end, or to ``until_ns`` of world time. What breaks is a result here, not an exception."""
     plan = draw_plan(tape, profile)
     enabled = gc.isenabled()
     gc.disable()
@@ -122,7 +122,8 @@ class Scene:
     def __init__(self, tape: Tape, plan: Plan) -> None:
         self.plan = plan
         self.cluster = cluster = Cluster(
-            plan.size, Ledger, tape=tape, config=plan.config(), learners=plan.learners, links=plan.links, codec=plan.codec)
+            plan.size, Ledger, tape=tape, config=plan.config(), learners=plan.learners, links=plan.links,
+            codec=plan.codec)
         cluster.twice_rate = plan.twice
         for node in cluster.nodes.values():
             node.slow = plan.slow
@@ -149,7 +150,7 @@ class Scene:
     # --- clients
 
     def _client(self, _: None) -> None:
-        cluster, world = self.cluster, self.cluster.world
+        world = self.cluster.world
         if world.now >= self._ends:
             return
         world.at(world.now + self.plan.op_ns, self._client)
@@ -489,11 +490,9 @@ class Healing:
                 if leader == self._leads() and leader and not self.cluster.life(leader).replica.strangers:
                     return
             elif membership is not None and leader and not membership.joint:
-                try:
+                with suppress(Outcome):
                     self.cluster.life(leader).reconfigure(
                         {name: name for name in membership.voters}, {name: name for name in membership.learners})
-                except Outcome:
-                    pass
             self.cluster.run_ms(100)
 
     def _write(self) -> bool:
@@ -506,7 +505,7 @@ class Healing:
                 except (NotLeader, Rejected):
                     pass
                 else:
-                    self.cluster.run_until(lambda: asked.outcome is not None, HEAL_MS)
+                    self.cluster.run_until(partial(_done, asked), HEAL_MS)
                     if isinstance(asked.outcome, list):
                         return True
             self.cluster.run_ms(20)
@@ -523,6 +522,10 @@ class Healing:
 def missing(predicates: Counter[str], applied: Counter[str]) -> list[str]:
     """Declared predicates and faults that never were: a campaign with any of them is invalid, not passed."""
     return [name for name in DECLARED if not predicates[name]] + [name for name in DECLARED_FAULTS if not applied[name]]
+
+
+def _done(asked: Proposal) -> bool:
+    return asked.outcome is not None
 
 
 def _sum(machine: Ledger) -> int:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 
@@ -86,7 +87,7 @@ class Cluster:
             StrictRules(self.config) if self.config.rules is Rules.STRICT else DLedgerRules(self.config))
         self.speaks_late: frozenset[type] = frozenset((VoteReply,) if self.rules.one_step else (
             VoteReply, AppendReply, SnapshotReply))
-        """Answers that may be of an older term and still mean something: an answer speaks for the term of who answers."""
+        """Answers that may be of an older term and mean something: an answer speaks for the term of who answers."""
         self.world = World()
         self.network = Network(self.world, self.tape, self._deliver, links)
         self.counts: Counter[str] = self.network.counts
@@ -112,10 +113,12 @@ class Cluster:
             self.start(name)
         self.world.at(SAMPLE_NS, self._sample)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -208,7 +211,9 @@ class Cluster:
         proposal = self._until_done(lambda life: life.propose(list(commands)))
         return proposal[0] if len(commands) == 1 else proposal
 
-    def read(self, query: Callable[[Any], T] | None = None, *, level: Read = Read.INDEX, node: str | None = None) -> Any:
+    def read(
+        self, query: Callable[[Any], T] | None = None, *, level: Read = Read.INDEX, node: str | None = None,
+    ) -> Any:
         """Read at this level on ``node`` (None: the leader). Returns ``query(machine)``, or the machine itself."""
         return self._until_done(lambda life: life.read(level, query or _itself), node)[0]
 
@@ -218,7 +223,8 @@ class Cluster:
         for name in (*wanted, *taught):
             if name not in self.nodes:
                 self.add(name)
-        self._until_done(lambda life: life.reconfigure({name: name for name in wanted}, {name: name for name in taught}))
+        addresses = {name: name for name in wanted}, {name: name for name in taught}
+        self._until_done(lambda life: life.reconfigure(*addresses))
 
     def transfer(self, target: str | None = None) -> None:
         """Hand leadership to ``target``, or to the best placed voter."""
@@ -239,10 +245,9 @@ class Cluster:
                         raise
                     refusal = error
                 else:
-                    self.run_until(lambda: asked.outcome is not None and not self._partial(asked),
-                                   (end - self.world.now) / MS)
+                    self.run_until(partial(self._answered, asked), (end - self.world.now) / MS)
                     outcome = asked.outcome
-                    if isinstance(outcome, list) and not self._partial(asked):
+                    if isinstance(outcome, list) and self._answered(asked):
                         return outcome
                     if not isinstance(outcome, NotLeader) and not (
                             isinstance(outcome, Rejected) and outcome.reason in RETRIED):
@@ -252,9 +257,12 @@ class Cluster:
         raise refusal
 
     @staticmethod
-    def _partial(asked: Proposal | Reading | Change) -> bool:
-        return (isinstance(asked, Proposal) and isinstance(asked.outcome, list)
-                and len(asked.outcome) < asked.last - asked.first + 1)
+    def _answered(asked: Proposal | Reading | Change) -> bool:
+        """Whether there is an outcome, and all of it: results of a proposal in several frames come one by one."""
+        outcome = asked.outcome
+        if isinstance(asked, Proposal) and isinstance(outcome, list):
+            return len(outcome) == asked.last - asked.first + 1
+        return outcome is not None
 
     # --- processes
 
@@ -332,11 +340,9 @@ class Cluster:
         waiting, life.paused = life.paused or [], None
         self._version += 1
         self.checker.resumed(name)
-        for position, (action, argument) in enumerate(waiting):
-            if life.dead or life.paused is not None:
-                assert life.paused is None or not life.paused.extend(waiting[position:])
-                break
-            action(argument)
+        for action, argument in waiting:
+            if not life.dead:
+                action(argument)
 
     def snapshot(self, name: str) -> bool:
         """Begin a snapshot on one node; False if there is nothing new to take."""
@@ -407,8 +413,7 @@ class Cluster:
         """After this long no promise made under an old clock is in force."""
         return 4 * self.config.election_timeout_ms * MS
 
-    @property
-    def clocks_sound(self) -> bool:
+    def clocks_are_sound(self) -> bool:
         """Whether clocks have drifted apart no more than ``clock_drift_percent`` allows, for long enough."""
         return self._rates_sound and self.world.now >= self._unsound_until
 

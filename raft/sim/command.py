@@ -70,8 +70,8 @@ def _replay(path: Path) -> int:
     """Play a tape and say what comes out."""
     tape, notes = load(path)
     result = run(tape, str(notes.get("profile", "swarm")), until_ns=notes.get("until_ns"))
-    _say(f"{result.failure or 'passed'} after {result.events:,} events, {result.virtual_ns / 1e9:.3f} s of virtual time; "
-         f"fingerprint {result.fingerprint}")
+    _say(f"{result.failure or 'passed'} after {result.events:,} events, {result.virtual_ns / 1e9:.3f} s of virtual "
+         f"time; fingerprint {result.fingerprint}")
     if result.failure:
         _say(result.message)
     return 1 if result.failure else 0
@@ -179,8 +179,8 @@ class Campaign:
         verdict = "failed" if self._failures else "invalid" if holes and self._options.profile == "swarm" else "passed"
         if sys.stdout.isatty():
             _say("")
-        _say(f"{self._events:,} events, {self._seeds} seeds, {self._virtual_ns / 1e9:,.0f} s of virtual time in {took:.0f} s: "
-             f"{self._events / max(took, 1e-9):,.0f} events/s with {self._options.jobs} processes")
+        _say(f"{self._events:,} events, {self._seeds} seeds, {self._virtual_ns / 1e9:,.0f} s of virtual time in "
+             f"{took:.0f} s: {self._events / max(took, 1e-9):,.0f} events/s with {self._options.jobs} processes")
         _say("invariants, evaluations that were not vacuous:")
         _columns([(name, self._predicates[name]) for name in DECLARED])
         _say("faults and happenings, times applied:")

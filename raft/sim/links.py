@@ -40,9 +40,13 @@ class LinkProfile:
 class Link:
     """One direction between two nodes."""
 
-    __slots__ = ("_fate", "_generate", "_last", "_network", "cut", "flying", "held", "kind", "profile", "source", "target")
+    __slots__ = (
+        "_fate", "_generate", "_last", "_network", "cut", "flying", "held", "kind", "profile", "source", "target",
+    )
 
-    def __init__(self, network: Network, kind: str, source: str, target: str, fate: Stream, profile: LinkProfile) -> None:
+    def __init__(
+        self, network: Network, kind: str, source: str, target: str, fate: Stream, profile: LinkProfile,
+    ) -> None:
         self._network, self.kind, self.source, self.target = network, kind, source, target
         self.cut = False
         self.held: list[Any] | None = None

@@ -161,8 +161,8 @@ class Life:
             self.commit = recovered.snapshot.index
         self.replica = Replica(
             group=GROUP, node_id=node.name, config=self.config, rules=cluster.rules,
-            rng=cluster.tape.rng(f"timeouts/{node.name}", (node.number % 97 + 0.5) / 97), now=self.now, recovered=recovered,
-            membership=node.bootstrap, incarnation=node.incarnation, trace=self.checker.event)
+            rng=cluster.tape.rng(f"timeouts/{node.name}", (node.number % 97 + 0.5) / 97), now=self.now,
+            recovered=recovered, membership=node.bootstrap, incarnation=node.incarnation, trace=self.checker.event)
         self.checker.started(self.name, self.replica, recovered)
 
     @property
@@ -613,7 +613,7 @@ class Life:
             return
         level = Read.LEASE if reading.lease else Read.INDEX if reading.level is Read.LEASE else reading.level
         self.checker.read_answered(self.name, level, reading.floor, reading.index, self.machine.index,
-                                   sound=cluster.clocks_sound)
+                                   sound=cluster.clocks_are_sound())
         cluster.counts[f"{level.value} read"] += 1
         reading.outcome = [reading.query(self.machine.inner)]
 

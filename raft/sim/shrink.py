@@ -32,57 +32,56 @@ class Shrunk:
 def shrink(
     deviations: Mapping[str, Mapping[int, Value]], fails: Callable[[Deviations], bool], runs_max: int = RUNS_MAX
 ) -> Shrunk:
-    """Drop what the failure does not need. ``fails(candidate)`` plays a tape and says whether the same failure came out."""
+    """Drop what the failure does not need. ``fails(candidate)`` plays a tape: does the same failure come out?"""
     return _Shrinker(deviations, fails, runs_max).shrink()
 
 
 class _Shrinker:
     """One search."""
 
-    def __init__(self, deviations: Mapping[str, Mapping[int, Value]], fails: Callable[[Deviations], bool], runs_max: int) -> None:
+    def __init__(
+        self, deviations: Mapping[str, Mapping[int, Value]], fails: Callable[[Deviations], bool], runs_max: int,
+    ) -> None:
         self._values = {(stream, number): value for stream, values in sorted(deviations.items())
                         for number, value in sorted(values.items())}
         self._fails, self._left, self._runs = fails, runs_max, 0
 
     def shrink(self) -> Shrunk:
-        keys = list(self._values)
-        before = len(keys)
-        if self._try([]):
-            keys = []
-        for stream in sorted({stream for stream, _ in keys}):
-            without = [key for key in keys if key[0] != stream]
-            if self._try(without):
-                keys = without
-        keys = self._minimise(keys)
-        return Shrunk(self._tape(keys), before, len(keys), self._runs)
+        streams: dict[str, list[Key]] = {}
+        for key in self._values:
+            streams.setdefault(key[0], []).append(key)
+        needed = self._minimise(list(streams.values()))
+        keys = self._minimise([[key] for stream in needed for key in stream])
+        return Shrunk(self._tape(keys), len(self._values), len(keys), self._runs)
 
-    def _minimise(self, keys: list[Key]) -> list[Key]:
-        """Zeller's ddmin, on complements only: take away ever smaller pieces."""
+    def _minimise(self, groups: list[list[Key]]) -> list[list[Key]]:
+        """Zeller's ddmin, on complements only: take away ever smaller pieces; a group of keys goes or stays whole."""
+        if groups and self._try([]):
+            return []
         pieces = 2
-        while len(keys) >= 2 and self._left:
-            size = -(-len(keys) // pieces)
-            for start in range(0, len(keys), size):
-                without = keys[:start] + keys[start + size :]
+        while len(groups) >= 2 and self._left:
+            size = -(-len(groups) // pieces)
+            for start in range(0, len(groups), size):
+                without = groups[:start] + groups[start + size :]
                 if self._try(without):
-                    keys, pieces = without, max(pieces - 1, 2)
+                    groups, pieces = without, max(pieces - 1, 2)
                     break
             else:
                 if size == 1:
                     break
-                pieces = min(pieces * 2, len(keys))
-        if len(keys) == 1 and self._try([]):
-            keys = []
-        return keys
+                pieces = min(pieces * 2, len(groups))
+        return groups
 
-    def _try(self, keys: Sequence[Key]) -> bool:
+    def _try(self, groups: Sequence[Sequence[Key]]) -> bool:
         if not self._left:
             return False
         self._left -= 1
         self._runs += 1
-        return self._fails(self._tape(keys))
+        return self._fails(self._tape(groups))
 
-    def _tape(self, keys: Sequence[Key]) -> Deviations:
+    def _tape(self, groups: Sequence[Sequence[Key]]) -> Deviations:
         out: Deviations = {}
-        for stream, number in keys:
-            out.setdefault(stream, {})[number] = self._values[stream, number]
+        for group in groups:
+            for stream, number in group:
+                out.setdefault(stream, {})[number] = self._values[stream, number]
         return out

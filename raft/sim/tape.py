@@ -42,7 +42,7 @@ class Stream:
         self._fresh = True
 
     def draw(self, default: T, generator: Callable[[Chance], T]) -> T:
-        """The next decision: ``generator`` of a chance when recording, what was kept (or ``default``) when replaying."""
+        """The next decision: from ``generator`` when recording, what was kept (or ``default``) when replaying."""
         number = self.count
         self.count = number + 1
         if self._replays:

@@ -34,9 +34,9 @@ class World:
         self._digest = blake2b(digest_size=16)
 
     def at(self, when: int, action: Action, argument: Any = None, tie: int = 0) -> None:
-        """Call ``action(argument)`` at ``when`` (never before now). Equal times: lower ``tie`` first, then first come."""
+        """Call ``action(argument)`` at ``when``, never before now. Equal times: lower ``tie``, then first come."""
         self._order += 1
-        heappush(self._heap, (when if when > self.now else self.now, tie, self._order, action, argument))
+        heappush(self._heap, (max(when, self.now), tie, self._order, action, argument))
 
     def fold(self, node: int, kind: int, a: int, b: int, c: int, d: int) -> None:
         """Count an event and mix it into the hash. Numbers below 2**64."""

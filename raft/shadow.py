@@ -1,0 +1,107 @@
+"""A log as its ``Write``s make it, kept beside the real one: what a checker compares memory, disk and recovery with.
+
+Built from writes alone, never from the log it shadows. Knows frames and memberships; knows no roles and no replica.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from raft.frame import Frame, Kind
+from raft.membership import Membership
+from raft.messages import SnapshotMeta, Write
+
+
+class LogShadow:
+    """A log as its ``Write``s make it: frames by last index, and the point they stand on. Purging is ignored."""
+
+    __slots__ = ("base", "frames", "lasts", "memberships", "term", "vote")
+
+    def __init__(self, bootstrap: Membership) -> None:
+        self.base = (0, 0, 0)
+        """(index, term, mark) that the first frame follows."""
+        self.frames: list[Frame] = []
+        self.lasts: list[int] = []
+        self.memberships: list[tuple[int, Membership]] = [(0, bootstrap)]
+        self.term = 0
+        self.vote: str | None = None
+
+    def copy(self) -> LogShadow:
+        """An independent shadow in the same state."""
+        other = LogShadow(Membership())
+        other.base, other.frames, other.lasts = self.base, self.frames[:], self.lasts[:]
+        other.memberships, other.term, other.vote = self.memberships[:], self.term, self.vote
+        return other
+
+    @property
+    def last(self) -> int:
+        return self.lasts[-1] if self.lasts else self.base[0]
+
+    @property
+    def end(self) -> tuple[int, int, int]:
+        """(index, term, mark) of the last entry."""
+        if self.frames:
+            frame = self.frames[-1]
+            return self.lasts[-1], frame.term, frame.mark
+        return self.base
+
+    def frame_at(self, index: int) -> Frame | None:
+        """The frame that holds ``index``."""
+        at = bisect_left(self.lasts, index)
+        if at < len(self.lasts) and self.frames[at].first <= index:
+            return self.frames[at]
+        return None
+
+    def mark_at(self, index: int) -> int:
+        """Hash of the whole prefix that ends at ``index``; 0 where unknown: not a frame's end, or before the base."""
+        lasts = self.lasts
+        if lasts and index == lasts[-1]:
+            return self.frames[-1].mark
+        if index == self.base[0]:
+            return self.base[2]
+        at = bisect_left(lasts, index)
+        return self.frames[at].mark if at < len(lasts) and lasts[at] == index else 0
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry, 0 where unknown."""
+        if index == self.base[0]:
+            return self.base[1]
+        frame = self.frame_at(index)
+        return frame.term if frame else 0
+
+    def apply(self, write: Write) -> None:
+        """What this write does to the log."""
+        self.prepare(write)
+        for frame in write.frames:
+            self.append(frame)
+
+    def prepare(self, write: Write) -> None:
+        """All of it but the frames."""
+        if write.install is not None:
+            self.install(write.install)
+        if write.truncate_from:
+            self.truncate(write.truncate_from)
+        if write.hard_state is not None:
+            self.term, self.vote = write.hard_state.term, write.hard_state.voted_for
+
+    def append(self, frame: Frame) -> None:
+        """Take the next frame."""
+        self.frames.append(frame)
+        self.lasts.append(frame.first + frame.count - 1)
+        if frame.kind == Kind.MEMBERSHIP:
+            self.memberships.append((frame.first, Membership.decode(frame.payloads()[0])))
+
+    def install(self, meta: SnapshotMeta) -> None:
+        """Stand on a snapshot, unless the log holds its last entry already."""
+        if meta.index < self.base[0] or self.term_at(meta.index) == meta.term:
+            return
+        self.base = (meta.index, meta.term, meta.mark)
+        self.frames, self.lasts = [], []
+        self.memberships = [(meta.membership_index, meta.membership)]
+
+    def truncate(self, first: int) -> None:
+        """Drop everything at and after ``first``."""
+        keep = bisect_left(self.lasts, first)
+        del self.frames[keep:], self.lasts[keep:]
+        while len(self.memberships) > 1 and self.memberships[-1][0] >= first:
+            self.memberships.pop()
