@@ -310,7 +310,7 @@ class _Link:
         """The last handshake's, if it was refused."""
         self._address, self._open_stream, self._nursery, self._random = address, open_stream, nursery, random
         self._opening = trio.Lock()
-        self._slots = trio.Semaphore(REQUESTS_MAX)
+        self._room = trio.Event()
         self._open = False
         self._problem = "not connected"
         self._failures, self._retry_at = 0, 0.0
@@ -323,28 +323,35 @@ class _Link:
         """Send and wait for the answer. Raises ``_NotSent``, ``_NoAnswer``, ``UsageError`` for what cannot be sent."""
         waiting: _Waiting | None = None
         with trio.move_on_at(deadline + SLACK_MS / 1e3):
-            async with self._slots:
-                if not self._open:
+            while not self._open or len(self._pending) >= REQUESTS_MAX:
+                if self._open:
+                    await self._room.wait()
+                else:
                     async with self._opening:
                         if not self._open:
                             await self._connect()
-                self._number = number = (self._number + 1) & 0xFFFF_FFFF
-                left_ms = max(1, int((deadline - trio.current_time()) * 1e3))
-                waiting = _Waiting(encode_request(attrs.evolve(request, id=number, timeout_ms=left_ms)))
-                self._pending[number] = waiting
-                self._outbox.append(waiting)
-                self._bell.ring()
-                try:
-                    await waiting.done.wait()
-                finally:
-                    waiting.given_up = True
-                    self._pending.pop(number, None)
+            self._number = number = (self._number + 1) & 0xFFFF_FFFF
+            request.id, request.timeout_ms = number, max(1, int((deadline - trio.current_time()) * 1e3))
+            self._pending[number] = waiting = _Waiting(encode_request(request))
+            self._outbox.append(waiting)
+            self._bell.ring()
+            try:
+                await waiting.done.wait()
+            finally:
+                waiting.given_up = True
+                if self._pending.pop(number, None) is not None and len(self._pending) == REQUESTS_MAX - 1:
+                    self._make_room()
         if waiting is None:
             raise _NotSent("no connection in time")
         if waiting.answer is not None:
             return waiting.answer
         why = self._problem if waiting.done.is_set() else "no answer in time"
         raise _NoAnswer(why) if waiting.sent else _NotSent(why)
+
+    def _make_room(self) -> None:
+        """Let those look again who wait for a place."""
+        self._room.set()
+        self._room = trio.Event()
 
     async def _connect(self) -> None:
         """Raises ``_NotSent``; at once when the last failure is too fresh."""
@@ -384,6 +391,7 @@ class _Link:
             for waiting in self._pending.values():
                 waiting.done.set()
             self._pending, self._outbox = {}, []
+            self._make_room()
             await trio.aclose_forcefully(stream)
 
     async def _receive(self, stream: Stream, received: bytes | bytearray) -> str:

@@ -13,7 +13,7 @@ import trustme
 from trio.abc import Stream
 from trio.testing import MockClock
 
-from raft.client import READ_PATIENCE_MS, SLACK_MS, Client, connect
+from raft.client import READ_PATIENCE_MS, REQUESTS_MAX, SLACK_MS, Client, connect
 from raft.clientwire import Answer, Op, Request, Result, encode_answer, encode_request
 from raft.config import Read
 from raft.errors import (
@@ -228,8 +228,9 @@ async def test_a_node_that_talks_nonsense_costs_its_connection(answer: bytes, wo
         assert await client.propose(b"1") == 1
 
 
-async def test_many_callers_share_one_connection() -> None:
-    node = FakeNode()
+@pytest.mark.parametrize("callers", [300, 2 * REQUESTS_MAX + 10])
+async def test_many_callers_share_one_connection(callers: int) -> None:
+    node = FakeNode(busy=True)
     results: list[int] = []
 
     async def call() -> None:
@@ -237,9 +238,10 @@ async def test_many_callers_share_one_connection() -> None:
 
     async with network(a=node) as net, client_of(net) as client:
         async with trio.open_nursery() as nursery:
-            for _ in range(300):
+            for _ in range(callers):
                 nursery.start_soon(call)
-        assert sorted(results) == list(range(1, 301))
+        assert sorted(results) == list(range(1, callers + 1))
+        assert node.most_waiting <= REQUESTS_MAX
         assert net.dialled == ["a:1"]
 
 
