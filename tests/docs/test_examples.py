@@ -91,6 +91,22 @@ def test_the_state_machine_is_under_forty_lines(kv: Any) -> None:
     assert len(inspect.getsource(kv.KeyValueStore).splitlines()) < 40
 
 
+def test_the_live_display_shows_lines_and_nodes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = load("demo")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    display = demo.Display()
+    with display.running():
+        display.say("kill 1: [n0] killed")
+        display.show([("n0", "down", "", ""), ("n1", "leader", "4", "17")], demo.Tally(acknowledged={"0/1": "1"}))
+    said = capsys.readouterr().out
+    assert "kill 1: [n0] killed" in said
+    assert "leader" in said and "17" in said
+    assert "1 acknowledged, 0 unknown, 0 refused" in re.sub(r"\x1b\[[0-9;]*m", "", said)
+
+
 @pytest.mark.slow
 def test_the_demo_loses_nothing(tmp_path: Path) -> None:
     demo = subprocess.Popen(

@@ -12,9 +12,11 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from raft.explain import SITUATIONS
+from raft.host import open_node
 from raft.metrics import LABEL_SETS_MAX, Metrics, serve_metrics
 from raft.status import Status
 from raft.trace import BecameLeader, CommitAdvanced, Dropped, RoundEnded, Truncated, VoteCast
+from tests.raft.served import Adder
 from tests.raft.statuses import make_status
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
@@ -106,6 +108,23 @@ def test_other_counters_can_be_added() -> None:
     metrics = Metrics()
     metrics.watch_counters("transport", lambda: {"bytes_sent": 12})
     assert value(metrics, "raft_transport_bytes_sent_total") == 12
+
+
+async def test_a_real_node_is_shown(tmp_path: Path) -> None:
+    metrics = Metrics()
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    peers = {"n0": f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"}
+    with trio.fail_after(30):
+        async with open_node("n0", peers, tmp_path / "n0", Adder(), bootstrap=True, listeners=listeners,
+                             trace=metrics) as node:
+            metrics.watch(node)
+            await node.wait_leader()
+            await node.propose(b"1")
+            assert value(metrics, "raft_is_leader") == 1
+            assert value(metrics, "raft_applied_index") == node.status().applied_index > 0
+            assert value(metrics, "raft_election_seconds_count") == 1
+            assert value(metrics, "raft_commands_applied_total") == 1
+            assert value(metrics, "raft_vote_rounds_total", probe="false", result="passed") == 1
 
 
 async def fetch(port: int, request: bytes) -> bytes:
