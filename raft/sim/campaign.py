@@ -34,7 +34,7 @@ HEAL_MS: Final = 20_000
 DECLARED_FAULTS: Final = (
     "loss", "duplicate", "reorder", "delay", "overflow", "cut", "hold", "crash", "lost writes", "wipe", "pause",
     "partition", "clock rate", "clock step", "disk full", "disk room", "failed sync", "slow sync", "stalled sync",
-    "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "to the dead",
+    "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "segment log", "to the dead",
     "index read", "lease read", "log read", "unsafe read",
 )
 """Faults and events that must have happened at least once in a campaign."""
@@ -123,8 +123,9 @@ class Scene:
         self.plan = plan
         self.cluster = cluster = Cluster(
             plan.size, Ledger, tape=tape, config=plan.config(), learners=plan.learners, links=plan.links,
-            codec=plan.codec)
+            codec=plan.codec, disk=plan.disk)
         cluster.twice_rate = plan.twice
+        cluster.counts["segment log"] += plan.disk == "segment"
         for node in cluster.nodes.values():
             node.slow = plan.slow
         self.outcomes: Counter[str] = Counter()

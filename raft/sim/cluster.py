@@ -28,56 +28,37 @@ from raft.messages import AppendReply, PeerMessage, Role, SnapshotReply, VoteRep
 from raft.rules.dledger import DLedgerRules
 from raft.rules.interface import ElectionRules
 from raft.rules.strict import StrictRules
+from raft.sim.disks import MemoryDisk, SegmentDisk, SimDisk
 from raft.sim.links import Link, LinkProfile, Network
 from raft.sim.machine import SimMachine
-from raft.sim.node import E_START, Change, Life, Proposal, Reading, SimDisk, SimNode
+from raft.sim.node import E_START, Change, Life, Proposal, Reading, SimNode
 from raft.sim.tape import Tape
 from raft.sim.world import MILLION, Clock, World
 from raft.statemachine import StateMachine
-from raft.storage.memory import MemoryStorage
 from raft.wire import Decoder, encode
 
 T = TypeVar("T")
 SAMPLE_NS = 100 * MS
 STEP_NS = 10 * MS
+DISKS: dict[str, Callable[[str, Tape], SimDisk]] = {"memory": lambda name, tape: MemoryDisk(), "segment": SegmentDisk}
 TRIES_NS = 60_000 * MS
 """How long, in virtual time, a blocking verb tries."""
 RETRIED = frozenset({RejectReason.BUSY, RejectReason.TRANSFERRING, RejectReason.NOT_READY, RejectReason.LEADER_LOST,
                      RejectReason.DISK_FULL, RejectReason.INSTALLING, RejectReason.NO_LEASE})
 
 
-class MemoryDisk:
-    """A ``SimDisk`` on ``MemoryStorage``: fast, no bytes."""
-
-    def __init__(self) -> None:
-        self._storage = MemoryStorage()
-
-    def storage(self) -> MemoryStorage:
-        return self._storage
-
-    def crash(self, survivors: Callable[[int], int]) -> int:
-        waiting = kept = 0
-
-        def choose(count: int) -> int:
-            nonlocal waiting, kept
-            waiting, kept = count, survivors(count)
-            return kept
-
-        self._storage.crash(choose)
-        return waiting - kept
-
-
 class Cluster:
     """``size`` voters n0, n1, ... and ``learners`` more, all started. ``machine`` makes one state machine per start.
 
-    ``seed`` decides everything that is left to chance; a ``tape`` replays a recorded run instead. With ``codec`` every
-    message goes through the wire's bytes. Raises ``UsageError`` for a call that makes no sense.
+    ``seed`` decides everything that is left to chance; a ``tape`` replays a recorded run instead. ``disk`` is "memory",
+    "segment" (the real log on a virtual disk, slower) or makes one from a node's name and the tape. With ``codec``
+    every message goes through the wire's bytes. Raises ``UsageError`` for a call that makes no sense.
     """
 
     def __init__(
         self, size: int, machine: Callable[[], StateMachine], *, seed: int = 0, tape: Tape | None = None,
         config: Config | None = None, learners: int = 0, links: LinkProfile | None = None,
-        disk: Callable[[str, Tape], SimDisk] | None = None, codec: bool = False,
+        disk: str | Callable[[str, Tape], SimDisk] = "memory", codec: bool = False,
     ) -> None:
         if size < 1:
             raise UsageError("a cluster has at least one voter")
@@ -97,7 +78,8 @@ class Cluster:
         self.twice = self.tape.stream("delivered twice")
         self.twice_rate = 0.0
         """Chance that a message is delivered again at once, to see that nothing changes."""
-        self._machine, self._make_disk, self._codec = machine, disk or _memory_disk, codec
+        self._machine, self._codec = machine, codec
+        self._make_disk = disk if callable(disk) else DISKS[disk]
         self._links: dict[str, dict[str, Link]] = {}
         self._version = 0
         self._unsound_until = 0
@@ -126,6 +108,7 @@ class Cluster:
         for node in self.nodes.values():
             if node.life is not None:
                 node.life.end()
+                node.life.storage.close()
                 node.life = None
 
     # --- time
@@ -483,10 +466,6 @@ class Cluster:
 def _tell_unreachable(what: tuple[Life, str]) -> None:
     life, peer = what
     life.unreachable(peer)
-
-
-def _memory_disk(name: str, tape: Tape) -> MemoryDisk:
-    return MemoryDisk()
 
 
 def _itself(machine: T) -> T:

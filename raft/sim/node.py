@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -36,10 +36,10 @@ from raft.messages import (
     Write,
 )
 from raft.replica import NEVER, Replica
+from raft.sim.disks import SimDisk
 from raft.sim.machine import SimMachine
 from raft.sim.tape import Stream
 from raft.sim.world import Clock
-from raft.storage.interface import Storage
 
 if TYPE_CHECKING:
     from raft.sim.cluster import Cluster
@@ -51,15 +51,6 @@ LOAD_NS = 50_000
 APPLY_FRAMES_MAX = 64
 (E_RECEIVE, E_TICK, E_DURABLE, E_APPLY, E_LOAD, E_CHUNK, E_STORE, E_INSTALL, E_SNAPSHOT, E_PROPOSE, E_READ, E_CHANGE,
  E_START, E_FAULT, E_IDENTIFY) = range(15)
-
-
-class SimDisk(Protocol):
-    """Where a node's bytes are: makes storages, and decides what a crash leaves."""
-
-    def storage(self) -> Storage:
-        """The storage, as a process that starts now finds it."""
-    def crash(self, survivors: Callable[[int], int]) -> int:
-        """Power is cut: of n un-synced writes the first ``survivors(n)`` are kept. Returns how many were lost."""
 
 
 class Proposal:
@@ -623,7 +614,6 @@ class Life:
         """The process is killed."""
         self.dead = True
         self.abandon("the node crashed")
-        self.storage.close()
         self.checker.stopped(self.name)
 
     def abandon(self, why: str) -> None:

@@ -21,7 +21,7 @@ NEMESES: Final = (
 """Faults that happen at moments; ``drift`` is a clock rate beyond what leases allow for."""
 TRAITS: Final = ("loss", "duplicate", "reorder", "delay", "overflow", "slow")
 """Faults that a whole seed has."""
-PROFILES: Final = ("swarm", "calm", "network", "disk", "members", "clocks", "dledger", *NEMESES)
+PROFILES: Final = ("swarm", "calm", "network", "disk", "members", "clocks", "dledger", "segment", *NEMESES)
 
 
 @attrs.define(kw_only=True)
@@ -46,6 +46,7 @@ class Plan:
     tight: bool = False
     """Tiny windows, caches and frames, so that their limits are met."""
     codec: bool = False
+    disk: str = "memory"
     twice: float = 0.0
 
     def config(self) -> Config:
@@ -78,15 +79,16 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
     plan.read_share = stream.between(0, 50, 25) / 100
     plan.tight = stream.chance(0.4)
     plan.codec = stream.chance(0.15)
+    plan.disk = "segment" if profile == "segment" or stream.chance(0.06) else "memory"
     plan.twice = 0.01 * stream.between(0, 4, 0)
     mix = stream.between(0, 99, 99)
     plan.faults = _faults(stream, profile, mix)
     plan.nemesis_chance = 0.01 * stream.between(1, 30, 0 if not plan.faults else 10)
     traits = {trait: stream.chance(0.4) for trait in TRAITS}
     strengths = {trait: stream.draw(0.0, _strength) for trait in TRAITS}
-    if profile not in ("swarm", "network", "dledger") or mix >= 90:
+    if profile not in ("swarm", "network", "dledger", "segment") or mix >= 90:
         traits = dict.fromkeys(TRAITS, False)
-    if profile in ("swarm", "disk") and mix < 90 and traits["slow"]:
+    if profile in ("swarm", "disk", "segment") and mix < 90 and traits["slow"]:
         plan.slow = strengths["slow"]
     plan.links = LinkProfile(
         latency_ns=100_000 * stream.between(1, 40, 5),
