@@ -517,6 +517,7 @@ class Node:
 
     def _flush(self) -> None:
         now = self._clock()
+        self._hold = 0
         while (barrier := self.barriers.take()) is not None:
             self.counters["reads_asked"] += 1
             try:
@@ -532,7 +533,6 @@ class Node:
     def _flush_proposals(self, now: int) -> None:
         proposals, target = self.proposals, self.config.uncommitted_frames_target
         wall_ms = self.around.wall_ms()
-        self._hold = 0
         while proposals.waiting:
             if proposals.flying >= target:
                 self._wait_for_commit()

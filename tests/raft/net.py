@@ -84,7 +84,9 @@ class Net:
         self.disks: dict[str, Disk] = {}
         self.scopes: dict[str, trio.CancelScope] = {}
         self.cut: set[tuple[str, str]] = set()
+        self.record = False
         self.sent: list[tuple[str, str, PeerMessage]] = []
+        """(from, to, message) while ``record`` is set."""
         self._queue: list[tuple[str, str, PeerMessage]] = []
         self._bell = Bell()
         nursery.start_soon(self._deliver)
@@ -122,6 +124,8 @@ class Net:
             membership=Membership(voters=tuple(voters), members={v: Member(a) for v, a in voters.items()}))
 
         def send(peer: str, message: PeerMessage) -> None:
+            if self.record:
+                self.sent.append((name, peer, message))
             self._queue.append((name, peer, message))
             self._bell.ring()
 

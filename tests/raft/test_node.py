@@ -31,7 +31,7 @@ from raft.errors import (
     WriteFailed,
 )
 from raft.events import QUEUE_EVENTS, Lagged, NodeFaulted, SnapshotRestored, SnapshotTaken
-from raft.messages import MembershipChanged, Role, RoleChanged
+from raft.messages import MembershipChanged, Role, RoleChanged, Vote, VoteReply, VoteResult
 from raft.node import Node
 from tests.raft.net import Counter, Net
 
@@ -748,3 +748,28 @@ async def test_nothing_leaves_before_its_write_is_durable(autojump_clock: trio.t
             net.disks[slow.node_id].stalled = False
             net.disks[slow.node_id].bell.ring()
         assert caught.value == 2
+
+
+async def test_a_vote_is_said_only_when_it_cannot_be_forgotten(autojump_clock: trio.testing.MockClock) -> None:
+    async with network() as net:
+        leader = await three(net)
+        voter = next(node for node in net.nodes.values() if node is not leader)
+        candidate = next(name for name in THREE if name not in (leader.node_id, voter.node_id))
+        net.isolate(leader.node_id)
+        net.record = True
+        net.disks[voter.node_id].stalled = True
+
+        def replies() -> list[VoteReply]:
+            return [message for source, _, message in net.sent
+                    if source == voter.node_id and isinstance(message, VoteReply) and message.term == 9]
+
+        voter.receive(candidate, Vote(1, 9, 1, 1_000, 8, transfer=True))
+        voter.pump()
+        await trio.testing.wait_all_tasks_blocked()
+        assert voter.status().voted_for == candidate and replies() == []
+        net.disks[voter.node_id].stalled = False
+        net.disks[voter.node_id].bell.ring()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [reply.result for reply in replies()] == [VoteResult.ACCEPT]
+        recovered = net.disks[voter.node_id].storage.open()[1]
+        assert (recovered.hard_state.term, recovered.hard_state.voted_for) == (9, candidate)
