@@ -102,10 +102,12 @@ class Leadership:
             core.step_down("storage stalls")
             return
         if now >= self._next_beat:
+            planned = self._next_beat
             self._judge()
             if core.leadership is not self:
                 return
             self.beat()
+            self._next_beat = max(planned, now - self.heartbeat_ns + 1) + self.heartbeat_ns  # late ticks do not add up
         elif now >= self._notice_at:
             self._notice_at = NEVER
             for progress in self.peers.values():

@@ -559,6 +559,8 @@ class Replica:
         """Every write up to ``token`` is on disk. Late, repeated or reordered reports do no harm."""
         if not self._enter(now) or token <= self.durable_token:
             return
+        if self.durable_token < self._hard_token <= token and self.role == Role.FOLLOWER and self.leader is None:
+            self._wait_for_leader()  # patience with whom the vote went to starts when the vote may leave (Ratis 980)
         self.durable_token = token
         last, unsynced = -1, self._unsynced
         while unsynced and unsynced[0][0] <= token:

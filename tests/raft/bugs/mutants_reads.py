@@ -57,7 +57,8 @@ MUTANTS = [
            tests=(TESTS + "test_BUG_Q12_no_read_while_a_snapshot_is_installed",)),
     Mutant("Q13", "raft/reads.py",
            old="            if leadership.round_confirmed(self.round):\n                self.advance()\n",
-           new="            if core.applied_index >= self._round_index:\n                asked, self._asked = self._asked, []\n"
+           new="            if core.applied_index >= self._round_index:\n"
+               "                asked, self._asked = self._asked, []\n"
                "                for ticket, origin in asked:\n"
                "                    self._answer(ticket, origin, Code.SUCCESS, self._round_index)\n",
            tests=(TESTS + "test_BUG_Q13_confirmation_comes_first_even_if_apply_is_current",)),
@@ -69,5 +70,5 @@ MUTANTS = [
 IMPOSSIBLE = [
     Impossible("Q4", why="no core can read a clock: time comes in as an argument, and the wall clock's number is only "
                          "copied into frames",
-               assertion="tests/raft/bugs/test_reads.py: the cores import no clock; pyproject.toml: the layer contract"),
+               assertion="tests/raft/bugs/test_reads.py: cores import no clock; pyproject.toml: the layer contract"),
 ]
