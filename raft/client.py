@@ -272,6 +272,8 @@ class Client:
 def _worth_another(error: RaftError, op: Op) -> bool:
     """Whether an answer says that nothing happened, and another attempt may do better."""
     if isinstance(error, Rejected):
+        if error.reason is RejectReason.TIMED_OUT:
+            return op is Op.QUERY  # that node could not confirm it, being cut off perhaps; another may
         return error.reason in _AGAIN and (op is not Op.SNAPSHOT or error.reason is not RejectReason.DISK_FULL)
     return isinstance(error, (NotLeader, Faulted))
 

@@ -157,6 +157,14 @@ async def test_a_read_is_repeated_elsewhere(autojump_clock: MockClock) -> None:
         assert ("barrier", Read.INDEX) in second.seen
 
 
+async def test_a_read_that_one_node_cannot_confirm_is_asked_elsewhere(autojump_clock: MockClock) -> None:
+    cut_off = FakeNode(refusal=Rejected(RejectReason.TIMED_OUT))
+    async with network(a=cut_off, b=FakeNode()) as net, client_of(net) as client:
+        assert await client.query(b"") == 0
+        with pytest.raises(Rejected, match="withdrawn"):
+            await client.query(b"", address="a:1", timeout_ms=500)
+
+
 async def test_a_read_survives_a_broken_connection(autojump_clock: MockClock) -> None:
     async with network(a=FakeNode(), b=FakeNode(state_machine=Adder())) as net, client_of(net) as client:
         await client.query(b"")
