@@ -234,7 +234,7 @@ def test_BUG_V12_a_stuck_pipeline_is_torn_down() -> None:
     peer = leading.peers["n1"]
     assert len(sent) == 1 and peer.inflight
     script.elapse(300)
-    assert len(sent) == 2 and script["n0"].role == Role.LEADER, "given up and sent anew"
+    assert len(sent) >= 2 and script["n0"].role == Role.LEADER, "given up and sent anew"
     script.nodes["n1"].syncing = True
     script.elapse(200)
     assert (peer.state, peer.match) == (State.REPLICATE, script["n0"].last_index)
