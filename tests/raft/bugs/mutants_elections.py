@@ -51,8 +51,7 @@ MUTANTS = [
     Mutant("E11", "raft/rules/dledger.py",
            old="return me.voted_for == me.node_id and (",
            new="return me.leader == me.node_id and (",
-           tests=("tests/raft/rules/test_dledger.py::"
-                  "test_a_candidacy_never_starts_in_a_term_this_node_voted_for_itself_in",)),
+           tests=(TESTS + "test_BUG_E11_a_leader_that_restarts_does_not_resume_its_term",)),
     Mutant("E12", "raft/replica.py",
            old="return (voter and not self.installing",
            new="return (not self.installing",
