@@ -160,6 +160,25 @@ def parse(data: bytes, offset: int = 0, *, end: int | None = None) -> Frame:
     return Frame(whole, kind, group, term, first, count, wall_ms, chain, mark)
 
 
+def check(data: bytes, offset: int, end: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """Check the frame at ``offset`` as ``parse`` does, without taking it: a scan's inner loop.
+
+    Returns (group, first index, last index, term, kind, chain, mark, offset behind it).
+    """
+    start = offset + HEADER_BYTES
+    if start > end:
+        raise MalformedMessage(f"{end - offset} bytes left where a frame header is due")
+    _, kind, _, _, group, term, first, count, length, _, body_crc, chain, _, mark = _check_header(data[offset:start])
+    stop = start + length
+    if stop > end:
+        raise MalformedMessage(f"frame {first} is {stop - end} bytes short")
+    if crc32c(data[start:stop]) != body_crc:
+        raise MalformedMessage(f"body of frame {first} (term {term}) fails its CRC")
+    if 4 * count + sum(struct.unpack_from(f"<{count}I", data, start)) != length:
+        raise MalformedMessage(f"lengths of frame {first} do not add up to its body")
+    return group, first, first + count - 1, term, kind, chain, mark, stop
+
+
 def parse_all(data: bytes, offset: int = 0) -> list[Frame]:
     """Every frame from ``offset`` to the end of ``data``."""
     frames, end = [], len(data)

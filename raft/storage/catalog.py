@@ -21,6 +21,7 @@ from raft.frame import Kind
 from raft.messages import HardState
 from raft.storage.blocks import ORIGIN, GroupState, Position
 
+_MEMBERSHIP: Final = int(Kind.MEMBERSHIP)
 INDEX_BYTES: Final = 64 << 10
 """Distance between two entries of a sparse index."""
 
@@ -144,9 +145,12 @@ class Catalog:
                 span.first = first
         if not span.runs or span.runs[-1][1] != term:
             span.runs.append((first, term))
-        if kind == Kind.MEMBERSHIP:
+        if kind == _MEMBERSHIP:
             span.memberships.append((first, offset))
-        span.end = self.group(number).last = Position(last, term, mark)
+        group = self.groups.get(number)
+        if group is None:
+            group = self.groups[number] = Group()
+        span.end = group.last = Position(last, term, mark)
 
     def truncate(self, number: int, end: Position) -> None:
         """The group's log now ends at ``end``; a record of the newest segment says so."""

@@ -17,7 +17,7 @@ import attrs
 from google_crc32c import value as crc32c
 
 from raft.errors import DamagedLog, MalformedMessage
-from raft.frame import HEADER_BYTES, MAGIC, parse
+from raft.frame import HEADER_BYTES, MAGIC, check
 from raft.storage.blocks import (
     BLOCK_BYTES,
     BLOCK_MAGIC,
@@ -39,6 +39,7 @@ from raft.storage.interface import Files
 
 LOG_DIR: Final = "log"
 SUFFIX: Final = ".seg"
+_MARK: Final = struct.Struct("<I")
 
 FrameFact = tuple[int, int, int, int, int, int, int, int]
 """(group, first, last, term, kind, chain, mark, offset)."""
@@ -84,11 +85,10 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
     try:
         while position < end:
             if data.startswith(MAGIC, position):
-                frame = parse(data, position, end=end)
-                facts.append((frame.group, frame.first, frame.first + frame.count - 1, frame.term, frame.kind,
-                              frame.chain, frame.mark, position))
-                marks.append(frame.mark)
-                position += len(frame.data)
+                group, first, last, term, frame_kind, chain, mark, behind = check(data, position, end)
+                facts.append((group, first, last, term, frame_kind, chain, mark, position))
+                marks.append(mark)
+                position = behind
             else:
                 kind, group, body, mark = parse_local(data, position, end)
                 facts.append((kind, group, body))
@@ -96,7 +96,8 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
                 position += LOCAL_BYTES + len(body)
     except MalformedMessage as error:
         return str(error)
-    if len(marks) != header.records or crc32c(struct.pack(f"<{len(marks)}I", *marks)) != header.digest:
+    packed = _MARK.pack(marks[0]) if len(marks) == 1 else struct.pack(f"<{len(marks)}I", *marks)
+    if len(marks) != header.records or crc32c(packed) != header.digest:
         return "the records are not those that the block header vouches for"
     return facts
 
@@ -127,14 +128,17 @@ def scan(
 def applier(catalog: Catalog) -> Callable[[str, int, list[Fact]], None]:
     """Adds scanned records to ``catalog``; raises ``DamagedLog`` if good blocks contradict each other."""
 
+    add, groups = catalog.frame, catalog.groups
+
     def apply(path: str, offset: int, facts: list[Fact]) -> None:
         for fact in facts:
             if len(fact) == 8:
                 number, first, last, term, kind, chain, mark, at = fact
-                end = catalog.group(number).last
-                if first != end.index + 1 or (end.mark and chain != end.mark):
-                    raise DamagedLog(path, at, f"frame {first} of group {number} does not continue entry {end.index}")
-                catalog.frame(number, first, last, term, kind, mark, at)
+                group = groups.get(number) or catalog.group(number)
+                index, _, before = group.last
+                if first != index + 1 or (before and chain != before):
+                    raise DamagedLog(path, at, f"frame {first} of group {number} does not continue entry {index}")
+                add(number, first, last, term, kind, mark, at)
             else:
                 apply_local(path, offset, fact)
 
