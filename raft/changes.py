@@ -110,10 +110,9 @@ class Changes:
 
     def tick(self) -> None:
         """Who did not catch up in time keeps what it has: learners stay learners."""
-        if self.desired is None:
-            return
-        self.advance()
-        if self.desired is not None and self.leadership.core.now >= self.deadline:
+        if self.desired is not None:
+            self.advance()
+        if self.leadership.core.now >= self.deadline:
             who = ", ".join(self.waiting)
             reason = RejectReason.NOT_CAUGHT_UP if who else RejectReason.TIMED_OUT
             self._resolve(Resolved(self._ticket, reason, f"{who} did not catch up; still learners" if who else "",

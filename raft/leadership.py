@@ -291,8 +291,9 @@ class Leadership:
         self._drop_departed()
         timeout = core.config.replication_timeout_ms * MS
         for progress in list(self.peers.values()):
-            if progress.inflight and core.now - progress.inflight[0][2] > timeout:  # answered beats prove nothing about it
-                self._to_probe(progress, progress.match + 1, "no answer")  # hashicorp 612
+            if progress.inflight and core.now - progress.inflight[0][2] > timeout:
+                # Answered beats prove nothing about it (hashicorp 612).
+                self._to_probe(progress, progress.match + 1, "no answer")
             self._send_beat(progress)
 
     def _send_beat(self, progress: Progress) -> None:

@@ -425,7 +425,7 @@ class Replica:
             self.dropped(peer, message, "misdirected")
             return
         if peer in self.strangers and not isinstance(message, (Append, SnapshotChunk)):
-            # A leader may have been admitted anew since this node's latest membership: following it is how that is learned.
+            # A leader may have been admitted anew since this node's latest membership: it learns that by following.
             self.dropped(peer, message, "stranger")
             return
         leadership = self.leadership

@@ -378,7 +378,8 @@ def disk(terms: Iterable[int], *, term: int | None = None, voted_for: str | None
     storage = MemoryStorage()
     frames: list[Frame] = []
     for index, entry_term in enumerate(terms, 1):
-        frames.append(frame(index, entry_term, f"{index}/{entry_term}".encode(), chain=frames[-1].mark if frames else 0))
+        chain = frames[-1].mark if frames else 0
+        frames.append(frame(index, entry_term, f"{index}/{entry_term}".encode(), chain=chain))
     last = frames[-1].term if frames else 0
     storage.write([Write(1, 1, hard_state=HardState(last if term is None else term, voted_for), frames=frames)])
     storage.sync()
