@@ -134,6 +134,12 @@ class VirtualDisk:
         """The machine stops now. Every file opened before is dead; ``restart`` brings the disk back."""
         self._dead = True
 
+    def kill(self) -> None:
+        """The process dies, the machine stays: open files are dead, and the cache still holds what was not synced."""
+        self._life += 1
+        self._dead, self._crash_at = False, 0
+        self.counts["kill"] += 1
+
     def restart(self) -> None:
         """Decide what survived of everything un-synced, and serve again."""
         self._life += 1

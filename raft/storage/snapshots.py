@@ -135,6 +135,7 @@ class SnapshotStore:
         """Find what is there; the newest of each group is checked to the last byte."""
         with self._lock:
             self._stored, self._broken = {}, {}
+            self._files.sync_dir(DIRECTORY)  # a name that a killed process left in the cache must not vanish later
             for name in self._files.list(DIRECTORY):
                 match = _NAME.fullmatch(name)
                 path = f"{DIRECTORY}/{name}"

@@ -154,20 +154,33 @@ def test_files_of_an_earlier_life_are_dead() -> None:
     file = disk.open("a")
     disk.crash()
     disk.restart()
-    for call in (lambda: file.pread(1, 0), file.sync, lambda: file.pwrite([b"x"], 0)):
-        with pytest.raises(SimulatedCrash):
-            call()
+    with pytest.raises(SimulatedCrash):
+        file.pread(1, 0)
+    with pytest.raises(SimulatedCrash):
+        file.sync()
     file.close()
+
+
+def test_a_killed_process_leaves_its_writes_in_the_cache() -> None:
+    disk = disk_with(mode=0)
+    written(disk)
+    file = disk.open("a")
+    disk.kill()
+    with pytest.raises(SimulatedCrash):
+        file.pread(1, 0)
+    assert disk.open("a").pread(4, 0) == b"nnnn"
+    assert after_crash(disk) == b"o" * 2048
 
 
 def test_room_is_limited() -> None:
     disk = VirtualDisk(faults=DiskFaults(capacity_bytes=1_000))
     file = disk.open("a", create=True)
     file.pwrite([bytes(900)], 0)
-    for call in (lambda: file.pwrite([bytes(200)], 900), lambda: file.allocate(1_001)):
-        with pytest.raises(OSError, match="No space left") as error:
-            call()
-        assert error.value.errno == errno.ENOSPC
+    with pytest.raises(OSError, match="No space left") as error:
+        file.pwrite([bytes(200)], 900)
+    assert error.value.errno == errno.ENOSPC
+    with pytest.raises(OSError, match="No space left"):
+        file.allocate(1_001)
     file.pwrite([bytes(900)], 0)
     assert disk.free_bytes() == 100
     file.truncate(10)
