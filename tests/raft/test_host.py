@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from raft.groups import group_number
 from raft.host import Host, open_host, open_node
 from raft.node import Node
 from raft.sim.disk import VirtualDisk
+from raft.trace import Event, StorageTrouble
 from tests.raft.net import Counter
 
 FAST = raft.Config(election_timeout_ms=300, heartbeat_interval_ms=50, segment_bytes=16 << 20)
@@ -111,6 +113,7 @@ async def test_a_group_of_one_keeps_what_it_acknowledged(tmp_path: Path) -> None
 
 CHILD = """
 import sys, trio, raft
+from raft.trace import Event, StorageTrouble
 from tests.raft.net import Counter
 async def main():
     config = raft.Config(election_timeout_ms=300, heartbeat_interval_ms=50, segment_bytes=16 << 20)
@@ -418,6 +421,69 @@ async def test_on_simulated_files_and_a_virtual_clock_every_run_is_the_same(
             return round((trio.current_time() - start) * 1e6), machine.n, b"".join(frame.data for frame in frames)
 
     assert await run() == await run()
+
+
+async def test_three_hosts_on_memory_streams_and_simulated_disks(autojump_clock: trio.testing.MockClock) -> None:
+    """The whole stack without a socket, a file or a thread, faster than time."""
+    peers = {f"n{number}": f"h{number}:1" for number in range(3)}
+    hosts: dict[str, Host] = {}
+    start = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        async def connect(address: str) -> trio.abc.Stream:
+            host = hosts.get(address)
+            if host is None:
+                raise OSError("nobody there")
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(host.transport.serve_stream, theirs)
+            await trio.lowlevel.checkpoint()
+            return ours
+
+        async with AsyncExitStack() as stack:
+            nodes = []
+            for name, address in peers.items():
+                host = await stack.enter_async_context(open_host(
+                    "unused", node_id=name, listen=None, address=address, create=True, rng=Random(name),
+                    files=VirtualDisk(), connect=connect))
+                hosts[address] = host
+                stack.callback(hosts.pop, address)
+                nodes.append(await host.open_group(state_machine=Counter(), peers=peers, bootstrap=True))
+            await nodes[0].wait_leader()
+            leader = next(node for node in nodes if node.node_id == nodes[0].leader)
+            assert await leader.propose_many([b"1"] * 500) == list(range(1, 501))
+            for node in nodes:
+                await node.read_barrier()
+                assert n(node) == 500
+            assert trio.current_time() - start < 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_full_disk_is_survived_without_losing_an_answer(autojump_clock: trio.testing.MockClock) -> None:
+    """The log needs a next segment and cannot have it for a while: the node says so, and goes on when there is room."""
+    disk, events = VirtualDisk(), list[Event]()
+    small = raft.Config(
+        segment_bytes=32 << 10, message_bytes_max=16 << 10, append_bytes_max=4_096, frame_bytes_max=4_096,
+        entry_bytes_max=2_048, snapshot_chunk_bytes=4_096, propose_timeout_ms=60_000)
+    async with open_node(
+        "n0", ALONE, "unused", Counter(), bootstrap=True, config=small, rng=Random(7), files=disk, connect=_no_network,
+        trace=events.append,
+    ) as node:
+        await until_leads(node)
+        for _ in range(3):
+            disk.fail("allocate", errno.ENOSPC)
+        acknowledged = 0
+        while acknowledged < 100:
+            try:
+                await node.propose(b"1".rjust(1_000, b"0"))
+                acknowledged += 1
+            except (NotLeader, Rejected):
+                await trio.sleep(0.1)
+        assert [event.kind for event in events if isinstance(event, StorageTrouble)][:2] == ["full", "room"]
+        assert node.status().storage == "ok"
+        assert acknowledged <= n(node)
+    async with open_node("n0", ALONE, "unused", Counter(), config=small, files=disk, connect=_no_network) as node:
+        await until_leads(node)
+        await node.read_barrier()
+        assert n(node) >= acknowledged
 
 
 async def _no_network(address: str) -> trio.abc.Stream:
