@@ -19,7 +19,6 @@ from raft.config import MS, Config, Read, Rules
 from raft.frame import Frame, Kind
 from raft.membership import Membership
 from raft.messages import (
-    Append,
     AppendReply,
     Code,
     PeerMessage,
@@ -215,8 +214,10 @@ class Checker:
             INV_R3_reply(self, ghost, peer, message)
         elif kind is AppendReply:
             INV_R12(self, ghost, peer, message)
-        if ghost.disk.term < message.term or kind is Append:
+        if message.term > ghost.disk.term:
             INV_R4(self, ghost, message)
+        else:
+            self.counts["INV_R4"] += 1
         if ghost.broken:
             INV_R23_silent(self, ghost, message)
 
@@ -453,11 +454,12 @@ def INV_R9(group: Checker, node: Ghost, frame: Frame, digest: int) -> None:
     """State-machine safety: all nodes apply the same entries in the same order, with the same results. Paper §5.4.3."""
     group.counts["INV_R9"] += 1
     last = frame.first + frame.count - 1
-    require(frame.first == node.applied + 1, "INV_R9", f"{node.name} applies {frame.first} after", node.applied)
-    truth = group.marks.get(last, 0)
-    require(truth == frame.mark, "INV_R9", f"{node.name} applies another entry {last} than was committed")
-    require(group.state.setdefault(last, digest) == digest, "INV_R9",
-            f"{node.name} has other results than some node before it, at", last)
+    if frame.first != node.applied + 1:
+        raise InvariantViolation("INV_R9", f"{node.name} applies {frame.first} after {node.applied}")
+    if group.marks.get(last) != frame.mark:
+        raise InvariantViolation("INV_R9", f"{node.name} applies another entry {last} than was committed")
+    if group.state.setdefault(last, digest) != digest:
+        raise InvariantViolation("INV_R9", f"{node.name} has other results than some node before it, at {last}")
 
 
 def INV_R10(group: Checker, node: Ghost, replica: Replica, index: int) -> None:
@@ -498,19 +500,23 @@ def INV_R12(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> Non
         return
     group.counts["INV_R12"] += 1
     disk, match = node.disk, message.match
-    require(disk.last >= match, "INV_R12", f"{node.name} acknowledges {match} to {peer}; its disk ends at", disk.last)
+    if disk.last < match:
+        raise InvariantViolation(
+            "INV_R12", f"{node.name} acknowledges {match} to {peer}; its disk ends at {disk.last}")
     leader = group.nodes.get(peer)
     if leader is not None and leader.replica is not None and leader.role is Role.LEADER and leader.term == message.term:
         held, truth = disk.mark_at(match), leader.memory.mark_at(match)
-        require(not held or not truth or held == truth, "INV_R12",
-                f"{node.name} acknowledges {match} to {peer}, whose entry there is another")
+        if held and truth and held != truth:
+            raise InvariantViolation(
+                "INV_R12", f"{node.name} acknowledges {match} to {peer}, whose entry there is another")
 
 
 def INV_R13(group: Checker, node: Ghost, commit: int) -> None:
     """Commit immutability: an index once committed keeps its entry, everywhere and for ever."""
     group.counts["INV_R13"] += 1
     memory = node.memory
-    require(commit <= memory.last, "INV_R13", f"{node.name} commits {commit} beyond its last", memory.last)
+    if commit > memory.last:
+        raise InvariantViolation("INV_R13", f"{node.name} commits {commit} beyond its last {memory.last}")
     lasts, frames = group.committed_lasts, group.committed
     reach = lasts[-1] if lasts else 0
     if commit > reach:
@@ -526,9 +532,9 @@ def INV_R13(group: Checker, node: Ghost, commit: int) -> None:
                 lasts.append(last)
                 group.marks[last] = frame.mark
         return
-    held, truth = memory.mark_at(commit), group.marks.get(commit, 0)
-    require(not held or not truth or held == truth, "INV_R13",
-            f"{node.name} commits another entry {commit} than was committed")
+    held, truth = memory.mark_at(commit), group.marks.get(commit)
+    if held and truth and held != truth:
+        raise InvariantViolation("INV_R13", f"{node.name} commits another entry {commit} than was committed")
 
 
 def INV_R13_kept(group: Checker, node: Ghost, write: Write) -> None:
@@ -548,8 +554,9 @@ def INV_R14_term(group: Checker, node: Ghost, replica: Replica) -> None:
 def INV_R14_commit(group: Checker, node: Ghost, replica: Replica) -> None:
     """Within one life of a node its commit index never falls."""
     group.counts["INV_R14"] += 1
-    require(replica.commit_index >= node.commit, "INV_R14",
-            f"commit index of {node.name} fell", node.commit, replica.commit_index)
+    if replica.commit_index < node.commit:
+        raise InvariantViolation(
+            "INV_R14", f"commit index of {node.name} fell from {node.commit} to {replica.commit_index}")
 
 
 def INV_R14_snapshot(group: Checker, node: Ghost, replica: Replica) -> None:

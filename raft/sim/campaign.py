@@ -185,7 +185,7 @@ class Scene:
             level = ("index", "index", "lease", "lease", "log", "unsafe")[int(chance() * 6)]
             return [level, self._someone(chance) if chance() < 0.3 else who]
         size = 8 if chance() < 0.8 else int(chance() * 1_000)
-        return ["put", who, 1 if chance() < 0.7 else 1 + int(chance() * 40), size]
+        return ["put", who, 1 if chance() < 0.85 else 1 + int(chance() * 40), size]
 
     def _someone(self, chance: Chance) -> str:
         names = list(self.cluster.nodes)
@@ -488,7 +488,7 @@ class Healing:
             strangers = self.cluster.life(leader).replica.strangers if leader else None
             if membership is not None and strangers is not None and not membership.joint and not strangers:
                 self.cluster.run_ms(200)
-                if leader == self._leads() and leader and not self.cluster.life(leader).replica.strangers:
+                if leader == self._leads() and leader and not scene.lost():
                     return
             elif membership is not None and leader and not membership.joint:
                 with suppress(Outcome):

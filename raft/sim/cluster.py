@@ -153,9 +153,14 @@ class Cluster:
     @property
     def leader(self) -> str | None:
         """The running leader of the highest term; None while there is none."""
-        best = max(((life.replica.term, name) for name, life in self._running() if life.replica.role is Role.LEADER),
-                   default=None)
-        return best[1] if best else None
+        best, term = None, 0
+        for name, node in self.nodes.items():
+            life = node.life
+            if life is not None and life.paused is None:
+                replica = life.replica
+                if replica.role is Role.LEADER and replica.term >= term:
+                    best, term = name, replica.term
+        return best
 
     def machine(self, node: str) -> Any:
         """The state machine of a running node."""
@@ -457,8 +462,17 @@ class Cluster:
         link = self._links.get(source, {}).get(target)
         return self.network.open(source, target) and (link is None or link.held is None)
 
+    def _greet(self) -> None:
+        """Connections are made anew by whoever can, and begin with a hello from both ends."""
+        for name, life in self._running():
+            for peer, node in self.nodes.items():
+                if life.met.get(peer) != node.incarnation and peer != name and (
+                        self.hears(name, peer) and self.hears(peer, name)):
+                    life.identify(node)
+
     def _sample(self, _: None) -> None:
         self.world.at(self.world.now + SAMPLE_NS, self._sample)
+        self._greet()
         clocks = {name: life.now for name, life in self._running()}
         self.checker.sample(clocks, self._version + self.network.version, self.hears)
 

@@ -165,10 +165,14 @@ class VirtualDisk:
         return self._draw(f"{self.name}.{stream}", options[0], lambda chance: options[int(chance() * len(options))])
 
     def _settle_names(self, changes: list[_NameChange], mode: int) -> None:
+        """Changes of different files in any order; those of one file, as file systems do, only as a prefix."""
+        stuck: set[int] = set()
         for kind, path, node in changes:
             fate = self._choose("name", mode, ("lost", "kept"))
-            if fate == "lost":
+            if fate == "lost" or id(node) in stuck:
                 self.counts["name lost"] += 1
+                if node is not None:
+                    stuck.add(id(node))
             elif kind == "remove":
                 self._durable_names.pop(path, None)
             elif node is not None:

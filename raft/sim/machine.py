@@ -37,8 +37,10 @@ class SimMachine:
         """Results of the frame's commands; other kinds have one result, None."""
         if frame.kind == Kind.COMMANDS:
             results = self.machine.apply_many(frame.payloads())
-            plain = [result if type(result) in _PLAIN else None for result in results]
-            self.digest = crc32(repr((frame.mark, plain)).encode(), self.digest)
+            plain = results
+            if not _PLAIN.issuperset(map(type, results)):
+                plain = [result if type(result) in _PLAIN else None for result in results]
+            self.digest = crc32(b"%d%a" % (frame.mark, plain), self.digest)
         else:
             results = [None]
             self.digest = crc32(frame.mark.to_bytes(4, "little"), self.digest)

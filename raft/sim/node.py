@@ -29,6 +29,7 @@ from raft.messages import (
     ReadReady,
     Recovered,
     Resolved,
+    Role,
     RoleChanged,
     Send,
     SnapshotMeta,
@@ -155,6 +156,7 @@ class Life:
             rng=cluster.tape.rng(f"timeouts/{node.name}", (node.number % 97 + 0.5) / 97), now=self.now,
             recovered=recovered, membership=node.bootstrap, incarnation=node.incarnation, trace=self.checker.event)
         self.checker.started(self.name, self.replica, recovered)
+        self.ghost = self.checker.nodes[self.name]
 
     @property
     def now(self) -> int:
@@ -180,14 +182,20 @@ class Life:
         replica, handlers = self.replica, self._handlers
         for output in replica.drain():
             handlers[type(output)](output)
-        self.checker.stepped(self.name)
+        ghost = self.ghost
+        if (replica.term != ghost.term or replica.commit_index != ghost.commit or replica.role is not ghost.role
+                or replica.voted_for != ghost.vote):
+            self.checker.stepped(self.name)
         log = replica.log
         self.world.fold(self.node.number, kind, replica.term, replica.commit_index, log.last_index, log.last_mark)
         if self.queue and not self.flying and not self.broken:
             self._flush()
-        due = replica.deadline
-        if due < self.timer:
-            self.arm(due)
+        # A follower's armed timer is early enough: hearing a leader only moves its deadline on.
+        if (self.timer > replica.election_deadline or replica.role is not Role.FOLLOWER
+                or replica.departed is not None):
+            due = replica.deadline
+            if due < self.timer:
+                self.arm(due)
 
     def arm(self, due: int) -> None:
         """Have ``tick`` called when this node's clock reads ``due``."""
@@ -240,10 +248,10 @@ class Life:
         replica = self.replica
         cluster = self.cluster
         stale = message.term < replica.term and type(message) not in cluster.speaks_late
-        if stale or cluster.twice.chance(cluster.twice_rate):
+        if stale or (cluster.twice_rate and cluster.twice.chance(cluster.twice_rate)):
             self._receive_watched(source, message, stale=stale)
             return
-        replica.receive(self.now, source.name, message)
+        replica.receive(self.clock.local(self.world.now), source.name, message)
         self.settle(E_RECEIVE)
 
     def _receive_watched(self, source: SimNode, message: PeerMessage, *, stale: bool) -> None:
@@ -279,8 +287,13 @@ class Life:
     def _send(self, send: Send) -> None:
         if send.after > self.durable:
             self.held.append(send)
-        else:
+            return
+        link = self._links.get(send.peer)
+        if link is None:
             self._leave(send.peer, send.message)
+        else:
+            self.checker.leaves(self.name, send.peer, send.message)
+            link.send(send.message)
 
     def _leave(self, peer: str, message: PeerMessage) -> None:
         self.checker.leaves(self.name, peer, message)

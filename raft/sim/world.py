@@ -35,8 +35,10 @@ class World:
 
     def at(self, when: int, action: Action, argument: Any = None, tie: int = 0) -> None:
         """Call ``action(argument)`` at ``when``, never before now. Equal times: lower ``tie``, then first come."""
-        self._order += 1
-        heappush(self._heap, (max(when, self.now), tie, self._order, action, argument))
+        self._order = order = self._order + 1
+        if when < self.now:
+            when = self.now
+        heappush(self._heap, (when, tie, order, action, argument))
 
     def fold(self, node: int, kind: int, a: int, b: int, c: int, d: int) -> None:
         """Count an event and mix it into the hash. Numbers below 2**64."""
