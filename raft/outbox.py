@@ -40,7 +40,7 @@ class Outbox:
         self._stream: Stream | None = None
         self._socket: trio.socket.SocketType | None = None
         self._busy = False
-        """The task in ``run`` is writing; a flush would overtake it."""
+        """The task in ``run`` is at it: a flush would find the connection full."""
         self._error: OSError | None = None
         self._bell = Bell()
 

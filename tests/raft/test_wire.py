@@ -381,6 +381,15 @@ def mutated(meta: SnapshotMeta, data: st.DataObject) -> bytes:
     return bytes(sent)
 
 
+def test_a_snapshot_meta_has_one_spelling() -> None:
+    data = encode_meta(SnapshotMeta(7, 2, 3, Membership(("n0",)), 7, 10, 5, 6))
+    assert data[:2] == b"\x89\x01"
+    other_spellings = [data + b"\x00", b"\x9f" + data[1:] + b"\xff", b"\x89\x18\x01" + data[2:]]
+    for other in other_spellings:
+        with pytest.raises(MalformedMessage, match="canonical"):
+            decode_meta(other)
+
+
 def test_a_snapshot_meta_beyond_the_limit_is_refused_unread() -> None:
     with pytest.raises(MalformedMessage, match="at most 65536"):
         decode_meta(bytes(META_BYTES_MAX + 1))

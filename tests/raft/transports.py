@@ -110,9 +110,10 @@ class Net:
 
 @asynccontextmanager
 async def network() -> AsyncGenerator[Net, None]:
-    async with trio.open_nursery() as nursery:
-        yield Net(nursery)
-        nursery.cancel_scope.cancel()
+    with trio.fail_after(1_000):  # of virtual time: what waits for ever fails at once
+        async with trio.open_nursery() as nursery:
+            yield Net(nursery)
+            nursery.cancel_scope.cancel()
 
 
 async def settle() -> None:
