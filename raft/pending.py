@@ -147,7 +147,9 @@ class Proposals:
         self._config, self._clock, self._bell, self._rearm = config, clock, bell, rearm
         self._timeout_ns = config.propose_timeout_ms * MS
         self._refusal: Callable[[], RaftError] | None = None
-        self._frame_room = config.frame_bytes_max - HEADER_BYTES - 4 * config.frame_entries_max
+        largest = config.frame_bytes_max - HEADER_BYTES
+        self._frame_room = max(largest - 4 * config.frame_entries_max, largest // 2)
+        self._frame_entries = min(config.frame_entries_max, (largest - self._frame_room) // 4)
         self._batch = self._shut = Batch(room=-1, capacity=0, done=True)
         self._ready: deque[Batch] = deque()
         self._flying: deque[Batch] = deque()
@@ -256,7 +258,7 @@ class Proposals:
             return None
         if size > self._batch.room or count > self._batch.capacity:  # more than a frame: a batch of its own
             room = max(size, min(space, self._frame_room))
-            self._batch = Batch(room, max(count, min(slots, self._config.frame_entries_max)), size=room)
+            self._batch = Batch(room, max(count, min(slots, self._frame_entries)), size=room)
         return self._batch
 
     def _limits(self) -> tuple[int, int]:
@@ -348,7 +350,7 @@ class Proposals:
     def _open_batch(self) -> None:
         slots, space = self._limits()
         room = min(space, self._frame_room)
-        self._batch = Batch(room, min(slots, self._config.frame_entries_max), size=room)
+        self._batch = Batch(room, min(slots, self._frame_entries), size=room)
 
     def take(self) -> Batch | None:
         """The next batch to hand to the core; then ``flown`` or ``put_back``."""

@@ -31,6 +31,7 @@ from raft.errors import (
     WriteFailed,
 )
 from raft.events import QUEUE_EVENTS, Lagged, NodeFaulted, SnapshotRestored, SnapshotTaken
+from raft.frame import Kind
 from raft.messages import MembershipChanged, Role, RoleChanged, Vote, VoteReply, VoteResult
 from raft.node import Node
 from tests.raft.net import Counter, Net
@@ -110,6 +111,25 @@ async def test_a_call_larger_than_a_frame_is_split_and_answered_once(autojump_cl
         large = b"0" * 10_000
         assert await leader.propose(large) == 1_050
         assert [frame.count for frame in leader.replica.log.cached(2, 1 << 20) or []][-2:] == [50, 1]
+
+
+@pytest.mark.parametrize(("config", "size"), [
+    (Config(frame_bytes_max=4_096), 8),
+    (Config(frame_entries_max=50), 8),
+    (Config(frame_bytes_max=4_096), 900),
+])
+async def test_what_gathers_fills_frames_and_no_frame_is_split(
+    config: Config, size: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with network(config) as net:
+        leader = await one(net)
+        async with trio.open_nursery() as nursery:
+            for _ in range(1_000):
+                nursery.start_soon(leader.propose, b"1".rjust(size, b"0"))
+        frames = [frame for frame in leader.replica.log.cached(1, 1 << 30) or [] if frame.kind == Kind.COMMANDS]
+        assert len(frames) == leader.counters["batches"]
+        assert all(frame.count >= 49 or frame.size > 1_800 for frame in frames[:-1])
+        assert machine_of(leader).n == 1_000
 
 
 async def test_a_follower_refuses_and_names_the_leader(autojump_clock: trio.testing.MockClock) -> None:
