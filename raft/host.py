@@ -27,7 +27,7 @@ from raft.hello import Hello, Lane
 from raft.membership import Member, Membership
 from raft.messages import PeerMessage, Recovered
 from raft.node import Clock, Node, Surroundings
-from raft.replica import Replica
+from raft.replica import GUESTS_MAX, Replica
 from raft.rules import make_rules
 from raft.statemachine import StateMachine
 from raft.storage.directory import DirectoryFiles
@@ -261,7 +261,10 @@ class Host:
             node.pump()
 
     def _on_identify(self, peer: str, incarnation: bytes) -> None:
-        self._links.met[peer] = incarnation
+        met = self._links.met
+        met[peer] = incarnation
+        if len(met) > GUESTS_MAX:
+            del met[next((name for name in met if name not in self._links.listed), peer)]
         for node in self.nodes.values():
             node.identify(peer, incarnation)
 

@@ -66,6 +66,8 @@ from raft.trace import (
 
 NEVER = 1 << 62
 """A deadline that does not come."""
+GUESTS_MAX = 1_024
+"""Directories remembered of peers, members or not yet."""
 
 
 class Replica:
@@ -646,6 +648,9 @@ class Replica:
         if not self._enter(now) or known == incarnation:
             return
         self.incarnations[peer] = incarnation
+        if len(self.incarnations) > GUESTS_MAX:  # whoever greets under ever new names must not fill the memory
+            guest = next((name for name in self.incarnations if name not in self.membership.members), peer)
+            del self.incarnations[guest]
         self._find_strangers()
         if self.leadership:
             if known is not None or peer in self.strangers:

@@ -233,3 +233,15 @@ def test_m12_a_wiped_voter_leaves_the_voters_and_comes_back_as_a_learner() -> No
 ])
 def test_a_desired_membership_that_cannot_be_is_refused_in_words(desired: Desired, word: str) -> None:
     assert word in str(illegal(desired))
+
+
+def test_greeting_under_ever_new_names_fills_no_memory() -> None:
+    """What a node remembers of directories is bounded, and members are the last to be forgotten."""
+    from raft.replica import GUESTS_MAX
+    from tests.raft.script import Script
+
+    script = Script()
+    for number in range(3 * GUESTS_MAX):
+        script["n0"].identify(script.now, f"guest {number}", b"x" * 16)
+    assert len(script["n0"].incarnations) <= GUESTS_MAX
+    assert {"n1", "n2"} <= set(script["n0"].incarnations)
