@@ -339,19 +339,38 @@ def _recover_newest(files: Files, owner: int, head: Head, recovery: Recovery) ->
 
 
 def scrub(files: Files, owner: int, sequence: int, *, step_bytes: int = 1 << 20) -> Iterator[int]:
-    """Check every block of a sealed segment, ``step_bytes`` at a time; yields how far it is. Raises ``DamagedLog``."""
+    """Check every block of a sealed segment, about ``step_bytes`` at a time; yields how far it is.
+
+    Raises ``DamagedLog``. Holds one step in memory, not the segment.
+    """
     path = segment_path(sequence)
     head, after = read_head(files, owner, sequence), read_head(files, owner, sequence + 1)
     if isinstance(head, str):
         raise DamagedLog(path, 0, head)
     if isinstance(after, str):
         raise DamagedLog(segment_path(sequence + 1), 0, after)
-    data, cursor, reason = read_file(files, path), start_of(head), ""
-    while not reason:
-        reason = scan(path, data, owner, sequence, cursor, lambda *_: None, cursor.offset + step_bytes)
-        yield cursor.offset
-    if (cursor.sequence + 1, cursor.chain) != (after.header.sequence, after.header.chain):
-        raise DamagedLog(path, cursor.offset, reason)
+    at, start = 0, start_of(head)
+    sequence_at, chain, want = start.sequence, start.chain, step_bytes
+    while True:
+        file = files.open(path)
+        try:
+            data = file.pread(want, at)
+        finally:
+            file.close()
+        cursor = Cursor(0, sequence_at, chain)
+        reason = scan(path, data, owner, sequence, cursor, lambda *_: None)
+        moved, at = cursor.offset, at + cursor.offset
+        sequence_at, chain = cursor.sequence, cursor.chain
+        if (sequence_at + 1, chain) == (after.header.sequence, after.header.chain):
+            return
+        want = step_bytes
+        if not moved:
+            header = check_block(data, 0)
+            whole = BLOCK_BYTES + header.length if isinstance(header, BlockHeader) else 0
+            if whole <= len(data) or at + whole > head.size:
+                raise DamagedLog(path, at, reason)
+            want = max(step_bytes, whole)
+        yield at
 
 
 assert HEADER_BYTES == BLOCK_BYTES

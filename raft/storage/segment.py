@@ -138,6 +138,7 @@ class SegmentStorage:
         for directory in (LOG_DIR, "snapshots"):
             self._files.make_dir(directory)
         self._files.sync_dir("")
+        self._files.sync_dir(LOG_DIR)  # names that a killed process left in the cache
         found = recover(self._files, self._owner)
         self.snapshots.load()
         self._spares.load()
@@ -171,7 +172,6 @@ class SegmentStorage:
         segment = self._catalog.segments[-1]
         file = self._files.open(segment.path)
         file.sync()
-        self._files.sync_dir(LOG_DIR)
         self._activate(segment, file)
         segment.end = offset
 

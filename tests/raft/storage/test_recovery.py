@@ -249,11 +249,26 @@ def test_rot_behind_a_good_footer_is_found_by_reading_and_by_scrubbing() -> None
     assert (error.value.path, error.value.offset) == (FIRST, at)
 
 
-def test_a_good_log_scrubs_clean() -> None:
+@pytest.mark.parametrize("step_bytes", [100, 1_700, 4_000, 10_000])
+def test_a_good_log_scrubs_clean(step_bytes: int) -> None:
     disk, _ = sealed_log()
     storage = reopen(disk, 2)
     storage.open()
-    assert set(storage.scrub(step_bytes=4_000)) == set(segments(disk)[:-1])
+    assert set(storage.scrub(step_bytes=step_bytes)) == set(segments(disk)[:-1])
+
+
+@pytest.mark.parametrize("step_bytes", [100, 1_700, 4_000, 100_000])
+def test_every_damaged_block_is_scrubbed_out(step_bytes: int) -> None:
+    disk, _ = sealed_log()
+    storage = reopen(disk, 2)
+    storage.open()
+    for at, header in blocks(disk, SECOND):
+        for inside in (5, 70, 63 + header.length):
+            disk.rot(SECOND, at + inside)
+            with pytest.raises(DamagedLog) as error:
+                list(storage.scrub(step_bytes=step_bytes))
+            assert (error.value.path, error.value.offset) == (SECOND, at)
+            disk.rot(SECOND, at + inside)
 
 
 def test_a_missing_segment_is_refused() -> None:

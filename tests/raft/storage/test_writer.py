@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from raft.config import Sync
-from raft.errors import DiskFull, StorageError, UsageError, WriteFailed
+from raft.errors import DamagedLog, DiskFull, StorageError, UsageError, WriteFailed
 from raft.messages import HardState, Write
+from raft.storage import writer as writer_module
 from raft.storage.memory import MemoryStorage
 from raft.storage.writer import InlineWriter, LogWriter, Worker, WriterEvents
 
@@ -210,6 +211,31 @@ def test_maintenance_runs_beside_the_writer_at_the_start_and_on_demand() -> None
     writer.worker.close()
     assert storage.calls == ["maintain"]
     writer.close()
+
+
+class Scrubbed(Watched):
+    """Its scrub finds damage in the third step."""
+
+    def scrub(self, *, step_bytes: int) -> Iterator[str]:
+        yield "one"
+        yield "two"
+        raise DamagedLog("three", step_bytes, "rot")
+
+
+def test_damage_that_the_scrub_finds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "SCRUB_PAUSE_S", 0.0)
+    loop, storage = Loop(), Scrubbed()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    loop.run_until(lambda: bool(loop.said))
+    writer.close()
+    assert [str(said) for said in loop.said] == [f"three at byte {128 << 10}: rot"]
+
+
+def test_closing_does_not_wait_for_the_scrub() -> None:
+    loop, storage = Loop(), Scrubbed()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.close()
+    assert loop.calls.empty()
 
 
 def test_worker_gives_results_and_errors_to_the_loop() -> None:
