@@ -22,6 +22,7 @@ from raft.config import MS, Read
 from raft.errors import NotLeader, Outcome, Rejected, Unknown
 from raft.invariants import DECLARED, InvariantViolation
 from raft.membership import Membership
+from raft.messages import Role
 from raft.sim.cluster import Cluster
 from raft.sim.node import Change, Life, Proposal, Reading
 from raft.sim.swarm import NEMESES, Plan, draw_plan
@@ -158,29 +159,33 @@ class Scene:
         act = self._acts.draw(None, self._an_act)
         if act is not None:
             what, who, *rest = act
-            life = self._pick(who)
-            if life is not None:
-                try:
-                    self._do(life, what, rest)
-                except Outcome as error:
-                    self._count(error)
+            life = self._life(who)
+            if life is not None and life.paused is not None:
+                life.paused.append((self._do, (life, what, rest)))  # its mail waits, and comes before what it missed
+            elif life is not None:
+                self._do((life, what, rest))
         if len(self._open) > 200:
             self._settle()
 
-    def _do(self, life: Life, what: str, rest: list[Any]) -> None:
-        if what == "put":
-            number, size = rest
-            self._serial += 1
-            self._open.append(life.propose(
-                [f"{self._serial}.{part}".encode().ljust(size, b".") for part in range(number)]))
-        else:
-            self._open.append(life.read(Read(what), _sum))
+    def _do(self, act: tuple[Life, str, list[Any]]) -> None:
+        life, what, rest = act
+        try:
+            if what == "put":
+                number, size = rest
+                self._serial += 1
+                self._open.append(life.propose(
+                    [f"{self._serial}.{part}".encode().ljust(size, b".") for part in range(number)]))
+            else:
+                self._open.append(life.read(Read(what), _sum))
+        except Outcome as error:
+            self._count(error)
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
         plan = self.plan
         if chance() >= plan.op_chance:
             return None
-        who = self._someone(chance) if chance() < 0.15 else "leader"
+        luck = chance()
+        who = self._someone(chance) if luck < 0.15 else "oldest" if luck < 0.3 else "leader"
         if chance() < plan.read_share:
             level = ("index", "index", "lease", "lease", "log", "unsafe")[int(chance() * 6)]
             return [level, self._someone(chance) if chance() < 0.3 else who]
@@ -191,12 +196,19 @@ class Scene:
         names = list(self.cluster.nodes)
         return names[int(chance() * len(names))]
 
-    def _pick(self, who: str) -> Life | None:
+    def _life(self, who: str) -> Life | None:
+        """A running node; "leader", or "oldest": of those who think they lead, the one of the lowest term."""
+        if who == "oldest":
+            terms = [(node.life.replica.term, name) for name, node in self.cluster.nodes.items()
+                     if node.life is not None and node.life.replica.role is Role.LEADER]
+            who = min(terms)[1] if terms else "leader"
         name = self.cluster.leader if who == "leader" else who
         node = self.cluster.nodes.get(name) if name else None
-        if node is None or node.life is None or node.life.paused is not None:
-            return None
-        return node.life
+        return node.life if node else None
+
+    def _pick(self, who: str) -> Life | None:
+        life = self._life(who)
+        return life if life is None or life.paused is None else None
 
     def _count(self, outcome: Outcome | list[object]) -> None:
         if isinstance(outcome, list):

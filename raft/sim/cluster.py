@@ -323,11 +323,13 @@ class Cluster:
             self.counts["pause"] += 1
 
     def resume(self, name: str) -> None:
-        """Let a paused process go on; it takes its mail in order."""
+        """Let a paused process go on; it takes its mail in order, and sees what its timers missed before or after it."""
         life = self.life(name)
         waiting, life.paused = life.paused or [], None
         self._version += 1
         self.checker.resumed(name)
+        if self.tape.stream("resume").chance(0.5):
+            waiting.sort(key=lambda each: each[0] == life.tick)
         for action, argument in waiting:
             if not life.dead:
                 action(argument)

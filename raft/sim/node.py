@@ -200,7 +200,7 @@ class Life:
     def arm(self, due: int) -> None:
         """Have ``tick`` called when this node's clock reads ``due``."""
         self.timer = due
-        self.world.at(self.clock.world(due), self._tick, due)
+        self.world.at(self.clock.world(due), self.tick, due)
 
     def rearm(self) -> None:
         """The clock changed its course."""
@@ -209,11 +209,12 @@ class Life:
         if due < NEVER:
             self.arm(due)
 
-    def _tick(self, due: int) -> None:
+    def tick(self, due: int) -> None:
+        """The timer that was armed for ``due`` rings; an outdated one is ignored."""
         if self.dead or due != self.timer:
             return
         if self.paused is not None:
-            self.paused.append((self._tick, due))
+            self.paused.append((self.tick, due))
             return
         self.timer = NEVER
         now, wanted = self.now, self.replica.deadline
