@@ -175,6 +175,7 @@ class StorageConformance:
         storage, log = self.opened(), frames(5)
         self.put(storage, Write(1, 1, frames=log[:2]))
         refused(UsageError, lambda: storage.write([Write(2, 1, frames=log[3:])]))
+        refused(UsageError, lambda: storage.write([Write(2, 1, frames=frames(3, term=2)[2:])]))
         refused(UsageError, lambda: storage.write([Write(2, 1, truncate_from=9)]))
         self.put(storage, Write(2, 1, frames=log[2:]))
         assert [frame.first for frame in read_all(storage, 1, 1)] == [1, 2, 3, 4, 5]

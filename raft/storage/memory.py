@@ -118,11 +118,13 @@ class MemoryStorage:
                 log.hard_state = write.hard_state
             if write.frames:
                 last = held[-1] if held else None
-                due = last.first + last.count if last is not None else log.purged[0] + 1
+                due, chain = (last.first + last.count, last.mark) if last is not None else (
+                    log.purged[0] + 1, log.purged[2])
                 for frame in write.frames:
-                    if frame.first != due:
-                        raise UsageError(f"frame {frame.first} where {due} is due in group {write.group}")
+                    if frame.first != due or (chain and frame.chain != chain):
+                        raise UsageError(f"{frame!r} does not continue group {write.group} behind {due - 1}")
                     due += frame.count
+                    chain = frame.mark
                     held.append(frame)
                     log.firsts.append(frame.first)
             log.purge_to = max(log.purge_to, write.purge_to)

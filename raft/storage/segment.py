@@ -424,11 +424,10 @@ class SegmentStorage:
 
     def sync(self) -> None:
         self._usable()
-        if self._synced == self._sequence:
-            return
-        assert self._file is not None
-        self._guard(self._file.sync)
-        self._synced = self._sequence
+        if self._synced != self._sequence:
+            assert self._file is not None
+            self._guard(self._file.sync)
+            self._synced = self._sequence
         if self._purge_pending:
             self._guard(self._retire)
 

@@ -298,6 +298,68 @@ def test_the_name_of_a_segment_is_not_believed() -> None:
         found(disk)
 
 
+def test_a_tail_that_a_lost_first_block_hides_is_still_known_to_be_synced() -> None:
+    """The next segment lost its first block and kept its second: that one knows the rotten tail to be synced."""
+    disk, storage = fresh()
+    log = frames(40, size=2_000)
+    put(storage, log[:20])
+    storage.close()
+    (first, _), (second, header), *_ = blocks(disk, SECOND)
+    assert header.synced >= blocks(disk, FIRST)[-1][1].sequence
+    disk.rot(SECOND, first + 5)
+    for at, _ in blocks(disk, SECOND)[2:]:
+        disk.rot(SECOND, at + 5)
+    end = blocks(disk, FIRST)[-1][0]
+    disk.rot(FIRST, end + 100)
+    with pytest.raises(DamagedLog, match=f"the block at byte {second} of {SECOND} knows it to be synced") as error:
+        found(disk)
+    assert (error.value.path, error.value.offset) == (FIRST, end)
+
+
+@pytest.mark.parametrize("count", [5, 40], ids=["scanned", "by its footer"])
+def test_a_truncation_below_the_first_segment_left(count: int) -> None:
+    """The oldest segment says where the log ended when it began; a truncation in it went below that."""
+    disk, storage = fresh()
+    log = frames(60, size=2_000)
+    put(storage, log[:20])
+    begins = storage._catalog.segments[-1].states[1].last.index
+    assert 10 < begins < 20
+    cut = begins - 3
+    storage.write([Write(100, 1, truncate_from=cut + 1)])
+    rewritten = frames(count, term=2, after=log[cut - 1], size=2_000)
+    put(storage, rewritten)
+    storage.create_snapshot(1, snapshot_at(log[cut - 1])).finish()
+    storage.write([Write(101, 1, purge_to=cut)])
+    storage.sync()
+    assert segments(disk)[0] == SECOND
+    assert footers_used(disk) == len(segments(disk)) - 1
+    assert (len(segments(disk)) > 1) is (count == 40)
+    storage.close()
+    recovered, kept = found(disk)
+    assert recovered.purged_index == cut
+    assert not differs(LogImage(frames=(*log[:cut], *rewritten)), recovered, kept)
+
+
+def test_a_footer_that_does_not_fit_is_left_out() -> None:
+    disk, storage = fresh()
+    logs = {group: frames(1, group=group, size=4) for group in range(1, 160)}
+    for log in logs.values():
+        storage.write([Write(1, log[0].group, frames=log)])
+    assert len(segments(disk)) == 1
+    while storage._active_end() < storage._local_limit - 200:  # votes may use the reserve, too
+        storage.write([Write(2, 200, hard_state=HardState(1, "x" * 40))])
+    storage.write([Write(2, 200, frames=frames(60, group=200, size=1_000))])
+    storage.close()
+    assert len(segments(disk)) > 2
+    assert footers_used(disk) < len(segments(disk)) - 1
+    storage = reopen(disk, 2)
+    found = storage.open()
+    assert found.keys() == {*logs, 200}
+    assert found[200].hard_state == HardState(1, "x" * 40)
+    for group, log in logs.items():
+        assert [frame.data for frame in read_all(storage, group, 1)] == [frame.data for frame in log]
+
+
 # --- recycling -----------------------------------------------------------------------------------------------
 
 
