@@ -55,6 +55,13 @@ def require(holds: bool, id: str, message: str, *facts: object) -> None:  # noqa
         raise InvariantViolation(id, f"{message}: {', '.join(map(str, facts))}" if facts else message)
 
 
+def quorum(membership: Membership, names: Iterable[str]) -> bool:
+    """Whether these make a majority of each half. Not ``raft.quorum``: a checker must not ask what it checks."""
+    held = set(names)
+    return bool(membership.voters) and all(
+        2 * len(held.intersection(half)) > len(half) for half in (membership.voters, membership.outgoing) if half)
+
+
 class Ghost:
     """What the checker knows of one node, over all its lives."""
 
@@ -478,7 +485,7 @@ def INV_R10(group: Checker, node: Ghost, replica: Replica, index: int) -> None:
         ghost = group.nodes.get(voter)
         return ghost is not None and (on_disk(ghost.disk) or (ghost.former is not None and on_disk(ghost.former)))
 
-    require(membership.agree(filter(holds, membership.everyone)), "INV_R10",
+    require(quorum(membership, filter(holds, membership.everyone)), "INV_R10",
             f"{node.name} counts {index} as committed; it is on the disks of",
             *filter(holds, membership.everyone), f"of {membership.voters} and {membership.outgoing}")
 
@@ -731,7 +738,7 @@ def INV_R25(group: Checker, node: str, before: tuple[object, ...], after: tuple[
 def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, hears: bool) -> None:
     """Pre-vote: a node that hears nobody raises no term. Thesis §9.6."""
     membership = replica.membership
-    if hears or membership.agree((node.name,)):
+    if hears or quorum(membership, (node.name,)):
         node.alone = None
         return
     if node.alone is None or node.alone[0] != version:
@@ -748,7 +755,7 @@ def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, hears: 
 def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, hears: Callable[[str, str], bool]) -> None:
     """Check quorum: a leader that hears no quorum, or is not heard by one, stops leading within two of the longest
     election timeouts."""
-    if replica.role is not Role.LEADER or replica.membership.agree([node.name, *(
+    if replica.role is not Role.LEADER or quorum(replica.membership, [node.name, *(
             peer for peer in group.nodes if peer != node.name and hears(node.name, peer) and hears(peer, node.name))]):
         node.cut_since = None
         return
@@ -776,7 +783,7 @@ def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
     membership = replica.membership
     grants = sorted(group.grants.get((term, node.name), ()))
     belongs = membership.votes(node.name) or replica.membership_index > replica.commit_index
-    require(membership.agree(grants) and belongs, "INV_R31",
+    require(quorum(membership, grants) and belongs, "INV_R31",
             f"{node.name} leads term {term} by the votes of", *grants,
             f"of {membership.voters} and {membership.outgoing}")
 
