@@ -9,6 +9,7 @@ Reads through ``Files``; writes nothing, so that it serves a live directory too.
 from __future__ import annotations
 
 import itertools
+import re
 import struct
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -39,6 +40,7 @@ from raft.storage.interface import Files
 
 LOG_DIR: Final = "log"
 SUFFIX: Final = ".seg"
+_NAME: Final = re.compile("[0-9]{20}[.]seg")
 _MARK: Final = struct.Struct("<I")
 
 FrameFact = tuple[int, int, int, int, int, int, int, int]
@@ -220,8 +222,7 @@ def read_head(files: Files, owner: int, sequence: int) -> Head | str:
 
 def segment_sequences(files: Files) -> list[int]:
     """Sequences of the segment files, rising. Raises ``DamagedLog`` if one is missing between others."""
-    found = sorted(int(name[: -len(SUFFIX)]) for name in files.list(LOG_DIR)
-                   if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdigit())
+    found = sorted(int(name[:20]) for name in files.list(LOG_DIR) if _NAME.fullmatch(name))
     for before, after in itertools.pairwise(found):
         if after != before + 1:
             raise DamagedLog(segment_path(before + 1), 0, "this segment is missing")

@@ -36,7 +36,7 @@ _END: Final = struct.Struct("<4sIQQI")
 _CRC: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _HEADER.size + _CRC.size
 END_BYTES: Final = _END.size + _CRC.size
-_NAME: Final = re.compile(r"(\d+)-(\d{20})-(\d+)\.(snap|part|tmp)")
+_NAME: Final = re.compile(r"([0-9]+)-([0-9]{20})-([0-9]+)\.(snap|part|tmp)")
 
 
 def _path(group: int, index: int, term: int, suffix: str) -> str:

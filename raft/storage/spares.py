@@ -7,6 +7,7 @@ here. Knows names and sizes; never looks into a segment. Safe to call from a sec
 from __future__ import annotations
 
 import errno
+import re
 import threading
 from typing import Final
 
@@ -34,7 +35,7 @@ class SparePool:
         """Take up what an earlier life left; remove what is half made or of another size."""
         with self._lock:
             for name in self._files.list(LOG_DIR):
-                if not name.startswith(_PREFIX):
+                if not re.fullmatch(_PREFIX + "[0-9]{10}", name):
                     continue
                 path = f"{LOG_DIR}/{name}"
                 self._number = max(self._number, int(name[len(_PREFIX) :]))

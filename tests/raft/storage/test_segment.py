@@ -231,6 +231,19 @@ def test_another_segment_size_takes_over_with_the_next_segment() -> None:
     assert not differs(LogImage(frames=tuple(log)), storage.open()[1], read_all(storage, 1, 1))
 
 
+def test_files_of_others_in_the_directory_are_left_alone() -> None:
+    disk, storage = fresh()
+    put(storage, frames(3))
+    storage.close()
+    strangers = ["log/notes.txt", "log/spare-abc", "log/spare-²²²²²²²²²²", "log/1.seg", "log/²²²²²²²²²²²²²²²²²²²².seg",
+                 "snapshots/1-2-3.snap", "snapshots/x", "snapshots/1-00000000000000000005-2.snap.broken"]
+    for path in strangers:
+        disk.open(path, create=True)
+    storage = make(disk)
+    assert storage.open()[1].last_index == 3
+    assert {path.rpartition("/")[2] for path in strangers} <= {*disk.list("log"), *disk.list("snapshots")}
+
+
 def test_segment_bytes_has_a_least_value() -> None:
     with pytest.raises(UsageError, match="segment_bytes=1000"):
         SegmentStorage(VirtualDisk(), "c", "n", segment_bytes=1000)
