@@ -182,16 +182,27 @@ class Following:
             return
         if core.installing:
             core.dropped(peer, message, "a snapshot is being installed")
-        elif meta.index <= core.commit_index or core.log.term_at(meta.index) == meta.term:
-            # All of it is here already: never install over it (openraft 1892), but do not promise what is not durable.
-            core.advance_commit(meta.index, counted=False)
-            if core.log.durable_index >= meta.index:
-                self._chunk_reply(peer, message, Code.SUCCESS, meta.index, meta.size, True)
+        elif self._is_here(peer, message, meta):
+            return
         elif message.offset + len(message.data) > meta.size:
             core.dropped(peer, message, "beyond the size of the snapshot")
         else:
             self._chunk = message
             core.output(StoreChunk(peer, meta, message.offset, message.data))
+
+    def _is_here(self, peer: str, message: SnapshotChunk, meta: SnapshotMeta) -> bool:
+        """Answer, without installing, a snapshot that the log covers; do not promise what is not durable."""
+        core = self.core
+        term = core.log.term_at(meta.index)
+        if meta.index > core.commit_index and term != meta.term:
+            return False
+        if term not in (0, meta.term):  # 0: purged
+            core.dropped(peer, message, f"contradicts committed entry {meta.index}")  # openraft 1892
+            return True
+        core.advance_commit(meta.index, counted=False)
+        if core.log.durable_index >= meta.index:
+            self._chunk_reply(peer, message, Code.SUCCESS, meta.index, meta.size, True)
+        return True
 
     def on_chunk_stored(self, peer: str, meta: SnapshotMeta, offset: int, complete: bool) -> None:
         core, message = self.core, self._chunk
@@ -200,11 +211,9 @@ class Following:
         self._chunk = None
         if not complete:
             self._chunk_reply(peer, message, Code.SUCCESS, meta.index, offset, False)
-        elif meta.index > core.commit_index:
+        elif not self._is_here(peer, message, meta):  # its entries may have come while it was stored
             core.install(meta)
             self._installed_for = message, meta
-        else:
-            self._chunk_reply(peer, message, Code.SUCCESS, meta.index, offset, True)
 
     def on_installed(self, meta: SnapshotMeta) -> None:
         if self._installed_for:

@@ -265,9 +265,6 @@ class Leadership:
         """One message to find out whether the logs agree at ``next - 1``; the first time, frames come along."""
         core = self.core
         log = core.log
-        if progress.next <= log.purged_index:
-            self._start_snapshot(progress)
-            return
         previous, frames = progress.next - 1, None
         if progress.next <= log.last_index and not progress.probe_sent and not progress.disk_full:
             frames = log.cached(progress.next, core.config.frame_bytes_max)
