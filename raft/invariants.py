@@ -39,6 +39,8 @@ DECLARED = tuple(f"INV_R{number}" for number in range(1, 33) if number not in (2
 """Every property that is checked today; R28 and R29 come with client sessions."""
 GRANT = int(VoteResult.ACCEPT)
 ACK = int(Code.SUCCESS)
+ALONE_LOOKS = 15
+"""Samples after which a node that hears nobody is taken to be alone."""
 
 
 class InvariantViolation(AssertionError):
@@ -85,8 +87,8 @@ class Ghost:
         self.broken = False
         self.full = False
         """Its disk lags behind its memory for want of room: writes now restore the disk and change nothing else."""
-        self.alone: tuple[int, int] | None = None
-        """(connectivity version, term) when it was first seen cut off from everyone."""
+        self.alone: tuple[int, int, int] | None = None
+        """(connectivity version, samples since, term at the last one) while it hears nobody."""
         self.cut_since: int | None = None
         """When this leader, by its own clock, was first seen without a quorum in reach."""
 
@@ -742,14 +744,13 @@ def INV_R26(group: Checker, node: Ghost, replica: Replica, version: int, hears: 
         node.alone = None
         return
     if node.alone is None or node.alone[0] != version:
-        node.alone = (version, -1)
+        node.alone = (version, 0, 0)
         return
-    if node.alone[1] < 0:  # what was on its way when the links were cut has been dealt with by the second look
-        node.alone = (version, replica.term)
-        return
-    group.counts["INV_R26"] += 1
-    require(replica.term == node.alone[1], "INV_R26",
-            f"{node.name}, cut off, raised its term", node.alone[1], replica.term)
+    _, looks, term = node.alone
+    node.alone = (version, looks + 1, replica.term)
+    if looks > ALONE_LOOKS:  # by then, what dead nodes had sent has arrived
+        group.counts["INV_R26"] += 1
+        require(replica.term == term, "INV_R26", f"{node.name}, cut off, raised its term", term, replica.term)
 
 
 def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, hears: Callable[[str, str], bool]) -> None:

@@ -323,7 +323,7 @@ class Cluster:
             self.counts["pause"] += 1
 
     def resume(self, name: str) -> None:
-        """Let a paused process go on; it takes its mail in order, and sees what its timers missed before or after it."""
+        """Let a paused process go on; it takes its mail in order, and sees what its timers missed before or after."""
         life = self.life(name)
         waiting, life.paused = life.paused or [], None
         self._version += 1

@@ -334,7 +334,7 @@ def forge_r25(group: Group) -> None:
 
 
 def forge_r26(group: Group) -> None:
-    for _ in range(3):
+    for _ in range(invariants.ALONE_LOOKS + 3):
         sample(group, hears=False)
     group.replica(group.other).term += 1
     group.ghost(group.other).term += 1
