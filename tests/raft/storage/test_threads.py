@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -17,81 +18,93 @@ from raft.storage.segment import SegmentStorage
 ENTRIES = 1_500
 
 
-def test_everything_at_once(tmp_path: Path) -> None:
-    files = DirectoryFiles(tmp_path)
-    format_directory(files, "c", "n", bytes(16))
-    storage = SegmentStorage(files, "c", "n", segment_bytes=64 << 10, rng=Random(1), background=True)
-    storage.open()
-    log = frames(ENTRIES, size=1_500)
-    wrong: list[object] = []
-    done = threading.Event()
-    written = purged = 0
-    counts = {"read": 0, "purged": 0, "scrub": 0, "snapshot": 0}
+class Crowd:
+    """One storage, its log as it will be in the end, and threads that look at it all the time."""
 
-    def guarded(step: Callable[[Random], None], seed: int) -> threading.Thread:
+    def __init__(self, storage: SegmentStorage, log: list[Frame]) -> None:
+        self.storage, self.log = storage, log
+        self.written = self.purged = 0
+        self.wrong: list[object] = []
+        self.counts: Counter[str] = Counter()
+        self._done = threading.Event()
+        self._threads = [self._start(step, seed) for seed, step in enumerate(
+            (self._read, self._read, self._scrub, self._maintain))]
+
+    def _start(self, step: Callable[[Random], None], seed: int) -> threading.Thread:
         def run() -> None:
             rng = Random(seed)
             try:
-                while not done.is_set():
+                while not self._done.is_set():
                     step(rng)
             except BaseException as error:  # noqa: BLE001 - a thread's failure is the test's
-                wrong.append(error)
+                self.wrong.append(error)
 
         thread = threading.Thread(target=run)
         thread.start()
         return thread
 
-    def read(rng: Random) -> None:
-        floor, top = purged, written
+    def finish(self) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _read(self, rng: Random) -> None:
+        floor, top = self.purged, self.written
         index = rng.randint(max(1, floor - 50), max(1, top))
-        found: list[Frame] = storage.read(1, index, rng.choice([1, 3_000, 200_000]))
-        if not found:
-            counts["purged"] += 1
-            if index > purged and index <= top:
-                wrong.append(f"entry {index} was not found; written {top}, purged {purged}")
+        found = self.storage.read(1, index, rng.choice([1, 3_000, 200_000]))
+        if not found and self.purged < index <= top:
+            self.wrong.append(f"entry {index} was not found; written {top}, purged {self.purged}")
         for offset, frame in enumerate(found):
-            if frame.data != log[index - 1 + offset].data:
-                wrong.append(f"entry {index + offset}")
-        counts["read"] += 1
+            if frame.data != self.log[index - 1 + offset].data:
+                self.wrong.append(f"entry {index + offset}")
+        self.counts["read" if found else "purged"] += 1
 
-    def scrub(_rng: Random) -> None:
-        for _ in storage.scrub(step_bytes=20_000):
-            counts["scrub"] += 1
+    def _scrub(self, _rng: Random) -> None:
+        for _ in self.storage.scrub(step_bytes=20_000):
+            self.counts["scrub"] += 1
 
-    def maintain(_rng: Random) -> None:
-        if storage.needs_maintenance:
-            storage.maintain()
-        meta = storage.newest_snapshot(1)
+    def _maintain(self, _rng: Random) -> None:
+        if self.storage.needs_maintenance:
+            self.storage.maintain()
+        meta = self.storage.newest_snapshot(1)
         if meta is not None:
-            data = storage.read_snapshot(1, meta.index, 0, 100)
+            data = self.storage.read_snapshot(1, meta.index, 0, 100)
             if data not in (None, b"%d" % meta.index):
-                wrong.append(data)
-            counts["snapshot"] += 1
+                self.wrong.append(data)
+            self.counts["snapshot"] += 1
 
-    threads = [guarded(read, 1), guarded(read, 2), guarded(scrub, 3), guarded(maintain, 4)]
-    for frame in log:
-        storage.write([Write(frame.first, 1, frames=[frame])])
-        if frame.first % 97 == 0:  # cut the last ten and write them again
-            storage.write([Write(frame.first, 1, truncate_from=frame.first - 9)])
-            storage.write([Write(frame.first, 1, frames=log[frame.first - 10 : frame.first])])
-        if frame.first % 20 == 0:
+    def write(self, frame: Frame) -> None:
+        """One entry; now and then the last ten once more, a sync, a snapshot and a purge."""
+        storage, index = self.storage, frame.first
+        storage.write([Write(index, 1, frames=[frame])])
+        if index % 97 == 0:
+            storage.write([Write(index, 1, truncate_from=index - 9)])
+            storage.write([Write(index, 1, frames=self.log[index - 10 : index])])
+        if index % 20 == 0:
             storage.sync()
-        written = frame.first - 97  # what no truncation of this test takes away again
-        if frame.first % 300 == 0:
-            storage.sync()
-            purged = frame.first - 150
-            sink = storage.create_snapshot(1, snapshot_at(log[purged - 1]))
-            sink.write(b"%d" % purged)
+        self.written = index - 97  # what no truncation takes away again
+        if index % 300 == 0:
+            self.purged = index - 150
+            sink = storage.create_snapshot(1, snapshot_at(self.log[self.purged - 1]))
+            sink.write(b"%d" % self.purged)
             sink.finish()
-            storage.write([Write(frame.first, 1, purge_to=purged)])
+            storage.write([Write(index, 1, purge_to=self.purged)])
             storage.sync()
-    done.set()
-    for thread in threads:
-        thread.join(60)
-    assert wrong == []
-    assert counts["read"] > 20
-    assert counts["scrub"]
-    assert counts["snapshot"]
+
+
+def test_everything_at_once(tmp_path: Path) -> None:
+    files = DirectoryFiles(tmp_path)
+    format_directory(files, "c", "n", bytes(16))
+    storage = SegmentStorage(files, "c", "n", segment_bytes=64 << 10, rng=Random(1), background=True)
+    storage.open()
+    crowd = Crowd(storage, frames(ENTRIES, size=1_500))
+    try:
+        for frame in crowd.log:
+            crowd.write(frame)
+    finally:
+        crowd.finish()
+    assert crowd.wrong == []
+    assert {"read", "scrub", "snapshot"} <= crowd.counts.keys()
     storage.maintain()
     assert len([name for name in files.list("log") if name.endswith(".seg")]) < 12, "nothing was recycled"
     storage.close()
