@@ -350,6 +350,9 @@ class Leadership:
         if progress is None or progress.session != reply.session or progress.departing_until_ns:
             self.core.dropped(peer, reply, "an objection of a non-member")
             return
+        if reply.code == Code.EXPIRED_TERM and reply.term <= self.core.term:
+            self.core.dropped(peer, reply, "an objection to an earlier leadership")
+            return
         self._answers[peer] = reply.code, reply.term
         self._judge()
 
