@@ -72,7 +72,7 @@ class Config:
     """How much faster one node's monotonic clock may run than another's, for leases."""
     dledger: DLedgerTimers = DLedgerTimers()
     preferred_leaders: tuple[str, ...] = ()
-    """DLedger's preferredLeaderIds: these take leadership back when they live and are caught up."""
+    """DLedger's preferredLeaderIds: these hurry, and refuse others, while leadership is being handed to them."""
 
     propose_timeout_ms: int = 5_000
     transfer_timeout_ms: int = 2_000

@@ -11,7 +11,7 @@
     │   ├── DiskFull              no room; nothing of the write was kept
     │   ├── DamagedLog            bytes on disk that fail their checks; says path, offset and reason
     │   ├── WriteFailed           a write or sync failed; final, see ``docs/explanation/storage.md``
-    │   └── WrongDirectory        the directory belongs to another node, group or format
+    │   └── WrongDirectory        the directory belongs to another node, cluster or format, or to nobody yet
     ├── Outcome                   what became of a request; callers must handle these
     │   ├── NotLeader             definitely not accepted; ask ``leader``
     │   ├── Rejected              definitely not accepted or definitely lost; says why

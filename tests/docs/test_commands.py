@@ -1,0 +1,111 @@
+"""Every command that the README and the manual show is one: its program is there and takes these arguments.
+
+Programs are run up to the point where their arguments are parsed; ``make`` is asked what it would do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raft.cli import ADDRESSES_VARIABLE
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROGRAMS = {"raftctl": "raft.cli", "raftlog": "raft.raftlog"}
+OWN = ("raft", "benchmarks", "tests", "fuzz")
+NO_ARGUMENTS = {"tests.raft.bugs.registry"}
+"""Modules that take none: only that they exist is checked."""
+
+
+def commands(page: Path) -> list[str]:
+    """Lines of blocks, fenced or indented, and inline code, that begin with the name of a program."""
+    first = rf"(?:make|python|pip|export|{'|'.join(PROGRAMS)}) +[^`\n]*"
+    text = page.read_text()
+    lines = re.findall(rf"^(?:    )?({first})$", text, re.MULTILINE) + re.findall(rf"`({first})`", text)
+    return [line for line in lines if "[" not in line and "COMMAND" not in line]  # patterns, not commands
+
+
+class Parsed(Exception):
+    """Arguments were understood."""
+
+
+def understand(program: str, arguments: list[str], patch: pytest.MonkeyPatch) -> None:
+    """Run a module (or a file), until it has parsed these arguments."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def stop(self: argparse.ArgumentParser, given: Any = None, *rest: Any) -> Any:
+        parse(self, given, *rest)  # exits if it does not understand
+        raise Parsed
+
+    if program in NO_ARGUMENTS:
+        assert find_spec(program) and not arguments
+        return
+    with patch.context() as here:
+        here.setattr(argparse.ArgumentParser, "parse_args", stop)
+        here.setattr(sys, "argv", [program, *arguments])
+        for name in [name for name in sys.modules if name == program or name == f"{program}.__main__"]:
+            here.delitem(sys.modules, name)  # as a fresh interpreter would
+        run = partial(runpy.run_module, program)
+        if program.endswith(".py"):
+            here.syspath_prepend(str((ROOT / program).parent))
+            run = partial(runpy.run_path, str(ROOT / program))
+        with pytest.raises(Parsed):
+            run(run_name="__main__")
+
+
+def check(line: str, patch: pytest.MonkeyPatch) -> None:
+    """Fails, or exits, if this is no command of ours."""
+    program, *words = shlex.split(line, comments=True)
+    if program == "make":
+        done = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        runs = re.findall(r"^\S*/python (?:-m )?(.*)$", done.stdout, re.MULTILINE)
+        own = [shlex.split(run) for run in runs if run.startswith((*OWN, "docs/"))]
+        assert own or words in (["test"], ["check"], ["fix"]), done.stdout
+        for name, *arguments in own:
+            understand(name, arguments, patch)
+    elif program == "python" and words[0] == "-m":
+        understand(words[1], words[2:], patch)
+    elif program == "python":
+        assert words[0] in "".join(re.findall(r"<!-- file: (\S+) -->", (ROOT / TUTORIAL).read_text()))
+    elif program == "pip":
+        assert words == ["install", "./raft"] and (ROOT / "raft" / "pyproject.toml").exists()
+    elif program == "export":
+        assert words[0].startswith(f"{ADDRESSES_VARIABLE}=")
+    else:
+        understand(PROGRAMS[program], words, patch)
+
+
+TUTORIAL = "docs/tutorial/replicated-counter.md"
+ALL = {command: None for page in PAGES for command in commands(page)}
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_a_command_is_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(command, monkeypatch)
+
+
+def test_commands_are_found() -> None:
+    programs = {command.split()[0] for command in ALL}
+    assert programs == {"make", "python", "pip", "export", *PROGRAMS}
+    assert len(ALL) > 25
+
+
+@pytest.mark.parametrize("command", [
+    "make nothing", 'make bench-raft ARGS="--no-such"', "python -m raft.nothing", "python -m raft.sim --no-such",
+    "python nothing.py", "raftctl nothing", "raftlog verify", "pip install nothing", "export NOTHING=1",
+])
+def test_what_is_no_command_is_noticed(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises((AssertionError, SystemExit, ImportError)):
+        check(command, monkeypatch)
