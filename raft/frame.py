@@ -7,7 +7,7 @@ them. Layout, little-endian, 64 bytes of header, then a table of ``count`` u32 l
     4   u8  kind                  36  u32 body length (table + payloads)
     5   u8  flags, 0              40  u64 wall clock of the leader, ms (for people, decides nothing)
     6   u16 version, 1            48  u32 CRC-32C of the body
-    8   u64 group                 52  u32 chain: the header CRC of the group's previous frame, 0 for the first
+    8   u64 group                 52  u32 chain: the header CRC of the group's previous frame, 0 if unknown
     16  u64 term                  56  u32 reserved, 0
     24  u64 first index           60  u32 header CRC: CRC-32C of bytes 0..59
 

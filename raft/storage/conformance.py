@@ -180,6 +180,14 @@ class StorageConformance:
         self.put(storage, Write(2, 1, frames=log[2:]))
         assert [frame.first for frame in read_all(storage, 1, 1)] == [1, 2, 3, 4, 5]
 
+    def test_a_frame_that_does_not_know_its_predecessor_continues_the_log(self) -> None:
+        """A leader that stands on a received snapshot may not know the chain there: 0 proves nothing and is taken."""
+        storage, known = self.opened(), frames(1)
+        unknown = build(kind=Kind.COMMANDS, group=1, term=1, first=2, payloads=[b"2"], wall_ms=2, chain=0)
+        self.put(storage, Write(1, 1, frames=[*known, unknown]))
+        _, found = self.again(storage)
+        assert (found[1].last_index, found[1].last_mark) == (2, unknown.mark)
+
     def test_a_large_log_comes_back(self) -> None:
         storage, log = self.opened(), frames(400, size=2_000)
         for number in range(25):

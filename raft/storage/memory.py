@@ -121,7 +121,7 @@ class MemoryStorage:
                 due, chain = (last.first + last.count, last.mark) if last is not None else (
                     log.purged[0] + 1, log.purged[2])
                 for frame in write.frames:
-                    if frame.first != due or (chain and frame.chain != chain):
+                    if frame.first != due or (0 not in (chain, frame.chain) and frame.chain != chain):
                         raise UsageError(f"{frame!r} does not continue group {write.group} behind {due - 1}")
                     due += frame.count
                     chain = frame.mark

@@ -138,7 +138,7 @@ def applier(catalog: Catalog) -> Callable[[str, int, list[Fact]], None]:
                 number, first, last, term, kind, chain, mark, at = fact
                 group = groups.get(number) or catalog.group(number)
                 index, _, before = group.last
-                if first != index + 1 or (before and chain != before):
+                if first != index + 1 or (0 not in (before, chain) and chain != before):
                     raise DamagedLog(path, at, f"frame {first} of group {number} does not continue entry {index}")
                 add(number, first, last, term, kind, mark, at)
             else:

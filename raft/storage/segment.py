@@ -281,7 +281,7 @@ class SegmentStorage:
         end = tail.last
         due, chain = end.index + 1, end.mark
         for frame in write.frames:
-            if frame.first != due or (chain and frame.chain != chain) or frame.group != number:
+            if frame.first != due or (0 not in (chain, frame.chain) and frame.chain != chain) or frame.group != number:
                 raise UsageError(f"{frame!r} of group {frame.group} does not continue group {number} behind {due - 1}")
             due, chain = due + frame.count, frame.mark
             unit.buffers.append(frame.data)

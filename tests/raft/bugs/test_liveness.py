@@ -11,7 +11,7 @@ from raft.config import MS, Config
 from raft.errors import HandshakeRefused, Rejected, RejectReason
 from raft.hello import Hello, Lane, check_hello
 from raft.membership import Membership
-from raft.messages import Append, AppendReply, Role, Vote, VoteResult
+from raft.messages import Append, AppendReply, HardState, Role, Vote, VoteResult, Write
 from raft.progress import State
 from raft.replica import Replica
 from raft.trace import BecameCandidate, BecameLeader, RoundStarted
@@ -81,7 +81,9 @@ def test_BUG_V4_a_node_in_a_higher_term_comes_back_within_a_timeout() -> None:
     script = led()
     script.crash("n2")
     script.elapse(100)
-    script.nodes["n2"].storage = disk([1, 1], term=7)
+    storage = script.nodes["n2"].storage
+    storage.write([Write(1 << 40, 1, hard_state=HardState(7))])
+    storage.sync()
     script.propose("n0", b"b")
     script.settle()
     script.restart("n2")
