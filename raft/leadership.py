@@ -111,7 +111,7 @@ class Leadership:
         elif now >= self._notice_at:
             self._notice_at = NEVER
             for progress in self.peers.values():
-                if progress.sent_commit < core.commit_index:
+                if progress.sent_commit < core.commit_index and not progress.disk_full:
                     self._send_beat(progress)
         self.transfer.tick()
         self.changes.tick()
@@ -239,15 +239,18 @@ class Leadership:
             if not progress.probe_sent:
                 self._probe(progress)
             return
+        messages_max, bytes_max = config.inflight_messages_max, config.append_bytes_max
+        if progress.disk_full:
+            messages_max = bytes_max = 1  # one frame, to see whether there is room
         while (progress.state == State.REPLICATE and progress.next <= log.last_index and not progress.load_pending
-               and progress.window_open(config.inflight_bytes_max, config.inflight_messages_max)):
+               and progress.window_open(config.inflight_bytes_max, messages_max)):
             if progress.next <= log.purged_index:
                 self._start_snapshot(progress)
                 return
-            frames = log.cached(progress.next, config.append_bytes_max)
+            frames = log.cached(progress.next, bytes_max)
             if frames is None:
                 progress.load_pending = True
-                core.output(Load(progress.peer, progress.session, progress.next, config.append_bytes_max))
+                core.output(Load(progress.peer, progress.session, progress.next, bytes_max))
                 return
             self._send_frames(progress, frames)
 
@@ -362,8 +365,9 @@ class Leadership:
             core.dropped(progress.peer, reply, "a match beyond the log")
             return
         progress.resolved_sequence = max(progress.resolved_sequence, reply.sequence)
-        progress.disk_full = False
         moved = progress.acknowledge(reply.match)
+        if moved or progress.match == core.log.last_index:
+            progress.disk_full = False
         if progress.state == State.PROBE:
             progress.replicate()  # from the durable match: what is on its way to the peer's disk is sent again
             self._trace_peer(progress, "logs agree")
