@@ -65,7 +65,7 @@ REQUESTS_MAX: Final = 1_024
 _RECEIVE_BYTES: Final = 256 << 10
 
 _AGAIN: Final = frozenset({
-    RejectReason.TRANSFERRING, RejectReason.NOT_READY, RejectReason.STOPPED, RejectReason.INSTALLING, RejectReason.BUSY,
+    RejectReason.TRANSFERRING, RejectReason.STOPPED, RejectReason.INSTALLING, RejectReason.BUSY,
     RejectReason.LEADER_LOST, RejectReason.DISK_FULL, RejectReason.NO_SUCH_GROUP,
     RejectReason.OVERWRITTEN, RejectReason.NO_LEASE,
 })

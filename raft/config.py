@@ -121,7 +121,8 @@ class Config:
                 raise ConfigError(field.name, value, "must be a whole number, 0 or more")
         for name in ("election_timeout_ms", "heartbeat_interval_ms", "propose_timeout_ms", "frame_entries_max",
                      "entry_bytes_max", "inflight_messages_max", "snapshot_chunk_bytes", "apply_slice_ms",
-                     "uncommitted_frames_target", "proposals_pending_max", "reads_pending_max"):
+                     "uncommitted_frames_target", "proposals_pending_max", "reads_pending_max", "transfer_timeout_ms",
+                     "reconfigure_timeout_ms", "storage_stall_ms", "replication_timeout_ms"):
             self._require(name, getattr(self, name) > 0, "must be above 0")
         self._require("heartbeat_interval_ms", 3 * self.heartbeat_interval_ms <= self.election_timeout_ms,
                       f"three beats must fit into election_timeout_ms={self.election_timeout_ms}")

@@ -97,7 +97,6 @@ class RejectReason(enum.Enum):
     TOO_LARGE = "the entry exceeds entry_bytes_max"
     DISK_FULL = "the leader's disk is full"
     CHANGE_IN_PROGRESS = "a membership change is in progress"
-    NOT_READY = "the leader has not committed an entry of its own term yet"
     NO_SUCH_MEMBER = "the target is not a member that can do this"
     NOT_CAUGHT_UP = "the target did not catch up in time"
     TIMED_OUT = "the operation timed out and was withdrawn; nothing changed"
@@ -123,7 +122,11 @@ class NotLeader(Outcome):
 
 
 class Rejected(Outcome):
-    """Definitely without effect."""
+    """Not done, for a reason. A proposal so refused has no effect, for certain.
+
+    Of ``reconfigure`` and of a hand-over it says that the goal was not reached: learners may have been added, or
+    another node may lead.
+    """
 
     def __init__(self, reason: RejectReason, detail: str = "") -> None:
         super().__init__(f"{reason.value}: {detail}" if detail else reason.value)

@@ -48,6 +48,12 @@ def monotonic_ns() -> int:
     return int(trio.current_time() * 1e9)
 
 
+def suspended_ns() -> int:
+    """How long this machine has been suspended since it booted: the boot clock counts it, trio's does not."""
+    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return 0 if boot_clock is None else time.clock_gettime_ns(boot_clock) - time.monotonic_ns()
+
+
 def wall_clock_ms() -> int:
     """For people and analysis only."""
     return time.time_ns() // 1_000_000
@@ -218,7 +224,7 @@ class Host:
         transport, writer = self.transport, self._writer
         assert writer is not None
         return Surroundings(
-            clock=self._clock, wall_ms=self._wall_ms, storage=self.storage, submit=writer.submit, send=transport.send,
+            clock=self._clock, suspended_ns=suspended_ns, wall_ms=self._wall_ms, storage=self.storage, submit=writer.submit, send=transport.send,
             has_room=self.storage.has_room,
             flush=transport.flush, run_blocking=self._run_blocking, addresses=self._learn_addresses,
             members_changed=self._members_changed, connected=transport.connected,

@@ -578,4 +578,4 @@ class Leadership:
 
     def void_lease(self, now: int) -> None:
         """The node stood still: only messages sent from now on prove anything."""
-        self.lease_floor = now
+        self.lease_floor = now + 1

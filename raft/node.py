@@ -66,6 +66,8 @@ NS = 1_000_000_000
 ROOM_RETRY_S = 1.0
 """How long a full disk is left alone before it is tried again; doubles up to ``ROOM_RETRY_MAX_S``."""
 ROOM_RETRY_MAX_S = 30.0
+SUSPENDED_NS = 10 * MS
+"""Less than this is the difference of two clocks read one after the other, not a suspension."""
 STOP_TRANSFER_S = 1.0
 """A leader that stops hands over within this time, or goes without."""
 
@@ -96,6 +98,8 @@ class Surroundings:
     has_room: Callable[[], bool]
     """Whether a disk that was full takes frames again; blocks."""
     connected: Callable[[str], bool]
+    suspended_ns: Callable[[], int] = attrs.field(default=lambda: 0, kw_only=True)
+    """How long the machine has been suspended since it booted, ns: ``clock`` does not count that."""
     refusals: Callable[[], Sequence[Refusal]]
 
 
@@ -132,6 +136,7 @@ class Node:
             run_blocking=around.run_blocking, storage_failed=self.write_failed)
         self._requests: dict[int, trio.Event] = {}
         self._answers: dict[int, Resolved] = {}
+        self._suspended = around.suspended_ns()
         self._ticket = 0
         self._now = 0
         self._writes: list[Write] = []
@@ -414,7 +419,15 @@ class Node:
         return NotLeader(self.replica.leader, self.replica.leader_address())
 
     def _lease_valid(self) -> bool:
+        self._notice_suspension()
         return self.replica.lease_valid(self._clock())
+
+    def _notice_suspension(self) -> None:
+        """A machine that was suspended has a clock that stood still: what was heard before proves no lease."""
+        suspended = self.around.suspended_ns()
+        if abs(suspended - self._suspended) > SUSPENDED_NS:
+            self._suspended = suspended
+            self.replica.void_lease(self._clock())
 
     def _progress(self) -> None:
         """Tell the core how far the machine is."""
@@ -519,6 +532,7 @@ class Node:
         now = self._clock()
         self._hold = 0
         while (barrier := self.barriers.take()) is not None:
+            self._notice_suspension()
             self.counters["reads_asked"] += 1
             try:
                 self.replica.read(now, barrier.ticket, barrier.level)

@@ -43,7 +43,7 @@ STEP_NS = 10 * MS
 DISKS: dict[str, Callable[[str, Tape], SimDisk]] = {"memory": lambda name, tape: MemoryDisk(), "segment": SegmentDisk}
 TRIES_NS = 60_000 * MS
 """How long, in virtual time, a blocking verb tries."""
-RETRIED = frozenset({RejectReason.BUSY, RejectReason.TRANSFERRING, RejectReason.NOT_READY, RejectReason.LEADER_LOST,
+RETRIED = frozenset({RejectReason.BUSY, RejectReason.TRANSFERRING, RejectReason.LEADER_LOST,
                      RejectReason.DISK_FULL, RejectReason.INSTALLING, RejectReason.NO_LEASE})
 
 
