@@ -32,6 +32,8 @@ from raft.sim.world import MILLION
 WRITES_WANTED: Final = 10
 HEAL_MS: Final = 20_000
 """Longest wait for a leader, and for equal states, after healing."""
+PATIENCE_MS: Final = 3_000
+"""How long a client waits for one answer: a leader that is removed meanwhile never learns what became of it."""
 DECLARED_FAULTS: Final = (
     "loss", "duplicate", "reorder", "delay", "overflow", "cut", "hold", "crash", "lost writes", "wipe", "pause",
     "partition", "clock rate", "clock step", "disk full", "disk room", "failed sync", "slow sync", "stalled sync",
@@ -518,7 +520,7 @@ class Healing:
                 except (NotLeader, Rejected):
                     pass
                 else:
-                    self.cluster.run_until(partial(_done, asked), HEAL_MS)
+                    self.cluster.run_until(partial(_done, asked), PATIENCE_MS)
                     if isinstance(asked.outcome, list):
                         return True
             self.cluster.run_ms(20)
