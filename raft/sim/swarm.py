@@ -21,7 +21,7 @@ NEMESES: Final = (
 """Faults that happen at moments; ``drift`` is a clock rate beyond what leases allow for."""
 TRAITS: Final = ("loss", "duplicate", "reorder", "delay", "overflow", "slow")
 """Faults that a whole seed has."""
-PROFILES: Final = ("swarm", "calm", "network", "disk", "members", "clocks", "dledger", "segment", *NEMESES)
+PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clocks", "dledger", "segment", *NEMESES)
 
 
 @attrs.define(kw_only=True)
@@ -68,8 +68,9 @@ class Plan:
 
 
 def draw_plan(tape: Tape, profile: str) -> Plan:
-    """Draw the conditions of one seed."""
+    """Draw the conditions of one seed. Profile "memory" is "swarm" without the segment log, for measuring speed."""
     stream = tape.stream("swarm")
+    in_memory, profile = profile == "memory", "swarm" if profile == "memory" else profile
     plan = Plan()
     plan.rules = Rules.DLEDGER if profile == "dledger" or stream.chance(0.2) else Rules.STRICT
     plan.size = stream.pick((1, 2, 3, 3, 3, 3, 3, 4, 5, 5), 3)
@@ -79,7 +80,7 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
     plan.read_share = stream.between(0, 50, 25) / 100
     plan.tight = stream.chance(0.4)
     plan.codec = stream.chance(0.15)
-    plan.disk = "segment" if profile == "segment" or stream.chance(0.06) else "memory"
+    plan.disk = "segment" if profile == "segment" or (stream.chance(0.06) and not in_memory) else "memory"
     plan.twice = 0.01 * stream.between(0, 4, 0)
     mix = stream.between(0, 99, 99)
     plan.faults = _faults(stream, profile, mix)
