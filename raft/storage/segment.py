@@ -492,7 +492,9 @@ class SegmentStorage:
         Raises ``DamagedLog``. A segment that is recycled meanwhile is left out.
         """
         with self._map_lock:
-            sealed = self._catalog.segments[:-1]
+            segments = self._catalog.segments
+            # The newest proves where the one before it ends, once its own first block is written.
+            sealed = segments[: -1 if segments and segments[-1].end else -2]
         for segment in sealed:
             steps = scrub(self._files, self._owner, segment.sequence, step_bytes=step_bytes)
             while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -213,6 +214,23 @@ def test_purged_segments_wait_for_the_background() -> None:
     assert storage.needs_maintenance
     assert storage.maintain()
     assert len([name for name in disk.list("log") if name.endswith(".seg")]) == 1
+
+
+def test_scrubbing_while_the_log_rolls_finds_no_damage() -> None:
+    """The newest segment may be there without its first block yet: that is no damage, and the next scrub looks again."""
+    _, storage = fresh()
+    write_block, rolls = storage._write_block, [0]
+
+    def beside(unit: Any, *, first: bool = False) -> None:
+        if first:
+            rolls[0] += 1
+            for path in storage.scrub():
+                assert path.endswith(".seg")
+        write_block(unit, first=first)
+
+    storage._write_block = beside  # type: ignore[method-assign]
+    put(storage, frames(60, size=2_000))
+    assert rolls[0] > 2
 
 
 # --- sizes ---------------------------------------------------------------------------------------------------
