@@ -13,17 +13,20 @@ from typing import Any
 import trio
 
 from raft.applier import Applier
-from raft.config import Config
+from raft.config import MS, Config
 from raft.errors import DamagedLog, Faulted, StorageError, UsageError
 from raft.events import EventHub, SnapshotRestored, SnapshotTaken
 from raft.messages import Install, LoadChunk, SnapshotMeta, StoreChunk
 from raft.pending import Proposals
+from raft.progress import State
 from raft.replica import Replica
 from raft.storage.interface import SnapshotSink, Storage
 
 logger = logging.getLogger("raft.snapshots")
 
 READ_BYTES = 1 << 20
+PATIENCE = 4
+"""While a peer is being sent a snapshot the next one waits, until the log has grown by this many times as much."""
 PIECES_MAX = 64
 """Questions of the core that may wait; it asks anew what was dropped."""
 
@@ -42,6 +45,7 @@ class SnapshotIO:
         self._proposals, self._events, self._clock, self._pump = proposals, events, clock, pump
         self._run_blocking, self._storage_failed = run_blocking, storage_failed
         self._due_bytes = config.snapshot_log_bytes if applier.machine.snapshots else 0
+        self._silence_ns = config.election_timeout_ms * MS
         self._retry_bytes = 0
         self._lock = trio.Lock()
         self._sink: tuple[SnapshotMeta, SnapshotSink] | None = None
@@ -52,8 +56,15 @@ class SnapshotIO:
 
     def consider(self) -> None:
         """Begin a snapshot if the log has grown enough since the last one."""
-        if self._due_bytes and self._applier.log_bytes >= self._due_bytes + self._retry_bytes and not self.taking:
+        due, grown = self._due_bytes, self._applier.log_bytes - self._retry_bytes
+        if due and grown >= due and not self.taking and (grown >= PATIENCE * due or not self._serving()):
             self._wanted.set()
+
+    def _serving(self) -> bool:
+        """Whether a peer is being sent a snapshot: a newer one would make it start over, and so on without end."""
+        now = self._clock()
+        return any(peer.state is State.SNAPSHOT and now - peer.heard_ns < self._silence_ns
+                   for peer in self._replica.peers.values())
 
     async def run_due(self) -> None:
         """Task: takes snapshots that are due."""
