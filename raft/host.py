@@ -224,8 +224,8 @@ class Host:
         transport, writer = self.transport, self._writer
         assert writer is not None
         return Surroundings(
-            clock=self._clock, suspended_ns=suspended_ns, wall_ms=self._wall_ms, storage=self.storage, submit=writer.submit, send=transport.send,
-            has_room=self.storage.has_room,
+            clock=self._clock, suspended_ns=suspended_ns, wall_ms=self._wall_ms, storage=self.storage,
+            submit=writer.submit, send=transport.send, has_room=self.storage.has_room,
             flush=transport.flush, run_blocking=self._run_blocking, addresses=self._learn_addresses,
             members_changed=self._members_changed, connected=transport.connected,
             refusals=lambda: list(transport.refusals.values()))

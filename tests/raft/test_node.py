@@ -451,40 +451,6 @@ async def test_a_read_times_out_for_certain(autojump_clock: trio.testing.MockClo
         assert leader.status().pending_reads == 0
 
 
-async def test_a_lease_that_ends_before_the_answer_costs_a_round(autojump_clock: trio.testing.MockClock) -> None:
-    """The machine is behind the granted index; by the time it is there, the lease is over."""
-    async with network() as net:
-        leader = await three(net)
-        await leader.propose(b"1")
-        asked: list[bool] = []
-        valid = leader.replica.lease_valid
-
-        def lease_valid(now: int) -> bool:
-            asked.append(valid(now))
-            return False
-
-        leader.replica.lease_valid = lease_valid  # type: ignore[method-assign]
-        before = leader.counters["reads_asked"]
-        await leader.read_barrier(Read.LEASE)
-        assert asked == [True]
-        assert leader.counters["reads_asked"] == before + 2
-
-
-async def test_a_machine_that_was_suspended_serves_no_lease(autojump_clock: trio.testing.MockClock) -> None:
-    """Its own clock stood still, so the lease looks fresh; the boot clock knows better."""
-    async with network() as net:
-        leader = await three(net)
-        await leader.propose(b"1")
-        suspended = [0]
-        leader.around.suspended_ns = lambda: suspended[0]
-        sent = leader.counters["messages_sent"]
-        await leader.read_barrier(Read.LEASE)
-        assert leader.counters["messages_sent"] == sent, "a lease costs no message"
-        suspended[0] = 3_600 * 10**9
-        await leader.read_barrier(Read.LEASE)
-        assert leader.counters["messages_sent"] > sent, "now it asks"
-
-
 # --- faults ------------------------------------------------------------------------------------------------------
 
 

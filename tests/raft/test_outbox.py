@@ -1,4 +1,4 @@
-"""The outbox writes at once what the socket takes, keeps the rest in order and within limits, and never raises early."""
+"""The outbox writes at once what the socket takes, keeps the rest in order and within limits, never raises early."""
 
 from __future__ import annotations
 

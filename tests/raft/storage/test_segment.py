@@ -217,7 +217,7 @@ def test_purged_segments_wait_for_the_background() -> None:
 
 
 def test_scrubbing_while_the_log_rolls_finds_no_damage() -> None:
-    """The newest segment may be there without its first block yet: that is no damage, and the next scrub looks again."""
+    """The newest segment may be there without its first block yet: that is no damage."""
     _, storage = fresh()
     write_block, rolls = storage._write_block, [0]
 
