@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.raft.bugs.mutant import Impossible, Mutant
 
 TESTS = "tests/raft/bugs/test_snapshots.py::"
+OWN = "tests/raft/bugs/test_snapshots_own.py::"
 
 MUTANTS = [
     Mutant("S1", "raft/log.py",
@@ -112,26 +113,26 @@ MUTANTS = [
     Mutant("S18", "raft/snapshotio.py",
            old="                self.taking = 0\n",
            new="                pass\n",
-           tests=(TESTS + "test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight",)),
+           tests=(OWN + "test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight",)),
     Mutant("S18", "raft/snapshotio.py",
            old="            except StorageError as error:  # ends this snapshot, not the log;"
                " later there may be room\n",
            new="            except StorageError as error:\n                return\n",
-           tests=(TESTS + "test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight",)),
+           tests=(OWN + "test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight",)),
     Mutant("S19", "raft/leadership.py",
            old="            if core.now - progress.chunk_asked_ns > core.config.replication_timeout_ms * MS:\n"
                "                self._load_chunk(progress)\n            previous = 0\n",
            new="            previous = 0\n",
-           tests=(TESTS + "test_BUG_S19_a_snapshot_that_is_given_up_is_asked_for_again",)),
+           tests=(OWN + "test_BUG_S19_a_snapshot_that_is_given_up_is_asked_for_again",)),
     Mutant("S20", "raft/applier.py",
            old="            while self._begun is not None and not self._dead:\n                self._slice()\n"
                "                await trio.lowlevel.checkpoint()\n",
            new="",
-           tests=(TESTS + "test_BUG_S20_a_snapshot_waits_for_what_is_being_applied",)),
+           tests=(OWN + "test_BUG_S20_a_snapshot_waits_for_what_is_being_applied",)),
     Mutant("S20", "raft/applier.py",
            old="        async with self._lock:\n            while self._begun",
            new="        async with trio.Lock():\n            while self._begun",
-           tests=(TESTS + "test_BUG_S20_a_snapshot_waits_for_what_is_being_applied",)),
+           tests=(OWN + "test_BUG_S20_a_snapshot_waits_for_what_is_being_applied",)),
 ]
 
 IMPOSSIBLE: list[Impossible] = []

@@ -1,0 +1,149 @@
+"""Snapshots (table S), the rest: a node's own snapshots, given-up transfers, and what waits for what."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from raft.config import Config
+from raft.errors import DiskFull
+from raft.messages import (
+    SnapshotChunk,
+)
+from raft.progress import State
+from raft.trace import PeerState
+from tests.raft.bugs.test_snapshots import (
+    BATCH,
+    group,
+    led,
+    left_behind,
+    purged,
+    slowly,
+    soon,
+    state_of,
+    total,
+    traced,
+)
+from tests.raft.net import Counter, Net
+from tests.raft.script import Mail
+
+
+async def test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """openraft d0e245a2: what falls due while a snapshot is being built is never taken, nor anything after it.
+
+    Guards that the policy is armed again when a build ends, well or badly.
+    """
+    config = Config(snapshot_log_bytes=5_000, snapshot_tail_entries=0)
+    async with group(config) as (_, leader, _):
+        run = leader.snapshots._run_blocking
+        leader.snapshots._run_blocking = slowly(run, 3.0)
+        indices: list[int] = []
+        for _ in range(3):
+            await leader.propose_many([b"1"] * BATCH * 2)
+            assert await soon(lambda: leader.snapshots.taking > 0)
+            await leader.propose_many([b"1"] * BATCH * 2)  # due again, while one is in flight
+            assert leader.snapshots.taking > leader.status().snapshot_index
+            assert await soon(lambda: not leader.snapshots.taking)
+            indices.append(leader.status().snapshot_index)
+        assert indices == sorted(set(indices)) and 0 not in indices
+
+        async def full(*args: object) -> None:
+            raise DiskFull("no room")
+
+        leader.snapshots._run_blocking = full
+        await leader.propose_many([b"1"] * BATCH * 3)
+        await trio.sleep(5)
+        assert not leader.snapshots.taking
+        leader.snapshots._run_blocking = run
+        for _ in range(5):
+            await leader.propose_many([b"1"] * BATCH * 3)
+            await trio.sleep(0.1)
+        assert leader.status().snapshot_index > indices[-1] + 3 * BATCH
+
+
+@pytest.mark.parametrize("loses", ["the sender's snapshot", "the receiver's disk"])
+def test_BUG_S19_a_snapshot_that_is_given_up_is_asked_for_again(loses: str) -> None:
+    """TiKV 11618: the application drops a snapshot whose message is queued. Guards that the peer is served later."""
+    script = led()
+    left_behind(script)
+    storage = script.nodes["n0"].storage
+    read = storage.read_snapshot
+    if loses == "the sender's snapshot":
+        storage.read_snapshot = lambda *args: None  # type: ignore[method-assign]
+    else:
+        script.filter = lambda mail: not isinstance(mail.message, SnapshotChunk)
+    script.elapse(500)
+    assert state_of(script, "n2") == State.SNAPSHOT and script["n2"].snapshot is None
+    storage.read_snapshot = read  # type: ignore[method-assign]
+    script.filter = None
+    script.elapse(2 * script.config.replication_timeout_ms + 200)
+    assert state_of(script, "n2") == State.REPLICATE
+    states = [event.state for event in traced(script, "n0", PeerState) if event.peer == "n2"]
+    assert states[-3:] == ["SNAPSHOT", "PROBE", "REPLICATE"]
+    assert script.nodes["n2"].applied == script.nodes["n0"].applied
+
+
+def test_BUG_S19_a_snapshot_replaced_on_the_way_starts_over_with_the_new_one() -> None:
+    """TiKV 11618: the snapshot under way is replaced by a newer one. Guards that none is mixed with another."""
+    script = led(config=Config(snapshot_tail_entries=0, snapshot_chunk_bytes=500))
+    first = left_behind(script)
+    passed: list[int] = []
+
+    def count(mail: Mail) -> bool:
+        if isinstance(mail.message, SnapshotChunk) and len(passed) < 2:
+            passed.append(mail.message.offset)
+            return True
+        return not isinstance(mail.message, SnapshotChunk)
+
+    script.filter = count
+    script.elapse(300)
+    assert passed == [0, 500] and state_of(script, "n2") == State.SNAPSHOT
+    second = purged(script)
+    script.filter = None
+    script.elapse(3_000)
+    assert second.index > first.index and script["n2"].snapshot == second
+    assert script.nodes["n2"].applied == script.nodes["n0"].applied
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_BUG_S20_a_snapshot_waits_for_what_is_being_applied(
+    threaded: bool, autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Ratis 2245: a snapshot is taken while applies are outstanding, and holds half of a frame under its full index.
+
+    Guards that state and index belong together, whether commands run on the loop or in a thread.
+    """
+    clock = autojump_clock
+
+    class Slow(Counter):
+        def apply(self, command: bytes) -> int:
+            clock.jump(0.003)
+            return super().apply(command)
+
+    Slow.threaded = threaded  # type: ignore[attr-defined]
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery, Config(election_timeout_ms=1_000))
+        node = await net.start("n0", {"n0": "h:1"}, Slow())
+        await net.leader()
+        if threaded:
+            node.applier._run_blocking = slowly(node.applier._run_blocking, 0.2)
+        done = trio.Event()
+
+        async def propose() -> None:
+            await node.propose_many([b"1"] * 300, timeout_ms=60_000)
+            done.set()
+
+        before = node.status().last_index
+        nursery.start_soon(propose)
+        while node.status().last_index == before or (not threaded and not 20 < total(node) < 250):
+            await trio.lowlevel.checkpoint()
+        if threaded:
+            await trio.sleep(0.05)
+        assert not done.is_set()
+        meta = await node.take_snapshot()
+        state = net.disks["n0"].storage.read_snapshot(1, meta.index, 0, 100)
+        assert state == b"300" and meta.index == before + 300
+        nursery.cancel_scope.cancel()
