@@ -368,6 +368,17 @@ class Script:
         return "open"
 
 
+def led(size: int = 3, *, settled_ms: int = 100) -> Script:
+    """A group that n0 leads, with every directory recorded and one command, b"a", applied everywhere."""
+    script = Script(size)
+    script.elect("n0")
+    script.elapse(100)
+    script.propose("n0", b"a")
+    script.settle()
+    script.elapse(settled_ms)
+    return script
+
+
 def frame(first: int, term: int, *payloads: bytes, chain: int = 0, kind: Kind = Kind.COMMANDS) -> Frame:
     """A frame of group 1."""
     return build(kind=kind, group=1, term=term, first=first, payloads=payloads or (b"x",), wall_ms=0, chain=chain)

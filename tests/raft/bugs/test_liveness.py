@@ -15,20 +15,9 @@ from raft.messages import Append, AppendReply, HardState, Role, Vote, VoteResult
 from raft.progress import State
 from raft.replica import Replica
 from raft.trace import BecameCandidate, BecameLeader, RoundStarted
-from tests.raft.script import Mail, Script, disk
+from tests.raft.script import Mail, Script, disk, led
 
 TIMEOUT = Config().election_timeout_ms
-
-
-def led(size: int = 3, **options: object) -> Script:
-    """A group that n0 leads, with one command applied everywhere."""
-    script = Script(size, **options)  # type: ignore[arg-type]
-    script.elect("n0")
-    script.elapse(100)
-    script.propose("n0", b"a")
-    script.settle()
-    script.elapse(10)
-    return script
 
 
 def terms(script: Script) -> list[int]:
@@ -66,7 +55,7 @@ def test_BUG_V3_a_dead_leaders_followers_do_not_protect_it_for_ever() -> None:
 
     Guards that patience ends with the last contact, and that a candidate knows no leader.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.crash("n0")
     script.elapse(3 * TIMEOUT)
     new = script.leader()
@@ -78,7 +67,7 @@ def test_BUG_V4_a_node_in_a_higher_term_comes_back_within_a_timeout() -> None:
 
     Guards that the refusal's term makes the leader step down and a new one be elected above it.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.crash("n2")
     script.elapse(100)
     storage = script.nodes["n2"].storage
@@ -113,7 +102,7 @@ def test_BUG_V6_a_leader_is_known_by_its_id_not_by_its_address() -> None:
 
     Guards that addresses decide nothing.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.tickets += 1
     script["n0"].reconfigure(script.now, script.tickets, {name: f"{name}.elsewhere:9" for name in script.nodes}, {})
     script.pump("n0")
@@ -130,7 +119,7 @@ def test_BUG_V7_a_leader_that_can_send_but_not_hear_gives_way() -> None:
 
     Guards check quorum with stickiness: the leader resigns, and somebody who is heard leads.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.cuts |= {("n1", "n0"), ("n2", "n0")}
     script.elapse(6 * TIMEOUT)
     leader = script.leader()
@@ -143,7 +132,7 @@ def test_BUG_V7_a_leader_that_can_send_but_not_hear_gives_way() -> None:
 
 def test_BUG_V7_a_chain_of_three_keeps_its_middle() -> None:
     """A partial partition: the ends do not hear each other. The middle leads or follows, and the terms stand still."""
-    script = led()
+    script = led(settled_ms=10)
     script.cuts |= {("n0", "n2"), ("n2", "n0")}
     script.elapse(20 * TIMEOUT)
     at = max(terms(script))
@@ -173,7 +162,7 @@ def test_BUG_V9_writes_stop_during_a_hand_over_and_resume_after_it() -> None:
 
     Guards that proposals are refused while leadership moves, for a bounded time.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.cuts |= {("n0", "n1"), ("n1", "n0")}
     script.propose("n0", b"b")
     ticket = script.transfer("n0", "n1")
@@ -192,7 +181,7 @@ def test_BUG_V10_the_target_of_a_hand_over_asks_for_votes_at_once() -> None:
 
     Guards that it skips the probe and patience, and that asking for a transfer names no term.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.transfer("n0", "n1")
     script.settle()
     assert script.leader() is script["n1"], "in no time at all"
@@ -206,7 +195,7 @@ def test_BUG_V11_one_hung_follower_blocks_no_membership_change() -> None:
 
     Guards that nothing waits for one peer.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.cut("n2")
     script.start("n3", disk([]), Membership())
     ticket = script.reconfigure("n0", ["n0", "n1", "n3"])
@@ -219,7 +208,7 @@ def test_BUG_V12_a_stuck_pipeline_is_torn_down() -> None:
 
     Guards that appends without an answer are given up after a while and the follower is probed anew.
     """
-    script = led()
+    script = led(settled_ms=10)
     leading = script["n0"].leadership
     assert leading is not None
     script.nodes["n1"].syncing = False
@@ -247,7 +236,7 @@ def test_BUG_V13_a_busy_state_machine_starts_no_election() -> None:
 
     Guards that answers to a leader never wait for what is applied.
     """
-    script = led()
+    script = led(settled_ms=10)
     for node in script.nodes.values():
         node.applying = False
     for payload in range(50):
@@ -262,7 +251,7 @@ def test_BUG_V14_late_ticks_do_not_add_up() -> None:
 
     Guards that the next heartbeat is planned from the last one's plan, not from when it was carried out.
     """
-    script = led()
+    script = led(settled_ms=10)
     leader = script["n0"]
     beat = script.config.heartbeat_interval_ms * MS
     leader.leadership.beat()  # type: ignore[union-attr]
@@ -282,7 +271,7 @@ def test_BUG_V15_after_a_restart_reads_cover_the_nodes_own_tail() -> None:
 
     Guards that reads wait for the new term's first commit, which covers everything durable before it.
     """
-    script = led()
+    script = led(settled_ms=10)
     for payload in (b"b", b"c"):
         script.propose("n0", payload)
     script.settle()
@@ -307,7 +296,7 @@ def test_BUG_V16_a_removed_node_that_does_not_know_it_disturbs_nobody() -> None:
 
     Guards that it raises no term, and that the answers tell it why nobody votes for it.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.cut("n2")
     ticket = script.reconfigure("n0", ["n0", "n1"])
     script.elapse(5_000)
@@ -323,7 +312,7 @@ def test_BUG_V16_a_removed_node_that_does_not_know_it_disturbs_nobody() -> None:
 
 def test_BUG_V16_a_leader_tells_a_member_it_removes() -> None:
     """As above: who can be reached learns of the removal by the entry itself and stops campaigning."""
-    script = led()
+    script = led(settled_ms=10)
     ticket = script.reconfigure("n0", ["n0", "n1"])
     script.elapse(2_000)
     assert script.outcome("n0", ticket) == "done"
@@ -336,7 +325,7 @@ def test_BUG_V16_a_leader_tells_a_member_it_removes() -> None:
 
 def test_the_filter_sees_replies() -> None:
     """The driver's own filter works both ways; the scenarios above rest on it."""
-    script = led()
+    script = led(settled_ms=10)
     seen: list[Mail] = []
 
     def watch(mail: Mail) -> bool:

@@ -13,7 +13,7 @@ from raft.errors import NotLeader, Rejected, RejectReason
 from raft.leadership import Leadership
 from raft.messages import Append, AppendReply, ReadRequest, Role, TimeoutNow
 from raft.rules import make_rules
-from tests.raft.script import Mail, Script, disk
+from tests.raft.script import Mail, Script, disk, led
 
 LEASE = Config().election_timeout_ms * (100 - Config().clock_drift_percent) / 100
 """Milliseconds a lease lasts from the departure of the messages that a quorum answered."""
@@ -23,17 +23,6 @@ def leadership(script: Script, name: str) -> Leadership:
     leading = script[name].leadership
     assert leading is not None
     return leading
-
-
-def led(size: int = 3, **options: object) -> Script:
-    """A group that n0 leads, with one command applied everywhere."""
-    script = Script(size, **options)  # type: ignore[arg-type]
-    script.elect("n0")
-    script.elapse(100)
-    script.propose("n0", b"a")
-    script.settle()
-    script.elapse(10)
-    return script
 
 
 def test_BUG_Q1_no_read_index_before_the_first_commit_of_the_term() -> None:
@@ -59,7 +48,7 @@ def test_BUG_Q2_answers_to_an_earlier_round_complete_no_later_one() -> None:
 
     Guards that each round has a number of its own, and only answers that echo it or a later one count.
     """
-    script = led()
+    script = led(settled_ms=10)
     first = script.read("n0")
     late = []
 
@@ -91,7 +80,7 @@ def test_BUG_Q3_a_lease_ends_before_another_leader_can_be_elected() -> None:
 
     Guards that a lease is judged at each read, from when the messages that a quorum answered were sent.
     """
-    script = led()
+    script = led(settled_ms=10)
     old = script["n0"]
     assert old.lease_valid(script.now)
     script.cut("n0")
@@ -118,7 +107,7 @@ def test_BUG_Q4_no_wall_clock_decides_anything() -> None:
 
     Guards that cores take monotonic time as an argument: none of them reads a clock, and wall time is only recorded.
     """
-    script = led()
+    script = led(settled_ms=10)
     for replica in (script["n0"], script["n1"], script["n2"]):
         replica.wall_ms = 1 << 45
     script.elapse(2_000)
@@ -137,7 +126,7 @@ def test_BUG_Q5_a_leader_that_was_stopped_beyond_its_lease_asks_again() -> None:
 
     Guards that the lease is checked against the moment of the answer, and that a pause voids what was heard before.
     """
-    script = led()
+    script = led(settled_ms=10)
     old = script["n0"]
     assert old.lease_valid(script.now)
     script.now += int(2 * LEASE * MS)
@@ -151,7 +140,7 @@ def test_BUG_Q5_a_leader_that_was_stopped_beyond_its_lease_asks_again() -> None:
 
 def test_BUG_Q5_a_pause_shorter_than_the_lease_voids_it_too() -> None:
     """A suspended machine's clock may have stood still: after any long gap only messages sent since then count."""
-    script = led()
+    script = led(settled_ms=10)
     old = script["n0"]
     script.now += old.leadership.pause_ns + 1  # type: ignore[union-attr]
     assert not old.lease_valid(script.now)
@@ -164,7 +153,7 @@ def test_BUG_Q6_the_lease_leaves_room_for_clock_drift() -> None:
 
     Guards that a lease is shorter than a voter's silence by the configured drift.
     """
-    script = led()
+    script = led(settled_ms=10)
     leader = script["n0"]
     start = leader.leadership.quorum_contact()  # type: ignore[union-attr]
     leader.leadership.pause_ns = 1 << 60  # type: ignore[union-attr]
@@ -180,7 +169,7 @@ def test_BUG_Q7_reads_are_gated_during_a_hand_over_like_writes() -> None:
 
     Guards that reads are refused while leadership moves, and that the hand-over times out.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.cuts |= {("n0", "n1"), ("n1", "n0")}
     script.propose("n0", b"b")
     ticket = script.transfer("n0", "n1")
@@ -214,7 +203,7 @@ def test_BUG_Q8_a_read_round_needs_the_voters_quorum() -> None:
 
 def test_BUG_Q8_while_joint_a_read_needs_both_halves() -> None:
     """As above: in a joint membership one half alone confirms nothing."""
-    script = led()
+    script = led(settled_ms=10)
     for name in ("n3", "n4"):
         script.start(name, disk([]), membership=type(script.bootstrap)())
     ticket = script.reconfigure("n0", ["n0", "n3", "n4"])
@@ -240,7 +229,7 @@ def test_BUG_Q9_every_read_ends() -> None:
 
     Guards that each ticket is answered once, whatever overtakes it.
     """
-    script = led()
+    script = led(settled_ms=10)
     tickets = [("n0", script.read("n0")) for _ in range(5)] + [("n1", script.read("n1")) for _ in range(5)]
     script.deliver(script.mail[0])
     tickets += [("n0", script.read("n0")), ("n2", script.read("n2"))]
@@ -270,7 +259,7 @@ def test_BUG_Q11_reads_end_with_the_leadership_and_free_their_memory() -> None:
 
     Guards that all are refused and none is kept.
     """
-    script = led()
+    script = led(settled_ms=10)
     script.cut("n0")
     tickets = [script.read("n0") for _ in range(10)] + [script.read("n0", Read.LOG)]
     reads = leadership(script, "n0").reads
@@ -285,7 +274,7 @@ def test_BUG_Q12_no_read_while_a_snapshot_is_installed() -> None:
 
     Guards that a read on an installing node is refused.
     """
-    script = led()
+    script = led(settled_ms=10)
     replica = script["n1"]
     script.snapshot("n0")
     replica.installing = script["n0"].snapshot
@@ -299,7 +288,7 @@ def test_BUG_Q13_confirmation_comes_first_even_if_apply_is_current() -> None:
 
     Guards that no read is ready before a quorum answered its round.
     """
-    script = led()
+    script = led(settled_ms=10)
     assert script["n0"].applied_index == script["n0"].last_index
     script.cut("n0")
     ticket = script.read("n0")
@@ -312,7 +301,7 @@ def test_BUG_Q14_the_lease_is_gone_once_the_successor_was_told() -> None:
 
     Guards that telling the successor ends the lease for good: the message may arrive at any time.
     """
-    script = led()
+    script = led(settled_ms=10)
     old = script["n0"]
     script.filter = lambda mail: not isinstance(mail.message, TimeoutNow)
     assert old.lease_valid(script.now)
@@ -328,7 +317,7 @@ def test_BUG_Q14_the_lease_is_gone_once_the_successor_was_told() -> None:
 
 def test_a_followers_read_waits_for_the_leaders_index() -> None:
     """A read on a follower gets the leader's commit index, not its own."""
-    script = led()
+    script = led(settled_ms=10)
     script.filter = lambda mail: not (isinstance(mail.message, Append) and mail.target == "n1" and mail.message.frames)
     script.propose("n0", b"b")
     script.settle()
