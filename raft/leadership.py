@@ -395,9 +395,11 @@ class Leadership:
             core.dropped(progress.peer, reply, "a refusal from the past")
             return
         progress.resolved_sequence = progress.sequence
-        index, _ = core.log.last_with_term_up_to(min(reply.hint_index, progress.next), reply.hint_term)
+        index, term = core.log.last_with_term_up_to(min(reply.hint_index, progress.next), reply.hint_term)
         if reply.hint_index < core.log.purged_index:
             index = reply.hint_index
+        elif term > reply.hint_term:
+            index -= 1  # the logs part below what this log still holds: only a snapshot helps
         self._to_probe(progress, index + 1, "logs differ")
         self.feed(progress)
 

@@ -281,6 +281,30 @@ def test_BUG_S5_a_leader_without_a_log_serves_a_peer_it_knows_nothing_of() -> No
     assert leadership(script, "n0").peers["n2"].state == State.REPLICATE
 
 
+def test_BUG_S5_a_peer_that_parts_below_the_purged_boundary_gets_a_snapshot() -> None:
+    """As above: the peer's conflicting entry is the last one the leader purged, so no probe can ever match.
+
+    Guards that a hint that the boundary contradicts leads to a snapshot, not to the same probe again.
+    """
+    script = Script(config=PURGE, disks={
+        "n0": disk([1, 3, 3]), "n1": disk([1, 3, 3]), "n2": disk([1, 2, 2, 2])})
+    script.cut("n2")
+    script.elect("n0")
+    script.elapse(100)
+    meta = purged(script)
+    assert script["n0"].log.purged_index == meta.index
+    script.crash("n2")
+    script.nodes["n2"].storage = disk([1] + [2] * (meta.index + 5))
+    script.restart("n2")
+    script.elect("n1")
+    script.elect("n0")  # a new leadership looks for the common point from its own end
+    script.heal()
+    script.elapse(3_000)
+    leader = script.leader()
+    assert leader is not None
+    assert script["n2"].commit_index == leader.commit_index >= meta.index
+
+
 # --- two at a time -----------------------------------------------------------------------------------------------
 
 
