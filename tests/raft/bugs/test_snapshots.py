@@ -305,6 +305,20 @@ def test_BUG_S5_a_peer_that_parts_below_the_purged_boundary_gets_a_snapshot() ->
     assert script["n2"].commit_index == leader.commit_index >= meta.index
 
 
+def test_BUG_S5_a_short_peer_of_the_same_term_gets_a_snapshot() -> None:
+    """As above: the peer's log ends long before the leader's begins, in the very term of the purged boundary."""
+    script = led()
+    script.cut("n2")
+    meta = purged(script)
+    script.elect("n1")
+    script.elect("n0")
+    script.heal()
+    script.elapse(3_000)
+    leader = script.leader()
+    assert leader is not None
+    assert script["n2"].commit_index == leader.commit_index >= meta.index
+
+
 # --- two at a time -----------------------------------------------------------------------------------------------
 
 
