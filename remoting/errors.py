@@ -1,0 +1,70 @@
+"""What can go wrong on the wire, as types. Outcomes of a call that its caller must handle; never strings.
+
+``RemotingError``
+├── ``FrameError``          bytes that are no frame, or one over the limits: the connection is closed with this reason
+├── ``HeaderError``         a frame whose ext fields do not make the header its code wants: answered, not closed
+├── ``BodyError``           the same of a body
+├── ``ConnectFailed``       nobody answered at that address
+├── ``ConnectionClosed``    the connection went before the answer came: the request may or may not have been carried out
+├── ``RequestTimeout``      no answer in time: the request may or may not have been carried out
+└── ``ResponseError``       the answer's code is not SUCCESS
+"""
+
+from __future__ import annotations
+
+
+class RemotingError(Exception):
+    """Whatever this package raises on its own account."""
+
+
+class FrameError(RemotingError):
+    """Bytes that are no frame. ``reason`` says what, where and what was expected."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class HeaderError(RemotingError):
+    """Ext fields that do not make a header: ``field`` names the one at fault."""
+
+    def __init__(self, header: str, field: str, reason: str) -> None:
+        super().__init__(f"{header}: {field} {reason}")
+        self.header, self.field, self.reason = header, field, reason
+
+
+class BodyError(RemotingError):
+    """A body that is not what its code wants."""
+
+
+class ConnectFailed(RemotingError):
+    """No connection to ``address``; nothing was sent."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"cannot connect to {address}: {reason}")
+        self.address, self.reason = address, reason
+
+
+class ConnectionClosed(RemotingError):
+    """The connection to ``address`` ended while a request was under way; its outcome is unknown."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"connection to {address} closed: {reason}")
+        self.address, self.reason = address, reason
+
+
+class RequestTimeout(RemotingError):
+    """``address`` did not answer request ``code`` within ``timeout_ms``; its outcome is unknown."""
+
+    def __init__(self, address: str, code: int, timeout_ms: float) -> None:
+        super().__init__(f"{address} did not answer request {code} within {timeout_ms:g} ms")
+        self.address, self.code, self.timeout_ms = address, code, timeout_ms
+
+
+class ResponseError(RemotingError):
+    """An answer other than SUCCESS. ``code`` is one of ``ResponseCode`` or a number that this package does not know."""
+
+    def __init__(self, code: int, remark: str | None, address: str | None = None) -> None:
+        where = f" from {address}" if address else ""
+        super().__init__(f"response code {code}{where}: {remark or 'no remark'}")
+        self.code, self.remark, self.address = code, remark, address

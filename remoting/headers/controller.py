@@ -1,0 +1,187 @@
+"""Headers of the controller's codes 904, 1001-1006, 1008, 1011-1013.
+
+Field names are those of the Java header classes, their odd spellings included. Fields marked *ours* are optional and
+ignored by Java peers.
+"""
+
+from __future__ import annotations
+
+from remoting.header import Header, Int32, Int64, header, wire_name
+
+NOBODY = -1
+"""``broker_id`` of an election that no broker asked for."""
+
+
+@header
+class BrokerHeartbeatRequest(Header):
+    """904, ``BrokerHeartbeatRequestHeader``. ``broker_id`` is missing when sent to a name server by an old broker."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: Int64 | None = None
+    epoch: Int32 | None = None
+    max_offset: Int64 | None = None
+    confirm_offset: Int64 | None = None
+    heartbeat_timeout_ms: Int64 | None = wire_name("heartbeatTimeoutMills", default=None)
+    election_priority: Int32 | None = None
+    master_lease_ms: Int64 | None = None
+    """Ours: the broker fences itself when no active controller renewed its lease for so long."""
+    all_ack_in_sync_state_set: bool | None = None
+    """Ours: this master acknowledges only what every member of its SyncStateSet holds."""
+    min_in_sync_replicas: Int32 | None = None
+    """Ours: this master accepts writes only while the accepted SyncStateSet has so many members."""
+    learner: bool | None = None
+    """Ours: this replica must never be elected."""
+
+
+@header
+class BrokerHeartbeatResponse(Header):
+    """Answer to a two-way 904."""
+
+    master_lease_renewed: bool | None = None
+    """Ours: set only by the active controller while it holds its own raft lease."""
+
+
+@header
+class AlterSyncStateSetRequest(Header):
+    """1001, ``AlterSyncStateSetRequestHeader``; body ``SyncStateSet`` with the epoch that the sender knows."""
+
+    broker_name: str
+    master_broker_id: Int64
+    master_epoch: Int32
+    invoke_time: Int64 = 0
+    cluster_name: str | None = None
+    """Ours."""
+
+
+@header
+class AlterSyncStateSetResponse(Header):
+    new_sync_state_set_epoch: Int32 = 0
+
+
+@header
+class ElectMasterRequest(Header):
+    """1002, ``ElectMasterRequestHeader``."""
+
+    cluster_name: str = ""
+    broker_name: str = ""
+    broker_id: Int64 | None = NOBODY
+    designate_elect: bool = False
+    invoke_time: Int64 = 0
+
+
+@header
+class ElectMasterResponse(Header):
+    """The same four fields answer 1003 beside the names."""
+
+    master_broker_id: Int64 | None = None
+    master_address: str | None = None
+    master_epoch: Int32 | None = None
+    sync_state_set_epoch: Int32 | None = None
+
+
+@header
+class RegisterBrokerToControllerRequest(Header):
+    """1003, ``RegisterBrokerToControllerRequestHeader``."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: Int64
+    broker_address: str
+    invoke_time: Int64 = 0
+    learner: bool | None = None
+    """Ours."""
+
+
+@header
+class RegisterBrokerToControllerResponse(Header):
+    """The four master fields are present only when a master exists and is alive."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    master_broker_id: Int64 | None = None
+    master_address: str | None = None
+    master_epoch: Int32 | None = None
+    sync_state_set_epoch: Int32 | None = None
+
+
+@header
+class GetReplicaInfoRequest(Header):
+    """1004, ``GetReplicaInfoRequestHeader``."""
+
+    broker_name: str
+    cluster_name: str | None = None
+    """Ours."""
+
+
+@header
+class GetReplicaInfoResponse(Header):
+    master_broker_id: Int64 | None = None
+    master_address: str | None = None
+    master_epoch: Int32 = 0
+
+
+@header
+class GetMetadataResponse(Header):
+    """1005, ``GetMetaDataResponseHeader``. ``peers`` is ``n0:ip:port;n1:ip:port;``."""
+
+    group: str | None = None
+    controller_leader_id: str | None = None
+    controller_leader_address: str | None = None
+    is_leader: bool = False
+    peers: str | None = None
+
+
+@header
+class NotifyBrokerRoleChangedRequest(Header):
+    """1008, ``NotifyBrokerRoleChangedRequestHeader``; body ``SyncStateSet``."""
+
+    master_address: str | None = None
+    master_epoch: Int32 | None = None
+    sync_state_set_epoch: Int32 | None = None
+    master_broker_id: Int64 | None = None
+
+
+@header
+class CleanBrokerDataRequest(Header):
+    """1011, ``CleanControllerBrokerDataRequestHeader``. ``broker_controller_ids_to_clean`` is ``1;2``."""
+
+    broker_name: str
+    cluster_name: str | None = None
+    broker_controller_ids_to_clean: str | None = None
+    is_clean_living_broker: bool = False
+    invoke_time: Int64 = 0
+
+
+@header
+class GetNextBrokerIdRequest(Header):
+    """1012, ``GetNextBrokerIdRequestHeader``."""
+
+    cluster_name: str
+    broker_name: str
+
+
+@header
+class GetNextBrokerIdResponse(Header):
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    next_broker_id: Int64 | None = None
+
+
+@header
+class ApplyBrokerIdRequest(Header):
+    """1013, ``ApplyBrokerIdRequestHeader``. ``register_check_code`` is ``address;millis``."""
+
+    cluster_name: str
+    broker_name: str
+    applied_broker_id: Int64
+    register_check_code: str
+
+
+@header
+class ApplyBrokerIdResponse(Header):
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    next_broker_id: Int64 | None = None
+    """Ours, on a conflict: the id to try next (Persistent unique BrokerId design, step 4)."""
