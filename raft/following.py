@@ -209,7 +209,9 @@ class Following:
         if message is None or core.leader != peer or core.installing:
             return
         self._chunk = None
-        if not complete:
+        if core.disk_full:  # it filled up meanwhile: no log to stand on the snapshot (on_chunk)
+            self._chunk_reply(peer, message, Code.DISK_FULL, 0, 0, False)
+        elif not complete:
             self._chunk_reply(peer, message, Code.SUCCESS, meta.index, offset, False)
         elif not self._is_here(peer, message, meta):  # its entries may have come while it was stored
             core.install(meta)

@@ -120,6 +120,8 @@ class Replica:
         self.install_token = 0
         self._owed = False
         """The disk was full: frames behind the durable index are in memory only, to be written again."""
+        self._withheld = False
+        """Not even a term or vote finds room: no write leaves, nor what rests on it, until there is some."""
         self._unsynced: deque[tuple[int, int, int]] = deque()
         """(token, log's last index after it, issued at) of writes that are not durable yet."""
         self.campaign = Campaign(self)
@@ -204,7 +206,7 @@ class Replica:
 
     def drain(self) -> list[Output]:
         """What is to be done since the last call, in order."""
-        if self._write is not None:
+        if self._write is not None and not self._withheld:
             self._seal()
         outputs, self._outputs = self._outputs, []
         return outputs
@@ -213,9 +215,13 @@ class Replica:
         self._outputs.append(output)
 
     def send(self, peer: str, message: PeerMessage) -> None:
-        """Every message speaks for this node's term and vote, so it waits until those are durable (paper §5.2)."""
+        """Every message speaks for this node's term and vote, so it waits until those are durable (paper §5.2).
+
+        While no disk takes them it is not made at all: nobody knows how long it would wait, and how many with it.
+        """
         after = self._hard_token if self._hard_token > self.durable_token else 0
-        self._outputs.append(Send(peer, message, after))
+        if not (after and self._withheld):
+            self._outputs.append(Send(peer, message, after))
 
     def _pending(self, *, reorders: bool = False) -> Write:
         """The write that this step adds to; a fresh one if it must not be merged with what went before."""
@@ -229,7 +235,7 @@ class Replica:
         return write
 
     def _seal(self) -> None:
-        assert self._write is not None
+        assert self._write is not None and not self._withheld
         last = self.log.durable_index if self._owed else self.log.last_index
         self._unsynced.append((self._write.token, last, self.now))
         self._outputs.append(self._write)
@@ -684,8 +690,10 @@ class Replica:
     def _disk_became_full(self) -> None:
         """Forget the lost writes and say again, small enough for the reserve, what must not be forgotten.
 
-        Frames that are not durable stay in memory, unacknowledged, until there is room.
+        Frames that are not durable stay in memory, unacknowledged, until there is room. So does all the rest when the
+        reserve is used up too: what failed on a full disk is not tried again before there is room.
         """
+        self._withheld = self.disk_full and self._hard_token > self.durable_token
         self.disk_full = self._owed = True
         self.step_down("disk full")
         self._write = None
@@ -702,7 +710,7 @@ class Replica:
     def _disk_has_room(self) -> None:
         if not self.disk_full:
             return
-        self.disk_full = False
+        self.disk_full = self._withheld = False
         if self._write is not None:
             self._seal()
         self._owed = False

@@ -6,6 +6,7 @@ import errno
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from functools import partial
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ import trio.testing
 from google_crc32c import value as crc32c
 
 import raft
-from raft.config import Config, DLedgerTimers, Rules
+from raft.config import MS, Config, DLedgerTimers, Rules
 from raft.errors import (
     Busy,
     ConfigError,
@@ -46,6 +47,7 @@ from raft.messages import (
     ReadReply,
     ReadRequest,
     Role,
+    Send,
     SnapshotChunk,
     TimeoutNow,
     Vote,
@@ -563,6 +565,101 @@ async def test_BUG_A8_a_vote_that_was_lost_with_the_room_is_written_again(
             assert [(reply.term, reply.result) for reply in sent if isinstance(reply, VoteReply)] == answers
     async with opened(files, THREE, bootstrap=False) as node:
         assert (node.status().term, node.replica.voted_for) == (9, "n2")
+
+
+def test_BUG_A8_what_found_no_room_twice_waits_for_it() -> None:
+    """ENOSPC on a vote even in the reserve: written again at once it fails again, for as long as the disk is full.
+
+    Guards that neither the write nor a promise that rests on it leaves before there is room, and that both then do.
+    """
+    script = Script(3)
+    script.elect("n0")
+    script.elapse(200)
+    voter = script["n1"]
+    kept, entries = voter.term, voter.last_index
+    voter.storage_fault(script.now, "full")
+    again, = (output for output in voter.drain() if isinstance(output, Write))
+    assert again.hard_state == HardState(kept, voter.voted_for)
+    voter.durable(script.now, again.token)
+    promises = []
+    for term in (kept + 1, kept + 2):  # the first spends the reserve, the second finds none
+        script.now += 10_000 * MS
+        voter.receive(script.now, "n2", Vote(1, term, 1, entries, kept))
+        promise, write = (output for output in voter.drain() if isinstance(output, Write | Send))
+        assert isinstance(write, Write) and write.hard_state == HardState(term, "n2")
+        assert isinstance(promise, Send) and promise.after == write.token
+        promises.append(promise)
+        if term == kept + 1:
+            voter.durable(script.now, write.token)
+    voter.storage_fault(script.now, "full")
+    assert not voter.drain()
+    for term in range(kept + 3, kept + 60):
+        script.now += 10_000 * MS
+        voter.tick(script.now)
+        voter.receive(script.now, "n2", Vote(1, term, 1, entries, kept))
+        voter.receive(script.now, "n0", Append(1, kept, 9, 1, 0, 0, 0, 0))
+        voter.storage_fault(script.now, "full")
+        assert not [output for output in voter.drain() if isinstance(output, Write | Send)]
+        assert (voter.term, voter.voted_for) == (term, "n2")
+    assert voter.durable_token < promises[-1].after
+    voter.storage_fault(script.now, "room")
+    write, = (output for output in voter.drain() if isinstance(output, Write))
+    assert write.hard_state == HardState(kept + 59, "n2") and write.token > promises[-1].after
+    voter.durable(script.now, write.token)
+    voter.receive(script.now, "n2", Vote(1, kept + 59, 1, entries, kept))
+    assert [output.message.result for output in voter.drain()
+            if isinstance(output, Send) and isinstance(output.message, VoteReply) and not output.after] == [
+                VoteResult.ACCEPT]
+
+
+async def test_BUG_A8_a_disk_that_stays_full_is_left_alone(autojump_clock: trio.testing.MockClock) -> None:
+    """ENOSPC on votes, for so long that the room kept for them is used up: the node wrote as fast as it could.
+
+    Guards that it waits, that no vote which is not on the disk is told to anybody, and that it comes back.
+    """
+    files = VirtualDisk()
+    async with opened(files, THREE) as node:
+        sent: list[PeerMessage] = []
+        writes: list[Write] = []
+        submit = node.around.submit
+        node.around.send = lambda peer, message: sent.append(message)
+
+        def counted(write: Write) -> None:
+            writes.append(write)
+            assert len(writes) < 300, "the disk is asked again and again"
+            submit(write)
+
+        node.around.submit = counted
+        files.faults.capacity_bytes = files.used_bytes()
+        chain, index = 0, 0
+        while node.status().storage == "ok":
+            one = frame(index + 1, 1, bytes(1_500), chain=chain)
+            node.receive("n1", Append(1, 1, 1, index + 1, index, min(index, 1), 0, 0, [one]))
+            node.pump()
+            chain, index = one.mark, index + 1
+            await trio.sleep(0.01)
+        for term in range(2, 150):
+            await trio.sleep(1)
+            node.receive("n2", Vote(1, term, 1, index + 5, 9))
+            node.pump()
+        await trio.sleep(1)
+        granted = [reply.term for reply in sent if isinstance(reply, VoteReply)]
+        assert granted == list(range(2, granted[-1] + 1)) and 10 < granted[-1] < 140, "the room kept for votes"
+        assert (node.replica.term, node.status().storage, node.status().faulted) == (149, "full", None)
+        cut = deepcopy(files)
+        cut.crash()
+        cut.restart()
+        found = SegmentStorage(cut, "default", "n0", segment_bytes=32 << 10, rng=Random(8)).open()[1]
+        assert found.hard_state == HardState(granted[-1], "n2")
+        files.faults.capacity_bytes = 1 << 30
+        assert await soon(lambda: node.status().storage == "ok")
+        node.receive("n2", Vote(1, 149, 1, index + 5, 9))
+        node.pump()
+        await trio.sleep(0.01)
+        assert [(reply.term, reply.result) for reply in sent if isinstance(reply, VoteReply)][-1] == (
+            149, VoteResult.ACCEPT)
+    async with opened(files, THREE, bootstrap=False) as node:
+        assert (node.status().term, node.replica.voted_for) == (149, "n2")
 
 
 async def test_BUG_A8_a_snapshot_without_room_costs_nothing_else(autojump_clock: trio.testing.MockClock) -> None:

@@ -342,6 +342,24 @@ def test_BUG_S6_the_report_of_the_first_snapshot_says_nothing_of_the_second() ->
     assert installing(node) is None and node.applied_index == 9
 
 
+def test_BUG_A8_a_disk_that_filled_up_takes_no_snapshot_either() -> None:
+    """ENOSPC while the last piece is staged: the log cannot stand on it. Guards that it is not taken, and later is."""
+    script = Script(3)
+    node = script["n1"]
+    meta = snapshot(5, 1)
+    node.receive(script.now, "n0", chunk(meta, b"state"))
+    for _ in range(2):  # the second finds not even room for the term
+        node.storage_fault(script.now, "full")
+        node.drain()
+    node.chunk_stored(script.now, "n0", meta, 5, True)
+    assert installing(node) is None and not node.drain()
+    node.storage_fault(script.now, "room")
+    node.durable(script.now, [out.token for out in node.drain() if isinstance(out, Write)][-1])
+    node.receive(script.now, "n0", chunk(meta, b"state", sequence=2))
+    node.chunk_stored(script.now, "n0", meta, 5, True)
+    assert installing(node) is meta and [out.install for out in node.drain() if isinstance(out, Write)] == [meta]
+
+
 def test_BUG_S6_installed_is_said_when_log_and_machine_hold_it() -> None:
     """raft-rs 417: the report of one half completes the whole. Guards that the answer waits for disk and machine."""
     for machine_first in (True, False):
