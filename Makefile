@@ -74,11 +74,11 @@ $(VENV)/.demo: $(VENV)/.created raft/pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml raft/pyproject.toml
-	$(RUN) -m pip install --quiet -e './raft[metrics,demo]' --group dev
+	$(RUN) -m pip install --quiet -e './raft[metrics,demo]' -e . --group dev
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.created pyproject.toml raft/pyproject.toml
-	$(RUN) -m pip install --quiet -e ./raft --group bench
+	$(RUN) -m pip install --quiet -e ./raft -e . --group bench
 	@touch $@
 
 $(VENV)/.fuzz: $(VENV)/.dev pyproject.toml
