@@ -32,7 +32,7 @@ from raft.errors import (
 )
 from raft.membership import Member, Membership
 from raft.messages import MembershipChanged, Role, RoleChanged, SnapshotMeta
-from raft.statemachine import Sink, StateMachine
+from raft.statemachine import Entries, EntryMachine, Sink, StateMachine
 from raft.status import PeerStatus, Status
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ __all__ = [
     "DLedgerTimers",
     "DamagedLog",
     "DiskFull",
+    "Entries",
+    "EntryMachine",
     "Faulted",
     "HandshakeRefused",
     "Host",

@@ -119,14 +119,14 @@ class Applier:
         else:
             _, commands, results = self._begun
             self._begun = None
-        started, total = self._clock(), len(commands)
+        started, total, apply_many = self._clock(), len(commands), self.machine.apply_many
         while len(results) < total:
             done = len(results)
             part = commands if total <= self._chunk else commands[done : done + self._chunk]
             if done and part is commands:
                 part = commands[done:]
             try:
-                results += self.machine.apply_many(part)
+                results += apply_many(part, frame.term, frame.first + done, frame.wall_ms)
             except Exception as error:  # noqa: BLE001 (whatever it is, the machine is not what the log says)
                 self._die(error)
                 return False
@@ -162,7 +162,8 @@ class Applier:
             results: list[object] = []
             if frame.kind == Kind.COMMANDS:
                 try:
-                    results = await self._run_blocking(self.machine.apply_many, frame.payloads())
+                    results = await self._run_blocking(
+                        self.machine.apply_many, frame.payloads(), frame.term, frame.first, frame.wall_ms)
                 except Exception as error:  # noqa: BLE001 (as in _apply)
                     self._die(error)
                     return

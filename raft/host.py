@@ -29,7 +29,7 @@ from raft.messages import PeerMessage, Recovered
 from raft.node import Clock, Node, Surroundings
 from raft.replica import GUESTS_MAX, Replica
 from raft.rules import make_rules
-from raft.statemachine import StateMachine
+from raft.statemachine import AnyMachine
 from raft.storage.directory import DirectoryFiles
 from raft.storage.identity import Identity, check_identity, format_directory, read_identity
 from raft.storage.interface import Files
@@ -110,7 +110,7 @@ class Host:
         return self._transport
 
     async def open_group(
-        self, name: str = DEFAULT_GROUP, *, state_machine: StateMachine, peers: Mapping[str, str] = NOBODY,
+        self, name: str = DEFAULT_GROUP, *, state_machine: AnyMachine, peers: Mapping[str, str] = NOBODY,
         bootstrap: bool = False, join: bool = False, config: Config | None = None, trace: Trace | None = None,
     ) -> Node:
         """Start this host's node of a group.
@@ -132,7 +132,7 @@ class Host:
             raise
 
     async def _open(
-        self, number: int, name: str, state_machine: StateMachine, peers: Mapping[str, str], bootstrap: bool,
+        self, number: int, name: str, state_machine: AnyMachine, peers: Mapping[str, str], bootstrap: bool,
         join: bool, config: Config, trace: Trace | None,
     ) -> Node:
         origin = await self._origin(number, name, peers, bootstrap, join)
@@ -384,7 +384,7 @@ async def open_host(
 
 @asynccontextmanager
 async def open_node(
-    node_id: str, peers: Mapping[str, str], data_dir: str | os.PathLike[str], state_machine: StateMachine, *,
+    node_id: str, peers: Mapping[str, str], data_dir: str | os.PathLike[str], state_machine: AnyMachine, *,
     bootstrap: bool = False, join: bool = False, config: Config | None = None, cluster: str = "default",
     group: str = DEFAULT_GROUP, listen: str | None = None, tls: TLSConfig | None = None,
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,

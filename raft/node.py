@@ -56,7 +56,7 @@ from raft.messages import (
 from raft.pending import Proposals, Ticket
 from raft.replica import Replica
 from raft.snapshotio import SnapshotIO
-from raft.statemachine import Machine, StateMachine
+from raft.statemachine import AnyMachine, Machine
 from raft.status import Refusal, Status
 from raft.storage.interface import Storage
 from raft.survey import survey
@@ -107,7 +107,7 @@ class Node:
     """Made by ``open_node`` or ``Host.open_group``; not by its constructor."""
 
     def __init__(
-        self, *, name: str, cluster: str, replica: Replica, state_machine: StateMachine, config: Config,
+        self, *, name: str, cluster: str, replica: Replica, state_machine: AnyMachine, config: Config,
         around: Surroundings,
     ) -> None:
         self.name, self.cluster, self.config = name, cluster, config

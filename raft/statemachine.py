@@ -6,7 +6,7 @@ Knows nothing of trio, threads, logs or roles; ``applier`` decides when and wher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -22,10 +22,24 @@ class Sink(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
+@attrs.frozen
+class Entries:
+    """Committed commands that follow each other in the log, all of one term: ``commands[i]`` is entry ``first + i``."""
+
+    commands: list[bytes]
+    term: int
+    """Term of the leader that took them."""
+    first: int
+    """Index of the first of them. Indexes rise but have gaps: not every entry is a command."""
+    time_ms: int
+    """That leader's wall clock when it did, ms since the epoch: the same on every node, but of a clock that may be
+    wrong, stand still or go back. For analysis; nothing that must be right may rest on it."""
+
+
 class StateMachine(Protocol):
     """A deterministic machine: the same commands in the same order give the same state and results everywhere.
 
-    Only ``apply`` is required. Optional, found by name:
+    Only ``apply`` is required (or ``apply_entries``, see ``EntryMachine``). Optional, found by name:
 
     ``apply_batch(commands: list[bytes]) -> list[object]``
         Instead of ``apply`` for many at once; one result per command.
@@ -49,28 +63,39 @@ class StateMachine(Protocol):
         """Carry out one committed command; what it returns is the result of ``propose``."""
 
 
+class EntryMachine(Protocol):
+    """A state machine that must know which entry of the log each command is. All else as in ``StateMachine``."""
+
+    def apply_entries(self, entries: Entries) -> list[object]:
+        """Carry out committed commands, in order; one result each. Called instead of ``apply`` and ``apply_batch``.
+
+        A frame of the log may come in several calls, and never do two frames come in one.
+        """
+
+
+AnyMachine: TypeAlias = StateMachine | EntryMachine
+ApplyMany: TypeAlias = Callable[[list[bytes], int, int, int], list[object]]
+
+
 @attrs.define(eq=False)
 class Machine:
     """One shape for every state machine. Raises ``UsageError`` for a machine that has half of a pair."""
 
-    inner: StateMachine
+    inner: AnyMachine
     threaded: bool = attrs.field(init=False)
     snapshots: bool = attrs.field(init=False)
     """Whether it can make and restore snapshots."""
     restore_in_thread: bool = attrs.field(init=False)
-    apply_many: Callable[[list[bytes]], list[object]] = attrs.field(init=False)
-    """Apply in order, one result each."""
+    apply_many: ApplyMany = attrs.field(init=False)
+    """Apply commands in order, one result each: (commands, term, index of the first, leader's wall clock in ms)."""
 
     def __attrs_post_init__(self) -> None:
-        inner = self.inner
-        if not callable(getattr(inner, "apply", None)):
-            raise UsageError(f"a state machine needs apply(command): {inner!r} has none")
+        inner: Any = self.inner
+        self.apply_many = self._found(inner)
         streams = self._all_or_none("capture", "write", "restore_from")
         self.threaded = bool(getattr(inner, "threaded", False))
         self.snapshots = streams or self._all_or_none("snapshot", "restore")
         self.restore_in_thread = streams or self.threaded
-        batch: Callable[[list[bytes]], list[object]] | None = getattr(inner, "apply_batch", None)
-        self.apply_many = self._one_by_one if batch is None else self._checked(batch)
         self._streams = streams
 
     _streams: bool = attrs.field(init=False)
@@ -81,19 +106,27 @@ class Machine:
             raise UsageError(f"{type(self.inner).__name__} has some of {', '.join(names)} but not {', '.join(missing)}")
         return not missing
 
-    def _one_by_one(self, commands: list[bytes]) -> list[object]:
-        apply = self.inner.apply
-        return [apply(command) for command in commands]
-
     @staticmethod
-    def _checked(batch: Callable[[list[bytes]], list[object]]) -> Callable[[list[bytes]], list[object]]:
-        def apply_many(commands: list[bytes]) -> list[object]:
-            results = batch(commands)
-            if len(results) != len(commands):
-                raise UsageError(f"apply_batch returned {len(results)} results for {len(commands)} commands")
-            return results
+    def _found(inner: Any) -> ApplyMany:
+        """Which of the ways to apply this machine has."""
+        entries: Any = getattr(inner, "apply_entries", None)
+        batch: Any = getattr(inner, "apply_batch", None)
+        apply: Any = getattr(inner, "apply", None)
 
-        return apply_many
+        def by_entries(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
+            return _one_each("apply_entries", entries(Entries(commands, term, first, time_ms)), commands)
+
+        def by_batch(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
+            return _one_each("apply_batch", batch(commands), commands)
+
+        def one_by_one(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
+            return [apply(command) for command in commands]
+
+        if callable(entries):
+            return by_entries
+        if not callable(apply):
+            raise UsageError(f"a state machine needs apply(command) or apply_entries(entries): {inner!r} has neither")
+        return one_by_one if batch is None else by_batch
 
     def capture(self) -> Any:
         """The state as of now, for ``write``. On the apply path."""
@@ -122,3 +155,9 @@ class Machine:
             inner.restore_from(iterator)
         else:
             inner.restore(b"".join(chunks))
+
+
+def _one_each(name: str, results: list[object], commands: list[bytes]) -> list[object]:
+    if len(results) != len(commands):
+        raise UsageError(f"{name} returned {len(results)} results for {len(commands)} commands")
+    return results

@@ -34,7 +34,7 @@ from raft.sim.machine import SimMachine
 from raft.sim.node import E_START, Change, Life, Proposal, Reading, SimNode
 from raft.sim.tape import Tape
 from raft.sim.world import MILLION, Clock, World
-from raft.statemachine import StateMachine
+from raft.statemachine import AnyMachine
 from raft.wire import Decoder, encode
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Cluster:
     """
 
     def __init__(
-        self, size: int, machine: Callable[[], StateMachine], *, seed: int = 0, tape: Tape | None = None,
+        self, size: int, machine: Callable[[], AnyMachine], *, seed: int = 0, tape: Tape | None = None,
         config: Config | None = None, learners: int = 0, links: LinkProfile | None = None,
         disk: str | Callable[[str, Tape], SimDisk] = "memory", codec: bool = False,
     ) -> None:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from raft.errors import MalformedMessage
 from raft.frame import Frame, Kind
-from raft.statemachine import Machine, StateMachine
+from raft.statemachine import AnyMachine, Machine
 
 _HEAD = struct.Struct("<QII")
 _PLAIN = frozenset((int, str, bytes, bool, float, type(None)))
@@ -25,7 +25,7 @@ class SimMachine:
 
     __slots__ = ("digest", "index", "inner", "machine", "mark")
 
-    def __init__(self, inner: StateMachine) -> None:
+    def __init__(self, inner: AnyMachine) -> None:
         self.inner: Any = inner
         self.machine = Machine(inner)
         self.index = 0
@@ -36,7 +36,7 @@ class SimMachine:
     def apply(self, frame: Frame) -> list[object]:
         """Results of the frame's commands; other kinds have one result, None."""
         if frame.kind == Kind.COMMANDS:
-            results = self.machine.apply_many(frame.payloads())
+            results = self.machine.apply_many(frame.payloads(), frame.term, frame.first, frame.wall_ms)
             plain = results
             if not _PLAIN.issuperset(map(type, results)):
                 plain = [result if type(result) in _PLAIN else None for result in results]

@@ -20,7 +20,7 @@ from raft.messages import PeerMessage, Recovered, Write
 from raft.node import Node, Surroundings
 from raft.replica import Replica
 from raft.rules import make_rules
-from raft.statemachine import StateMachine
+from raft.statemachine import AnyMachine
 from raft.storage.memory import MemoryStorage
 from raft.wakeup import Bell
 
@@ -111,7 +111,7 @@ class Net:
         self.cut.clear()
 
     async def start(
-        self, name: str, voters: Mapping[str, str], machine: StateMachine, storage: MemoryStorage | None = None,
+        self, name: str, voters: Mapping[str, str], machine: AnyMachine, storage: MemoryStorage | None = None,
         config: Config | None = None,
     ) -> Node:
         config = config or self.config

@@ -5,6 +5,7 @@ Nodes run on memory storage and links without sockets (``net``), on a virtual cl
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -563,6 +564,71 @@ async def test_a_threaded_machine_applies_in_order(autojump_clock: trio.testing.
         await leader.read_barrier()
         assert machine_of(leader).n == 23
         assert (await leader.take_snapshot()).index == leader.status().applied_index
+
+
+class Chronicle:
+    """Keeps every command with the entry that it is: [term, index, leader's clock, command]."""
+
+    threaded = False
+
+    def __init__(self) -> None:
+        self.kept: list[list[object]] = []
+
+    def apply_entries(self, entries: raft.Entries) -> list[object]:
+        for index, command in enumerate(entries.commands, entries.first):
+            self.kept.append([entries.term, index, entries.time_ms, command.decode()])
+        return [index for index, _ in enumerate(entries.commands, entries.first)]
+
+    def snapshot(self) -> bytes:
+        return json.dumps(self.kept).encode()
+
+    def restore(self, data: bytes) -> None:
+        self.kept = json.loads(data)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_machine_may_know_which_entry_each_command_is(
+    threaded: bool, autojump_clock: trio.testing.MockClock,
+) -> None:
+    def chronicle(node: Node) -> list[list[object]]:
+        assert isinstance(node.state_machine, Chronicle)
+        return node.state_machine.kept
+
+    def made() -> Chronicle:
+        machine = Chronicle()
+        machine.threaded = threaded
+        return machine
+
+    async with network(Config(frame_entries_max=500, snapshot_tail_entries=0)) as net:
+        for name in THREE:
+            await net.start(name, THREE, made())
+        leader = await net.leader()
+        firsts = await leader.propose_many([b"%d" % n for n in range(700)])  # two frames, more than two slices
+        term, storage = leader.status().term, net.disks[leader.node_id].storage
+        entries = [[frame.term, frame.first + i, frame.wall_ms, payload.decode()]
+                   for frame in storage.read(1, 1, 1 << 30) if frame.kind == Kind.COMMANDS
+                   for i, payload in enumerate(frame.payloads())]
+        assert chronicle(leader) == entries and firsts == [index for _, index, _, _ in entries]
+        assert len(entries) == 700 and {entry[0] for entry in entries} == {term} and all(e[2] for e in entries)
+        gone = leader.node_id
+        storage = net.kill(gone)
+        await trio.testing.wait_all_tasks_blocked()
+        leader = await net.leader()
+        last = await leader.propose(b"under another")
+        assert chronicle(leader)[-1][:2] == [leader.status().term, last]
+        assert leader.status().term > term and last == leader.status().last_index
+        assert (await leader.take_snapshot()).index == last
+        await net.start(gone, THREE, made(), storage)
+        await leader.propose(b"behind the snapshot")
+        for node in net.nodes.values():
+            await node.read_barrier()
+            assert chronicle(node) == chronicle(leader) and chronicle(node)[:700] == entries
+        storage = net.kill(gone)
+        await trio.testing.wait_all_tasks_blocked()
+        again = await net.start(gone, THREE, made(), storage)
+        await again.wait_leader()
+        await again.read_barrier()
+        assert chronicle(again) == chronicle(leader) and len(chronicle(again)) == 702
 
 
 async def test_a_restarted_node_applies_its_log_again_from_storage(autojump_clock: trio.testing.MockClock) -> None:

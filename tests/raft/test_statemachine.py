@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from raft.config import Config
 from raft.errors import UsageError
-from raft.statemachine import WRITE_BYTES, Machine, Sink
+from raft.sim import Cluster
+from raft.statemachine import WRITE_BYTES, Entries, Machine, Sink
 
 
 class Plain:
@@ -50,7 +52,7 @@ class Pieces:
 
 def test_only_apply_is_needed() -> None:
     machine = Machine(Plain())
-    assert machine.apply_many([b"a", b"b"]) == [b"A", b"B"]
+    assert machine.apply_many([b"a", b"b"], 1, 1, 0) == [b"A", b"B"]
     assert not machine.snapshots and not machine.threaded
 
 
@@ -60,9 +62,30 @@ def test_batches_go_to_apply_batch_and_must_give_a_result_each() -> None:
             return [len(command) for command in commands[:2]]
 
     machine = Machine(Batches())
-    assert machine.apply_many([b"a", b"bb"]) == [1, 2]
+    assert machine.apply_many([b"a", b"bb"], 1, 1, 0) == [1, 2]
     with pytest.raises(UsageError, match="2 results for 3 commands"):
-        machine.apply_many([b"a", b"b", b"c"])
+        machine.apply_many([b"a", b"b", b"c"], 1, 1, 0)
+
+
+def test_entries_go_to_apply_entries_before_anything_else() -> None:
+    class Knowing:
+        def __init__(self) -> None:
+            self.seen: list[Entries] = []
+
+        def apply_entries(self, entries: Entries) -> list[object]:
+            self.seen.append(entries)
+            return [entries.first + i for i in range(len(entries.commands[:2]))]
+
+    class All(Knowing, Plain):
+        def apply_batch(self, commands: list[bytes]) -> list[object]:
+            raise AssertionError
+
+    for inner in (Knowing(), All()):
+        machine = Machine(inner)
+        assert machine.apply_many([b"a", b"bb"], 3, 7, 1_000) == [7, 8]
+        assert inner.seen == [Entries([b"a", b"bb"], term=3, first=7, time_ms=1_000)]
+        with pytest.raises(UsageError, match="apply_entries returned 2 results for 3 commands"):
+            machine.apply_many([b"a", b"b", b"c"], 3, 9, 1_000)
 
 
 @pytest.mark.parametrize(("names", "missing"), [
@@ -78,7 +101,7 @@ def test_half_of_a_pair_is_refused_in_words(names: tuple[str, ...], missing: str
 
 
 def test_a_machine_without_apply_is_refused() -> None:
-    with pytest.raises(UsageError, match="needs apply"):
+    with pytest.raises(UsageError, match=r"needs apply\(command\) or apply_entries"):
         Machine(object())  # type: ignore[arg-type]
 
 
@@ -112,3 +135,37 @@ def test_a_snapshot_that_is_no_bytes_is_refused() -> None:
 
     with pytest.raises(UsageError, match="returned str"):
         Machine(Text()).capture()
+
+
+class Plans:
+    """A command says for which term it was meant, and does nothing in another."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def apply_entries(self, entries: Entries) -> list[object]:
+        taken: list[object] = []
+        for index, command in enumerate(entries.commands, entries.first):
+            taken.append(int(command) == entries.term)
+            if taken[-1]:
+                self.steps.append(index)
+        return taken
+
+
+def test_in_a_simulation_a_machine_knows_the_entries_too() -> None:
+    with Cluster(3, Plans, seed=5, config=Config(frame_entries_max=4)) as cluster:
+        old = 0
+        for leadership in range(1, 4):
+            cluster.propose(b"0")  # for no term at all; returns when somebody leads
+            name = cluster.leader
+            assert name is not None
+            term = cluster.life(name).replica.term
+            assert cluster.propose(*[b"%d" % term] * 9) == [True] * 9
+            assert term > old and cluster.propose(b"%d" % old) is False
+            old = term
+            cluster.run_ms(500)
+            steps = [cluster.machine(node).steps for node in cluster.running]
+            assert steps[0] == steps[1] == steps[2] and len(steps[0]) == 9 * leadership
+            cluster.crash(name)
+            cluster.run_ms(3_000)
+            cluster.restart(name)
