@@ -1,0 +1,73 @@
+"""What is kept of a broker group: frozen values, so that a snapshot or a reader holds one moment without copying.
+
+A change makes a new ``BrokerGroup``; nobody changes one in place, its mappings included.
+This module decides nothing and knows no commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import attrs
+
+FIRST_BROKER_ID: Final = 1
+
+
+class GroupKey(NamedTuple):
+    """What names a broker group. Java keys by ``name`` alone, so there two clusters with one broker name collide."""
+
+    cluster: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.name}"
+
+
+@attrs.frozen
+class Replica:
+    """One member of a group: a broker that holds a copy."""
+
+    address: str
+    """``host:port`` at which it serves."""
+    check_code: str | None
+    """With what it claimed its id; None when imported from where no one tells it."""
+    learner: bool = False
+    """It said at registration that it must never be elected."""
+
+
+@attrs.frozen
+class BrokerGroup:
+    """One broker group. Epochs and ``next_broker_id`` never fall, not even when the group is removed and comes back.
+
+    Without replicas it is *removed*: only what must not start again from zero is left of it.
+    """
+
+    replicas: Mapping[int, Replica] = attrs.field(factory=dict)
+    """By broker id, in the order of ids. Ids are for ever; roles are not (a master calls itself 0 elsewhere)."""
+    next_broker_id: int = FIRST_BROKER_ID
+    """Larger than every id that was ever bound here."""
+    sync_state_set: frozenset[int] = frozenset()
+    """The members that were in sync, as its master last had it accepted. Empty: no one was ever master here."""
+    sync_state_set_epoch: int = 0
+    master: int | None = None
+    master_epoch: int = 0
+    eligible: frozenset[int] = frozenset()
+    """Beside the SyncStateSet, who may still be elected without loss: see ``controller.metadata.eligible``."""
+
+    @property
+    def removed(self) -> bool:
+        return not self.replicas
+
+    @property
+    def electable(self) -> frozenset[int]:
+        """Who a clean election may choose from."""
+        return self.sync_state_set | self.eligible
+
+    def address_of(self, broker_id: int | None) -> str | None:
+        replica = None if broker_id is None else self.replicas.get(broker_id)
+        return None if replica is None else replica.address
+
+    def addresses(self) -> dict[int, str]:
+        """Every member's address by its id."""
+        return {broker_id: replica.address for broker_id, replica in self.replicas.items()}
