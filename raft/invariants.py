@@ -12,8 +12,9 @@ This module does no I/O, draws no chance and changes no replica.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from raft.config import MS, Config, Read, Rules
 from raft.frame import Frame, Kind
@@ -37,6 +38,8 @@ from raft.trace import BecameLeader, CommitAdvanced, Event, RoundStarted, VoteCa
 
 DECLARED = tuple(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29))
 """Every property that is checked today; R28 and R29 come with client sessions."""
+LEADER: Final = Role.LEADER
+MEMBERSHIP: Final = Kind.MEMBERSHIP
 GRANT = int(VoteResult.ACCEPT)
 ACK = int(Code.SUCCESS)
 ALONE_LOOKS = 15
@@ -59,9 +62,9 @@ def require(holds: bool, id: str, message: str, *facts: object) -> None:  # noqa
 
 def quorum(membership: Membership, names: Iterable[str]) -> bool:
     """Whether these make a majority of each half. Not ``raft.quorum``: a checker must not ask what it checks."""
-    held = set(names)
-    return bool(membership.voters) and all(
-        2 * len(held.intersection(half)) > len(half) for half in (membership.voters, membership.outgoing) if half)
+    held, voters, outgoing = set(names), membership.voters, membership.outgoing
+    return 2 * len(held.intersection(voters)) > len(voters) and (
+        not outgoing or 2 * len(held.intersection(outgoing)) > len(outgoing))
 
 
 class Ghost:
@@ -99,7 +102,8 @@ class Checker:
     def __init__(self, config: Config, bootstrap: Membership) -> None:
         self.config, self.bootstrap = config, bootstrap
         self.strict = config.rules is Rules.STRICT
-        self.counts: Counter[str] = Counter()
+        self.counts: dict[str, int] = dict.fromkeys(DECLARED, 0)
+        """Property -> how often it was asked about something."""
         self.nodes: dict[str, Ghost] = {}
         self.leaders: dict[int, str] = {}
         self.votes: dict[tuple[str, bytes, int], str] = {}
@@ -188,20 +192,20 @@ class Checker:
         ghost.pending.append(write)
         if ghost.full:
             return
-        if replica.role is Role.LEADER:
+        if replica.role is LEADER:
             INV_R6(self, ghost, replica, write)
         if write.truncate_from or write.install is not None:
             INV_R13_kept(self, ghost, write)
         if write.purge_to:
             INV_R22_purge(self, ghost, write)
-        memory = ghost.memory
+        memory, frames = ghost.memory, write.frames
         memory.prepare(write)
-        for frame in write.frames:
-            if frame.kind == Kind.MEMBERSHIP:
+        for frame in frames:
+            if frame.kind == MEMBERSHIP:
                 self._membership_appended(ghost, replica, frame)
             memory.append(frame)
-        if write.frames:
-            INV_R7(self, ghost, write.frames)
+        if frames:
+            INV_R7(self, ghost, frames)
 
     def durable(self, name: str, token: int) -> None:
         """Writes up to this token are on the disk."""
@@ -217,12 +221,12 @@ class Checker:
         """A message leaves a node: whatever it promises must be on the disk by now."""
         ghost = self.nodes[name]
         kind = type(message)
-        if kind is Vote:
+        if kind is AppendReply:
+            INV_R12(self, ghost, peer, message)
+        elif kind is Vote:
             INV_R3_request(self, ghost, message)
         elif kind is VoteReply:
             INV_R3_reply(self, ghost, peer, message)
-        elif kind is AppendReply:
-            INV_R12(self, ghost, peer, message)
         if message.term > ghost.disk.term:
             INV_R4(self, ghost, message)
         else:
@@ -246,7 +250,7 @@ class Checker:
             INV_R14_commit(self, ghost, replica)
             INV_R13(self, ghost, commit)
             ghost.commit = commit
-            if role is Role.LEADER:
+            if role is LEADER:
                 INV_R19_removed(self, ghost, replica)
 
     def applied(self, name: str, frame: Frame, digest: int) -> None:
@@ -416,27 +420,28 @@ def INV_R5(group: Checker, node: Ghost, event: VoteCast) -> None:
 
 def INV_R6(group: Checker, node: Ghost, replica: Replica, write: Write) -> None:
     """A leader only ever appends to its log. Paper §5.3."""
-    if node.term == replica.term and node.role is Role.LEADER:
+    if node.term == replica.term and node.role is LEADER:
         group.counts["INV_R6"] += 1
-        require(not write.truncate_from and write.install is None, "INV_R6",
-                f"{node.name} leads term {replica.term} and cuts its log", write.truncate_from, write.install)
-    if write.frames and node.term_first[0] != replica.term:
+        if write.truncate_from or write.install is not None:
+            raise InvariantViolation("INV_R6", f"{node.name} leads term {replica.term} and cuts its log: "
+                                               f"{write.truncate_from}, {write.install}")
+    if node.term_first[0] != replica.term and write.frames:
         node.term_first = (replica.term, write.frames[0].first)
 
 
-def INV_R7(group: Checker, node: Ghost, frames: Iterable[Frame]) -> None:
+def INV_R7(group: Checker, node: Ghost, frames: Sequence[Frame]) -> None:
     """Log matching: two logs with the same index and term are the same up to there. Paper §5.3.
 
     ``Frame.mark`` hashes the whole prefix, so one look-up per frame implies the property for all entries.
     """
     chain = group.chain
     due = None
+    group.counts["INV_R7"] += len(frames)
     for frame in frames:
-        group.counts["INV_R7"] += 1
-        first, last, mark = frame.first, frame.first + frame.count - 1, frame.mark
-        if chain.setdefault((first, frame.term), mark) != mark or (
-                first != last and chain.setdefault((last, frame.term), mark) != mark):
-            raise InvariantViolation("INV_R7", f"{node.name} holds another {first}..{last} of term {frame.term} "
+        first, count, term, mark = frame.first, frame.count, frame.term, frame.mark
+        if chain.setdefault((first, term), mark) != mark or (
+                count != 1 and chain.setdefault((first + count - 1, term), mark) != mark):
+            raise InvariantViolation("INV_R7", f"{node.name} holds another {first}..{frame.last} of term {term} "
                                                "than some node before it")
         if due is not None and due != frame.chain:
             raise InvariantViolation("INV_R7", f"{node.name}: frame {first} does not follow its predecessor's mark")
@@ -474,22 +479,23 @@ def INV_R9(group: Checker, node: Ghost, frame: Frame, digest: int) -> None:
 def INV_R10(group: Checker, node: Ghost, replica: Replica, index: int) -> None:
     """What a leader counts as committed is on the disks of a majority, of both halves while joint."""
     group.counts["INV_R10"] += 1
-    mark = node.memory.mark_at(index)
-    membership = replica.membership
-
-    def on_disk(disk: LogShadow) -> bool:
-        if disk.last < index:
-            return False
-        held = disk.mark_at(index)
-        return not held or not mark or held == mark
-
-    def holds(voter: str) -> bool:
+    membership, mark, holders = replica.membership, node.memory.marks.get(index), []
+    for voter in (*membership.voters, *membership.outgoing):
         ghost = group.nodes.get(voter)
-        return ghost is not None and (on_disk(ghost.disk) or (ghost.former is not None and on_disk(ghost.former)))
+        if ghost is not None and (on_disk(ghost.disk, index, mark) or (
+                ghost.former is not None and on_disk(ghost.former, index, mark))):
+            holders.append(voter)
+    if not quorum(membership, holders):
+        raise InvariantViolation("INV_R10", f"{node.name} counts {index} as committed; it is on the disks of "
+                                            f"{holders}, of {membership.voters} and {membership.outgoing}")
 
-    require(quorum(membership, filter(holds, membership.everyone)), "INV_R10",
-            f"{node.name} counts {index} as committed; it is on the disks of",
-            *filter(holds, membership.everyone), f"of {membership.voters} and {membership.outgoing}")
+
+def on_disk(disk: LogShadow, index: int, mark: int | None) -> bool:
+    """Whether a disk holds ``index``, with this mark as far as both marks are known."""
+    if disk.last < index:
+        return False
+    held = disk.marks.get(index)
+    return not held or not mark or held == mark
 
 
 def INV_R11(group: Checker, node: Ghost, event: CommitAdvanced) -> None:
@@ -498,8 +504,9 @@ def INV_R11(group: Checker, node: Ghost, event: CommitAdvanced) -> None:
     if not term:
         return
     group.counts["INV_R11"] += 1
-    require(term == event.term, "INV_R11",
-            f"{node.name} counts {event.index} of term {term} as committed in term", event.term)
+    if term != event.term:
+        raise InvariantViolation(
+            "INV_R11", f"{node.name} counts {event.index} of term {term} as committed in term {event.term}")
 
 
 def INV_R12(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> None:
@@ -513,8 +520,8 @@ def INV_R12(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> Non
         raise InvariantViolation(
             "INV_R12", f"{node.name} acknowledges {match} to {peer}; its disk ends at {disk.last}")
     leader = group.nodes.get(peer)
-    if leader is not None and leader.replica is not None and leader.role is Role.LEADER and leader.term == message.term:
-        held, truth = disk.mark_at(match), leader.memory.mark_at(match)
+    if leader is not None and leader.replica is not None and leader.role is LEADER and leader.term == message.term:
+        held, truth = disk.marks.get(match), leader.memory.marks.get(match)
         if held and truth and held != truth:
             raise InvariantViolation(
                 "INV_R12", f"{node.name} acknowledges {match} to {peer}, whose entry there is another")
@@ -541,7 +548,7 @@ def INV_R13(group: Checker, node: Ghost, commit: int) -> None:
                 lasts.append(last)
                 group.marks[last] = frame.mark
         return
-    held, truth = memory.mark_at(commit), group.marks.get(commit)
+    held, truth = memory.marks.get(commit), group.marks.get(commit)
     if held and truth and held != truth:
         raise InvariantViolation("INV_R13", f"{node.name} commits another entry {commit} than was committed")
 
@@ -549,8 +556,9 @@ def INV_R13(group: Checker, node: Ghost, commit: int) -> None:
 def INV_R13_kept(group: Checker, node: Ghost, write: Write) -> None:
     """No node drops what it knows to be committed."""
     group.counts["INV_R13"] += 1
-    require(not write.truncate_from or write.truncate_from > node.commit, "INV_R13",
-            f"{node.name} truncates from {write.truncate_from} below its commit index", node.commit)
+    if write.truncate_from and write.truncate_from <= node.commit:
+        raise InvariantViolation(
+            "INV_R13", f"{node.name} truncates from {write.truncate_from} below its commit index {node.commit}")
 
 
 def INV_R14_term(group: Checker, node: Ghost, replica: Replica) -> None:

@@ -6,22 +6,29 @@ Built from writes alone, never from the log it shadows. Knows frames and members
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
 
 from raft.frame import Frame, Kind
 from raft.membership import Membership
 from raft.messages import SnapshotMeta, Write
 
+MEMBERSHIP: Final = Kind.MEMBERSHIP
+
 
 class LogShadow:
     """A log as its ``Write``s make it: frames by last index, and the point they stand on. Purging is ignored."""
 
-    __slots__ = ("base", "frames", "lasts", "memberships", "term", "vote")
+    __slots__ = ("base", "frames", "last", "lasts", "marks", "memberships", "term", "vote")
 
     def __init__(self, bootstrap: Membership) -> None:
         self.base = (0, 0, 0)
         """(index, term, mark) that the first frame follows."""
         self.frames: list[Frame] = []
         self.lasts: list[int] = []
+        self.last = 0
+        """Index of the last entry."""
+        self.marks: dict[int, int] = {0: 0}
+        """Index at a frame's end, or of the base -> hash of the whole prefix that ends there."""
         self.memberships: list[tuple[int, Membership]] = [(0, bootstrap)]
         self.term = 0
         self.vote: str | None = None
@@ -30,19 +37,16 @@ class LogShadow:
         """An independent shadow in the same state."""
         other = LogShadow(Membership())
         other.base, other.frames, other.lasts = self.base, self.frames[:], self.lasts[:]
+        other.last, other.marks = self.last, self.marks.copy()
         other.memberships, other.term, other.vote = self.memberships[:], self.term, self.vote
         return other
-
-    @property
-    def last(self) -> int:
-        return self.lasts[-1] if self.lasts else self.base[0]
 
     @property
     def end(self) -> tuple[int, int, int]:
         """(index, term, mark) of the last entry."""
         if self.frames:
             frame = self.frames[-1]
-            return self.lasts[-1], frame.term, frame.mark
+            return self.last, frame.term, frame.mark
         return self.base
 
     def frame_at(self, index: int) -> Frame | None:
@@ -54,13 +58,7 @@ class LogShadow:
 
     def mark_at(self, index: int) -> int:
         """Hash of the whole prefix that ends at ``index``; 0 where unknown: not a frame's end, or before the base."""
-        lasts = self.lasts
-        if lasts and index == lasts[-1]:
-            return self.frames[-1].mark
-        if index == self.base[0]:
-            return self.base[2]
-        at = bisect_left(lasts, index)
-        return self.frames[at].mark if at < len(lasts) and lasts[at] == index else 0
+        return self.marks.get(index, 0)
 
     def term_at(self, index: int) -> int:
         """Term of an entry, 0 where unknown."""
@@ -71,7 +69,8 @@ class LogShadow:
 
     def apply(self, write: Write) -> None:
         """What this write does to the log."""
-        self.prepare(write)
+        if write.install is not None or write.truncate_from or write.hard_state is not None:
+            self.prepare(write)
         for frame in write.frames:
             self.append(frame)
 
@@ -86,9 +85,11 @@ class LogShadow:
 
     def append(self, frame: Frame) -> None:
         """Take the next frame."""
+        self.last = last = frame.first + frame.count - 1
         self.frames.append(frame)
-        self.lasts.append(frame.first + frame.count - 1)
-        if frame.kind == Kind.MEMBERSHIP:
+        self.lasts.append(last)
+        self.marks[last] = frame.mark
+        if frame.kind == MEMBERSHIP:
             self.memberships.append((frame.first, Membership.decode(frame.payloads()[0])))
 
     def install(self, meta: SnapshotMeta) -> None:
@@ -97,11 +98,15 @@ class LogShadow:
             return
         self.base = (meta.index, meta.term, meta.mark)
         self.frames, self.lasts = [], []
+        self.last, self.marks = meta.index, {meta.index: meta.mark}
         self.memberships = [(meta.membership_index, meta.membership)]
 
     def truncate(self, first: int) -> None:
         """Drop everything at and after ``first``."""
         keep = bisect_left(self.lasts, first)
+        for last in self.lasts[keep:]:
+            del self.marks[last]
         del self.frames[keep:], self.lasts[keep:]
+        self.last = self.lasts[-1] if keep else self.base[0]
         while len(self.memberships) > 1 and self.memberships[-1][0] >= first:
             self.memberships.pop()

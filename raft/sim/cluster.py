@@ -29,7 +29,7 @@ from raft.rules.dledger import DLedgerRules
 from raft.rules.interface import ElectionRules
 from raft.rules.strict import StrictRules
 from raft.sim.disks import MemoryDisk, SegmentDisk, SimDisk
-from raft.sim.links import Link, LinkProfile, Network
+from raft.sim.links import Link, LinkProfile, Network, Receiver
 from raft.sim.machine import SimMachine
 from raft.sim.node import E_START, Change, Life, Proposal, Reading, SimNode
 from raft.sim.tape import Tape
@@ -70,7 +70,7 @@ class Cluster:
             VoteReply, AppendReply, SnapshotReply))
         """Answers that may be of an older term and mean something: an answer speaks for the term of who answers."""
         self.world = World()
-        self.network = Network(self.world, self.tape, self._deliver, links)
+        self.network = Network(self.world, self.tape, self._receiver, links)
         self.counts: Counter[str] = self.network.counts
         """How often each fault was applied, and other things worth knowing to have happened."""
         self.nodes: dict[str, SimNode] = {}
@@ -440,14 +440,18 @@ class Cluster:
         """A node's outgoing raft links, kept over its lives."""
         return self._links.setdefault(name, {})
 
-    def _deliver(self, link: Link, message: PeerMessage) -> None:
-        life = self.nodes[link.target].life
-        if life is None:
-            self.counts["to the dead"] += 1
-            return
-        if self._codec:
-            message = self._through_bytes(message)
-        life.receive(self.nodes[link.source], message)
+    def _receiver(self, link: Link) -> Receiver:
+        """What takes the messages of one link."""
+        nodes, source, target = self.nodes, link.source, link.target
+
+        def deliver(message: PeerMessage) -> None:
+            life = nodes[target].life
+            if life is None:
+                self.counts["to the dead"] += 1
+                return
+            life.receive(nodes[source], self._through_bytes(message) if self._codec else message)
+
+        return deliver
 
     def _through_bytes(self, message: PeerMessage) -> PeerMessage:
         decoder = Decoder(self.config.message_bytes_max)

@@ -16,7 +16,7 @@ import attrs
 from raft.sim.tape import Chance, Stream, Tape
 from raft.sim.world import World
 
-Deliver = Callable[["Link", Any], None]
+Receiver = Callable[[Any], None]
 LATENCY_NS: Final = 500_000
 
 
@@ -41,13 +41,17 @@ class Link:
     """One direction between two nodes."""
 
     __slots__ = (
-        "_fate", "_generate", "_last", "_network", "cut", "flying", "held", "kind", "profile", "source", "target",
+        "_arrives", "_counts", "_fate", "_generate", "_last", "_odds", "_receive", "_world", "cut", "flying", "held",
+        "kind", "profile", "source", "target",
     )
 
     def __init__(
         self, network: Network, kind: str, source: str, target: str, fate: Stream, profile: LinkProfile,
     ) -> None:
-        self._network, self.kind, self.source, self.target = network, kind, source, target
+        self.kind, self.source, self.target = kind, source, target
+        self._world, self._counts = network.world, network.counts
+        self._receive = network.receiver(self)
+        self._arrives = self._arrive
         self.cut = False
         self.held: list[Any] | None = None
         """Messages kept back while the link is held; None: not held."""
@@ -59,31 +63,32 @@ class Link:
     def shape(self, profile: LinkProfile) -> None:
         """Treat messages this way from now on."""
         self.profile = profile
-        self._generate = _fates(profile)
+        self._odds, self._generate = _fates(profile)
 
     def send(self, message: Any) -> None:
         """Take a message at the world's now; it may arrive once, twice or never."""
-        network, profile = self._network, self.profile
-        fate = self._fate.draw(None, self._generate)
+        profile = self.profile
+        fate = self._fate.seldom(self._odds, self._generate)
         if self.cut:
-            network.counts["cut"] += 1
+            self._counts["cut"] += 1
             return
         if self.flying >= profile.capacity:
-            network.counts["overflow"] += 1
+            self._counts["overflow"] += 1
             return
         if self.held is not None:
-            network.counts["hold"] += 1
+            self._counts["hold"] += 1
             self.held.append(message)
             self.flying += 1
             return
-        when = network.world.now + profile.latency_ns
+        world = self._world
+        when = world.now + profile.latency_ns
         if fate is None:
             if when < self._last:
                 when = self._last
             self._last = when
         else:
             what, extra_ns = fate
-            network.counts[what] += 1
+            self._counts[what] += 1
             if what == "loss":
                 return
             if what == "reorder":
@@ -93,7 +98,8 @@ class Link:
             else:
                 self._last = when = max(when, self._last)
                 self._fly(when + extra_ns, message)
-        self._fly(when, message)
+        self.flying += 1
+        world.at(when, self._arrives, message)
 
     def hold(self) -> None:
         """Keep messages back until ``release``."""
@@ -105,49 +111,48 @@ class Link:
         held, self.held = self.held, None
         for message in held or ():
             self.flying -= 1
-            self._last = max(self._network.world.now + self.profile.latency_ns, self._last)
+            self._last = max(self._world.now + self.profile.latency_ns, self._last)
             self._fly(self._last, message)
 
     def _fly(self, when: int, message: Any) -> None:
         self.flying += 1
-        self._network.world.at(when, self._arrive, message)
+        self._world.at(when, self._arrives, message)
 
     def _arrive(self, message: Any) -> None:
         self.flying -= 1
         if self.cut:
-            self._network.counts["cut"] += 1
+            self._counts["cut"] += 1
         else:
-            self._network.deliver(self, message)
+            self._receive(message)
 
 
-def _fates(profile: LinkProfile) -> Callable[[Chance], list[Any] | None]:
-    """One number decides between the fates of a message, a second one how late it is."""
+def _fates(profile: LinkProfile) -> tuple[float, Callable[[float, Chance], list[Any]]]:
+    """The chance that anything happens to a message, and what: one number decides that, a second one how late it is."""
     lost = profile.loss
     doubled = lost + profile.duplicate
     overtaken = doubled + profile.reorder
     late = overtaken + profile.delay
     span = profile.delay_ns
 
-    def fate(chance: Chance) -> list[Any] | None:
-        number = chance()
-        if number >= late:
-            return None
+    def fate(number: float, chance: Chance) -> list[Any]:
         if number < lost:
             return ["loss", 0]
         extra_ns = 1 + int(chance() * span)
         return ["duplicate" if number < doubled else "reorder" if number < overtaken else "delay", extra_ns]
 
-    return fate
+    return late, fate
 
 
 class Network:
-    """All links, made when first used. ``deliver(link, message)`` is called when a message arrives.
+    """All links, made when first used. ``receiver(link)`` gives what is called with each message that arrives.
 
     ``counts`` says how often each fault was applied to a message: loss, duplicate, reorder, delay, cut, hold, overflow.
     """
 
-    def __init__(self, world: World, tape: Tape, deliver: Deliver, profile: LinkProfile | None = None) -> None:
-        self.world, self.deliver = world, deliver
+    def __init__(
+        self, world: World, tape: Tape, receiver: Callable[[Link], Receiver], profile: LinkProfile | None = None,
+    ) -> None:
+        self.world, self.receiver = world, receiver
         self.counts: Counter[str] = Counter()
         self._tape = tape
         self.profile = profile or LinkProfile()

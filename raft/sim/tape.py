@@ -64,6 +64,21 @@ class Stream:
             return True
         return False
 
+    def seldom(self, probability: float, generator: Callable[[float, Chance], T]) -> T | None:
+        """With this probability what ``generator(number drawn, chance)`` makes, never None; the boring answer is None.
+
+        For what is asked all the time and happens now and then: the number that decides whether it does, below
+        ``probability``, may decide what it is.
+        """
+        number = self.count
+        self.count = number + 1
+        if self._replays:
+            return self._kept.get(number)
+        if probability <= 0.0 or (drawn := self._random()) >= probability:
+            return None
+        value = self._kept[number] = generator(drawn, self._random)
+        return value
+
     def between(self, low: int, high: int, default: int | None = None) -> int:
         """A whole number of [low, high]; the boring one is ``low`` unless told."""
         boring = low if default is None else default

@@ -184,13 +184,13 @@ def forge_r12_beyond(group: Group) -> None:
 
 def forge_r12_other(group: Group) -> None:
     disk = group.ghost(group.other).disk
-    disk.frames[-1] = attrs.evolve(disk.frames[-1], mark=1)
+    disk.marks[disk.last] = 1
     acknowledge(group, disk.last)
 
 
 def forge_r13(group: Group) -> None:
     ghost = group.ghost(group.other)
-    ghost.memory.frames[-1] = attrs.evolve(ghost.memory.frames[-1], mark=1)
+    ghost.memory.marks[ghost.memory.last] = 1
     ghost.commit -= 1
     group.checker.stepped(group.other)
 

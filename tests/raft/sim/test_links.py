@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raft.sim.links import Link, LinkProfile, Network
+from raft.sim.links import Link, LinkProfile, Network, Receiver
 from raft.sim.tape import Tape
 from raft.sim.world import World
 
@@ -19,8 +19,8 @@ class Net:
         self.arrived: list[tuple[int, str, str, Any]] = []
         self.net = Network(self.world, tape or Tape(1), self._take, profile)
 
-    def _take(self, link: Link, message: Any) -> None:
-        self.arrived.append((self.world.now, link.source, link.target, message))
+    def _take(self, link: Link) -> Receiver:
+        return lambda message: self.arrived.append((self.world.now, link.source, link.target, message))
 
     def send(self, count: int, source: str = "a", target: str = "b", every: int = 10) -> list[Any]:
         """Send 0, 1, ... and run until all is quiet; what arrived, in order."""
