@@ -1,0 +1,254 @@
+"""What the active controller does of itself: it looks at each group that something happened to and asks for what lacks.
+
+Level-triggered: an event only marks a group; what follows from a mark is decided from the group as it is, by
+``_wanted``. So an election that was lost on the way, overtaken or answered by nobody is asked for again, and a group
+whose last member died is elected for when an electable one comes back (the original looks at groups without a master
+never again, apache/rocketmq#5009, #6382, #6383). All groups marked in one turn are asked for in one batch.
+
+Every controller feeds this class, so that whoever becomes active knows what it saw itself; only the active one decides.
+Sans-IO: time is a number (ns); ``poll`` answers with commands to propose and notifications to send.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import attrs
+
+from controller.liveness import Heartbeat, Life, Liveness
+from controller.metadata.commands import AnyCommand, DropEligible, ElectMaster, Observation, Trigger
+from controller.metadata.groups import BrokerGroup, GroupKey
+from controller.metadata.outcomes import Cleaned, Elected, Imported, NotElected, Outcome
+from controller.notifications import Notification, Notifications
+
+MS = 1_000_000
+RETRY_MS = 100
+"""After a proposal whose fate is not known."""
+MIN_IN_SYNC_FOR_ELIGIBLE = 2
+"""A master that announces fewer may acknowledge what nobody else holds."""
+
+
+class Groups(Protocol):
+    """The replicated metadata, to read."""
+
+    @property
+    def groups(self) -> Mapping[GroupKey, BrokerGroup]: ...
+
+
+@attrs.frozen
+class ElectionSettings:
+    """Of this controller's config; they travel in the commands it proposes."""
+
+    unclean: bool = False
+    policy: str = "default"
+    preferred: Mapping[GroupKey, int] = attrs.field(factory=dict)
+    wait_master_lease: bool = False
+    """On a closed channel, wait until the master's lease is over, where it announced one that matters."""
+
+
+@attrs.define
+class Todo:
+    """What ``poll`` wants done. Report each command with ``answered``, each notification to ``notifications``."""
+
+    commands: list[AnyCommand] = attrs.field(factory=list)
+    notifications: list[Notification] = attrs.field(factory=list)
+
+
+class ActiveController:
+    """``active`` says whether this controller leads, ``term`` in which raft term."""
+
+    def __init__(self, metadata: Groups, liveness: Liveness, settings: ElectionSettings) -> None:
+        self.liveness, self.settings = liveness, settings
+        self.notifications = Notifications()
+        self.active = False
+        self.term = 0
+        self._metadata = metadata
+        self._marked: dict[GroupKey, None] = {}
+        """In the order in which things happened to them."""
+        self._asked: dict[GroupKey, AnyCommand] = {}
+        """One command at a time for each group."""
+        self._later: list[tuple[int, GroupKey]] = []
+
+    # --- inputs ----------------------------------------------------------------------------------------------
+
+    def activate(self, now: int, term: int) -> None:
+        """This controller leads ``term``, and has applied all that earlier ones committed."""
+        self.active, self.term = True, term
+        self.liveness.activate(now)
+        self.notifications.activate(now)
+        self._asked.clear()
+        for key, group in self._metadata.groups.items():
+            self._expect(now, key, group)
+            self._marked[key] = None
+
+    def deactivate(self) -> None:
+        """Somebody else may lead by now."""
+        self.active = False
+        self.liveness.deactivate()
+        self.notifications.deactivate()
+        self._marked.clear()
+        self._asked.clear()
+        self._later.clear()
+
+    def heartbeat(self, now: int, beat: Heartbeat, connection: object, *, raft_lease: bool = False) -> bool:
+        """Returns whether the answer may renew the sender's lease as a master.
+
+        That needs ``raft_lease`` (nobody else can be the active controller now), that it is the recorded master, and
+        that no election of its group is under way.
+        """
+        key, broker_id = beat.key, beat.broker_id
+        fresh = self.liveness.heartbeat(now, beat, connection)
+        group = self._metadata.groups.get(key)
+        if fresh:
+            self.notifications.came_alive(now, key, broker_id)
+        if not self.active or group is None:
+            return False
+        is_master = group.master == broker_id
+        if (fresh and group.master is None) or (is_master and group.eligible and not _gated(beat)):
+            self._marked[key] = None
+        if not (raft_lease and is_master and key not in self._asked):
+            return False
+        self.liveness.renew_lease(now, key, broker_id)
+        return True
+
+    def closed(self, connection: object) -> None:
+        """A channel closed."""
+        for gone in self.liveness.closed(connection):
+            self._lost(gone.key, gone.broker_id)
+
+    def asked(self, command: AnyCommand) -> None:
+        """Somebody else's command that elects in its group is being proposed here."""
+        if isinstance(command, ElectMaster):
+            self._asked.setdefault(command.key, command)
+
+    def answered(self, now: int, command: AnyCommand, outcome: Outcome | None) -> None:
+        """What came of a command of ``poll`` or ``asked``; None: it is not known, or it never left."""
+        assert isinstance(command, ElectMaster | DropEligible)
+        if self._asked.get(command.key) is command:
+            del self._asked[command.key]
+            if outcome is None and self.active:
+                heapq.heappush(self._later, (now + RETRY_MS * MS, command.key))
+
+    def applied(self, now: int, outcome: Outcome) -> None:
+        """Any command was applied here, whoever proposed it."""
+        match outcome:
+            case Elected(key=key):
+                self.notifications.elected(now, outcome)
+                self._changed(now, (key,))
+            case Cleaned(key=key, removed_ids=ids):
+                for broker_id in ids:
+                    self.liveness.forget(key, broker_id)
+                    self.notifications.forget(key, broker_id)
+                self._changed(now, (key,))
+            case NotElected(key=key, changed=True):
+                self._changed(now, (key,))
+            case Imported(keys=keys):
+                self._changed(now, keys)
+
+    def poll(self, now: int) -> Todo:
+        """What is to be done now."""
+        todo = Todo()
+        if not self.active:
+            return todo
+        for gone in self.liveness.expire(now):
+            self._lost(gone.key, gone.broker_id)
+        while self._later and self._later[0][0] <= now:
+            self._marked[heapq.heappop(self._later)[1]] = None
+        for key in list(self._marked):
+            if key not in self._asked:
+                del self._marked[key]
+                command = self._wanted(now, key)
+                if command is not None:
+                    self._asked[key] = command
+                    todo.commands.append(command)
+        todo.notifications = self.notifications.due(now, self._reachable_at(now))
+        return todo
+
+    def next_deadline(self) -> int | None:
+        """When to ``poll`` although nothing happened; maybe early, never late."""
+        if not self.active:
+            return None
+        soonest = [self.liveness.next_deadline(), self.notifications.next_deadline()]
+        if self._later:
+            soonest.append(self._later[0][0])
+        return min((each for each in soonest if each is not None), default=None)
+
+    # --- the decision ----------------------------------------------------------------------------------------
+
+    def _wanted(self, now: int, key: GroupKey) -> AnyCommand | None:
+        """What this group lacks, as it is now."""
+        group = self._metadata.groups.get(key)
+        if group is None or group.removed or group.master_epoch == 0:
+            return None  # its first master is for a broker to ask for
+        if group.master is None:
+            observation = self.liveness.observe(now, key, None)
+            return self._election(key, observation) if self._somebody(group, observation) else None
+        life = self.liveness.life(now, key, group.master)
+        if life is Life.CLOSED and self.settings.wait_master_lease:
+            until = self.liveness.lease_until(key, group.master)
+            if until is not None and until > now:
+                heapq.heappush(self._later, (until, key))
+                return None
+        if life in (Life.CLOSED, Life.SILENT):
+            return self._election(key, self.liveness.observe(now, key, group.master))
+        beat = self.liveness.beat(key, group.master)
+        if group.eligible and beat is not None and not _gated(beat):
+            return DropEligible(term=self.term, key=key, broker_id=group.master, master_epoch=group.master_epoch)
+        return None
+
+    def _election(self, key: GroupKey, observation: Observation) -> ElectMaster:
+        settings = self.settings
+        return ElectMaster(
+            term=self.term, key=key, trigger=Trigger.CONTROLLER, broker_id=None, unclean=settings.unclean,
+            policy=settings.policy, preferred=settings.preferred.get(key), observation=observation)
+
+    def _somebody(self, group: BrokerGroup, observation: Observation) -> bool:
+        """Whether an election could succeed: it would write nothing otherwise, but why ask."""
+        among = group.replicas.keys() if self.settings.unclean else group.electable
+        return any(broker_id in among and not replica.learner for broker_id, replica in observation.live.items())
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _lost(self, key: GroupKey, broker_id: int) -> None:
+        """A broker is dead. A slave's death changes nothing: its master takes it out of the SyncStateSet."""
+        group = self._metadata.groups.get(key)
+        if group is None or broker_id not in group.replicas:
+            self.liveness.forget(key, broker_id)
+        elif self.active and group.master == broker_id:
+            self._marked[key] = None
+
+    def _changed(self, now: int, keys: Iterable[GroupKey]) -> None:
+        if self.active:
+            for key in keys:
+                group = self._metadata.groups.get(key)
+                if group is not None:
+                    self._expect(now, key, group)
+                    self._marked[key] = None
+
+    def _expect(self, now: int, key: GroupKey, group: BrokerGroup) -> None:
+        if group.master is not None:
+            self.liveness.expect(now, key, group.master)
+
+    def _reachable_at(self, now: int) -> _Reachable:
+        return _Reachable(now, self._metadata, self.liveness)
+
+
+@attrs.frozen
+class _Reachable:
+    """Where a broker that is alive serves."""
+
+    now: int
+    metadata: Groups
+    liveness: Liveness
+
+    def __call__(self, key: GroupKey, broker_id: int) -> str | None:
+        group = self.metadata.groups.get(key)
+        if group is None or self.liveness.life(self.now, key, broker_id) is not Life.ALIVE:
+            return None
+        return group.address_of(broker_id)
+
+
+def _gated(beat: Heartbeat) -> bool:
+    return (beat.replica.min_in_sync_replicas or 0) >= MIN_IN_SYNC_FOR_ELIGIBLE

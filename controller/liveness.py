@@ -1,0 +1,278 @@
+"""Which brokers live, as this controller saw it itself: heartbeats (code 904) and the channels that carried them.
+
+Every controller keeps this table, the active one judges by it. What it never forgets: a channel that *closed* is proof,
+at once and whoever is active; *silence* proves nothing to a controller that was not listening as the active one, so it
+is judged one heartbeat timeout after the later of the last heartbeat and the moment this controller became active.
+
+Differs from ``DefaultBrokerHeartbeatManager`` in what that forgets: channel, address, epoch and offsets are those of
+the latest heartbeat, a channel that an older heartbeat came by closes nothing, one channel may carry many brokers, and
+silence is judged at its deadline, not at the next scan.
+
+Sans-IO: time is a number (ns), a connection any object.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from enum import Enum
+
+import attrs
+
+from controller.metadata.commands import LiveReplica, Observation
+from controller.metadata.groups import GroupKey
+
+MS = 1_000_000
+
+
+class Life(Enum):
+    """What this controller holds of a broker."""
+
+    ALIVE = "alive"
+    CLOSED = "closed"
+    """Its channel closed, and no heartbeat came since."""
+    SILENT = "silent"
+    """No heartbeat for its timeout, judged by the active controller."""
+    UNKNOWN = "unknown"
+    """Not heard, and not silent for long enough to judge."""
+
+
+@attrs.define(frozen=True)
+class Heartbeat:
+    """What one heartbeat tells. ``timeout_ms`` None: the controller's default."""
+
+    key: GroupKey
+    broker_id: int
+    address: str
+    replica: LiveReplica
+    timeout_ms: int | None = None
+    master_lease_ms: int = 0
+    """0: this broker fences itself never."""
+    all_ack_in_sync_state_set: bool = False
+
+
+@attrs.define(eq=False)
+class _Broker:
+    key: GroupKey
+    broker_id: int
+    beat: Heartbeat | None
+    """None: a master expected to beat that has not yet."""
+    connection: object | None
+    heard_ns: int
+    timeout_ns: int
+    closed: bool = False
+    silent: bool = False
+    renewed_ns: int | None = None
+    """When this controller last renewed its master's lease."""
+    due_ns: int = -1
+    """Deadline under which it stands in the queue; -1: it does not."""
+
+
+@attrs.define(frozen=True)
+class Gone:
+    """A broker that was not dead a moment ago and is now."""
+
+    key: GroupKey
+    broker_id: int
+    life: Life
+
+
+class Liveness:
+    """The table. ``brokers_max`` bounds what strangers can make it hold."""
+
+    def __init__(self, *, default_timeout_ms: int = 10_000, brokers_max: int = 200_000) -> None:
+        self._default_ns = default_timeout_ms * MS
+        self._max = brokers_max
+        self._groups: dict[GroupKey, dict[int, _Broker]] = {}
+        self._by_connection: dict[object, set[_Broker]] = {}
+        self._queue: list[tuple[int, int, _Broker]] = []
+        self._pushes = 0
+        self._count = 0
+        self.active_since: int | None = None
+        self.refused = 0
+        """Heartbeats of strangers beyond ``brokers_max``."""
+
+    # --- inputs ----------------------------------------------------------------------------------------------
+
+    def heartbeat(self, now: int, beat: Heartbeat, connection: object) -> bool:
+        """Returns whether this broker was not alive before."""
+        broker = self._find(beat.key, beat.broker_id)
+        if broker is None:
+            if self._count >= self._max:
+                self.refused += 1
+                return False
+            broker = self._add(beat.key, beat.broker_id, now)
+        fresh = broker.beat is None or broker.closed or broker.silent or broker.heard_ns + broker.timeout_ns < now
+        if broker.connection is not connection:
+            self._leave(broker)
+            broker.connection = connection
+            self._by_connection.setdefault(connection, set()).add(broker)
+        broker.beat, broker.heard_ns, broker.closed, broker.silent = beat, now, False, False
+        broker.timeout_ns = self._default_ns if beat.timeout_ms is None else max(beat.timeout_ms, 1) * MS
+        self._enqueue(broker)
+        return fresh
+
+    def closed(self, connection: object) -> list[Gone]:
+        """A channel closed: the brokers whose latest heartbeat came by it are dead, for certain."""
+        gone = []
+        for broker in self._by_connection.pop(connection, ()):
+            broker.connection = None
+            if not broker.silent:
+                gone.append(Gone(broker.key, broker.broker_id, Life.CLOSED))
+            broker.closed = True
+        gone.sort(key=lambda one: (one.key, one.broker_id))
+        return gone
+
+    def activate(self, now: int) -> None:
+        """This controller is the active one from now on: silence counts from here."""
+        self.active_since = now
+        for broker in self._brokers():
+            broker.silent = False
+            self._enqueue(broker)
+
+    def deactivate(self) -> None:
+        self.active_since = None
+
+    def expect(self, now: int, key: GroupKey, broker_id: int) -> None:
+        """A group's master that this controller has never heard: it is to beat within the default timeout."""
+        if self._find(key, broker_id) is None:
+            self._enqueue(self._add(key, broker_id, now))
+
+    def expire(self, now: int) -> list[Gone]:
+        """Brokers whose silence is judged now. On a controller that is not active nobody is."""
+        gone = []
+        queue = self._queue
+        while queue and queue[0][0] <= now:
+            due, _, broker = heapq.heappop(queue)
+            if due != broker.due_ns:
+                continue
+            broker.due_ns = -1
+            if broker.closed or broker.silent or self.active_since is None:
+                continue
+            if self._deadline(broker) > now:
+                self._enqueue(broker)
+            else:
+                broker.silent = True
+                gone.append(Gone(broker.key, broker.broker_id, Life.SILENT))
+        return gone
+
+    def forget(self, key: GroupKey, broker_id: int) -> None:
+        """This broker is no member of its group (any longer)."""
+        members = self._groups.get(key)
+        broker = members.pop(broker_id, None) if members else None
+        if broker is not None:
+            self._leave(broker)
+            broker.due_ns = -1
+            self._count -= 1
+            if not members:
+                del self._groups[key]
+
+    def renew_lease(self, now: int, key: GroupKey, broker_id: int) -> None:
+        """The answer to this master's heartbeat, received at ``now``, renews its lease."""
+        broker = self._find(key, broker_id)
+        if broker is not None:
+            broker.renewed_ns = now
+
+    # --- questions -------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> int | None:
+        """When ``expire`` is to be called; maybe early, never late."""
+        return self._queue[0][0] if self._queue and self.active_since is not None else None
+
+    def life(self, now: int, key: GroupKey, broker_id: int) -> Life:
+        broker = self._find(key, broker_id)
+        if broker is None:
+            return Life.UNKNOWN
+        if broker.closed:
+            return Life.CLOSED
+        if broker.silent:
+            return Life.SILENT
+        return Life.ALIVE if broker.beat is not None and broker.heard_ns + broker.timeout_ns >= now else Life.UNKNOWN
+
+    def dead(self, now: int, key: GroupKey, broker_id: int) -> bool:
+        """Judged dead: its channel closed, or the active controller waited for it long enough."""
+        return self.life(now, key, broker_id) in (Life.CLOSED, Life.SILENT)
+
+    def beat(self, key: GroupKey, broker_id: int) -> Heartbeat | None:
+        """The latest heartbeat, however old."""
+        broker = self._find(key, broker_id)
+        return broker.beat if broker is not None else None
+
+    def observe(self, now: int, key: GroupKey, master: int | None) -> Observation:
+        """What a command about this group decides from: who of it is alive.
+
+        A master that is not judged dead yet is presumed alive: a change of the active controller alone must never
+        depose it.
+        """
+        live = {}
+        for broker_id, broker in self._groups.get(key, {}).items():
+            if broker.beat is not None and not broker.closed and not broker.silent \
+                    and broker.heard_ns + broker.timeout_ns >= now:
+                live[broker_id] = broker.beat.replica
+        if master is not None and master not in live and not self.dead(now, key, master):
+            beat = self.beat(key, master)
+            live[master] = beat.replica if beat is not None else LiveReplica()
+        return Observation(live)
+
+    def lease_until(self, key: GroupKey, broker_id: int) -> int | None:
+        """Until when this master may acknowledge by a lease that any controller gave it; None: it has no lease.
+
+        Another controller may have renewed it until this one became active, and longer than the silence that this one
+        would judge nobody waits.
+        """
+        broker = self._find(key, broker_id)
+        beat = broker.beat if broker is not None else None
+        if broker is None or beat is None or not beat.master_lease_ms or beat.all_ack_in_sync_state_set:
+            return None
+        start = max(broker.renewed_ns or 0, self.active_since or 0)
+        return start + min(beat.master_lease_ms * MS, broker.timeout_ns)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def alive_count(self, now: int) -> dict[GroupKey, int]:
+        """Live brokers by group, for metrics."""
+        counts = {}
+        for key, members in self._groups.items():
+            counts[key] = sum(self.life(now, key, broker_id) is Life.ALIVE for broker_id in members)
+        return counts
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _brokers(self) -> Iterator[_Broker]:
+        for members in self._groups.values():
+            yield from members.values()
+
+    def _find(self, key: GroupKey, broker_id: int) -> _Broker | None:
+        members = self._groups.get(key)
+        return members.get(broker_id) if members is not None else None
+
+    def _add(self, key: GroupKey, broker_id: int, now: int) -> _Broker:
+        broker = _Broker(key, broker_id, None, None, now, self._default_ns)
+        self._groups.setdefault(key, {})[broker_id] = broker
+        self._count += 1
+        return broker
+
+    def _leave(self, broker: _Broker) -> None:
+        """Its former channel closes nothing any more."""
+        if broker.connection is not None:
+            others = self._by_connection.get(broker.connection)
+            if others is not None:
+                others.discard(broker)
+                if not others:
+                    del self._by_connection[broker.connection]
+            broker.connection = None
+
+    def _deadline(self, broker: _Broker) -> int:
+        return max(broker.heard_ns, self.active_since or 0) + broker.timeout_ns + 1
+
+    def _enqueue(self, broker: _Broker) -> None:
+        """Into the queue, once; a broker that goes on beating moves only when its turn comes.
+
+        Earlier than it stands there only if its timeout was shortened.
+        """
+        deadline = self._deadline(broker)
+        if broker.due_ns < 0 or deadline < broker.due_ns:
+            self._pushes += 1
+            broker.due_ns = deadline
+            heapq.heappush(self._queue, (deadline, self._pushes, broker))
