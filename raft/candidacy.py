@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.config import MS
+from raft.config import MS, NEVER
 from raft.messages import ParseResult, Role, Vote, VoteReply, VoteResult
 from raft.rules.interface import Candidacy, RoundOutcome, RoundPlan, Tally
 from raft.trace import RoundEnded, RoundStarted
@@ -16,7 +16,6 @@ from raft.trace import RoundEnded, RoundStarted
 if TYPE_CHECKING:
     from raft.replica import Replica
 
-NEVER = 1 << 62
 _RESULTS = frozenset(map(int, VoteResult))
 
 

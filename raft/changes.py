@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from raft.config import MS
+from raft.config import MS, NEVER
 from raft.errors import Rejected, RejectReason
 from raft.frame import Kind
 from raft.membership import Desired, Membership, illegal, leave_joint, next_step
@@ -20,7 +20,6 @@ from raft.messages import Resolved
 if TYPE_CHECKING:
     from raft.leadership import Leadership
 
-NEVER = 1 << 62
 
 
 class Changes:

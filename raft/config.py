@@ -13,6 +13,8 @@ from raft.errors import ConfigError
 
 MS = 1_000_000
 """Nanoseconds in a millisecond."""
+NEVER = 1 << 62
+"""A deadline, in ns, that does not come."""
 
 
 class Rules(enum.Enum):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from raft.config import NEVER
 from raft.errors import MalformedMessage, RejectReason
 from raft.messages import (
     Append,
@@ -273,7 +274,7 @@ class Following:
 
     def tickets_deadline(self) -> int:
         """The oldest read's limit, ns."""
-        return next(iter(self._tickets.values())) if self._tickets else 1 << 62
+        return next(iter(self._tickets.values())) if self._tickets else NEVER
 
     # --- taking over
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import cbor2
 
 from raft.changes import Changes
-from raft.config import MS, Read
+from raft.config import MS, NEVER, Read
 from raft.errors import Busy, Rejected, RejectReason
 from raft.frame import Frame, Kind, build, frame_bytes
 from raft.messages import (
@@ -39,7 +39,6 @@ from raft.transfer import Transfer
 if TYPE_CHECKING:
     from raft.replica import Replica
 
-NEVER = 1 << 62
 COMMIT_NOTICE_NS = 2 * MS
 """How long a new commit index may wait for an append to ride on."""
 

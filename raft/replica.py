@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from random import Random
 
 from raft.candidacy import Campaign
-from raft.config import MS, Config, Read
+from raft.config import MS, NEVER, Config, Read
 from raft.errors import DamagedLog, NotLeader, Rejected, RejectReason
 from raft.following import Following
 from raft.frame import Frame, Kind
@@ -64,8 +64,6 @@ from raft.trace import (
     VoteCast,
 )
 
-NEVER = 1 << 62
-"""A deadline that does not come."""
 GUESTS_MAX = 1_024
 """Directories remembered of peers, members or not yet."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.config import MS
+from raft.config import MS, NEVER
 from raft.messages import Role
 from raft.progress import Progress, State
-from raft.replica import NEVER, Replica
+from raft.replica import Replica
 from raft.status import ElectionStatus, PeerStatus, Status
 
 if TYPE_CHECKING:

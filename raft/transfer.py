@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.config import MS
+from raft.config import MS, NEVER
 from raft.errors import Rejected, RejectReason
 from raft.messages import Resolved, TimeoutNow
 from raft.trace import Transfer as TransferEvent
 
 if TYPE_CHECKING:
     from raft.leadership import Leadership
-
-NEVER = 1 << 62
 
 
 class Transfer:

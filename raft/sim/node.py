@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from raft.config import Config, Read
+from raft.config import NEVER, Config, Read
 from raft.errors import DamagedLog, DiskFull, NotLeader, Outcome, Rejected, RejectReason, Unknown
 from raft.frame import Frame
 from raft.membership import Membership
@@ -36,7 +36,7 @@ from raft.messages import (
     StoreChunk,
     Write,
 )
-from raft.replica import NEVER, Replica
+from raft.replica import Replica
 from raft.sim.disks import SimDisk
 from raft.sim.machine import SimMachine
 from raft.sim.tape import Stream
@@ -45,6 +45,7 @@ from raft.sim.world import Clock
 if TYPE_CHECKING:
     from raft.sim.cluster import Cluster
 
+FOLLOWER = Role.FOLLOWER
 GROUP = 1
 SYNC_NS = 200_000
 APPLY_NS = 20_000
@@ -137,6 +138,7 @@ class Life:
         self.tickets: dict[int, Reading | Change] = {}
         self.waiting: list[Reading] = []
         self._links = cluster.links_from(node.name)
+        self._number, self._fold = node.number, cluster.world.fold
         self._handlers: dict[type, Callable[[Any], None]] = {
             Write: self._write, Committed: self._committed, Load: self._load,
             LoadChunk: self._load_chunk, StoreChunk: self._store_chunk, Install: self._install,
@@ -179,25 +181,26 @@ class Life:
 
     def settle(self, kind: int) -> None:
         """Carry out what the input brought forth, let the checker look, and set the timer."""
-        replica, handlers = self.replica, self._handlers
+        replica = self.replica
         for output in replica.drain():
-            if type(output) is Send:  # half of all outputs: worth a branch
+            kind_of_output = type(output)
+            if kind_of_output is Send:  # half of all outputs: worth a branch
                 if output.after > self.durable:
                     self.held.append(output)
                 else:
                     self._leave(output.peer, output.message)
             else:
-                handlers[type(output)](output)
+                self._handlers[kind_of_output](output)
         ghost = self.ghost
         if (replica.term != ghost.term or replica.commit_index != ghost.commit or replica.role is not ghost.role
                 or replica.voted_for != ghost.vote):
             self.checker.stepped(self.name)
         log = replica.log
-        self.world.fold(self.node.number, kind, replica.term, replica.commit_index, log.last_index, log.last_mark)
+        self._fold(self._number, kind, replica.term, replica.commit_index, log.last_index, log.last_mark)
         if self.queue and not self.flying and not self.broken:
             self._flush()
         # A follower's armed timer is early enough: hearing a leader only moves its deadline on.
-        if (self.timer > replica.election_deadline or replica.role is not Role.FOLLOWER
+        if (self.timer > replica.election_deadline or replica.role is not FOLLOWER
                 or replica.departed is not None):
             due = replica.deadline
             if due < self.timer:
@@ -318,18 +321,19 @@ class Life:
             self._full()
             return
         self.flying = writes[-1].token
-        took = node.syncs.draw(node.sync_ns, self._sync_ns)
-        if took != node.sync_ns:
+        took = node.syncs.seldom(node.slow, self._slow_sync_ns)
+        if took is None:
+            took = node.sync_ns
+        else:
             self.cluster.counts["slow sync"] += 1
         done = world.now + took
         if done < node.stalled_until:
             self.cluster.counts["stalled sync"] += 1
             done = node.stalled_until
-        world.at(done, self._alive, (self._synced, None))
+        world.at(done, self._synced)
 
-    def _sync_ns(self, chance: Callable[[], float]) -> int:
-        node = self.node
-        return node.sync_ns if chance() >= node.slow else node.sync_ns + int(chance() * node.slow_ns)
+    def _slow_sync_ns(self, _: float, chance: Callable[[], float]) -> int:
+        return self.node.sync_ns + int(chance() * self.node.slow_ns)
 
     def _full(self) -> None:
         self.cluster.counts["disk full"] += 1
@@ -345,6 +349,11 @@ class Life:
         self.checker.disk_room(self.name)
 
     def _synced(self, _: None) -> None:
+        if self.dead:
+            return
+        if self.paused is not None:
+            self.paused.append((self._synced, None))
+            return
         node = self.node
         if node.fail_next:
             node.fail_next = False
@@ -363,7 +372,7 @@ class Life:
         while held and held[0].after <= token:
             send = held.popleft()
             self._leave(send.peer, send.message)
-        self.replica.durable(self.now, token)
+        self.replica.durable(self.clock.local(self.world.now), token)
         self.settle(E_DURABLE)
 
     # --- applying
@@ -375,9 +384,14 @@ class Life:
     def _want_apply(self) -> None:
         if not self.applying and not self.installing and self.machine.index < self.commit:
             self.applying = True
-            self.later(APPLY_NS, self._apply, None)
+            self.world.at(self.world.now + APPLY_NS, self._apply)
 
     def _apply(self, _: None) -> None:
+        if self.dead:
+            return
+        if self.paused is not None:
+            self.paused.append((self._apply, None))
+            return
         self.applying = False
         if self.installing or self.replica.faulted:
             return
@@ -386,15 +400,18 @@ class Life:
         frames = self.replica.log.cached(start + 1, self.config.append_bytes_max)
         if frames is None:
             frames = self.storage.read(GROUP, start + 1, self.config.append_bytes_max)
-        for frame in frames[:APPLY_FRAMES_MAX]:
+        if len(frames) > APPLY_FRAMES_MAX:
+            frames = frames[:APPLY_FRAMES_MAX]
+        for frame in frames:
             if frame.first + frame.count - 1 > commit:
                 break
             if not self._apply_frame(frame):
                 return
         if machine.index == start:
             return
-        self.replica.applied(self.now, machine.index)
-        self._answer_reads()
+        self.replica.applied(self.clock.local(self.world.now), machine.index)
+        if self.waiting:
+            self._answer_reads()
         self.settle(E_APPLY)
         self._want_apply()
         if self.log_bytes > self.config.snapshot_log_bytes > 0:

@@ -11,7 +11,7 @@ from random import Random
 
 import attrs
 
-from raft.config import MS, Config, Read
+from raft.config import MS, NEVER, Config, Read
 from raft.errors import RejectReason
 from raft.frame import Frame, Kind, build
 from raft.membership import Member, Membership
@@ -34,7 +34,7 @@ from raft.messages import (
     StoreChunk,
     Write,
 )
-from raft.replica import NEVER, Replica
+from raft.replica import Replica
 from raft.rules import make_rules
 from raft.storage.interface import SnapshotSink
 from raft.storage.memory import MemoryStorage
