@@ -2,6 +2,7 @@
 
 ``RemotingError``
 ├── ``FrameError``          bytes that are no frame, or one over the limits: the connection is closed with this reason
+├── ``NotEncodable``        a command of our own that no frame can carry: nothing was sent
 ├── ``HeaderError``         a frame whose ext fields do not make the header its code wants: answered, not closed
 ├── ``BodyError``           the same of a body
 ├── ``ConnectFailed``       nobody answered at that address
@@ -23,6 +24,10 @@ class FrameError(RemotingError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class NotEncodable(RemotingError):
+    """A command that its encoding, or the size that peers take, has no room for. Says what to change."""
 
 
 class HeaderError(RemotingError):
