@@ -137,38 +137,17 @@ def _check_header(header: bytes) -> tuple[bytes, int, int, int, int, int, int, i
     return fields
 
 
-def parse(data: bytes, offset: int = 0, *, end: int | None = None) -> Frame:
-    """Check and take the frame at ``offset``; nothing is read at or beyond ``end``.
+def check(data: bytes, offset: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """Check the frame at ``offset`` without taking it: a scan's inner loop. Nothing is read at or beyond ``end``.
 
+    Returns (group, first index, last index, term, kind, leader's wall clock in ms, chain, mark, offset behind it).
     Raises ``MalformedMessage`` for anything but a whole, undamaged frame.
     """
-    end = len(data) if end is None else end
     start = offset + HEADER_BYTES
     if start > end:
         raise MalformedMessage(f"{end - offset} bytes left where a frame header is due")
     header = data[offset:start]
-    _, kind, _, _, group, term, first, count, body_bytes, wall_ms, body_crc, chain, _, mark = _check_header(header)
-    stop = start + body_bytes
-    if stop > end:
-        raise MalformedMessage(f"frame {first} is {stop - end} bytes short")
-    body = data[start:stop]
-    if crc32c(body) != body_crc:
-        raise MalformedMessage(f"body of frame {first} (term {term}) fails its CRC")
-    if 4 * count + sum(struct.unpack_from(f"<{count}I", body)) != body_bytes:
-        raise MalformedMessage(f"lengths of frame {first} do not add up to its body")
-    whole = data if offset == 0 and stop == len(data) else header + body
-    return Frame(whole, kind, group, term, first, count, wall_ms, chain, mark)
-
-
-def check(data: bytes, offset: int, end: int) -> tuple[int, int, int, int, int, int, int, int]:
-    """Check the frame at ``offset`` as ``parse`` does, without taking it: a scan's inner loop.
-
-    Returns (group, first index, last index, term, kind, chain, mark, offset behind it).
-    """
-    start = offset + HEADER_BYTES
-    if start > end:
-        raise MalformedMessage(f"{end - offset} bytes left where a frame header is due")
-    _, kind, _, _, group, term, first, count, length, _, body_crc, chain, _, mark = _check_header(data[offset:start])
+    _, kind, _, _, group, term, first, count, length, wall_ms, body_crc, chain, _, mark = _check_header(header)
     stop = start + length
     if stop > end:
         raise MalformedMessage(f"frame {first} is {stop - end} bytes short")
@@ -176,7 +155,14 @@ def check(data: bytes, offset: int, end: int) -> tuple[int, int, int, int, int, 
         raise MalformedMessage(f"body of frame {first} (term {term}) fails its CRC")
     if 4 * count + sum(struct.unpack_from(f"<{count}I", data, start)) != length:
         raise MalformedMessage(f"lengths of frame {first} do not add up to its body")
-    return group, first, first + count - 1, term, kind, chain, mark, stop
+    return group, first, first + count - 1, term, kind, wall_ms, chain, mark, stop
+
+
+def parse(data: bytes, offset: int = 0, *, end: int | None = None) -> Frame:
+    """Check and take the frame at ``offset``. Raises as ``check`` does."""
+    group, first, last, term, kind, wall_ms, chain, mark, stop = check(data, offset, len(data) if end is None else end)
+    whole = data if offset == 0 and stop == len(data) else data[offset:stop]
+    return Frame(whole, kind, group, term, first, last - first + 1, wall_ms, chain, mark)
 
 
 def parse_all(data: bytes, offset: int = 0) -> list[Frame]:

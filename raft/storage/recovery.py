@@ -87,7 +87,7 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
     try:
         while position < end:
             if data.startswith(MAGIC, position):
-                group, first, last, term, frame_kind, chain, mark, behind = check(data, position, end)
+                group, first, last, term, frame_kind, _, chain, mark, behind = check(data, position, end)
                 facts.append((group, first, last, term, frame_kind, chain, mark, position))
                 marks.append(mark)
                 position = behind
