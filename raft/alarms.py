@@ -1,18 +1,31 @@
-"""Deadlines of callers who brought one of their own: a heap that forgets those who were answered in time.
+"""Deadlines of callers: of those who brought one of their own, in a heap that forgets whoever was answered in time, and
+of those who wait in turn, as long as everybody.
 
 Knows tasks and numbers; decides nothing about the answer.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from trio.lowlevel import Task
 
 PlaceT = TypeVar("PlaceT")
 SWEEP_MIN = 1_024
+
+
+class InTurn(Protocol):
+    """A place where callers wait as long as everybody."""
+
+    deadline: int
+    done: bool
+    """Nobody waits there any more."""
+
+
+InTurnT = TypeVar("InTurnT", bound=InTurn)
 
 
 class Alarms(Generic[PlaceT]):
@@ -47,3 +60,13 @@ class Alarms(Generic[PlaceT]):
         while heap and heap[0][0] <= now:
             _, _, place, task = heappop(heap)
             yield place, task
+
+
+def first_due(in_turn: deque[InTurnT], alarms: Alarms[Any]) -> int | None:
+    """The earliest deadline of both kinds. Lets go of the places at the front where nobody waits any more."""
+    while in_turn and in_turn[0].done:
+        in_turn.popleft()
+    alarm = alarms.next()
+    if not in_turn:
+        return alarm
+    return in_turn[0].deadline if alarm is None else min(alarm, in_turn[0].deadline)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import attrs
 from trio.lowlevel import Task, current_task, wait_task_rescheduled
 
-from raft.alarms import Alarms
+from raft.alarms import Alarms, first_due
 from raft.config import MS, Config, Read
 from raft.errors import Busy, RaftError, Rejected, RejectReason
 from raft.messages import ReadReady
@@ -172,13 +172,7 @@ class Barriers:
 
     def next_deadline(self) -> int | None:
         """When ``expire`` has something to do."""
-        expiring = self._expiring
-        while expiring and expiring[0].done:
-            expiring.popleft()
-        due = [expiring[0].deadline] if expiring else []
-        if (alarm := self._alarms.next()) is not None:
-            due.append(alarm)
-        return min(due, default=None)
+        return first_due(self._expiring, self._alarms)
 
     def expire(self, now: int) -> None:
         """Answer those whose time is over: reading nothing had no effect, so the answer is certain."""

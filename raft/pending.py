@@ -15,7 +15,7 @@ from typing import TypeAlias
 import attrs
 from trio.lowlevel import Task, checkpoint, current_task, reschedule, wait_task_rescheduled
 
-from raft.alarms import Alarms
+from raft.alarms import Alarms, first_due
 from raft.config import MS, Config
 from raft.errors import Busy, RaftError, Rejected, RejectReason, Unknown, UsageError
 from raft.frame import HEADER_BYTES, Frame
@@ -442,15 +442,10 @@ class Proposals:
 
     def next_deadline(self) -> int | None:
         """When ``expire`` has something to do."""
-        expiring = self._expiring
-        while expiring and expiring[0].done:
-            expiring.popleft()
-        due = [expiring[0].deadline] if expiring else []
-        if (alarm := self._alarms.next()) is not None:
-            due.append(alarm)
+        due = first_due(self._expiring, self._alarms)
         if self._batch.commands:
-            due.append(self._seal_at)
-        return min(due, default=None)
+            return self._seal_at if due is None else min(due, self._seal_at)
+        return due
 
     def expire(self, now: int) -> None:
         """Answer those whose time is over."""

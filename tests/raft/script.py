@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
+from typing import Any
 
 import attrs
 
@@ -368,9 +369,9 @@ class Script:
         return "open"
 
 
-def led(size: int = 3, *, settled_ms: int = 100) -> Script:
+def led(size: int = 3, *, settled_ms: int = 100, **options: Any) -> Script:
     """A group that n0 leads, with every directory recorded and one command, b"a", applied everywhere."""
-    script = Script(size)
+    script = Script(size, **options)
     script.elect("n0")
     script.elapse(100)
     script.propose("n0", b"a")

@@ -40,7 +40,7 @@ from raft.storage.identity import format_directory
 from raft.storage.memory import MemoryStorage
 from raft.storage.segment import SegmentStorage
 from raft.trace import SnapshotInstalled, StorageTrouble, Truncated
-from tests.raft.script import Mail, Script, disk, frame
+from tests.raft.script import Mail, Script, disk, frame, led
 
 T = TypeVar("T")
 LEASE_MS = Config().election_timeout_ms
@@ -81,17 +81,6 @@ def take_over(script: Script, name: str) -> Replica:
 def a_while(rules: Rules) -> int:
     """Milliseconds in which a group under these rules has held several elections, if it can hold any."""
     return 40_000 if rules is Rules.DLEDGER else 20 * LEASE_MS
-
-
-def led(config: Config | None = None, **options: Any) -> Script:
-    """A group of three that n0 leads, with every directory recorded and one command applied everywhere."""
-    script = Script(3, config=config, **options)
-    script.elect("n0")
-    script.elapse(100)
-    script.propose("n0", b"a")
-    script.settle()
-    script.elapse(100)
-    return script
 
 
 def lose_all(stream: str, default: T, generator: Callable[[Chance], T], /) -> T:
@@ -290,7 +279,7 @@ def test_DL_R4_truncation_behind_an_installed_snapshot_survives_a_restart() -> N
 
     Guards that what goes is found by its place in this node's own segments, on disk as in memory.
     """
-    script = led(NO_TAIL, disks=segments("n0", "n1", "n2"))
+    script = led(config=NO_TAIL, disks=segments("n0", "n1", "n2"))
     script.cut("n2")
     script.propose("n0", *MANY)
     script.settle()
@@ -332,7 +321,7 @@ def test_DL_R5_one_process_installs_one_snapshot_after_another() -> None:
 
     Guards that nothing of a finished installation is left behind.
     """
-    script = led(NO_TAIL)
+    script = led(config=NO_TAIL)
     for turn in range(2):
         script.cut("n2")
         script.propose("n0", *MANY)
@@ -353,7 +342,7 @@ def test_DL_R6_a_blank_replica_joins_a_leader_that_compacted_its_log() -> None:
 
     Guards that a peer whose common point was purged gets the snapshot, in a bounded number of messages.
     """
-    script = led(NO_TAIL)
+    script = led(config=NO_TAIL)
     script.propose("n0", *MANY)
     script.settle()
     script.elapse(10)
@@ -570,7 +559,7 @@ def test_DL_R11_a_cut_between_the_leader_and_one_follower_changes_nothing(rules:
 
     Guards that a voter with a leader that it hears refuses to help in replacing it.
     """
-    script = led(Config(rules=rules))
+    script = led(config=Config(rules=rules))
     term = script["n0"].term
     script.cuts |= {("n0", "n1"), ("n1", "n0")}
     for number in range(20):
@@ -589,7 +578,7 @@ def test_DL_R12_a_node_that_was_isolated_comes_back_without_disturbing(rules: Ru
 
     Guards that a round without a quorum's consent takes no term.
     """
-    script = led(Config(rules=rules))
+    script = led(config=Config(rules=rules))
     term = script["n0"].term
     script.cut("n2")
     script.elapse(3 * a_while(rules))
@@ -669,7 +658,7 @@ def test_DL_R15_a_leader_that_is_cut_off_is_fenced_before_another_can_lead(rules
 
     Guards that no read is answered from a leadership that another one may have ended: by round or by lease.
     """
-    script = led(Config(rules=rules))
+    script = led(config=Config(rules=rules))
     script.elapse(2_000)
     old, silent_at = script["n0"], script.now
     old_term = old.term
@@ -763,7 +752,7 @@ def test_DL_R20_a_batch_is_appended_in_one_step_or_not_at_all() -> None:
 
     Guards that a proposal's entries stand together in one leadership's log, whatever frames they are in.
     """
-    script = led(attrs.evolve(Config(), frame_entries_max=4))
+    script = led(config=attrs.evolve(Config(), frame_entries_max=4))
     first, last = script.propose("n0", *MANY[:10])
     assert last - first == 9 and frame_sizes(script, first) == [4, 4, 2]
     script["n0"].receive(script.now, "n1", Append(1, script["n0"].term + 1, 1, 1, 0, 0, 0, 0))

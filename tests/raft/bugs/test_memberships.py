@@ -20,20 +20,9 @@ from raft.progress import State
 from raft.sim.disk import VirtualDisk
 from raft.storage.identity import format_directory
 from raft.storage.segment import SegmentStorage
-from tests.raft.script import Script
+from tests.raft.script import Script, led
 
 TIMEOUT = Config().election_timeout_ms
-
-
-def led(size: int = 3, **options: object) -> Script:
-    """A group that n0 leads, with every directory recorded and one command applied everywhere."""
-    script = Script(size, **options)  # type: ignore[arg-type]
-    script.elect("n0")
-    script.elapse(100)
-    script.propose("n0", b"a")
-    script.settle()
-    script.elapse(100)
-    return script
 
 
 def leadership(script: Script, name: str) -> Leadership:
