@@ -32,6 +32,8 @@ from raft.sim.world import MILLION
 WRITES_WANTED: Final = 10
 HEAL_MS: Final = 20_000
 """Longest wait for a leader, and for equal states, after healing."""
+OPEN_MAX: Final = 200
+"""Requests whose outcome is not counted yet, before the next look at them."""
 PATIENCE_MS: Final = 3_000
 """How long a client waits for one answer: a leader that is removed meanwhile never learns what became of it."""
 DECLARED_FAULTS: Final = (
@@ -135,6 +137,7 @@ class Scene:
         self._acts = tape.stream("client")
         self._faults = tape.stream("nemesis")
         self._open: list[Proposal | Reading | Change] = []
+        self._settle_at = OPEN_MAX
         self._ends = plan.duration_ms * MS
         self._serial = 0
         self._wiped: set[str] = set()
@@ -166,7 +169,7 @@ class Scene:
                 life.paused.append((self._do, (life, what, rest)))  # its mail waits, and comes before what it missed
             elif life is not None:
                 self._do((life, what, rest))
-        if len(self._open) > 200:
+        if len(self._open) > self._settle_at:
             self._settle()
 
     def _do(self, act: tuple[Life, str, list[Any]]) -> None:
@@ -230,6 +233,7 @@ class Scene:
             else:
                 self.outcomes["open"] += 1
         self._open = still
+        self._settle_at = OPEN_MAX + len(still)
 
     # --- faults
 
