@@ -1,0 +1,84 @@
+"""AlterSyncStateSet (1001): a master reports who is in sync with it.
+
+Checks in this order, each with its code:
+
+    1  the group is known                                   2013
+    2  the sender is the master                             2002
+    3  in the epoch of its mastership                       2000
+    4  and knows the accepted set by its epoch              2001
+    5  the set is the accepted one already: success, nothing changes
+    6  each id, in order: a member and no learner           2003
+       and alive                                            2006
+    7  the master is among them                             2013
+
+Java asks 5 before 2 to 4, and answers it 2013, so that a fenced master that reports an old set never learns of its
+fence. A learner is not in sync with anybody (it is never elected); the master itself may be one, where it was made
+master by a controller that could not tell. Pure: a function of the group and the command.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from controller.metadata.commands import AlterSyncStateSet
+from controller.metadata.groups import BrokerGroup
+from controller.metadata.outcomes import Altered, Outcome, Refused
+from remoting.codes import ResponseCode
+
+
+def alter(group: BrokerGroup, command: AlterSyncStateSet) -> tuple[Outcome, BrokerGroup]:
+    """The outcome, and the group after it (the same object when nothing changes)."""
+    refused = _fence(group, command)
+    if refused is None and command.sync_state_set != group.sync_state_set:
+        refused = _unfit(group, command)
+        if refused is None:
+            group = attrs.evolve(
+                group, sync_state_set=command.sync_state_set, sync_state_set_epoch=group.sync_state_set_epoch + 1,
+                eligible=frozenset(),
+            )
+            return _accepted(group, command, changed=True), group
+    return refused or _accepted(group, command, changed=False), group
+
+
+def _accepted(group: BrokerGroup, command: AlterSyncStateSet, *, changed: bool) -> Altered:
+    return Altered(key=command.key, changed=changed, sync_state_set=group.sync_state_set,
+                   sync_state_set_epoch=group.sync_state_set_epoch)
+
+
+def _fence(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
+    """Why the sender does not speak for the group as it is now."""
+    if group.removed:
+        return Refused(code=ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
+                       remark=f"no broker group {command.key} is registered")
+    if group.master is None or command.broker_id != group.master:
+        return Refused(code=ResponseCode.CONTROLLER_INVALID_MASTER,
+                       remark=f"broker {command.broker_id} is not the master of {command.key}: that is {group.master}")
+    if command.master_epoch != group.master_epoch:
+        return Refused(code=ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+                       remark=f"master epoch {command.master_epoch} of {command.key} is fenced: it is "
+                              f"{group.master_epoch}")
+    if command.sync_state_set_epoch != group.sync_state_set_epoch:
+        return Refused(code=ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+                       remark=f"SyncStateSet epoch {command.sync_state_set_epoch} of {command.key} is fenced: it is "
+                              f"{group.sync_state_set_epoch}")
+    return None
+
+
+def _unfit(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
+    """Why this cannot be the set."""
+    for broker_id in sorted(command.sync_state_set):
+        replica = group.replicas.get(broker_id)
+        if replica is None:
+            return Refused(code=ResponseCode.CONTROLLER_INVALID_REPLICAS,
+                           remark=f"broker {broker_id} is no member of {command.key}")
+        seen = command.observation.live.get(broker_id)
+        if broker_id != group.master and (replica.learner or (seen is not None and seen.learner)):
+            return Refused(code=ResponseCode.CONTROLLER_INVALID_REPLICAS,
+                           remark=f"broker {broker_id} of {command.key} is a learner and never in sync")
+        if seen is None:
+            return Refused(code=ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
+                           remark=f"broker {broker_id} of {command.key} is not alive")
+    if group.master not in command.sync_state_set:
+        return Refused(code=ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
+                       remark=f"a SyncStateSet of {command.key} must hold its master, broker {group.master}")
+    return None

@@ -1,0 +1,134 @@
+"""Elections (1002): who becomes master of a group, if anybody.
+
+    row  the group                  asked for        the decision
+    1    unknown                    anything         2010
+    2    broker not a member        BROKER           2010
+    3    never had a master         a broker         that one if it is a member, alive and no learner, else 2012
+    4    never had a master         no one           2004, nothing written
+    5    master alive               no other one     2011 with the master
+    6    an electable one is alive  fitting          the one designated, or whom the policy chooses: a new epoch
+    7    none                       CONTROLLER       2004; the lost master is recorded as none, once, in a new epoch
+    8    none                       a broker         2012, nothing written
+    9    none                       no one           2004, nothing written
+
+Electable are the SyncStateSet and who is eligible beside it; with ``unclean``, then all members. Learners never. As
+in ``ReplicasInfoManager.electMaster``, the broker that asks gets no preference after the first election.
+
+Differs from Java where that is wrong: rows 2 and 3 check membership and liveness (Java makes even an id that nobody
+has master); row 4 writes no epoch (in Java it bricks the group, whose SyncStateSet stays empty for ever); row 7 writes
+one epoch per lost master, not one per attempt; "never had a master" means an empty SyncStateSet, so that a group that
+such a Java controller bricked recovers. Pure: a function of the group and the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from controller.metadata import eligible
+from controller.metadata.commands import ElectMaster, LiveReplica, Trigger
+from controller.metadata.groups import BrokerGroup
+from controller.metadata.outcomes import Elected, MasterStillExists, NotElected, Outcome, Refused
+from controller.metadata.policy import POLICIES
+from remoting.codes import ResponseCode
+
+_NEED_TO_BE_REGISTERED = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+
+
+def elect(group: BrokerGroup, command: ElectMaster) -> tuple[Outcome, BrokerGroup]:
+    """The outcome, and the group after it (the same object when nothing changes)."""
+    asked = None if command.trigger is Trigger.CONTROLLER else command.broker_id
+    if group.removed:
+        return Refused(code=_NEED_TO_BE_REGISTERED, remark=f"no broker group {command.key} is registered"), group
+    if command.trigger is Trigger.BROKER and asked is not None and asked not in group.replicas:
+        return Refused(code=_NEED_TO_BE_REGISTERED, remark=f"{command.key} has no broker {asked}"), group
+    if command.policy not in POLICIES:
+        remark = f"no elect policy {command.policy!r}; there are {', '.join(POLICIES)}"
+        return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=remark), group
+    if command.designate and asked is None:
+        remark = "an election that designates must name the broker"
+        return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=remark), group
+    target = asked if command.designate or not group.sync_state_set else None
+    if group.master is not None and group.master in command.observation.live and target in (None, group.master):
+        return _still_exists(group, group.master, command), group
+    winner = _winner(group, command, target)
+    return _nobody(group, command, asked) if winner is None else _elected(group, command, winner)
+
+
+def _winner(group: BrokerGroup, command: ElectMaster, target: int | None) -> int | None:
+    for pool in _pools(group, command, target):
+        candidates = _candidates(group, command.observation.live, pool)
+        if target is not None:
+            if target in candidates:
+                return target
+        elif candidates:
+            return POLICIES[command.policy].choose(candidates, command.preferred)
+    return None
+
+
+def _pools(group: BrokerGroup, command: ElectMaster, target: int | None) -> list[frozenset[int]]:
+    """From whom to choose, the better pool first."""
+    if not group.sync_state_set:
+        return [frozenset() if target is None else frozenset({target})]
+    return [group.electable, frozenset(group.replicas)] if command.unclean else [group.electable]
+
+
+def _candidates(
+    group: BrokerGroup, live: Mapping[int, LiveReplica], pool: frozenset[int]
+) -> dict[int, LiveReplica]:
+    """Who of the pool may win: members, alive, no learner by registration or heartbeat (apache/rocketmq#10013)."""
+    return {
+        broker_id: live[broker_id]
+        for broker_id in sorted(pool)
+        if broker_id in live and broker_id in group.replicas
+        and not (live[broker_id].learner or group.replicas[broker_id].learner)
+    }
+
+
+def _elected(group: BrokerGroup, command: ElectMaster, winner: int) -> tuple[Elected, BrokerGroup]:
+    after = attrs.evolve(
+        group,
+        master=winner,
+        master_epoch=group.master_epoch + 1,
+        sync_state_set=frozenset({winner}),
+        sync_state_set_epoch=group.sync_state_set_epoch + 1,
+        eligible=eligible.after_election(group, winner, command.observation.live[winner]),
+    )
+    return Elected(
+        key=command.key, master=winner, address=after.replicas[winner].address, master_epoch=after.master_epoch,
+        sync_state_set=after.sync_state_set, sync_state_set_epoch=after.sync_state_set_epoch,
+        members=after.addresses(), previous=group.master,
+        clean=not group.sync_state_set or winner in group.electable,
+    ), after
+
+
+def _still_exists(group: BrokerGroup, master: int, command: ElectMaster) -> MasterStillExists:
+    return MasterStillExists(
+        remark=f"the master of {command.key}, broker {master}, is alive",
+        key=command.key, master=master, address=group.replicas[master].address, master_epoch=group.master_epoch,
+        sync_state_set=group.sync_state_set, sync_state_set_epoch=group.sync_state_set_epoch,
+        members=group.addresses(),
+    )
+
+
+def _nobody(group: BrokerGroup, command: ElectMaster, asked: int | None) -> tuple[NotElected, BrokerGroup]:
+    first = not group.sync_state_set
+    if asked is not None:
+        code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+        why = f"broker {asked} is no member, not alive or a learner" if first else _why(group, command)
+    else:
+        code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
+        why = "it never had a master; its first is who asks for it" if first else _why(group, command)
+    lost = command.trigger is Trigger.CONTROLLER and group.master is not None
+    after = attrs.evolve(group, master=None, master_epoch=group.master_epoch + 1) if lost else group
+    return NotElected(
+        code=code, remark=f"no master for {command.key}: {why}", changed=lost, key=command.key,
+        master_epoch=after.master_epoch, previous=group.master if lost else None,
+    ), after
+
+
+def _why(group: BrokerGroup, command: ElectMaster) -> str:
+    if command.designate and command.broker_id in command.observation.live:
+        return f"broker {command.broker_id} may not be elected; {sorted(group.electable)} may, if alive"
+    return f"of the electable {sorted(group.electable)} none that may win is alive"
