@@ -1,0 +1,120 @@
+"""A broker's identity: which id is its own (1012, 1013), and where it is now (1003).
+
+An id is bound to a check code that the broker made up and keeps until it is answered. Binding is compare-and-set, so a
+broker that asks again with the same code gets the same answer, whatever was lost in between.
+
+    1013: the id is                       the check code is       the answer
+    a member's                            that member's           success, nothing changes
+    a member's                            another, or unknown     2014
+    the next one                          any                     bound; the next one is one higher
+    lower: it was bound, and cleaned      any                     2014: an id is never bound again
+    higher                                any                     2014: ids are given in order
+
+Java accepts any unused id and counts how many it bound, so after an id out of order its counter stands at one in use
+and every broker that asks for the next is refused (`next` is one more than the largest here, always). Java forgets both
+tables' rows one by one when a group is cleaned, and with them ids in use. A refusal names the next id, as the design of
+persistent ids says ("Persistent unique BrokerId", apache/rocketmq#5989); Java leaves that out.
+
+Names must be storable where brokers keep them: ``cluster#broker#id#code`` in a file, ``1;2`` in lists.
+Pure: functions of the group and the command.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from controller.metadata.commands import ApplyBrokerId, RegisterBroker
+from controller.metadata.groups import BrokerGroup, GroupKey, Replica
+from controller.metadata.outcomes import BrokerIdApplied, BrokerIdRefused, Outcome, Refused, Registered
+from remoting.codes import ResponseCode
+
+NAME_CHARS_MAX: Final = 255
+CHECK_CODE_CHARS_MAX: Final = 512
+REPLICAS_MAX: Final = 1_000
+"""Of one group, ever: ids beyond are refused."""
+
+
+def apply_broker_id(group: BrokerGroup, command: ApplyBrokerId) -> tuple[Outcome, BrokerGroup]:
+    """The outcome, and the group after it (the same object when nothing changes)."""
+    wrong = key_problem(command.key) or check_code_problem(command.check_code)
+    if wrong:
+        return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=wrong), group
+    key, broker_id, following = command.key, command.broker_id, group.next_broker_id
+    member = group.replicas.get(broker_id)
+    if member is not None and member.check_code == command.check_code:
+        return BrokerIdApplied(key=key, broker_id=broker_id, next_broker_id=following), group
+    if member is not None:
+        owner = "another check code" if member.check_code else "a check code that is not known here"
+        remark = f"broker id {broker_id} of {key} is bound to {owner}; the next is {following}"
+    elif broker_id != following:
+        why = "was given out before, and never is again" if 0 < broker_id < following else "is out of order"
+        remark = f"broker id {broker_id} of {key} {why}; the next is {following}"
+    elif broker_id > REPLICAS_MAX:
+        remark = f"{key} has given out {REPLICAS_MAX} broker ids, which is all there are"
+    else:
+        replica = Replica(address_in(command.check_code), command.check_code)
+        after = attrs.evolve(group, replicas={**group.replicas, broker_id: replica}, next_broker_id=following + 1)
+        return BrokerIdApplied(key=key, broker_id=broker_id, next_broker_id=following + 1, changed=True), after
+    return BrokerIdRefused(key=key, next_broker_id=following, remark=remark), group
+
+
+def register(group: BrokerGroup, command: RegisterBroker) -> tuple[Outcome, BrokerGroup]:
+    """The outcome, and the group after it (the same object when nothing changes, as when a broker moved nowhere)."""
+    wrong = address_problem(command.address)
+    if wrong:
+        return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=wrong), group
+    known = group.replicas.get(command.broker_id)
+    if known is None:
+        what = "group" if group.removed else f"broker {command.broker_id} in group"
+        return Refused(code=ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+                       remark=f"no {what} {command.key}; apply for a broker id first"), group
+    after = group
+    here = attrs.evolve(known, address=command.address, learner=command.learner)
+    if here != known:
+        after = attrs.evolve(after, replicas={**group.replicas, command.broker_id: here})
+    if after.eligible and command.broker_id == after.master:
+        after = attrs.evolve(after, eligible=frozenset())  # a new process of the master: see ``eligible``
+    master = after.master if after.master in command.observation.live else None
+    return Registered(
+        key=command.key, broker_id=command.broker_id, changed=after is not group,
+        master=master, address=after.address_of(master), master_epoch=None if master is None else after.master_epoch,
+        sync_state_set=after.sync_state_set, sync_state_set_epoch=after.sync_state_set_epoch,
+    ), after
+
+
+def address_in(check_code: str) -> str:
+    """What stands before the first ``;``: the address that the broker had when it made the code up."""
+    return check_code.partition(";")[0]
+
+
+def key_problem(key: GroupKey) -> str | None:
+    """Why no group can be called that; None if one can."""
+    for what, name in (("cluster name", key.cluster), ("broker name", key.name)):
+        if not name.strip():
+            return f"the {what} is missing or blank"
+        if len(name) > NAME_CHARS_MAX:
+            return f"the {what} has {len(name)} characters; at most {NAME_CHARS_MAX} are allowed"
+        if not name.isprintable() or any(mark in name for mark in "#;"):
+            return f"the {what} {name!r} must be printable and without '#' and ';', which delimit it in files and lists"
+    return None
+
+
+def check_code_problem(check_code: str) -> str | None:
+    """Why this cannot be a check code; None if it can. ``#`` would split it in the broker's file."""
+    if len(check_code) > CHECK_CODE_CHARS_MAX:
+        return f"the register check code has {len(check_code)} characters; at most {CHECK_CODE_CHARS_MAX} are allowed"
+    if "#" in check_code or not check_code.isprintable():
+        return f"the register check code {check_code!r} must be printable and without '#'"
+    if not check_code.strip():
+        return "the register check code is missing or blank"
+    wrong = address_problem(address_in(check_code))
+    return f"the register check code {check_code!r} must be like host:port;millis: {wrong}" if wrong else None
+
+
+def address_problem(address: str) -> str | None:
+    """Why nobody can be reached there; None if somebody may be."""
+    if not address or len(address) > NAME_CHARS_MAX or not address.isprintable() or " " in address:
+        return f"{address[:NAME_CHARS_MAX]!r} is no broker address like host:port"
+    return None

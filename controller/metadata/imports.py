@@ -1,0 +1,84 @@
+"""ImportGroups: groups move here from another controller with their ids, check codes and epochs.
+
+All groups of a command, or none. One that is here already must be equal in all that the import tells; then it counts as
+imported, so an import may be repeated. Epochs and the next id only grow, over a removed group of that name too. A
+check code that the source does not tell is None: that broker has its id on disk and only registers; who applies for
+that id is refused. Pure: a function of the groups and the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from controller.metadata.commands import ImportedGroup, ImportGroups
+from controller.metadata.groups import BrokerGroup, GroupKey
+from controller.metadata.identity import REPLICAS_MAX, address_problem, check_code_problem, key_problem
+from controller.metadata.outcomes import Imported, Outcome, Refused
+from remoting.codes import ResponseCode
+
+EPOCH_MAX: Final = 2**30
+"""On the wire epochs have 31 bits; a group that arrives with more than half of them used has a wrong number in it."""
+
+
+def import_groups(
+    group_of: Callable[[GroupKey], BrokerGroup], command: ImportGroups
+) -> tuple[Outcome, dict[GroupKey, BrokerGroup]]:
+    """The outcome, and the groups that are new by their keys."""
+    added: dict[GroupKey, BrokerGroup] = {}
+    for item in command.groups:
+        here = group_of(item.key)
+        wrong = "it is there twice" if item.key in added else _problem(item) or _clash(item, here)
+        if wrong:
+            return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST,
+                           remark=f"cannot import {item.key}: {wrong}"), {}
+        if here.removed:
+            added[item.key] = BrokerGroup(
+                replicas=dict(sorted(item.replicas.items())),
+                next_broker_id=max(item.next_broker_id, here.next_broker_id),
+                sync_state_set=item.sync_state_set, sync_state_set_epoch=item.sync_state_set_epoch,
+                master=item.master, master_epoch=item.master_epoch,
+            )
+    return Imported(keys=tuple(added), changed=bool(added)), added
+
+
+def _problem(item: ImportedGroup) -> str | None:
+    """Why no controller can have such a group; None if one can."""
+    wrong = key_problem(item.key)
+    if wrong:
+        return wrong
+    if not item.replicas:
+        return "it has no brokers"
+    if min(item.replicas) < 1 or max(item.replicas) > REPLICAS_MAX or item.next_broker_id <= max(item.replicas):
+        return f"broker ids {sorted(item.replicas)} do not lie between 1 and the next id, {item.next_broker_id}"
+    if not item.sync_state_set <= item.replicas.keys():
+        return f"the SyncStateSet {sorted(item.sync_state_set)} is not among the brokers {sorted(item.replicas)}"
+    if item.master is not None and item.master not in item.sync_state_set:
+        return f"the master, broker {item.master}, is not in the SyncStateSet {sorted(item.sync_state_set)}"
+    for name, epoch in (("master", item.master_epoch), ("SyncStateSet", item.sync_state_set_epoch)):
+        if not bool(item.sync_state_set) <= epoch <= EPOCH_MAX:
+            return f"the {name} epoch {epoch} is out of range"
+    for broker_id, replica in item.replicas.items():
+        wrong = address_problem(replica.address) or (replica.check_code and check_code_problem(replica.check_code))
+        if wrong:
+            return f"broker {broker_id}: {wrong}"
+    return None
+
+
+def _clash(item: ImportedGroup, here: BrokerGroup) -> str | None:
+    """Why it cannot come beside what is here; None if it can."""
+    if here.removed:
+        if item.master_epoch < here.master_epoch or item.sync_state_set_epoch < here.sync_state_set_epoch:
+            return (f"a group of that name was removed here at master epoch {here.master_epoch} and SyncStateSet epoch "
+                    f"{here.sync_state_set_epoch}; epochs never fall")
+        if min(item.replicas) < here.next_broker_id:
+            return f"a group of that name was removed here; its ids below {here.next_broker_id} are never bound again"
+        return None
+    told = (item.sync_state_set, item.sync_state_set_epoch, item.master, item.master_epoch)
+    ours = (here.sync_state_set, here.sync_state_set_epoch, here.master, here.master_epoch)
+    same = told == ours and item.replicas.keys() == here.replicas.keys() and all(
+        replica.address == here.replicas[broker_id].address
+        and replica.check_code in (None, here.replicas[broker_id].check_code)
+        for broker_id, replica in item.replicas.items()
+    )
+    return None if same else "a group of that name is here already, with other data"
