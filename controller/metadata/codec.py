@@ -1,0 +1,230 @@
+"""Commands as bytes, as they stand in the log: a CBOR list ``[format, kind, term, field, ...]``.
+
+*Formats.* A log outlives the version that wrote it, and while a group is upgraded node by node its members must still
+decide the same. So the format in use is part of the replicated state: it starts at 1, every node refuses what is
+newer than it (a newer node too, which could read it), and ``RaiseFormat`` moves it when the leader knows that every
+member reads the next. A node reads all formats from 1 to ``FORMAT``. Names of policies are part of the format.
+
+Kinds 1 to 6 are numbered like the event types of Java's ``EventType``; the bytes are not Java's.
+This module knows the commands' shapes and not what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import cbor2
+
+from controller.metadata.commands import (
+    AlterSyncStateSet,
+    AnyCommand,
+    ApplyBrokerId,
+    CleanBrokerData,
+    Command,
+    DropEligible,
+    ElectMaster,
+    ImportedGroup,
+    ImportGroups,
+    LiveReplica,
+    Observation,
+    RaiseFormat,
+    RegisterBroker,
+    Trigger,
+)
+from controller.metadata.fields import flag, ids, integer, items, optional, text
+from controller.metadata.groups import GroupKey, Replica
+
+FORMAT: Final = 1
+"""The newest that this version reads and writes."""
+DAMAGED: Final = (
+    ValueError, TypeError, cbor2.CBORError, RecursionError, OverflowError, MemoryError,
+)
+"""All that reading foreign bytes as CBOR may raise."""
+
+
+class MalformedCommand(ValueError):
+    """These bytes are no command. The message says why."""
+
+
+class UnknownFormat(MalformedCommand):
+    """A command in a format that is not in use, or none at all."""
+
+
+def encode(command: Command, format: int = FORMAT) -> bytes:  # noqa: A002  the word of the log
+    """The bytes of a command; the same command always gives the same bytes. ``format``: the one in use."""
+    if format != FORMAT:
+        raise ValueError(f"format {format} is not written by this version, which writes {FORMAT}")
+    kind, pack, _ = _KINDS_BY_CLASS[type(command)]
+    return cbor2.dumps([format, kind, command.term, *pack(command)])
+
+
+def decode(data: bytes, in_use: int = FORMAT) -> AnyCommand:
+    """Raises ``MalformedCommand`` for anything but the bytes of a command in a format up to ``in_use``."""
+    try:
+        fields = items(cbor2.loads(data))
+        if len(fields) < 3:
+            raise ValueError(f"{len(fields)} items; format, kind and term come first")
+        found = integer(fields[0])
+        if not 1 <= found <= min(in_use, FORMAT):
+            raise UnknownFormat(f"format {found} is not in use: that is {in_use}")
+        known = _UNPACK.get(integer(fields[1]))
+        if known is None:
+            raise ValueError(f"there is no command of kind {fields[1]}")
+        return known(integer(fields[2], 0), fields[3:])
+    except MalformedCommand:
+        raise
+    except DAMAGED as error:
+        raise MalformedCommand(f"not a command: {error}") from error
+
+
+# --- parts ---------------------------------------------------------------------------------------------------
+
+
+def _pack_live(observation: Observation) -> dict[int, list[Any]]:
+    return {
+        broker_id: [r.epoch, r.max_offset, r.confirm_offset, r.priority, r.learner, r.min_in_sync_replicas]
+        for broker_id, r in sorted(observation.live.items())
+    }
+
+
+def _observation(value: Any) -> Observation:
+    if type(value) is not dict:
+        raise ValueError(f"{str(value)[:40]} where the live brokers are due")
+    live = {}
+    for broker_id, replica in value.items():
+        epoch, longest, confirmed, priority, learner, least = items(replica, 6)
+        live[integer(broker_id)] = LiveReplica(
+            integer(epoch), integer(longest), integer(confirmed), integer(priority), flag(learner),
+            optional(least, integer))
+    return Observation(live)
+
+
+def pack_replicas(replicas: Mapping[int, Replica]) -> list[list[Any]]:
+    """Members as lists, in the order of ids. Snapshots hold them in the same form."""
+    return [[broker_id, r.address, r.check_code, r.learner] for broker_id, r in sorted(replicas.items())]
+
+
+def replicas_of(value: Any) -> dict[int, Replica]:
+    """Back from ``pack_replicas``. Raises ``ValueError``."""
+    found = {}
+    for item in items(value):
+        broker_id, address, check_code, learner = items(item, 4)
+        found[integer(broker_id)] = Replica(text(address), optional(check_code, text), flag(learner))
+    if len(found) != len(value) or list(found) != sorted(found):
+        raise ValueError(f"replicas {list(found)} are not in the order of ids, each once")
+    return found
+
+
+def _key(cluster: Any, name: Any) -> GroupKey:
+    return GroupKey(text(cluster), text(name))
+
+
+# --- one pair for each kind ----------------------------------------------------------------------------------
+
+
+def _pack_alter(c: AlterSyncStateSet) -> list[Any]:
+    return [*c.key, c.broker_id, c.master_epoch, sorted(c.sync_state_set), c.sync_state_set_epoch,
+            _pack_live(c.observation)]
+
+
+def _alter(term: int, fields: list[Any]) -> AlterSyncStateSet:
+    cluster, name, broker_id, master_epoch, members, epoch, live = items(fields, 7)
+    return AlterSyncStateSet(
+        term=term, key=_key(cluster, name), broker_id=integer(broker_id), master_epoch=integer(master_epoch),
+        sync_state_set=ids(members), sync_state_set_epoch=integer(epoch), observation=_observation(live))
+
+
+def _pack_apply(c: ApplyBrokerId) -> list[Any]:
+    return [*c.key, c.broker_id, c.check_code]
+
+
+def _apply(term: int, fields: list[Any]) -> ApplyBrokerId:
+    cluster, name, broker_id, check_code = items(fields, 4)
+    return ApplyBrokerId(
+        term=term, key=_key(cluster, name), broker_id=integer(broker_id), check_code=text(check_code))
+
+
+def _pack_elect(c: ElectMaster) -> list[Any]:
+    return [*c.key, int(c.trigger), c.broker_id, c.designate, c.unclean, c.policy, c.preferred,
+            _pack_live(c.observation)]
+
+
+def _elect(term: int, fields: list[Any]) -> ElectMaster:
+    cluster, name, trigger, broker_id, designate, unclean, policy, preferred, live = items(fields, 9)
+    return ElectMaster(
+        term=term, key=_key(cluster, name), trigger=Trigger(integer(trigger)), broker_id=optional(broker_id, integer),
+        designate=flag(designate), unclean=flag(unclean), policy=text(policy), preferred=optional(preferred, integer),
+        observation=_observation(live))
+
+
+def _pack_clean(c: CleanBrokerData) -> list[Any]:
+    return [*c.key, None if c.broker_ids is None else sorted(c.broker_ids), c.clean_living, _pack_live(c.observation)]
+
+
+def _clean(term: int, fields: list[Any]) -> CleanBrokerData:
+    cluster, name, broker_ids, clean_living, live = items(fields, 5)
+    return CleanBrokerData(
+        term=term, key=_key(cluster, name), broker_ids=optional(broker_ids, ids), clean_living=flag(clean_living),
+        observation=_observation(live))
+
+
+def _pack_register(c: RegisterBroker) -> list[Any]:
+    return [*c.key, c.broker_id, c.address, c.learner, _pack_live(c.observation)]
+
+
+def _register(term: int, fields: list[Any]) -> RegisterBroker:
+    cluster, name, broker_id, address, learner, live = items(fields, 6)
+    return RegisterBroker(
+        term=term, key=_key(cluster, name), broker_id=integer(broker_id), address=text(address), learner=flag(learner),
+        observation=_observation(live))
+
+
+def _pack_drop(c: DropEligible) -> list[Any]:
+    return [*c.key, c.broker_id, c.master_epoch]
+
+
+def _drop(term: int, fields: list[Any]) -> DropEligible:
+    cluster, name, broker_id, master_epoch = items(fields, 4)
+    return DropEligible(
+        term=term, key=_key(cluster, name), broker_id=integer(broker_id), master_epoch=integer(master_epoch))
+
+
+def _pack_import(c: ImportGroups) -> list[Any]:
+    return [[
+        [*g.key, pack_replicas(g.replicas), g.next_broker_id, sorted(g.sync_state_set), g.sync_state_set_epoch,
+         g.master, g.master_epoch]
+        for g in c.groups
+    ]]
+
+
+def _import(term: int, fields: list[Any]) -> ImportGroups:
+    groups = []
+    for item in items(items(fields, 1)[0]):
+        cluster, name, replicas, following, members, epoch, master, master_epoch = items(item, 8)
+        groups.append(ImportedGroup(
+            _key(cluster, name), replicas_of(replicas), integer(following), ids(members), integer(epoch),
+            optional(master, integer), integer(master_epoch)))
+    return ImportGroups(term=term, groups=tuple(groups))
+
+
+def _pack_raise(c: RaiseFormat) -> list[Any]:
+    return [c.format]
+
+
+def _raise(term: int, fields: list[Any]) -> RaiseFormat:
+    return RaiseFormat(term=term, format=integer(items(fields, 1)[0], 1))
+
+
+_KINDS: Final[list[tuple[int, type[Command], Callable[[Any], list[Any]], Callable[[int, list[Any]], AnyCommand]]]] = [
+    (1, AlterSyncStateSet, _pack_alter, _alter),
+    (2, ApplyBrokerId, _pack_apply, _apply),
+    (3, ElectMaster, _pack_elect, _elect),
+    (5, CleanBrokerData, _pack_clean, _clean),
+    (6, RegisterBroker, _pack_register, _register),
+    (7, DropEligible, _pack_drop, _drop),
+    (8, ImportGroups, _pack_import, _import),
+    (9, RaiseFormat, _pack_raise, _raise),
+]
+_KINDS_BY_CLASS: Final = {made: (kind, pack, unpack) for kind, made, pack, unpack in _KINDS}
+_UNPACK: Final = {kind: unpack for kind, _, _, unpack in _KINDS}

@@ -1,0 +1,51 @@
+"""Typed readers of what CBOR gives: each returns the value, or raises ``ValueError`` that says what is wrong.
+
+CBOR can hold anything anywhere, so nothing read from it is trusted to have its type. Knows no commands and no groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+INT64: Final = 2**63
+
+
+def integer(value: Any, least: int = -INT64) -> int:
+    """A whole number of 64 bits, not below ``least``. True and False are none."""
+    if type(value) is not int or not least <= value < INT64:
+        raise ValueError(f"{str(value)[:40]} where a number from {least} on is due")
+    return value
+
+
+def text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{str(value)[:40]} where text is due")
+    return value
+
+
+def flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"{str(value)[:40]} where true or false is due")
+    return value
+
+
+def items(value: Any, count: int | None = None) -> list[Any]:
+    """A list, of ``count`` items if that is given."""
+    if type(value) is not list or (count is not None and len(value) != count):
+        raise ValueError(f"{str(value)[:40]} where a list{'' if count is None else f' of {count}'} is due")
+    return value
+
+
+def optional(value: Any, read: Callable[[Any], T]) -> T | None:
+    return None if value is None else read(value)
+
+
+def ids(value: Any) -> frozenset[int]:
+    """A list of different numbers."""
+    found = frozenset(map(integer, items(value)))
+    if len(found) != len(value):
+        raise ValueError(f"{str(value)[:40]} names one id twice")
+    return found

@@ -1,0 +1,124 @@
+"""All groups as bytes and back, in blocks, so that neither side holds more than one block of bytes beside the groups.
+
+    block     u32 big-endian length, then that many bytes of CBOR
+    first     ["quorate-metadata", layout, command format in use, number of groups]
+    others    up to 256 groups: [cluster, name, next id, SyncStateSet, its epoch, master, master epoch, eligible,
+              [[id, address, check code, learner], ...]], in the order of their keys, sets and replicas in that of ids
+
+The same groups always give the same bytes, so their hash is the state's hash. Removed groups are written too.
+This module does no I/O; whoever stores a snapshot guards it against damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+import cbor2
+
+from controller.metadata.codec import DAMAGED, pack_replicas, replicas_of
+from controller.metadata.fields import ids, integer, items, optional, text
+from controller.metadata.groups import FIRST_BROKER_ID, BrokerGroup, GroupKey
+
+LAYOUT: Final = 1
+BLOCK_GROUPS: Final = 256
+BLOCK_BYTES_MAX: Final = 64 << 20
+"""What the largest groups that there can be need; a length beyond is damage."""
+_MAGIC: Final = "quorate-metadata"
+_LENGTH: Final = struct.Struct(">I")
+
+
+class UnreadableSnapshot(ValueError):
+    """These bytes are no snapshot that this version reads. The message says why."""
+
+
+class Sink(Protocol):
+    """Where the bytes go, in pieces of any size."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+def write(groups: Mapping[GroupKey, BrokerGroup], format_in_use: int, sink: Sink) -> None:
+    """All groups as bytes."""
+    def block(content: list[Any]) -> None:
+        data = cbor2.dumps(content)
+        sink.write(_LENGTH.pack(len(data)) + data)
+
+    block([_MAGIC, LAYOUT, format_in_use, len(groups)])
+    keys = sorted(groups)
+    for start in range(0, len(keys), BLOCK_GROUPS):
+        block([_pack(key, groups[key]) for key in keys[start : start + BLOCK_GROUPS]])
+
+
+def read(chunks: Iterable[bytes]) -> tuple[dict[GroupKey, BrokerGroup], int]:
+    """The groups, and the command format in use. Raises ``UnreadableSnapshot``."""
+    try:
+        blocks = _blocks(chunks)
+        magic, layout, format_in_use, count = items(next(blocks, None), 4)
+        if magic != _MAGIC or layout != LAYOUT:
+            raise ValueError(f"it begins {str(magic)[:40]}, {str(layout)[:40]}; due are {_MAGIC}, layout {LAYOUT}")
+        groups = dict(_unpack(record) for block in blocks for record in items(block))
+        if len(groups) != integer(count, 0):
+            raise ValueError(f"it holds {len(groups)} groups and announces {count}")
+        return groups, integer(format_in_use, 1)
+    except DAMAGED as error:
+        raise UnreadableSnapshot(f"not a snapshot of broker groups: {error}") from error
+
+
+def digest(groups: Mapping[GroupKey, BrokerGroup], format_in_use: int) -> bytes:
+    """32 bytes (SHA-256) that are the same exactly where the state is."""
+    hashed = hashlib.sha256()
+
+    class Hashing:
+        def write(self, data: bytes) -> None:
+            hashed.update(data)
+
+    write(groups, format_in_use, Hashing())
+    return hashed.digest()
+
+
+def _blocks(chunks: Iterable[bytes]) -> Iterator[Any]:
+    """The content of each block, from bytes cut anywhere."""
+    take = _taker(iter(chunks))
+    while head := take(_LENGTH.size, True):
+        length = _LENGTH.unpack(head)[0]
+        if length > BLOCK_BYTES_MAX:
+            raise ValueError(f"a block of {length} bytes; at most {BLOCK_BYTES_MAX} are read")
+        yield cbor2.loads(take(length, False))
+
+
+def _taker(chunks: Iterator[bytes]) -> Callable[[int, bool], bytes]:
+    buffer = bytearray()
+
+    def take(size: int, may_end: bool) -> bytes:
+        """The next ``size`` bytes; or none where ``may_end`` and nothing is left."""
+        while len(buffer) < size:
+            chunk = next(chunks, None)
+            if chunk is None:
+                if may_end and not buffer:
+                    return b""
+                raise ValueError(f"it ends {size - len(buffer)} bytes early")
+            buffer.extend(chunk)
+        taken = bytes(memoryview(buffer)[:size])
+        del buffer[:size]
+        return taken
+
+    return take
+
+
+def _pack(key: GroupKey, group: BrokerGroup) -> list[Any]:
+    return [
+        *key, group.next_broker_id, sorted(group.sync_state_set), group.sync_state_set_epoch, group.master,
+        group.master_epoch, sorted(group.eligible), pack_replicas(group.replicas),
+    ]
+
+
+def _unpack(record: Any) -> tuple[GroupKey, BrokerGroup]:
+    cluster, name, following, members, epoch, master, master_epoch, eligible, replicas = items(record, 9)
+    return GroupKey(text(cluster), text(name)), BrokerGroup(
+        replicas=replicas_of(replicas), next_broker_id=integer(following, FIRST_BROKER_ID), sync_state_set=ids(members),
+        sync_state_set_epoch=integer(epoch, 0), master=optional(master, integer), master_epoch=integer(master_epoch, 0),
+        eligible=ids(eligible),
+    )
