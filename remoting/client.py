@@ -1,0 +1,180 @@
+"""The client: a connection per address, made when it is needed and made anew when it is gone.
+
+Deadlines of calls include connecting. A call is sent once: whoever gets an error other than ``ConnectFailed`` cannot
+know whether it was carried out, and decides for itself. Knows addresses and connections; nothing of codes but GO_AWAY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+from trio.abc import Stream
+
+from remoting.address import split_address
+from remoting.codes import ResponseCode
+from remoting.command import ONEWAY, Command
+from remoting.config import ClientConfig
+from remoting.connection import Connection
+from remoting.endpoint import Counters, Endpoint, Handler
+from remoting.errors import ConnectFailed, ResponseError
+from remoting.streams import STREAM_ERRORS, Connector, TLSContext, connect_tcp, ends, start_tls, tune, words
+
+
+def checked(answer: Command, address: str | None = None) -> Command:
+    """``answer``, if its code is SUCCESS; else raises ``ResponseError``."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise ResponseError(answer.code, answer.remark, address)
+    return answer
+
+
+@asynccontextmanager
+async def open_client(
+    config: ClientConfig | None = None, *, connector: Connector = connect_tcp, tls: TLSContext | None = None,
+    handlers: Mapping[int, Handler] | None = None, on_close: Callable[[Connection, str], None] | None = None,
+) -> AsyncIterator[Client]:
+    """A client for as long as the block runs; its connections close with it.
+
+    ``handlers`` serve requests that servers send over these connections. With ``tls`` every connection is under TLS.
+    """
+    client = Client(config or ClientConfig(), connector, tls, handlers or {}, on_close)
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(client._endpoint.run)
+        try:
+            yield client
+        except BaseException as error:  # noqa: BLE001  # raised again below
+            failure = error
+        client._close()
+        nursery.cancel_scope.cancel()
+    if failure is not None:  # as the caller's block raised it, not in a group of this nursery
+        raise failure
+
+
+@attrs.define(eq=False)
+class _Dial:
+    """An attempt to connect, shared by all who want that address."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+    connection: Connection | None = None
+    failure: str = ""
+
+
+class Client:
+    """Made by ``open_client``. Any number of tasks may call at once."""
+
+    def __init__(
+        self, config: ClientConfig, connector: Connector, tls: TLSContext | None, handlers: Mapping[int, Handler],
+        on_close: Callable[[Connection, str], None] | None,
+    ) -> None:
+        self.config = config
+        self._connector, self._tls, self._on_close = connector, tls, on_close
+        self._endpoint = Endpoint(handlers, config, on_close=self._closed)
+        self._connections: dict[str, Connection] = {}
+        self._dials: dict[str, _Dial] = {}
+
+    @property
+    def counters(self) -> Counters:
+        return self._endpoint.counters
+
+    # --- calling ---------------------------------------------------------------------------------------------
+
+    async def call(self, address: str, command: Command, timeout_ms: float | None = None) -> Command:
+        """The answer of ``address``, whatever its code (``checked`` raises unless it is SUCCESS).
+
+        Raises ``ConnectFailed`` and ``NotEncodable`` (nothing was sent), ``ConnectionClosed``, ``RequestTimeout``. A
+        server that is going away is left for a new connection, and asked once more.
+        """
+        if timeout_ms is None:
+            timeout_ms = self.config.call_timeout_ms
+        deadline = trio.current_time() + timeout_ms / 1e3
+        answer = await self._call_once(address, command, deadline)
+        if answer.code == ResponseCode.GO_AWAY:
+            answer = await self._call_once(address, command, deadline)
+        return answer
+
+    async def _call_once(self, address: str, command: Command, deadline: float) -> Command:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = await self._connect_by(address, deadline)
+        answer = await connection.call(command, (deadline - trio.current_time()) * 1e3)
+        if answer.code == ResponseCode.GO_AWAY:
+            if self._connections.get(address) is connection:
+                del self._connections[address]
+            connection.retire()
+        return answer
+
+    async def send_oneway(self, address: str, command: Command) -> None:
+        """Send a request that gets no answer; connects first if need be. ``ONEWAY`` is set for the caller.
+
+        Returning says that it was queued, no more. Raises ``ConnectFailed``, ``ConnectionClosed``, ``NotEncodable``.
+        """
+        command.flag |= ONEWAY
+        (await self.connect(address)).send(command)
+
+    # --- connections -----------------------------------------------------------------------------------------
+
+    def connection(self, address: str) -> Connection | None:
+        """The connection to ``address``, if there is one now."""
+        return self._connections.get(address)
+
+    async def connect(self, address: str) -> Connection:
+        """The connection to ``address``, made if there is none. Raises ``ConnectFailed``."""
+        found = self._connections.get(address)
+        if found is not None:
+            await trio.lowlevel.checkpoint()
+            return found
+        return await self._connect_by(address, trio.current_time() + self.config.connect_timeout_ms / 1e3)
+
+    async def _connect_by(self, address: str, deadline: float) -> Connection:
+        dial = self._dials.get(address)
+        if dial is None:
+            dial = self._dials[address] = _Dial()
+            self._endpoint.start_soon(self._dial, address, dial, name=f"connecting to {address}")
+        started = trio.current_time()
+        with trio.move_on_at(deadline):
+            await dial.done.wait()
+        if dial.connection is None:
+            passed_ms = (trio.current_time() - started) * 1e3
+            raise ConnectFailed(address, dial.failure or f"no answer within {passed_ms:.0f} ms")
+        if dial.connection.closed:
+            raise ConnectFailed(address, "the connection was closed at once")
+        return dial.connection
+
+    async def _dial(self, address: str, dial: _Dial) -> None:
+        """One attempt; then the connection, to its end."""
+        self.counters.dialled += 1
+        stream: Stream | None = None
+        try:
+            with trio.fail_after(self.config.connect_timeout_ms / 1e3):
+                plain = stream = await self._connector(address)
+                tune(plain, self.config.unacknowledged_timeout_ms)
+                if self._tls is not None:
+                    host, _ = split_address(address)
+                    stream = await start_tls(plain, self._tls(), server=False, host=host)
+            dial.connection = self._connections[address] = Connection(self._endpoint, stream, address, ends(plain)[1])
+        except trio.TooSlowError:
+            dial.failure = f"no answer within {self.config.connect_timeout_ms} ms"
+        except (ValueError, *STREAM_ERRORS) as error:  # ssl's errors are of both kinds
+            dial.failure = words(error)
+        finally:
+            del self._dials[address]
+            dial.done.set()
+            if dial.connection is None:
+                self.counters.dials_failed += 1
+                if stream is not None:
+                    await trio.aclose_forcefully(stream)
+        if dial.connection is not None:
+            await dial.connection.run()
+
+    def _closed(self, connection: Connection, reason: str) -> None:
+        if self._connections.get(connection.peer) is connection:
+            del self._connections[connection.peer]
+        if self._on_close is not None:
+            self._on_close(connection, reason)
+
+    def _close(self) -> None:
+        for connection in list(self._endpoint.connections):
+            connection.close("the client was closed")

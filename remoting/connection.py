@@ -1,0 +1,434 @@
+"""One connection: frames both ways, requests matched with their answers, queued bytes written together.
+
+The same class serves both ends, because either may send requests. Everything but ``call`` is synchronous and never
+blocks. Knows streams and frames; what a request means is the endpoint's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import outcome
+import trio
+from trio.abc import Stream
+from trio.lowlevel import (
+    Abort,
+    RaiseCancelT,
+    current_task,
+    reschedule,
+    wait_readable,
+    wait_task_rescheduled,
+    wait_writable,
+)
+
+from remoting.codes import ResponseCode
+from remoting.command import ONEWAY, RESPONSE, Command, response
+from remoting.errors import ConnectionClosed, FrameError, NotEncodable, RemotingError, RequestTimeout
+from remoting.frame import FrameLimits, FrameReader, encode
+from remoting.streams import STREAM_ERRORS, words
+from remoting.wakeup import Bell
+
+if TYPE_CHECKING:
+    from remoting.endpoint import Endpoint
+
+logger = logging.getLogger("remoting")
+
+OnResult = Callable[[Command | RemotingError], None]
+
+_READ_BYTES: Final = 128 << 10
+"""Some hundreds of requests: read and handled in one turn, short enough for whatever shares the loop."""
+_WRITE_BYTES: Final = 256 << 10
+"""When so much is queued it is written without waiting for more; streams that are no sockets get it in such pieces."""
+_OPAQUE_MAX: Final = 2**31 - 1
+
+
+class _Call:
+    """A request of ours without an answer yet. Has a deadline (``deadlines.Timed``)."""
+
+    __slots__ = ("_code", "_connection", "_timeout_ms", "on_result", "opaque")
+
+    def __init__(
+        self, connection: Connection, opaque: int, code: int, timeout_ms: float, on_result: OnResult
+    ) -> None:
+        self._connection, self.opaque, self._code, self._timeout_ms = connection, opaque, code, timeout_ms
+        self.on_result = on_result
+
+    @property
+    def waiting(self) -> bool:
+        return self._connection.calls.get(self.opaque) is self
+
+    def expire(self, _: float) -> None:
+        connection = self._connection
+        del connection.calls[self.opaque]
+        connection.endpoint.counters.timeouts += 1
+        self.tell(RequestTimeout(connection.peer, self._code, self._timeout_ms))
+        connection.close_if_retired()
+
+    def tell(self, result: Command | RemotingError) -> None:
+        try:
+            self.on_result(result)
+        except Exception:  # a defect of the caller's must not cost the connection
+            logger.exception("the answer of %s to request %d", self._connection.peer, self._code)
+
+
+class Connection:
+    """Made by servers and clients; ``run`` is theirs to call, and ``endpoint``'s attributes are not for handlers."""
+
+    __slots__ = (
+        "_commands", "_draining", "_due", "_fd", "_opaque", "_out", "_out_bytes", "_owed", "_reader", "_reason",
+        "_retired", "_room", "_scope", "_socket", "_stream", "_unfinished", "active_at", "calls", "closed", "endpoint",
+        "identity", "local", "peer", "replied_to", "working",
+    )
+
+    def __init__(self, endpoint: Endpoint, stream: Stream, peer: str, local: str) -> None:
+        self.endpoint = endpoint
+        self.peer, self.local = peer, local
+        """``host:port`` of the other end and of this one."""
+        self.identity: object | None = None
+        """Who is at the other end; for handlers to set and read."""
+        self.closed = False
+        self.active_at = trio.current_time()
+        """When something was last read or written."""
+        self.calls: dict[int, _Call] = {}
+        self.working = 0
+        """Requests of the other end in tasks of their own."""
+        self.replied_to: int | None = None
+        """Opaque of the latest reply."""
+        self._stream = stream
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._fd = self._socket.fileno() if self._socket is not None else -1
+        self._commands: Iterator[Command] = iter(())
+        """Those read and not handled yet."""
+        self._reader = FrameReader(FrameLimits(frame_bytes_max=endpoint.limits.frame_bytes_max))
+        self._unfinished = 0
+        self._scope = trio.CancelScope()
+        self._reason = ""
+        self._opaque = 0
+        self._owed: dict[int, float] = {}
+        """Requests of the other end that a handler will reply to: opaque, and when it was read."""
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._due = False
+        """Somebody will flush."""
+        self._draining = False
+        """A task writes what a flush left over."""
+        self._room: Bell | None = None
+        """Rings when there is room again for answers."""
+        self._retired = False
+
+    # --- sending ---------------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> None:
+        """Queue it as it is. What is queued in one turn of the loop is written together.
+
+        Raises ``NotEncodable``, and ``ConnectionClosed``, also when this command is one too many for the queue.
+        """
+        if self.closed:
+            raise ConnectionClosed(self.peer, self._reason)
+        data = encode(command)
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes > self.endpoint.limits.outgoing_bytes_max:
+            self.endpoint.counters.slow_readers += 1
+            self.close(f"it reads too slowly: {self._out_bytes} bytes wait to be sent")
+            raise ConnectionClosed(self.peer, self._reason)
+        if self._out_bytes > _WRITE_BYTES and not self._draining:
+            self.flush()
+        elif not self._due:
+            self._due = True
+            self.endpoint.write_soon(self)
+
+    def reply(self, to: Command, answer: Command, started: float | None = None) -> None:
+        """Answer a request, now or later. Does nothing for oneway requests and on a closed connection.
+
+        ``answer`` gets the opaque and the encoding of ``to``. ``started``: when the request was read, if known.
+        """
+        opaque = to.opaque
+        self.replied_to = opaque
+        if opaque in self._owed:
+            started = self._owed.pop(opaque)
+            self.endpoint.in_flight -= 1
+        if to.flag & ONEWAY or self.closed:
+            return
+        answer.opaque, answer.flag, answer.encoding = opaque, answer.flag & ~ONEWAY | RESPONSE, to.encoding
+        try:
+            self.send(answer)
+        except NotEncodable as error:
+            logger.error("answer %d to request %d of %s: %s", answer.code, to.code, self.peer, error)
+            self.endpoint.counters.failed += 1
+            answer = response(to, ResponseCode.SYSTEM_ERROR, remark=str(error))
+            self.send(answer)
+        except ConnectionClosed:
+            return
+        if self.endpoint.on_answer is not None:
+            since = self.active_at if started is None else started
+            self.endpoint.on_answer(to.code, answer.code, trio.current_time() - since)
+
+    def owe(self, request: Command) -> None:
+        """Remember that a handler will reply to ``request`` later."""
+        if self.closed or request.opaque in self._owed:
+            return
+        self._owed[request.opaque] = self.active_at
+        self.endpoint.in_flight += 1
+
+    # --- calling ---------------------------------------------------------------------------------------------
+
+    async def call(self, command: Command, timeout_ms: float | None = None) -> Command:
+        """The answer, whatever its code. ``command`` gets a new opaque.
+
+        Raises ``NotEncodable``, ``RequestTimeout``, ``ConnectionClosed``. A cancelled caller leaves its request behind.
+        """
+        task = current_task()
+
+        def on_result(result: Command | RemotingError) -> None:
+            reschedule(task, outcome.Error(result) if isinstance(result, RemotingError) else outcome.Value(result))
+
+        opaque = self._start_call(command, on_result, timeout_ms)
+
+        def abandon(_: RaiseCancelT) -> Abort:
+            self.calls.pop(opaque, None)
+            self.close_if_retired()
+            return Abort.SUCCEEDED
+
+        answer: Command = await wait_task_rescheduled(abandon)
+        return answer
+
+    def call_nowait(self, command: Command, on_result: OnResult, timeout_ms: float | None = None) -> None:
+        """As ``call``, without a task: ``on_result`` gets the answer, or the error, later.
+
+        Raises ``NotEncodable`` and, when it is closed already, ``ConnectionClosed``; then ``on_result`` is not called.
+        """
+        self._start_call(command, on_result, timeout_ms)
+
+    def _start_call(self, command: Command, on_result: OnResult, timeout_ms: float | None) -> int:
+        limits = self.endpoint.limits
+        if timeout_ms is None:
+            timeout_ms = limits.call_timeout_ms
+        self._opaque = opaque = self._opaque % _OPAQUE_MAX + 1
+        command.opaque = opaque
+        alone = not self.calls and not self._due
+        self.send(command)
+        if alone:
+            # Nobody to share a system call with, so far: why wait a turn.
+            self.flush()
+            if self.closed:
+                raise ConnectionClosed(self.peer, self._reason)
+        self.calls[opaque] = call = _Call(self, opaque, command.code, timeout_ms, on_result)
+        self.endpoint.deadlines.set(trio.current_time() + timeout_ms / 1e3, call)
+        return opaque
+
+    def retire(self) -> None:
+        """Close when the calls under way have their answers."""
+        self._retired = True
+        self.close_if_retired()
+
+    def close_if_retired(self) -> None:
+        if self._retired and not self.calls:
+            self.close("the other end is going away")
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests wait for their answers here, or answers to be written."""
+        return bool(self._owed or self.working or self._out_bytes or self.calls)
+
+    @property
+    def waiting(self) -> bool:
+        """Of its own deadline, for being idle (``deadlines.Timed``)."""
+        return not self.closed
+
+    def expire(self, now: float) -> None:
+        idle_ms = self.endpoint.limits.idle_timeout_ms
+        idle_at = self.active_at + idle_ms / 1e3
+        if now < idle_at:
+            self.endpoint.deadlines.set(idle_at, self)
+        else:
+            self.endpoint.counters.idle += 1
+            self.close(f"idle for {idle_ms} ms")
+
+    def close(self, reason: str) -> None:
+        """End it, in this turn: what is queued is written as far as the socket takes it, calls fail with ``reason``."""
+        if self.closed:
+            return
+        self.closed, self._reason = True, reason
+        if self._out and self._fd >= 0 and not self._draining:
+            with contextlib.suppress(OSError):  # the other end is gone, or does not read: either way it is too late
+                self.endpoint.counters.bytes_sent += os.write(self._fd, b"".join(self._out))
+        self._out.clear()
+        self.endpoint.in_flight -= len(self._owed)
+        self._owed.clear()
+        self.endpoint.unfinished_bytes -= self._unfinished
+        self._unfinished = 0
+        self._scope.cancel()
+        while self.calls:  # one by one: what is told may cancel another caller, who then takes its own out
+            self.calls.popitem()[1].tell(ConnectionClosed(self.peer, reason))
+        self.endpoint.closed(self, reason)
+
+    async def run(self, received: bytes = b"") -> None:
+        """Read until the connection ends, beginning with what was ``received`` before; then close the stream."""
+        try:
+            with self._scope:
+                self.endpoint.opened(self)
+                if received:
+                    if not self._receive(received):
+                        await self._catch_up()
+                if self._socket is not None:
+                    await self._read_socket(self._socket)
+                else:
+                    await self._read_stream()
+                self.close("closed by the other end")
+        except STREAM_ERRORS as error:
+            self.close(words(error))
+        except Exception as error:  # a defect of ours costs one connection, no more
+            logger.exception("connection with %s", self.peer)
+            self.close(f"{type(error).__name__}: {error}")
+        finally:
+            self.close("this end is shutting down")
+            self._fd = -1
+            await trio.aclose_forcefully(self._stream)
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    async def _read_socket(self, sock: trio.socket.SocketType) -> None:
+        fd = self._fd
+        while True:
+            await wait_readable(sock)
+            try:
+                data = os.read(fd, _READ_BYTES)
+            except BlockingIOError:
+                continue
+            if not data:
+                return
+            if not self._receive(data):
+                await self._catch_up()
+
+    async def _read_stream(self) -> None:
+        while data := await self._stream.receive_some(_READ_BYTES):
+            if not self._receive(bytes(data)):
+                await self._catch_up()
+
+    def _receive(self, data: bytes) -> bool:
+        """Handle the commands in ``data``. False: not all yet, too many answers are queued."""
+        self.active_at = trio.current_time()
+        self.endpoint.counters.bytes_received += len(data)
+        try:
+            self._commands = self._reader.feed(data)
+        except FrameError as error:
+            self._misunderstood(error)
+            return True
+        return self._handle()
+
+    def _handle(self) -> bool:
+        endpoint = self.endpoint
+        pause, all_of_them = endpoint.outgoing_bytes_pause, True
+        mine, self._due = not self._due, True
+        try:
+            for command in self._commands:
+                if command.flag & RESPONSE:
+                    self._answered(command)
+                else:
+                    endpoint.dispatch(self, command)
+                    if self._out_bytes > pause:
+                        all_of_them = False
+                        break
+                if self.closed:
+                    return True
+        except FrameError as error:
+            self._misunderstood(error)
+            return True
+        if mine:
+            self.flush()
+        unfinished = self._reader.unfinished_bytes
+        if unfinished != self._unfinished and not self.closed:
+            endpoint.unfinished_bytes += unfinished - self._unfinished
+            self._unfinished = unfinished
+            if endpoint.unfinished_bytes > endpoint.limits.receive_bytes_max:
+                endpoint.counters.crowded_out += 1
+                self.close(f"{endpoint.unfinished_bytes} bytes of unfinished frames over all connections")
+        return all_of_them
+
+    async def _catch_up(self) -> None:
+        """Who sends more requests than it reads answers of is not read either."""
+        while True:
+            self._room = Bell()
+            while self._out_bytes > self.endpoint.outgoing_bytes_pause:
+                await self._room.wait()
+            self._room = None
+            if self._handle():
+                return
+
+    def _misunderstood(self, error: FrameError) -> None:
+        self.endpoint.counters.bad_frames += 1
+        logger.warning("connection with %s closed: %s", self.peer, error)
+        self.close(str(error))
+
+    def _answered(self, answer: Command) -> None:
+        call = self.calls.pop(answer.opaque, None)
+        if call is None:
+            self.endpoint.counters.late_answers += 1
+            return
+        call.tell(answer)
+        self.close_if_retired()
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the connection takes it now; a task does the rest."""
+        self._due = False
+        if self._draining or not self._out:
+            return
+        data = self._take()
+        sent = 0
+        if self._fd >= 0:
+            try:
+                sent = os.write(self._fd, data)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                self.close(words(error))
+                return
+            self._sent(sent)
+        if sent < len(data):
+            self._draining = True
+            self.endpoint.start_soon(self._drain, memoryview(data)[sent:], name=f"writing to {self.peer}")
+
+    def _take(self) -> bytes:
+        out = self._out
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        return data
+
+    def _sent(self, size: int) -> None:
+        self._out_bytes -= size
+        self.endpoint.counters.bytes_sent += size
+        self.active_at = trio.current_time()
+        if self._room is not None:
+            self._room.ring()
+
+    async def _drain(self, rest: memoryview) -> None:
+        try:
+            while rest:
+                if self._socket is None:
+                    sent = min(len(rest), _WRITE_BYTES)
+                    await self._stream.send_all(rest[:sent])
+                else:
+                    await wait_writable(self._socket)
+                    if self.closed:
+                        return
+                    try:
+                        sent = os.write(self._fd, rest)
+                    except BlockingIOError:
+                        continue
+                self._sent(sent)
+                rest = rest[sent:]
+                if not rest and self._out:
+                    rest = memoryview(self._take())
+        except STREAM_ERRORS as error:
+            self.close(words(error))
+        finally:
+            self._draining = False
