@@ -27,6 +27,8 @@ logger = logging.getLogger("raft.snapshots")
 READ_BYTES = 1 << 20
 PATIENCE = 4
 """While a peer is being sent a snapshot the next one waits, until the log has grown by this many times as much."""
+SENDING_MAX = 2
+"""Storage keeps so many."""
 PIECES_MAX = 64
 """Questions of the core that may wait; it asks anew what was dropped."""
 
@@ -47,8 +49,11 @@ class SnapshotIO:
         self._due_bytes = config.snapshot_log_bytes if applier.machine.snapshots else 0
         self._silence_ns = config.election_timeout_ms * MS
         self._retry_bytes = 0
+        """After a snapshot that failed: no other until the log since the last one has grown to this."""
         self._lock = trio.Lock()
         self._sink: tuple[SnapshotMeta, SnapshotSink] | None = None
+        self._sending: dict[int, SnapshotMeta] = {}
+        """The newest snapshots that pieces were read of. A peer that has begun with one goes on with it."""
         self._ask, self._asked = trio.open_memory_channel[LoadChunk | StoreChunk | Install](PIECES_MAX)
         self._wanted = trio.Event()
 
@@ -56,8 +61,9 @@ class SnapshotIO:
 
     def consider(self) -> None:
         """Begin a snapshot if the log has grown enough since the last one."""
-        due, grown = self._due_bytes, self._applier.log_bytes - self._retry_bytes
-        if due and grown >= due and not self.taking and (grown >= PATIENCE * due or not self._serving()):
+        due, grown = self._due_bytes, self._applier.log_bytes
+        least = max(due, self._retry_bytes)
+        if due and grown >= least and not self.taking and (grown >= PATIENCE * due or not self._serving()):
             self._wanted.set()
 
     def _serving(self) -> bool:
@@ -73,7 +79,6 @@ class SnapshotIO:
             self._wanted = trio.Event()
             try:
                 await self.take()
-                self._retry_bytes = 0
             except StorageError as error:  # ends this snapshot, not the log; later there may be room
                 self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
                 logger.warning("no snapshot: %s; the next try comes when the log has grown", error)
@@ -88,6 +93,7 @@ class SnapshotIO:
         async with self._lock:
             before = self._applier.log_bytes
             index, view = await self._applier.capture()
+            self._retry_bytes = 0
             replica = self._replica
             if replica.faulted:
                 raise Faulted(replica.faulted)
@@ -156,14 +162,21 @@ class SnapshotIO:
     def _read_piece(self, wanted: LoadChunk) -> tuple[SnapshotMeta | None, bytes | None]:
         group = self._replica.group
         meta = self._storage.newest_snapshot(group)
-        if meta is None or wanted.index not in (0, meta.index):
+        if meta is not None and wanted.index not in (0, meta.index):
+            meta = self._sending.get(wanted.index)
+        if meta is None:
             return None, None
         try:
             data = self._storage.read_snapshot(group, meta.index, wanted.offset, wanted.max_bytes)
         except DamagedLog as error:
             logger.error("this node's snapshot cannot be sent: %s", error)
             return None, None
-        return (meta, data) if data is not None else (None, None)
+        if data is None:
+            return None, None
+        self._sending[meta.index] = meta
+        if len(self._sending) > SENDING_MAX:
+            del self._sending[min(self._sending)]
+        return meta, data
 
     async def _store(self, piece: StoreChunk) -> None:
         offset, complete = await self._run_blocking(self._stage, piece)
@@ -206,6 +219,7 @@ class SnapshotIO:
             await self._applier.restore(meta, self._chunks(meta))
         finally:
             self.restoring = 0
+        self._retry_bytes = 0
         self._events.put(SnapshotRestored(meta))
 
     def _chunks(self, meta: SnapshotMeta) -> Iterator[bytes]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import trio
 import trio.testing
 
 from raft.config import Config
 from raft.errors import DiskFull
+from raft.events import SnapshotRestored
 from raft.messages import (
     SnapshotChunk,
 )
 from raft.progress import State
+from raft.snapshotmeta import decode_meta
 from raft.trace import PeerState
 from tests.raft.bugs.test_snapshots import (
     BATCH,
@@ -62,6 +66,67 @@ async def test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight(
             await leader.propose_many([b"1"] * BATCH * 3)
             await trio.sleep(0.1)
         assert leader.status().snapshot_index > indices[-1] + 3 * BATCH
+
+
+async def test_BUG_S18_a_snapshot_that_failed_is_tried_again_when_an_eighth_more_has_come(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """openraft d0e245a2, the next try after a failure: it waited for as much log as a whole snapshot, and an eighth."""
+    async with group(Config(snapshot_log_bytes=80_000, snapshot_tail_entries=0)) as (_, leader, _):
+        run = leader.snapshots._run_blocking
+        tries: list[int] = []
+
+        async def full(*args: object) -> None:
+            tries.append(leader.status().last_index)
+            raise DiskFull("no room")
+
+        leader.snapshots._run_blocking = full
+        for _ in range(110):
+            await leader.propose(b"1".rjust(1_000, b"0"))
+            await trio.lowlevel.checkpoint()
+        first, *later = tries
+        assert 70 < first < 80 and len(later) in (3, 4)
+        assert all(9 <= after - before <= 11 for before, after in pairwise(tries))
+        leader.snapshots._run_blocking = run
+        assert (await leader.take_snapshot()).index == leader.status().last_index
+        before = leader.status().snapshot_index
+        for _ in range(100):  # what failed earlier is forgotten
+            await leader.propose(b"1".rjust(1_000, b"0"))
+            await trio.lowlevel.checkpoint()
+        assert 70 < leader.status().snapshot_index - before < 80
+
+
+async def test_BUG_S19_a_snapshot_by_hand_does_not_start_a_transfer_over(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """TiKV 11618: a newer snapshot takes the place of the one that a peer has half of, again and again.
+
+    Guards that a peer gets to the end of what it began with.
+    """
+    config = Config(snapshot_tail_entries=0, snapshot_chunk_bytes=1, propose_timeout_ms=60_000)
+    async with group(config) as (net, leader, slow):
+        run = slow.snapshots._run_blocking
+        slow.snapshots._run_blocking = slowly(run, 0.3)
+        net.isolate(slow.node_id)
+        await leader.propose_many([b"111"] * BATCH)
+        begun = await leader.take_snapshot()
+        net.record = True
+        net.heal()
+
+        def chunks() -> list[tuple[int, int]]:
+            """(snapshot, offset) of each piece that was sent."""
+            return [(decode_meta(message.meta).index, message.offset) for _, peer, message in net.sent
+                    if peer == slow.node_id and isinstance(message, SnapshotChunk)]
+
+        assert await soon(lambda: (begun.index, 2) in chunks())
+        await leader.propose_many([b"111"] * BATCH)
+        assert (await leader.take_snapshot()).index > begun.index == leader.snapshots._sending[begun.index].index
+        events = slow.events()
+        assert await soon(lambda: total(slow) == total(leader) == 111 * 2 * BATCH)
+        restored = [event.meta.index for event in events.pending() if isinstance(event, SnapshotRestored)]
+        assert restored[0] == begun.index
+        offsets = [offset for index, offset in chunks() if index == begun.index]
+        assert offsets == sorted(offsets) and set(offsets) == set(range(begun.size))
 
 
 @pytest.mark.parametrize("loses", ["the sender's snapshot", "the receiver's disk"])
