@@ -28,6 +28,7 @@ import orjson
 from remoting.codes import Language
 from remoting.command import RESPONSE, Command, Encoding
 from remoting.errors import FrameError, NotEncodable
+from remoting.fields import decimal, shown
 
 FRAME_BYTES_MAX: Final = 16 << 20
 """Of a whole frame, its length field included: what Java peers take by default (``NettyDecoder``)."""
@@ -252,18 +253,15 @@ def _number(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name, 0)
     if value is None:
         return 0
-    try:
-        number = int(value) if type(value) is str and value.isascii() and len(value) <= 11 else value
-    except ValueError:
-        number = value
+    number = decimal(value) if type(value) is str else value
     if not isinstance(number, int) or not -(2**31) <= number < 2**31:
-        raise FrameError(f"header: {name} is {_shown(value)}; a number of 32 bits is needed")
+        raise FrameError(f"header: {name} is {shown(value)}; a number of 32 bits is needed")
     return int(number)
 
 
 def _as_strings(ext: Any) -> dict[str, str]:
     if type(ext) is not dict:
-        raise FrameError(f"header: extFields is {_shown(ext)}; an object is needed")
+        raise FrameError(f"header: extFields is {shown(ext)}; an object is needed")
     return {key: _as_string(key, value) for key, value in ext.items() if value is not None}
 
 
@@ -274,12 +272,7 @@ def _as_string(name: str, value: Any) -> str:
         return "true" if value else "false"
     if type(value) in (int, float):
         return str(value)
-    raise FrameError(f"header: {_shown(name)} is {_shown(value)}; a string, a number or a boolean is needed")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if not isinstance(value, dict | list) else type(value).__name__
-    return text if len(text) <= 40 else text[:40] + "…"
+    raise FrameError(f"header: {shown(name)} is {shown(value)}; a string, a number or a boolean is needed")
 
 
 def _from_binary(header: bytes, body: bytes, limits: FrameLimits) -> Command:

@@ -14,24 +14,15 @@ Source: ``CommandCustomHeader`` and ``RemotingCommand.decodeCommandCustomHeader`
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import attrs
 
 from remoting.errors import HeaderError
+from remoting.fields import Int32, Int64, decimal, described, int_range, shown, wire_name
 
-
-@attrs.frozen
-class _Range:
-    least: int
-    most: int
-
-
-Int32 = Annotated[int, _Range(-(2**31), 2**31 - 1)]
-Int64 = Annotated[int, _Range(-(2**63), 2**63 - 1)]
+__all__ = ["Header", "Int32", "Int64", "header", "wire_name"]
 
 _Read = Callable[[str], Any]
 
@@ -69,62 +60,36 @@ class Header:
             try:
                 values[attribute] = read(text)
             except ValueError as error:
-                raise HeaderError(cls.__name__, wire, f"= {_shown(text)}: {error}") from None
+                raise HeaderError(cls.__name__, wire, f"= {shown(text)}: {error}") from None
         return cls(**values)
 
 
 _H = TypeVar("_H", bound=type[Header])
 
 
-def wire_name(name: str, *, default: Any = attrs.NOTHING) -> Any:
-    """A field whose wire name is not its own in camel case."""
-    return attrs.field(default=default, metadata={"wire": name})
-
-
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field, wire_name))
 def header(cls: _H) -> _H:
     """Class decorator: a frozen attrs class with ``to_ext`` and ``from_ext``."""
     made = attrs.frozen(cls)
-    hints = typing.get_type_hints(made, include_extras=True)
     made._fields = tuple(
-        (field.name, field.metadata.get("wire") or _camel(field.name), _reader(hints[field.name]),
-         field.default is attrs.NOTHING)
-        for field in attrs.fields(made)  # type: ignore[arg-type]  # the decorator's own class
+        (field.attribute, field.wire, _reader(field.hint), field.required) for field in described(made)
     )
     return made
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
 def _reader(hint: Any) -> _Read:
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
     if hint is str:
         return str
     if hint is bool:
         return lambda text: text.lower() == "true"
-    base, *extra = typing.get_args(hint) or (hint,)
-    assert base is int and isinstance(extra[0], _Range), f"{hint} is none of str, Int32, Int64, bool"
-    return _int_reader(extra[0])
+    least, most = int_range(hint)
 
-
-def _int_reader(range_: _Range) -> _Read:
     def read(text: str) -> int:
-        if len(text) > 20 or not text.isascii():
+        number = decimal(text)
+        if number is None:
             raise ValueError("not a decimal number")
-        try:
-            number = int(text)
-        except ValueError:
-            raise ValueError("not a decimal number") from None
-        if not range_.least <= number <= range_.most:
-            raise ValueError(f"not within {range_.least}..{range_.most}")
+        if not least <= number <= most:
+            raise ValueError(f"not within {least}..{most}")
         return number
 
     return read
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:40] + "…")
