@@ -12,13 +12,14 @@ Sans-IO: time is a number (ns); ``poll`` answers with commands to propose and no
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 import attrs
 
 from controller.liveness import Heartbeat, Life, Liveness
 from controller.metadata.commands import AnyCommand, DropEligible, ElectMaster, Observation, Trigger
+from controller.metadata.eligible import announces_gate
 from controller.metadata.groups import BrokerGroup, GroupKey
 from controller.metadata.outcomes import Cleaned, Elected, Imported, NotElected, Outcome
 from controller.notifications import Notification, Notifications
@@ -26,15 +27,14 @@ from controller.notifications import Notification, Notifications
 MS = 1_000_000
 RETRY_MS = 100
 """After a proposal whose fate is not known."""
-MIN_IN_SYNC_FOR_ELIGIBLE = 2
-"""A master that announces fewer may acknowledge what nobody else holds."""
 
 
 class Groups(Protocol):
     """The replicated metadata, to read."""
 
-    @property
-    def groups(self) -> Mapping[GroupKey, BrokerGroup]: ...
+    def group(self, key: GroupKey) -> BrokerGroup | None: ...
+
+    def groups(self) -> Iterator[tuple[GroupKey, BrokerGroup]]: ...
 
 
 @attrs.frozen
@@ -79,7 +79,7 @@ class ActiveController:
         self.liveness.activate(now)
         self.notifications.activate(now)
         self._asked.clear()
-        for key, group in self._metadata.groups.items():
+        for key, group in self._metadata.groups():
             self._expect(now, key, group)
             self._marked[key] = None
 
@@ -100,13 +100,13 @@ class ActiveController:
         """
         key, broker_id = beat.key, beat.broker_id
         fresh = self.liveness.heartbeat(now, beat, connection)
-        group = self._metadata.groups.get(key)
+        group = self._metadata.group(key)
         if fresh:
             self.notifications.came_alive(now, key, broker_id)
         if not self.active or group is None:
             return False
         is_master = group.master == broker_id
-        if (fresh and group.master is None) or (is_master and group.eligible and not _gated(beat)):
+        if (fresh and group.master is None) or (is_master and group.eligible and not announces_gate(beat.replica)):
             self._marked[key] = None
         if not (raft_lease and is_master and key not in self._asked):
             return False
@@ -179,8 +179,8 @@ class ActiveController:
 
     def _wanted(self, now: int, key: GroupKey) -> AnyCommand | None:
         """What this group lacks, as it is now."""
-        group = self._metadata.groups.get(key)
-        if group is None or group.removed or group.master_epoch == 0:
+        group = self._metadata.group(key)
+        if group is None or not group.sync_state_set:
             return None  # its first master is for a broker to ask for
         if group.master is None:
             observation = self.liveness.observe(now, key, None)
@@ -194,7 +194,7 @@ class ActiveController:
         if life in (Life.CLOSED, Life.SILENT):
             return self._election(key, self.liveness.observe(now, key, group.master))
         beat = self.liveness.beat(key, group.master)
-        if group.eligible and beat is not None and not _gated(beat):
+        if group.eligible and beat is not None and not announces_gate(beat.replica):
             return DropEligible(term=self.term, key=key, broker_id=group.master, master_epoch=group.master_epoch)
         return None
 
@@ -213,7 +213,7 @@ class ActiveController:
 
     def _lost(self, key: GroupKey, broker_id: int) -> None:
         """A broker is dead. A slave's death changes nothing: its master takes it out of the SyncStateSet."""
-        group = self._metadata.groups.get(key)
+        group = self._metadata.group(key)
         if group is None or broker_id not in group.replicas:
             self.liveness.forget(key, broker_id)
         elif self.active and group.master == broker_id:
@@ -222,7 +222,7 @@ class ActiveController:
     def _changed(self, now: int, keys: Iterable[GroupKey]) -> None:
         if self.active:
             for key in keys:
-                group = self._metadata.groups.get(key)
+                group = self._metadata.group(key)
                 if group is not None:
                     self._expect(now, key, group)
                     self._marked[key] = None
@@ -244,11 +244,7 @@ class _Reachable:
     liveness: Liveness
 
     def __call__(self, key: GroupKey, broker_id: int) -> str | None:
-        group = self.metadata.groups.get(key)
+        group = self.metadata.group(key)
         if group is None or self.liveness.life(self.now, key, broker_id) is not Life.ALIVE:
             return None
         return group.address_of(broker_id)
-
-
-def _gated(beat: Heartbeat) -> bool:
-    return (beat.replica.min_in_sync_replicas or 0) >= MIN_IN_SYNC_FOR_ELIGIBLE

@@ -1,0 +1,234 @@
+"""The controller's configuration, by RocketMQ's keys (``ControllerConfig``, ``JraftConfig``, ``NettyServerConfig``).
+
+``controllerType=jRaft`` is accepted: its keys are mapped to ours, its own Raft ports are not used, since raft and
+remoting share the port of ``jRaftControllerRPCAddr``. Keys that arrange Java's threads and logs mean nothing here: they
+are taken, listed and told about. Keys of ours, which Java ignores, are marked so. Text and numbers only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
+from controller.metadata.policy import POLICIES
+from raft.config import Config as RaftConfig
+from remoting.address import split_address
+
+WITHOUT_MEANING: Mapping[str, object] = {
+    # ControllerConfig
+    "rocketmqHome": "", "controllerThreadPoolNums": 16, "controllerRequestThreadPoolQueueCapacity": 50_000,
+    "mappedFileSize": 1 << 30, "electMasterMaxRetryCount": 3, "scanNotActiveBrokerInterval": 5_000,
+    "scanInactiveMasterInterval": 5_000, "metricsGrpcExporterTarget": "", "metricsGrpcExporterHeader": "",
+    "metricGrpcExporterTimeOutInMills": 3_000, "metricGrpcExporterIntervalInMills": 60_000,
+    "metricLoggingExporterIntervalInMills": 10_000, "metricsInDelta": False,
+    # JraftConfig
+    "jRaftScanWaitTimeoutMs": 1_000, "jRaftSnapshotIntervalSecs": 3_600,
+    # NettyServerConfig
+    "serverWorkerThreads": 8, "serverCallbackExecutorThreads": 0, "serverSelectorThreads": 3,
+    "serverOnewaySemaphoreValue": 256, "serverAsyncSemaphoreValue": 64, "serverSocketSndBufSize": 0,
+    "serverSocketRcvBufSize": 0, "writeBufferHighWaterMark": 0, "writeBufferLowWaterMark": 0,
+    "serverSocketBacklog": 1_024, "serverNettyWorkerGroupEnable": True,
+    "serverPooledByteBufAllocatorEnable": True, "useEpollNativeSelector": False, "enableShutdownGracefully": False,
+    "shutdownWaitTimeSeconds": 30,
+}
+"""Keys of Java that nothing here depends on, with Java's defaults. A silent broker is judged at its deadline and a lost
+election asked for again when something changes, so there is nothing to scan and nothing to count."""
+
+ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "rocketmqHome")
+DLEDGER, JRAFT = "DLedger", "jRaft"
+_PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>.+)")
+_NODE_ID = re.compile(r"[A-Za-z0-9_.]{1,64}")
+
+
+@attrs.frozen(kw_only=True)
+class ControllerConfig:
+    """Every key that has a meaning here. Times as in the names of the keys."""
+
+    controller_type: str = key(DLEDGER, "whose keys name the peers; both run our own Raft", choices=(DLEDGER, JRAFT))
+    controller_dleger_group: str = key("", "name of the controller group", name="controllerDLegerGroup")
+    controller_dleger_peers: str = key(
+        "", "all first members: n0-host:port;n1-host:port", name="controllerDLegerPeers")
+    controller_dleger_self_id: str = key("", "which of the peers this one is", name="controllerDLegerSelfId")
+    controller_store_path: str = key("", "directory of the replicated metadata; default ~/DLedgerController, "
+                                     "or ~/jRaftController")
+    config_store_path: str = key("~/controller/controller.properties",
+                                 "file that changes by code 1009 are written to; the file given by -c where one is")
+    config_black_list: str = key("configBlackList;configStorePath",
+                                 "keys that code 1009 may not change, separated by semicolons")
+    j_raft_group_id: str = key("jRaft-Controller", "jRaft: name of the controller group")
+    j_raft_server_id: str = key("localhost:9880", "jRaft: which of jRaftInitConf this one is")
+    j_raft_init_conf: str = key("localhost:9880,localhost:9881,localhost:9882",
+                                "jRaft: its Raft addresses, used to tell the members apart")
+    j_raft_controller_rpc_addr: str = key(
+        "localhost:9770,localhost:9771,localhost:9772", "jRaft: the controllers' addresses, in the same order",
+        name="jRaftControllerRPCAddr")
+    j_raft_election_timeout_ms: int = key(1_000, "jRaft: election timeout", least=100, most=60_000)
+
+    enable_elect_unclean_master: bool = key(
+        False, "elect any living replica when none in sync lives; may lose messages", live=True)
+    notify_broker_role_changed: bool = key(True, "tell brokers of elections (code 1008)", live=True)
+    is_process_read_event: bool = key(
+        False, "reads take a round to a quorum even while the leader holds its lease", live=True)
+
+    listen_port: int = key(0, "port to listen at, where it is not this member's port among the peers",
+                           least=0, most=65_535)
+    bind_address: str = key("0.0.0.0", "address to listen at")
+    server_channel_max_idle_time_seconds: int = key(
+        120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
+
+    metrics_exporter_type: str = key("DISABLE", "PROM serves Prometheus at metricsPromExporterPort",
+                                     choices=("DISABLE", "PROM", "0", "2"))
+    metrics_prom_exporter_port: int = key(5_557, "see metricsExporterType", least=0, most=65_535)
+    metrics_prom_exporter_host: str = key("", "address to serve metrics at; default all")
+    metrics_label: str = key("", "labels for every metric: k:v,k:v")
+
+    election_timeout_ms: int = key(400, "ours: Raft election timeout of the controllers", least=50, most=60_000)
+    broker_heartbeat_timeout_ms: int = key(
+        10_000, "ours: silence allowed to a broker that does not say", name="brokerHeartbeatTimeoutMillis",
+        least=100, most=3_600_000)
+    elect_policy: str = key("default", "ours: how a master is chosen among those that may be", choices=tuple(POLICIES),
+                            live=True)
+    preferred_masters: str = key("", "ours, for electPolicy=preferred: cluster/group:id;cluster/group:id", live=True)
+    wait_master_lease: bool = key(
+        False, "ours: on a closed channel, wait for the master's lease where it announced one", live=True)
+    readmit_wiped_controllers: bool = key(
+        True, "ours: take a controller that lost its disk in again, as a learner first", live=True)
+    snapshot_log_bytes: int = key(16 << 20, "ours: snapshot after so much log", least=1 << 16, most=1 << 40)
+    segment_bytes: int = key(16 << 20, "ours: size of the files of the log", least=1 << 15, most=1 << 30)
+
+    without_meaning: Mapping[str, str] = attrs.field(factory=dict)
+    """Given keys of ``WITHOUT_MEANING``, as written."""
+
+    # --- what the keys say together --------------------------------------------------------------------------
+
+    @property
+    def group(self) -> str:
+        return self.j_raft_group_id if self.controller_type == JRAFT else self.controller_dleger_group
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Address by node id."""
+        if self.controller_type == JRAFT:
+            addresses = _list(self.j_raft_controller_rpc_addr, ",")
+            return {f"n{number}": address for number, address in enumerate(addresses)}
+        return dict(_split_peer(item) for item in _list(self.controller_dleger_peers, ";"))
+
+    @property
+    def self_id(self) -> str:
+        if self.controller_type == JRAFT:
+            return f"n{_list(self.j_raft_init_conf, ',').index(self.j_raft_server_id)}"
+        return self.controller_dleger_self_id
+
+    @property
+    def address(self) -> str:
+        """Where the others and the brokers reach this controller."""
+        return self.peers[self.self_id]
+
+    @property
+    def listen(self) -> str:
+        """``host:port`` to bind."""
+        port = self.listen_port or split_address(self.address)[1]
+        return f"{self.bind_address}:{port}"
+
+    @property
+    def store_path(self) -> str:
+        return self.controller_store_path or f"~/{self.controller_type}Controller"
+
+    @property
+    def preferred(self) -> dict[tuple[str, str], int]:
+        """Broker id by cluster and group."""
+        return dict(_split_preferred(item) for item in _list(self.preferred_masters, ";"))
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        return frozenset((*ALWAYS_BLACKLISTED, *_list(self.config_black_list, ";")))
+
+    def raft(self) -> RaftConfig:
+        """The library's configuration."""
+        timeout_ms = self.j_raft_election_timeout_ms if self.controller_type == JRAFT else self.election_timeout_ms
+        return RaftConfig(
+            election_timeout_ms=timeout_ms, heartbeat_interval_ms=max(timeout_ms // 5, 10),
+            snapshot_log_bytes=self.snapshot_log_bytes, segment_bytes=self.segment_bytes)
+
+
+def from_properties(
+    given: Mapping[str, str], *, start: ControllerConfig | None = None, others: Collection[str] = (),
+) -> ControllerConfig:
+    """A configuration from properties, on top of ``start``. Raises ``ConfigError``.
+
+    ``others`` are keys that somebody else reads from the same file: those of the name server it is embedded in.
+    """
+    if "processReadEvent" in given:  # Java's setter has this name, its getter the other
+        given = {**given, "isProcessReadEvent": given["processReadEvent"]}
+        given.pop("processReadEvent")
+    refuse_unknown(given, {*names(ControllerConfig), "processReadEvent", *WITHOUT_MEANING, *others})
+    start = start or ControllerConfig()
+    kept = {**start.without_meaning, **{name: text for name, text in given.items() if name in WITHOUT_MEANING}}
+    return attrs.evolve(read(ControllerConfig, given, start=start), without_meaning=kept)
+
+
+def to_properties(config: ControllerConfig) -> dict[str, str]:
+    """All keys, those without a meaning among them: what code 1010 answers."""
+    idle = {name: written(default) for name, default in WITHOUT_MEANING.items()}
+    return dict(sorted({**idle, **config.without_meaning, **properties(config)}.items()))
+
+
+def live_keys() -> frozenset[str]:
+    """Keys whose change a running controller follows; others wait for its next start."""
+    return frozenset(name for name, field in names(ControllerConfig).items() if field.metadata["live"])
+
+
+def check(config: ControllerConfig) -> None:
+    """What must hold between the keys before a controller can start. Raises ``ConfigError``."""
+    if config.controller_type == JRAFT:
+        members, addresses = _list(config.j_raft_init_conf, ","), _list(config.j_raft_controller_rpc_addr, ",")
+        if len(members) != len(addresses):
+            raise ConfigError("jRaftControllerRPCAddr", config.j_raft_controller_rpc_addr,
+                              f"must name as many addresses as jRaftInitConf, which names {len(members)}")
+        if config.j_raft_server_id not in members:
+            raise ConfigError("jRaftServerId", config.j_raft_server_id,
+                              f"must be one of jRaftInitConf, {config.j_raft_init_conf}")
+        peers_key = "jRaftControllerRPCAddr"
+    else:
+        if not config.controller_dleger_group.strip():
+            raise ConfigError("controllerDLegerGroup", config.controller_dleger_group, "must name the controller group")
+        peers_key = "controllerDLegerPeers"
+        if not config.controller_dleger_peers:
+            raise ConfigError(peers_key, "", "must name all first members: n0-host:port;n1-host:port")
+        listed = [_split_peer(item)[0] for item in _list(config.controller_dleger_peers, ";")]
+        if len(set(listed)) < len(listed):
+            raise ConfigError(peers_key, config.controller_dleger_peers, "names one id twice")
+        if config.controller_dleger_self_id not in listed:
+            raise ConfigError("controllerDLegerSelfId", config.controller_dleger_self_id,
+                              f"must be one of the ids in controllerDLegerPeers: {', '.join(listed)}")
+    for address in config.peers.values():
+        try:
+            split_address(address)
+        except ValueError as error:
+            raise ConfigError(peers_key, address, str(error)) from None
+    if len(set(config.peers.values())) < len(config.peers):
+        raise ConfigError(peers_key, ";".join(config.peers.values()), "names one address twice")
+    if config.preferred and config.elect_policy != "preferred":
+        raise ConfigError("preferredMasters", config.preferred_masters, "needs electPolicy=preferred")
+
+
+def _list(text: str, separator: str) -> list[str]:
+    return [item.strip() for item in text.split(separator) if item.strip()]
+
+
+def _split_peer(item: str) -> tuple[str, str]:
+    found = _PEER.fullmatch(item)
+    if found is None or not _NODE_ID.fullmatch(found["id"]):
+        raise ConfigError("controllerDLegerPeers", item, "must be id-host:port, as in n0-10.0.0.1:9877")
+    return found["id"], found["address"]
+
+
+def _split_preferred(item: str) -> tuple[tuple[str, str], int]:
+    names_, colon, number = item.rpartition(":")
+    cluster, slash, group = names_.partition("/")
+    if not (colon and slash and cluster and group and number.isdecimal()):
+        raise ConfigError("preferredMasters", item, "must be cluster/group:id")
+    return (cluster, group), int(number)

@@ -1,0 +1,147 @@
+"""Requests that may change the metadata (1001-1003, 1011, 1013), as commands for the state machine.
+
+What a command is decided from is put into it here: the term, who is alive, the settings of this controller. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from controller.active import ElectionSettings
+from controller.liveness import Heartbeat, Liveness
+from controller.metadata.clean import parse_ids
+from controller.metadata.commands import (
+    PRIORITY_DEFAULT,
+    AlterSyncStateSet,
+    AnyCommand,
+    ApplyBrokerId,
+    CleanBrokerData,
+    ElectMaster,
+    LiveReplica,
+    Observation,
+    RegisterBroker,
+    Trigger,
+)
+from controller.metadata.groups import GroupKey
+from controller.metadata.machine import MetadataMachine
+from controller.metadata.outcomes import Refused
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.headers.controller import (
+    NOBODY,
+    AlterSyncStateSetRequest,
+    ApplyBrokerIdRequest,
+    BrokerHeartbeatRequest,
+    CleanBrokerDataRequest,
+    ElectMasterRequest,
+    RegisterBrokerToControllerRequest,
+)
+
+
+@attrs.frozen
+class Seen:
+    """What this controller holds at the moment it takes a request. ``names``: the groups this connection spoke for."""
+
+    now: int
+    term: int
+    machine: MetadataMachine
+    liveness: Liveness
+    settings: ElectionSettings
+    names: Mapping[str, GroupKey]
+
+    def group(self, name: str, cluster: str | None) -> GroupKey | Refused:
+        return self.machine.resolve(name, cluster, self.names.get(name))
+
+    def observe(self, key: GroupKey) -> Observation:
+        group = self.machine.group(key)
+        return self.liveness.observe(self.now, key, group.master if group is not None else None)
+
+
+def read_heartbeat(request: Command) -> Heartbeat | Refused:
+    """904. Raises ``HeaderError``."""
+    header = BrokerHeartbeatRequest.from_ext(request.ext)
+    if header.broker_id is None:
+        return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with empty brokerId")
+    replica = LiveReplica(
+        epoch=-1 if header.epoch is None else header.epoch,
+        max_offset=-1 if header.max_offset is None else header.max_offset,
+        confirm_offset=-1 if header.confirm_offset is None else header.confirm_offset,
+        priority=PRIORITY_DEFAULT if header.election_priority is None else header.election_priority,
+        learner=bool(header.learner), min_in_sync_replicas=header.min_in_sync_replicas)
+    return Heartbeat(
+        GroupKey(header.cluster_name, header.broker_name), header.broker_id, header.broker_addr, replica,
+        header.heartbeat_timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set))
+
+
+def read_command(request: Command, seen: Seen) -> AnyCommand | Refused:
+    """The command that a request asks for. Raises ``HeaderError``, ``BodyError``."""
+    return _READERS[RequestCode(request.code)](request, seen)
+
+
+def _alter(request: Command, seen: Seen) -> AnyCommand | Refused:
+    header = AlterSyncStateSetRequest.from_ext(request.ext)
+    wanted = SyncStateSet.from_json(request.body)
+    key = seen.group(header.broker_name, header.cluster_name)
+    if isinstance(key, Refused):
+        return key
+    return AlterSyncStateSet(
+        term=seen.term, key=key, broker_id=header.master_broker_id, master_epoch=header.master_epoch,
+        sync_state_set=wanted.sync_state_set, sync_state_set_epoch=wanted.sync_state_set_epoch,
+        observation=seen.observe(key))
+
+
+def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
+    header = ElectMasterRequest.from_ext(request.ext)
+    key = seen.group(header.broker_name, header.cluster_name)
+    if isinstance(key, Refused):
+        return key
+    broker_id = None if header.broker_id == NOBODY else header.broker_id
+    by_itself = broker_id is not None and not header.designate_elect
+    settings = seen.settings
+    return ElectMaster(
+        term=seen.term, key=key, trigger=Trigger.BROKER if by_itself else Trigger.ADMIN, broker_id=broker_id,
+        designate=header.designate_elect, unclean=settings.unclean, policy=settings.policy,
+        preferred=settings.preferred.get(key), observation=seen.observe(key))
+
+
+def _register(request: Command, seen: Seen) -> AnyCommand | Refused:
+    header = RegisterBrokerToControllerRequest.from_ext(request.ext)
+    key = GroupKey(header.cluster_name, header.broker_name)
+    return RegisterBroker(
+        term=seen.term, key=key, broker_id=header.broker_id, address=header.broker_address,
+        learner=bool(header.learner), observation=seen.observe(key))
+
+
+def _clean(request: Command, seen: Seen) -> AnyCommand | Refused:
+    header = CleanBrokerDataRequest.from_ext(request.ext)
+    key = seen.group(header.broker_name, header.cluster_name)
+    if isinstance(key, Refused):
+        return key
+    try:
+        broker_ids = parse_ids(header.broker_controller_ids_to_clean)
+    except ValueError as error:
+        return Refused(code=ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark=str(error))
+    return CleanBrokerData(
+        term=seen.term, key=key, broker_ids=broker_ids, clean_living=header.is_clean_living_broker,
+        observation=seen.observe(key))
+
+
+def _apply_id(request: Command, seen: Seen) -> AnyCommand | Refused:
+    header = ApplyBrokerIdRequest.from_ext(request.ext)
+    return ApplyBrokerId(
+        term=seen.term, key=GroupKey(header.cluster_name, header.broker_name), broker_id=header.applied_broker_id,
+        check_code=header.register_check_code)
+
+
+_READERS: Mapping[RequestCode, Callable[[Command, Seen], AnyCommand | Refused]] = {
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: _alter,
+    RequestCode.CONTROLLER_ELECT_MASTER: _elect,
+    RequestCode.CONTROLLER_REGISTER_BROKER: _register,
+    RequestCode.CLEAN_BROKER_DATA: _clean,
+    RequestCode.CONTROLLER_APPLY_BROKER_ID: _apply_id,
+}
+WRITES = frozenset(_READERS)
+"""The codes of this module."""
