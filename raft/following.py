@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from raft.config import NEVER
 from raft.errors import MalformedMessage, RejectReason
 from raft.messages import (
+    FOLLOWER,
+    SUCCESS,
     Append,
     AppendReply,
     Code,
     ReadReady,
     ReadReply,
     ReadRequest,
-    Role,
     SnapshotChunk,
     SnapshotMeta,
     SnapshotReply,
@@ -63,9 +64,9 @@ class Following:
     def _hear(self, peer: str, term: int) -> Code:
         """Judge a message that only a leader sends; SUCCESS: follow it, the deadline is moved."""
         core = self.core
-        if term == core.term and core.leader == peer and core.role == Role.FOLLOWER:
+        if term == core.term and core.leader == peer and core.role == FOLLOWER:
             core.heard_leader_at = core.now
-            return Code.SUCCESS
+            return SUCCESS
         decision = core.rules.decide_heartbeat(core.voter(), peer, term)
         if decision.become_candidate:
             core.become_candidate(f"{peer} leads term {term}")
@@ -86,7 +87,7 @@ class Following:
     def on_append(self, peer: str, message: Append) -> None:
         core = self.core
         code = self._hear(peer, message.term)
-        if code != Code.SUCCESS:
+        if code != SUCCESS:
             self._reply(peer, message, code)
             return
         self._rearm()
@@ -94,9 +95,10 @@ class Following:
             self._session, self._sequence, self.verified = message.session, 0, 0
         if message.sequence > self._sequence:
             self._sequence = message.sequence
-            self._read_round = max(self._read_round, message.read_round)
+            if message.read_round > self._read_round:
+                self._read_round = message.read_round
         if core.installing or (core.disk_full and message.frames):
-            self._reply(peer, message, Code.DISK_FULL if core.disk_full else Code.SUCCESS)
+            self._reply(peer, message, Code.DISK_FULL if core.disk_full else SUCCESS)
             return
         if not self._matches(message):
             hint, hint_term = core.log.last_with_term_up_to(message.prev_index, message.prev_term)
@@ -105,11 +107,14 @@ class Following:
         appended = self._take(peer, message)
         if appended is None:
             return
-        core.advance_commit(min(message.commit, self.verified), counted=False)
+        commit = message.commit
+        if commit > self.verified:
+            commit = self.verified
+        core.advance_commit(commit, counted=False)
         if appended:
             self._ack_due = True
         else:
-            self._reply(peer, message, Code.SUCCESS)
+            self._reply(peer, message, SUCCESS)
 
     def _matches(self, message: Append) -> bool:
         """Paper §5.3: an entry (prev_index, prev_term) is here. What was purged is committed, so it matches."""
@@ -144,23 +149,25 @@ class Following:
                 return None
             core.append(frame)
             appended = True
-        self.verified = max(self.verified, min(expected - 1, log.last_index))
+        proven = expected - 1 if expected <= log.last_index else log.last_index
+        if proven > self.verified:
+            self.verified = proven
         return appended
 
     def _reply(self, peer: str, message: Append, code: Code, hint: int = 0, hint_term: int = 0) -> None:
         core = self.core
-        match = min(self.verified, core.log.durable_index) if code == Code.SUCCESS else 0
+        match = min(self.verified, core.log.durable_index) if code == SUCCESS else 0
         core.send(peer, AppendReply(core.group, core.term, message.session, message.sequence, code, match,
                                     core.log.last_index, hint, hint_term, message.read_round))
 
     def on_durable(self) -> None:
         """One cumulative acknowledgement per sync."""
         core = self.core
-        if self._ack_due and core.leader is not None and core.role == Role.FOLLOWER:
+        if self._ack_due and core.leader is not None and core.role == FOLLOWER:
             match = min(self.verified, core.log.durable_index)
             self._ack_due = match < self.verified
             core.send(core.leader, AppendReply(
-                core.group, core.term, self._session, self._sequence, Code.SUCCESS, match, core.log.last_index, 0, 0,
+                core.group, core.term, self._session, self._sequence, SUCCESS, match, core.log.last_index, 0, 0,
                 self._read_round))
         if self._installed_for and not core.installing:
             self._finish_install()
@@ -172,8 +179,8 @@ class Following:
     def on_chunk(self, peer: str, message: SnapshotChunk) -> None:
         core = self.core
         code = self._hear(peer, message.term)
-        if code != Code.SUCCESS or core.disk_full:
-            self._chunk_reply(peer, message, Code.DISK_FULL if code == Code.SUCCESS else code, 0, 0, False)
+        if code != SUCCESS or core.disk_full:
+            self._chunk_reply(peer, message, Code.DISK_FULL if code == SUCCESS else code, 0, 0, False)
             return
         self._rearm()
         try:
@@ -202,7 +209,7 @@ class Following:
             return True
         core.advance_commit(meta.index, counted=False)
         if core.log.durable_index >= meta.index:
-            self._chunk_reply(peer, message, Code.SUCCESS, meta.index, meta.size, True)
+            self._chunk_reply(peer, message, SUCCESS, meta.index, meta.size, True)
         return True
 
     def on_chunk_stored(self, peer: str, meta: SnapshotMeta, offset: int, complete: bool) -> None:
@@ -213,7 +220,7 @@ class Following:
         if core.disk_full:  # it filled up meanwhile: no log to stand on the snapshot (on_chunk)
             self._chunk_reply(peer, message, Code.DISK_FULL, 0, 0, False)
         elif not complete:
-            self._chunk_reply(peer, message, Code.SUCCESS, meta.index, offset, False)
+            self._chunk_reply(peer, message, SUCCESS, meta.index, offset, False)
         elif not self._is_here(peer, message, meta):  # its entries may have come while it was stored
             core.install(meta)
             self._installed_for = message, meta
@@ -231,7 +238,7 @@ class Following:
             return
         self._installed_for = None
         self.verified = max(self.verified, meta.index)
-        self._chunk_reply(core.leader, message, Code.SUCCESS, meta.index, meta.size, True)
+        self._chunk_reply(core.leader, message, SUCCESS, meta.index, meta.size, True)
 
     def _chunk_reply(
         self, peer: str, message: SnapshotChunk, code: Code, index: int, offset: int, done: bool
@@ -254,7 +261,7 @@ class Following:
             core.dropped(peer, reply, "no such read")
             return
         del self._tickets[reply.ticket]
-        if reply.code == Code.SUCCESS:
+        if reply.code == SUCCESS:
             core.advance_commit(min(reply.index, self.verified), counted=False)
             core.output(ReadReady(reply.ticket, reply.index))
         else:

@@ -17,18 +17,19 @@ from raft.config import MS, NEVER, Read
 from raft.errors import Busy, Rejected, RejectReason
 from raft.frame import Frame, Kind, build, frame_bytes
 from raft.messages import (
+    LEADER,
+    SUCCESS,
     Append,
     AppendReply,
     Code,
     Load,
     LoadChunk,
-    Role,
     SnapshotChunk,
     SnapshotMeta,
     SnapshotReply,
     TimeoutNow,
 )
-from raft.progress import Progress, State
+from raft.progress import PROBE, REPLICATE, SNAPSHOT, Progress
 from raft.quorum import quorum_value
 from raft.reads import Reads
 from raft.rules.interface import HeartbeatTally
@@ -39,6 +40,7 @@ from raft.transfer import Transfer
 if TYPE_CHECKING:
     from raft.replica import Replica
 
+_OBJECTIONS = frozenset((Code.EXPIRED_TERM, Code.INCONSISTENT_LEADER, Code.TERM_NOT_READY))
 COMMIT_NOTICE_NS = 2 * MS
 """How long a new commit index may wait for an append to ride on."""
 
@@ -59,6 +61,7 @@ class Leadership:
         self.heartbeat_ns = core.rules.heartbeat_ns
         self.pause_ns = max(4 * self.heartbeat_ns, core.rules.lease_ns // 2)
         """A longer gap between two inputs means that this node stood still."""
+        self._stall_ns = core.config.storage_stall_ms * MS
         self.uncommitted_bytes = 0
         self._uncommitted: deque[tuple[int, int]] = deque()
         self.own_first = core.log.last_index + 1
@@ -90,14 +93,21 @@ class Leadership:
         self.reads.refuse_all()
 
     def deadline(self) -> int:
-        core = self.core
-        stall = core.oldest_unsynced_ns() + core.config.storage_stall_ms * MS
-        return min(self._next_beat, self._notice_at, stall, self.transfer.deadline, self.changes.deadline)
+        due, stall = self._next_beat, self.core.oldest_unsynced_ns() + self._stall_ns
+        if self._notice_at < due:
+            due = self._notice_at
+        if stall < due:
+            due = stall
+        if self.transfer.deadline < due:
+            due = self.transfer.deadline
+        if self.changes.deadline < due:
+            due = self.changes.deadline
+        return due
 
     def tick(self) -> None:
         core = self.core
         now = core.now
-        if now >= core.oldest_unsynced_ns() + core.config.storage_stall_ms * MS:
+        if now >= core.oldest_unsynced_ns() + self._stall_ns:
             core.step_down("storage stalls")
             return
         if now >= self._next_beat:
@@ -157,7 +167,7 @@ class Leadership:
         least = core.log.last_index - core.config.learner_lag_entries
         return frozenset(
             peer for peer, p in self.peers.items()
-            if p.state == State.REPLICATE and p.match >= max(least, 1) and not p.departing_until_ns)
+            if p.state == REPLICATE and p.match >= max(least, 1) and not p.departing_until_ns)
 
     def best_successor(self) -> str | None:
         """The voter that holds most and is in contact; priority breaks the tie."""
@@ -213,12 +223,12 @@ class Leadership:
         core = self.core
         log = core.log
         # The entry's term is the one this node was elected in, whatever happens meanwhile (hashicorp 695).
-        assert core.role == Role.LEADER and self.term == core.term >= log.last_term
+        assert core.role == LEADER and self.term == core.term >= log.last_term
         frame = build(kind=kind, group=core.group, term=self.term, first=log.last_index + 1, payloads=payloads,
                       wall_ms=core.wall_ms, chain=log.last_mark)
-        self._uncommitted.append((frame.last, len(frame.data)))
-        self.uncommitted_bytes += len(frame.data)
         core.append(frame)
+        self._uncommitted.append((log.last_index, len(frame.data)))
+        self.uncommitted_bytes += len(frame.data)
         return frame
 
     # --- replicating
@@ -234,14 +244,14 @@ class Leadership:
         """Send the next frames, or look for the common point, or nothing while something is under way."""
         core = self.core
         log, config = core.log, core.config
-        if progress.state == State.PROBE:
+        if progress.state == PROBE:
             if not progress.probe_sent:
                 self._probe(progress)
             return
         messages_max, bytes_max = config.inflight_messages_max, config.append_bytes_max
         if progress.disk_full:
             messages_max = bytes_max = 1  # one frame, to see whether there is room
-        while (progress.state == State.REPLICATE and progress.next <= log.last_index and not progress.load_pending
+        while (progress.next <= log.last_index and progress.state == REPLICATE and not progress.load_pending
                and progress.window_open(config.inflight_bytes_max, messages_max)):
             if progress.next <= log.purged_index:
                 self._start_snapshot(progress)
@@ -255,9 +265,10 @@ class Leadership:
 
     def _send_frames(self, progress: Progress, frames: list[Frame]) -> None:
         core = self.core
-        previous = frames[0].first - 1
+        previous, newest = frames[0].first - 1, frames[-1]
         sequence = progress.stamp(core.now)
-        progress.sent_frames(frames[-1].last, sum([len(frame.data) for frame in frames]), core.now)
+        size = len(newest.data) if len(frames) == 1 else sum([len(frame.data) for frame in frames])
+        progress.sent_frames(newest.first + newest.count - 1, size, core.now)
         progress.sent_commit = core.commit_index
         core.send(progress.peer, Append(
             core.group, self.term, progress.session, sequence, previous, core.log.term_at(previous), core.commit_index,
@@ -298,11 +309,11 @@ class Leadership:
     def _send_beat(self, progress: Progress) -> None:
         """An append without frames at the known match; while probing, the probe itself once more."""
         core = self.core
-        if progress.state == State.PROBE:
+        if progress.state == PROBE:
             self._probe(progress)
             return
         log = core.log
-        if progress.state == State.SNAPSHOT:
+        if progress.state == SNAPSHOT:
             if core.now - progress.chunk_asked_ns > core.config.replication_timeout_ms * MS:
                 self._load_chunk(progress)
             previous = 0
@@ -326,7 +337,7 @@ class Leadership:
     def on_append_reply(self, peer: str, reply: AppendReply) -> None:
         core = self.core
         progress = self.peers.get(peer)
-        if reply.term > core.term or reply.code in (Code.EXPIRED_TERM, Code.INCONSISTENT_LEADER, Code.TERM_NOT_READY):
+        if reply.term > core.term or reply.code in _OBJECTIONS:
             self._on_objection(peer, progress, reply)
             return
         if (progress is None or reply.session != progress.session or reply.term != core.term
@@ -339,7 +350,7 @@ class Leadership:
         if reply.read_round > progress.read_round:
             progress.read_round = min(reply.read_round, self.reads.round)
             self.reads.advance()
-        if reply.code == Code.SUCCESS:
+        if reply.code == SUCCESS:
             self._on_match(progress, reply)
         elif reply.code == Code.INCONSISTENT_STATE:
             self._on_mismatch(progress, reply)
@@ -363,14 +374,15 @@ class Leadership:
         if reply.match > core.log.last_index:
             core.dropped(progress.peer, reply, "a match beyond the log")
             return
-        progress.resolved_sequence = max(progress.resolved_sequence, reply.sequence)
+        if reply.sequence > progress.resolved_sequence:
+            progress.resolved_sequence = reply.sequence
         moved = progress.acknowledge(reply.match)
         if moved or progress.match == core.log.last_index:
             progress.disk_full = False
-        if progress.state == State.PROBE:
+        if progress.state == PROBE:
             progress.replicate()  # from the durable match: what is on its way to the peer's disk is sent again
             self._trace_peer(progress, "logs agree")
-        elif progress.state == State.REPLICATE and self._lost_some(progress, reply):
+        elif progress.state == REPLICATE and self._lost_some(progress, reply):
             self._to_probe(progress, progress.match + 1, "appends were lost")
         if moved:
             self._count()
@@ -390,7 +402,7 @@ class Leadership:
     def _on_mismatch(self, progress: Progress, reply: AppendReply) -> None:
         """Jump back over a whole run of one term per answer, on either side (openraft 6d53aa12)."""
         core = self.core
-        if reply.sequence <= progress.resolved_sequence or progress.state == State.SNAPSHOT:
+        if reply.sequence <= progress.resolved_sequence or progress.state == SNAPSHOT:
             core.dropped(progress.peer, reply, "a refusal from the past")
             return
         progress.resolved_sequence = progress.sequence
@@ -407,7 +419,7 @@ class Leadership:
         if progress is None or progress.session != session or not progress.load_pending:
             return
         progress.load_pending = False
-        if progress.state != State.REPLICATE or progress.next != first:
+        if progress.state != REPLICATE or progress.next != first:
             self.feed(progress)
         elif not frames or frames[0].first - 1 < self.core.log.purged_index:
             self._start_snapshot(progress)
@@ -417,7 +429,7 @@ class Leadership:
 
     def on_unreachable(self, peer: str) -> None:
         progress = self.peers.get(peer)
-        if progress and progress.state == State.REPLICATE and progress.inflight:
+        if progress and progress.state == REPLICATE and progress.inflight:
             self._to_probe(progress, progress.match + 1, "unreachable")
             progress.probe_sent = True
 
@@ -425,7 +437,7 @@ class Leadership:
 
     def _start_snapshot(self, progress: Progress) -> None:
         """What the peer needs was purged: send the newest snapshot."""
-        if progress.state != State.SNAPSHOT:
+        if progress.state != SNAPSHOT:
             progress.send_snapshot()
             self._trace_peer(progress, "needs purged entries")
             self._load_chunk(progress)
@@ -441,7 +453,7 @@ class Leadership:
     ) -> None:
         core = self.core
         progress = self.peers.get(peer)
-        if progress is None or progress.session != session or progress.state != State.SNAPSHOT:
+        if progress is None or progress.session != session or progress.state != SNAPSHOT:
             return
         if meta is None or data is None:
             gone = progress.snapshot_index != 0
@@ -467,7 +479,7 @@ class Leadership:
             core.dropped(peer, reply, "another term, session or sequence")
             return
         progress.answered(reply.sequence, core.now)
-        if progress.state != State.SNAPSHOT or reply.code != Code.SUCCESS or reply.index != progress.snapshot_index:
+        if progress.state != SNAPSHOT or reply.code != SUCCESS or reply.index != progress.snapshot_index:
             return
         if reply.done:
             progress.acknowledge(reply.index)

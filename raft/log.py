@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from typing import Final
 
 from raft.frame import Frame, Kind
 from raft.membership import Membership
 from raft.messages import Recovered, SnapshotMeta
 
+MEMBERSHIP: Final = Kind.MEMBERSHIP
 BOUNDARY_ENTRIES = 512
 """Distance of remembered frame ends: where the log may be purged."""
 BOUNDARIES_MAX = 100_000
@@ -119,36 +121,39 @@ class RaftLog:
 
     def append(self, frame: Frame) -> None:
         """Take the next frame. It must follow the last entry and never lower the term."""
-        assert frame.first == self.last_index + 1, (frame, self.last_index)
-        assert frame.term >= self.last_term, (frame, self.last_term)
-        if frame.term != self.last_term or not self._run_starts:
-            self._run_starts.append(frame.first)
-            self._run_terms.append(frame.term)
-            self.last_term = frame.term
-        self.last_index = frame.first + frame.count - 1
+        first, term = frame.first, frame.term
+        assert first == self.last_index + 1, (frame, self.last_index)
+        assert term >= self.last_term, (frame, self.last_term)
+        if term != self.last_term or not self._run_starts:
+            self._run_starts.append(first)
+            self._run_terms.append(term)
+            self.last_term = term
+        self.last_index = last = first + frame.count - 1
         self.last_mark = frame.mark
         self._cache.append(frame)
-        self._cache_firsts.append(frame.first)
+        self._cache_firsts.append(first)
         self._cache_bytes += len(frame.data)
         if self._cache_bytes > self._cache_bytes_max:
             self._evict()
-        if not self._boundaries or self.last_index - self._boundaries[-1] >= BOUNDARY_ENTRIES:
-            self._boundaries.append(self.last_index)
+        if not self._boundaries or last - self._boundaries[-1] >= BOUNDARY_ENTRIES:
+            self._boundaries.append(last)
             if len(self._boundaries) > BOUNDARIES_MAX:  # thin the older half
                 kept = list(self._boundaries)
                 half = len(kept) // 2
                 self._boundaries = deque(kept[:half:2] + kept[half:])
-        if frame.kind == Kind.MEMBERSHIP:
-            self.memberships.append((frame.first, Membership.decode(frame.payloads()[0])))
+        if frame.kind == MEMBERSHIP:
+            self.memberships.append((first, Membership.decode(frame.payloads()[0])))
 
     def _evict(self) -> None:
         """Forget the oldest durable frames, down to three quarters of the window: seldom, and in one cut."""
-        target, drop = self._cache_bytes_max * 3 // 4, 0
-        while self._cache_bytes > target and drop < len(self._cache) - 1:
-            frame = self._cache[drop]
-            if frame.last > self.durable_index:
+        excess, drop, durable = self._cache_bytes - self._cache_bytes_max * 3 // 4, 0, self.durable_index
+        newest = self._cache[-1]
+        for frame in self._cache:
+            if excess <= 0 or frame is newest or frame.first + frame.count - 1 > durable:
                 break
-            self._cache_bytes -= len(frame.data)
+            size = len(frame.data)
+            excess -= size
+            self._cache_bytes -= size
             drop += 1
         del self._cache[:drop], self._cache_firsts[:drop]
 

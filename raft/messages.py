@@ -8,6 +8,7 @@ not let it leave before that token is durable. Nothing here computes.
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import attrs
 
@@ -32,6 +33,10 @@ class Code(enum.IntEnum):
     TERM_NOT_READY = 416
     LEADER_NOT_READY = 505
     LEADER_TRANSFERRING = 506
+
+
+SUCCESS: Final = Code.SUCCESS
+"""Under a name of its own, as the roles below: to Python 3.11 ``Code.SUCCESS`` is a search of 60 ns each time."""
 
 
 class VoteResult(enum.IntEnum):
@@ -67,6 +72,10 @@ class Role(enum.IntEnum):
     CANDIDATE = 1
     LEADER = 2
 
+
+FOLLOWER: Final = Role.FOLLOWER
+CANDIDATE: Final = Role.CANDIDATE
+LEADER: Final = Role.LEADER
 
 # --- peer messages -------------------------------------------------------------------------------------------
 # ``session`` names one leader's dealings with one peer in one membership incarnation; ``sequence`` rises with

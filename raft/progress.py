@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from typing import Final
 
 SENT_TIMES_MAX = 4_096
 
@@ -19,6 +20,11 @@ class State(enum.IntEnum):
     PROBE = 0
     REPLICATE = 1
     SNAPSHOT = 2
+
+
+PROBE: Final = State.PROBE
+REPLICATE: Final = State.REPLICATE
+SNAPSHOT: Final = State.SNAPSHOT
 
 
 class Progress:
@@ -61,9 +67,9 @@ class Progress:
 
     def stamp(self, now: int) -> int:
         """Number the next message and remember when it left."""
-        self.sequence += 1
-        self.sent_times.append((self.sequence, now))
-        return self.sequence
+        self.sequence = sequence = self.sequence + 1
+        self.sent_times.append((sequence, now))
+        return sequence
 
     def answered(self, sequence: int, now: int) -> None:
         """An answer echoing ``sequence`` arrived: contact is as fresh as that message's departure."""

@@ -32,5 +32,5 @@ def majority_value(values: Iterable[int]) -> int:
 
 def quorum_value(voters: Sequence[str], outgoing: Sequence[str], value: Callable[[str], int]) -> int:
     """The largest number that a quorum reaches: the smaller of both halves while joint."""
-    reached = majority_value([value(voter) for voter in voters])
-    return min(reached, majority_value([value(voter) for voter in outgoing])) if outgoing else reached
+    reached = majority_value(map(value, voters))
+    return min(reached, majority_value(map(value, outgoing))) if outgoing else reached

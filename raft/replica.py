@@ -16,11 +16,14 @@ from raft.candidacy import Campaign
 from raft.config import MS, NEVER, Config, Read
 from raft.errors import DamagedLog, NotLeader, Rejected, RejectReason
 from raft.following import Following
-from raft.frame import Frame, Kind
+from raft.frame import Frame
 from raft.leadership import Leadership
-from raft.log import RaftLog
+from raft.log import MEMBERSHIP, RaftLog
 from raft.membership import Membership
 from raft.messages import (
+    CANDIDATE,
+    FOLLOWER,
+    LEADER,
     Append,
     AppendReply,
     Code,
@@ -35,7 +38,6 @@ from raft.messages import (
     ReadRequest,
     Recovered,
     Resolved,
-    Role,
     RoleChanged,
     Send,
     SnapshotChunk,
@@ -86,7 +88,7 @@ class Replica:
         self.log = RaftLog(recovered, membership, config.cache_bytes_max)
         self.membership = self.log.membership
         self.term, self.voted_for = recovered.hard_state.term, recovered.hard_state.voted_for
-        self.role = Role.FOLLOWER
+        self.role = FOLLOWER
         self.leader: str | None = None
         self.leadership_seq = 0
         self.led_term = self.term if self.voted_for == node_id else 0
@@ -160,7 +162,7 @@ class Replica:
             return NEVER
         if self.leadership:
             return self.leadership.deadline()
-        return min(self.campaign.deadline() if self.role == Role.CANDIDATE else self.follower_deadline(),
+        return min(self.campaign.deadline() if self.role == CANDIDATE else self.follower_deadline(),
                    self.following.tickets_deadline(), self.departed[2] if self.departed else NEVER)
 
     def follower_deadline(self) -> int:
@@ -259,12 +261,13 @@ class Replica:
 
     def append(self, frame: Frame) -> None:
         """Append one frame, in memory now and on disk by the pending write."""
-        self.log.append(frame)
+        log = self.log
+        log.append(frame)
         self._pending().frames.append(frame)
         if self.trace:
-            self.trace(Appended(self.now, self.node_id, self.group, self.term, frame.first, frame.last, frame.term,
+            self.trace(Appended(self.now, self.node_id, self.group, self.term, frame.first, log.last_index, frame.term,
                                 frame.kind, frame.mark))
-        if frame.kind == Kind.MEMBERSHIP:
+        if frame.kind == MEMBERSHIP:
             self.membership_changed()
 
     def truncate(self, first: int) -> None:
@@ -290,7 +293,7 @@ class Replica:
         self._find_strangers()
         if self.leadership:
             self.leadership.sync_peers()
-        if self.role == Role.CANDIDATE and not self.may_campaign:
+        if self.role == CANDIDATE and not self.may_campaign:
             self.become_follower(None, "no longer a voter")
 
     def _find_strangers(self) -> None:
@@ -303,11 +306,11 @@ class Replica:
 
     def become_follower(self, leader: str | None, reason: str) -> None:
         """Follow ``leader`` (None: nobody known). Ends a leadership or candidacy."""
-        if self.role == Role.FOLLOWER and leader == self.leader and self._followed_term == self.term:
+        if self.role == FOLLOWER and leader == self.leader and self._followed_term == self.term:
             return
         self._followed_term = self.term
         leadership, self.leadership = self.leadership, None
-        self.role = Role.FOLLOWER
+        self.role = FOLLOWER
         self._set_leader(leader)
         if leadership:
             leadership.end(reason)
@@ -327,11 +330,11 @@ class Replica:
         """Leave the role and ask for votes when the rules say so."""
         leadership, self.leadership = self.leadership, None
         was = self.role
-        self.role = Role.CANDIDATE
+        self.role = CANDIDATE
         self._set_leader(None)
         if leadership:
             leadership.end(reason)
-        if was != Role.CANDIDATE:
+        if was != CANDIDATE:
             self.campaign.start(reason)
             self._role_changed()
             if self.trace:
@@ -342,7 +345,7 @@ class Replica:
         assert self.term > self.led_term and self.voted_for == self.node_id, (self.term, self.led_term)
         self.led_term = self.term
         self.leadership_seq += 1
-        self.role = Role.LEADER
+        self.role = LEADER
         self._set_leader(self.node_id)
         campaign = self.campaign
         self.leadership = Leadership(self)
@@ -352,7 +355,7 @@ class Replica:
 
     def step_down(self, reason: str) -> None:
         """Leave leadership or candidacy for a reason of this node's own."""
-        if self.role != Role.FOLLOWER:
+        if self.role != FOLLOWER:
             self.become_follower(None, reason)
 
     def resign(self, decision: LeaderDecision) -> None:
@@ -369,7 +372,7 @@ class Replica:
 
     def learn_term(self, known_term: int) -> None:
         """A higher term exists: take it now (one-step rules), or when the next round needs it (DLedger §2.5)."""
-        assert self.role != Role.LEADER
+        assert self.role != LEADER
         if known_term <= self.term:
             return
         if self.rules.one_step:
@@ -399,7 +402,8 @@ class Replica:
 
     def advance_commit(self, index: int, *, counted: bool) -> None:
         """Entries up to ``index`` are committed; never falls, never beyond the log."""
-        index = min(index, self.log.last_index)
+        if index > self.log.last_index:
+            index = self.log.last_index
         if index <= self.commit_index:
             return
         self.commit_index = index
@@ -409,7 +413,9 @@ class Replica:
 
     def _announce(self) -> None:
         """Let the shell apply what is committed and on this node's own disk."""
-        index = min(self.commit_index, self.log.durable_index)
+        index, durable = self.commit_index, self.log.durable_index
+        if index > durable:
+            index = durable
         if index > self.announced_index and not self.installing:
             self.announced_index = index
             self.output(Committed(index))
@@ -420,7 +426,8 @@ class Replica:
         """Take the time; False: a faulted node does nothing any more."""
         if self.leadership and now - self.now > self.leadership.pause_ns:
             self.leadership.void_lease(now)
-        self.now = max(now, self.now)
+        if now > self.now:
+            self.now = now
         return self.faulted is None
 
     def receive(self, now: int, peer: str, message: PeerMessage) -> None:
@@ -470,14 +477,14 @@ class Replica:
         if not request.probe:
             if decision.adopt_term > self.term:
                 self.set_hard_state(decision.adopt_term, None)
-                if self.role != Role.FOLLOWER or self.leader is not None:
+                if self.role != FOLLOWER or self.leader is not None:
                     self.become_follower(None, f"{peer} asks for votes in term {request.term}")
             if decision.become_candidate:
                 self.become_candidate(f"{peer} asks for votes in term {request.term}")
                 self.learn_term(decision.known_term)
                 self.campaign.increase_term()
             if decision.grant:
-                assert self.role != Role.LEADER and request.term == self.term
+                assert self.role != LEADER and request.term == self.term
                 self.set_hard_state(request.term, peer)
                 self._wait_for_leader()
         small = decision.result == VoteResult.REJECT_TERM_SMALL_THAN_LEDGER
@@ -499,7 +506,7 @@ class Replica:
             self.departed = None
         if self.leadership:
             self.leadership.tick()
-        elif self.role == Role.CANDIDATE:
+        elif self.role == CANDIDATE:
             self.campaign.tick()
         elif now >= self.follower_deadline():
             self.become_candidate("no leader heard")
@@ -565,15 +572,17 @@ class Replica:
         """Every write up to ``token`` is on disk. Late, repeated or reordered reports do no harm."""
         if not self._enter(now) or token <= self.durable_token:
             return
-        if self.durable_token < self._hard_token <= token and self.role == Role.FOLLOWER and self.leader is None:
+        if self.durable_token < self._hard_token <= token and self.role == FOLLOWER and self.leader is None:
             self._wait_for_leader()  # patience with whom the vote went to starts when the vote may leave (Ratis 980)
         self.durable_token = token
         last, unsynced = -1, self._unsynced
         while unsynced and unsynced[0][0] <= token:
             last = unsynced.popleft()[1]
         log = self.log
-        if last >= 0:
-            log.durable_index = max(log.durable_index, min(last, log.last_index))
+        if last > log.last_index:
+            last = log.last_index
+        if last > log.durable_index:
+            log.durable_index = last
         if self.leadership:
             self.leadership.on_durable()
         else:
@@ -729,7 +738,7 @@ class Replica:
             self.become_follower(None, reason)
         self.faulted = reason
         self._set_leader(None)
-        self.role = Role.FOLLOWER
+        self.role = FOLLOWER
         self._role_changed()
         self._outputs = [out for out in self._outputs if not isinstance(out, Send)]
 

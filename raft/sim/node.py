@@ -183,14 +183,13 @@ class Life:
         """Carry out what the input brought forth, let the checker look, and set the timer."""
         replica = self.replica
         for output in replica.drain():
-            kind_of_output = type(output)
-            if kind_of_output is Send:  # half of all outputs: worth a branch
+            if type(output) is Send:  # half of all outputs: worth a branch
                 if output.after > self.durable:
                     self.held.append(output)
                 else:
                     self._leave(output.peer, output.message)
             else:
-                self._handlers[kind_of_output](output)
+                self._handlers[type(output)](output)
         ghost = self.ghost
         if (replica.term != ghost.term or replica.commit_index != ghost.commit or replica.role is not ghost.role
                 or replica.voted_for != ghost.vote):

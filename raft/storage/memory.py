@@ -121,20 +121,21 @@ class MemoryStorage:
                 due, chain = (last.first + last.count, last.mark) if last is not None else (
                     log.purged[0] + 1, log.purged[2])
                 for frame in write.frames:
-                    if frame.first != due or (0 not in (chain, frame.chain) and frame.chain != chain):
+                    if frame.first != due or (frame.chain != chain and frame.chain and chain):
                         raise UsageError(f"{frame!r} does not continue group {write.group} behind {due - 1}")
                     due += frame.count
                     chain = frame.mark
                     held.append(frame)
                     log.firsts.append(frame.first)
-            log.purge_to = max(log.purge_to, write.purge_to)
+            if write.purge_to > log.purge_to:
+                log.purge_to = write.purge_to
 
     def sync(self) -> None:
         undo = self._undo
         if undo:
-            for log, *_ in undo:
-                if log.purge_to:
-                    self._purge(log)
+            for entry in undo:
+                if entry[0].purge_to:
+                    self._purge(entry[0])
             undo.clear()
 
     def _purge(self, log: _Log) -> None:

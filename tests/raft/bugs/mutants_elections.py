@@ -70,7 +70,7 @@ MUTANTS = [
            new="if me.voted_for is not None:",
            tests=(TESTS + "test_BUG_E15_a_repeated_request_gets_its_grant_again",)),
     Mutant("E16", "raft/leadership.py",
-           old="assert core.role == Role.LEADER and self.term == core.term >= log.last_term",
+           old="assert core.role == LEADER and self.term == core.term >= log.last_term",
            new="assert core.term >= log.last_term",
            tests=(TESTS + "test_BUG_E16_an_entry_bears_the_term_its_leader_was_elected_in",)),
     Mutant("E17", "raft/quorum.py",

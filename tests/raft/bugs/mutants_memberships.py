@@ -47,7 +47,7 @@ MUTANTS = [
            new="    waiting = tuple(name for name in (*joining, *desired.learners) if name not in caught_up)\n",
            tests=(TESTS + "test_BUG_M5_an_outsider_that_is_silent_blocks_nothing",)),
     Mutant("M6", "raft/quorum.py",
-           old="return min(reached, majority_value([value(voter) for voter in outgoing])) if outgoing else reached",
+           old="return min(reached, majority_value(map(value, outgoing))) if outgoing else reached",
            new="return reached",
            tests=(TESTS + "test_BUG_M6_a_cut_off_half_of_a_shrinking_group_decides_nothing",)),
     Mutant("M7", "raft/leadership.py",
