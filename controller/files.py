@@ -1,0 +1,78 @@
+"""Small files that are read whole and replaced whole: key-value tables, configurations.
+
+``Files`` is what servers take; ``DiskFiles`` is the real one, ``MemoryFiles`` that of simulated servers and tests. What
+is in the files is for others to know.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+
+class Files(Protocol):
+    """Errors are ``OSError`` as the system raises them."""
+
+    def read(self, path: str) -> bytes | None:
+        """The content; None: there is no such file."""
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Make this the content, durably: after a crash the file has the old content or the new. Makes folders."""
+
+
+class DiskFiles:
+    """Files of the operating system; ``~`` is the user's home. Blocks for as long as the disk takes."""
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return Path(path).expanduser().read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def replace(self, path: str, content: bytes) -> None:
+        target = Path(path).expanduser()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fd, new = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fchmod(file.fileno(), _mode(target))
+                os.fsync(file.fileno())
+            os.replace(new, target)
+        except BaseException:
+            Path(new).unlink(missing_ok=True)
+            raise
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _mode(path: Path) -> int:
+    """That of the file in the place, so that replacing it changes nobody's access."""
+    try:
+        return path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return 0o640
+
+
+@attrs.define
+class MemoryFiles:
+    """A disk in a dict. ``error`` is raised by every ``replace`` while it is set."""
+
+    contents: dict[str, bytes] = attrs.field(factory=dict)
+    error: OSError | None = None
+
+    def read(self, path: str) -> bytes | None:
+        return self.contents.get(path)
+
+    def replace(self, path: str, content: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        self.contents[path] = content

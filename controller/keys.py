@@ -1,0 +1,102 @@
+"""Configuration classes whose fields are RocketMQ's keys: from properties to a frozen attrs class and back.
+
+A field made by ``key`` is called ``listen_port`` in Python and ``listenPort`` in the file, unless it names itself. An
+unknown key, a value of the wrong kind and one outside its bounds raise ``ConfigError``, which names key, value and rule;
+Java ignores the first two. Knows text only: no file and no particular configuration.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar, get_type_hints
+
+import attrs
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: ``key`` and ``value`` as written, ``rule`` as what was expected."""
+
+    def __init__(self, key: str, value: str, rule: str) -> None:
+        super().__init__(f"{key} = {value}: {rule}")
+        self.key, self.value, self.rule = key, value, rule
+
+
+def key(
+    default: Any, about: str, *, name: str = "", least: int | None = None, most: int | None = None,
+    choices: Collection[str] = (), live: bool = False,
+) -> Any:
+    """A field that is a key. ``about`` is its line in listings; ``live``: a running server follows a change of it."""
+    return attrs.field(default=default, metadata={
+        "about": about, "name": name, "least": least, "most": most, "choices": tuple(choices), "live": live})
+
+
+C = TypeVar("C", bound=attrs.AttrsInstance)
+
+
+def names(cls: type[attrs.AttrsInstance]) -> dict[str, attrs.Attribute[Any]]:
+    """The keys of a configuration class, as written in files, with their fields."""
+    return {_key_of(field): field for field in attrs.fields(cls) if "about" in field.metadata}
+
+
+def _key_of(field: attrs.Attribute[Any]) -> str:
+    first, *rest = field.name.split("_")
+    return field.metadata["name"] or first + "".join(part.capitalize() for part in rest)
+
+
+def read(cls: type[C], properties: Mapping[str, str], *, start: C | None = None) -> C:
+    """``start``, or the defaults, with every given key put in. Raises ``ConfigError``.
+
+    Properties that are no keys of ``cls`` are passed over: ``refuse_unknown`` is for them.
+    """
+    fields, hints = names(cls), get_type_hints(cls)
+    values = {
+        fields[name].name: _value(name, text.strip(), hints[fields[name].name], fields[name].metadata)
+        for name, text in properties.items() if name in fields
+    }
+    return attrs.evolve(start, **values) if start is not None else cls(**values)
+
+
+def _value(name: str, text: str, kind: type, metadata: Mapping[str, Any]) -> Any:
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(name, text, "must be true or false")
+        return text.lower() == "true"
+    if kind is int:
+        least, most = metadata["least"], metadata["most"]
+        try:
+            number = int(text) if len(text) <= 20 else None
+        except ValueError:
+            number = None
+        if number is None or (least is not None and number < least) or (most is not None and number > most):
+            raise ConfigError(name, text, f"must be a whole number{_bounds(least, most)}")
+        return number
+    if metadata["choices"] and text not in metadata["choices"]:
+        raise ConfigError(name, text, f"must be one of {', '.join(metadata['choices'])}")
+    return text
+
+
+def _bounds(least: int | None, most: int | None) -> str:
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    return f", at least {least}" if least is not None else f", at most {most}" if most is not None else ""
+
+
+def refuse_unknown(properties: Mapping[str, str], known: Iterable[str]) -> None:
+    """Raises ``ConfigError`` for the first key that is not among ``known``, and says which was perhaps meant."""
+    known = set(known)
+    for name, text in properties.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise ConfigError(name, text, f"is no known key{f'; {near[0]} is' if near else ''}")
+
+
+def properties(config: attrs.AttrsInstance) -> dict[str, str]:
+    """Every key of a configuration with its value as text, sorted."""
+    fields = names(type(config))
+    return {name: written(getattr(config, fields[name].name)) for name in sorted(fields)}
+
+
+def written(value: object) -> str:
+    """As in a properties file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

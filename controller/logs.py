@@ -1,0 +1,58 @@
+"""How servers' log records look on standard error: one line each, as text or as JSON, with their fields.
+
+A record's fields are what ``extra`` brought. Knows ``logging`` and nothing of who logs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+from typing import Final, TextIO
+
+_PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+def fields(record: logging.LogRecord) -> dict[str, object]:
+    """What ``extra`` brought."""
+    return {name: value for name, value in vars(record).items() if name not in _PLAIN}
+
+
+class TextLines(logging.Formatter):
+    """``2026-01-31T12:00:00.000Z INFO controller.namesrv broker registered group=a broker_id=0``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = "".join(f" {name}={_word(value)}" for name, value in fields(record).items())
+        line = f"{_instant(record)} {record.levelname} {record.name} {record.getMessage()}{extra}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JSONLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _instant(record), "level": record.levelname, "logger": record.name, "message": record.getMessage(),
+            **fields(record)}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _instant(record: logging.LogRecord) -> str:
+    when = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
+
+
+def set_up(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> None:
+    """Send every record of ``level`` and above to ``stream``, standard error by default. For a program's start."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JSONLines() if as_json else TextLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
