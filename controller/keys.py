@@ -1,8 +1,8 @@
 """Configuration classes whose fields are RocketMQ's keys: from properties to a frozen attrs class and back.
 
 A field made by ``key`` is called ``listen_port`` in Python and ``listenPort`` in the file, unless it names itself. An
-unknown key, a value of the wrong kind and one outside its bounds raise ``ConfigError``, which names key, value and rule;
-Java ignores the first two. Knows text only: no file and no particular configuration.
+unknown key, a value of the wrong kind and one outside its bounds raise ``ConfigError``, which names key, value and
+rule; Java ignores the first two. Knows text only: no file and no particular configuration.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def read(cls: type[C], properties: Mapping[str, str], *, start: C | None = None)
         fields[name].name: _value(name, text.strip(), hints[fields[name].name], fields[name].metadata)
         for name, text in properties.items() if name in fields
     }
-    return attrs.evolve(start, **values) if start is not None else cls(**values)
+    if start is None:
+        return cls(**values)
+    return attrs.evolve(start, **values)  # type: ignore[misc]  # mypy knows of no variable attrs type
 
 
 def _value(name: str, text: str, kind: type, metadata: Mapping[str, Any]) -> Any:

@@ -5,7 +5,7 @@ A record's fields are what ``extra`` brought. Knows ``logging`` and nothing of w
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import logging
 import sys
@@ -42,7 +42,7 @@ class JSONLines(logging.Formatter):
 
 
 def _instant(record: logging.LogRecord) -> str:
-    when = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+    when = dt.datetime.fromtimestamp(record.created, dt.UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
