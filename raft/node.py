@@ -239,6 +239,11 @@ class Node:
         return self.replica.role is Role.LEADER
 
     @property
+    def holds_lease(self) -> bool:
+        """Whether nobody else can lead at this moment, clocks being true (``Read.LEASE``). Costs no round."""
+        return self._lease_valid()
+
+    @property
     def leader(self) -> str | None:
         """Id of the leader as far as this node knows."""
         return self.replica.leader
