@@ -12,7 +12,7 @@ Sans-IO: time is a number (ns); ``poll`` answers with commands to propose and no
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import attrs
@@ -32,9 +32,8 @@ RETRY_MS = 100
 class Groups(Protocol):
     """The replicated metadata, to read."""
 
-    def group(self, key: GroupKey) -> BrokerGroup | None: ...
-
-    def groups(self) -> Iterator[tuple[GroupKey, BrokerGroup]]: ...
+    @property
+    def groups(self) -> Mapping[GroupKey, BrokerGroup]: ...
 
 
 @attrs.frozen
@@ -79,7 +78,7 @@ class ActiveController:
         self.liveness.activate(now)
         self.notifications.activate(now)
         self._asked.clear()
-        for key, group in self._metadata.groups():
+        for key, group in self._metadata.groups.items():
             self._expect(now, key, group)
             self._marked[key] = None
 
@@ -100,7 +99,7 @@ class ActiveController:
         """
         key, broker_id = beat.key, beat.broker_id
         fresh = self.liveness.heartbeat(now, beat, connection)
-        group = self._metadata.group(key)
+        group = self._metadata.groups.get(key)
         if fresh:
             self.notifications.came_alive(now, key, broker_id)
         if not self.active or group is None:
@@ -125,8 +124,7 @@ class ActiveController:
 
     def answered(self, now: int, command: AnyCommand, outcome: Outcome | None) -> None:
         """What came of a command of ``poll`` or ``asked``; None: it is not known, or it never left."""
-        assert isinstance(command, ElectMaster | DropEligible)
-        if self._asked.get(command.key) is command:
+        if isinstance(command, ElectMaster | DropEligible) and self._asked.get(command.key) is command:
             del self._asked[command.key]
             if outcome is None and self.active:
                 heapq.heappush(self._later, (now + RETRY_MS * MS, command.key))
@@ -179,7 +177,7 @@ class ActiveController:
 
     def _wanted(self, now: int, key: GroupKey) -> AnyCommand | None:
         """What this group lacks, as it is now."""
-        group = self._metadata.group(key)
+        group = self._metadata.groups.get(key)
         if group is None or not group.sync_state_set:
             return None  # its first master is for a broker to ask for
         if group.master is None:
@@ -213,7 +211,7 @@ class ActiveController:
 
     def _lost(self, key: GroupKey, broker_id: int) -> None:
         """A broker is dead. A slave's death changes nothing: its master takes it out of the SyncStateSet."""
-        group = self._metadata.group(key)
+        group = self._metadata.groups.get(key)
         if group is None or broker_id not in group.replicas:
             self.liveness.forget(key, broker_id)
         elif self.active and group.master == broker_id:
@@ -222,7 +220,7 @@ class ActiveController:
     def _changed(self, now: int, keys: Iterable[GroupKey]) -> None:
         if self.active:
             for key in keys:
-                group = self._metadata.group(key)
+                group = self._metadata.groups.get(key)
                 if group is not None:
                     self._expect(now, key, group)
                     self._marked[key] = None
@@ -244,7 +242,7 @@ class _Reachable:
     liveness: Liveness
 
     def __call__(self, key: GroupKey, broker_id: int) -> str | None:
-        group = self.metadata.group(key)
+        group = self.metadata.groups.get(key)
         if group is None or self.liveness.life(self.now, key, broker_id) is not Life.ALIVE:
             return None
         return group.address_of(broker_id)

@@ -1,0 +1,301 @@
+"""What a controller answers, code by code: the shell between remoting, the raft node and the cores.
+
+Codes 904, 1005, 1009 and 1010 are answered by every controller from its own view, the rest by the active one alone,
+which others name in their NOT_LEADER. A request that would change nothing is answered after a read barrier, without an
+entry in the log; 1004, 1006 and 1012 are such reads too. Decides nothing about brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+import attrs
+
+from controller import answers
+from controller.active import ActiveController, ElectionSettings
+from controller.config import ControllerConfig, from_properties, live_keys, to_properties
+from controller.files import Files
+from controller.imported import read_groups
+from controller.keys import ConfigError
+from controller.liveness import Life
+from controller.membership import changed_members, peers_text
+from controller.metadata.codec import encode
+from controller.metadata.commands import AnyCommand, ImportGroups
+from controller.metadata.groups import GroupKey
+from controller.metadata.machine import MetadataMachine
+from controller.metadata.outcomes import Outcome, Refused
+from controller.own_codes import ChangeControllerGroupRequest, OwnCode
+from controller.requests import WRITES, Seen, read_command, read_heartbeat
+from raft.config import Read
+from raft.errors import Faulted, NotLeader, RaftError, Rejected, Unknown
+from raft.node import Node
+from remoting import properties
+from remoting.bodies.controller import BrokerNames
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.errors import BodyError, HeaderError
+from remoting.headers.controller import (
+    BrokerHeartbeatResponse,
+    GetMetadataResponse,
+    GetNextBrokerIdRequest,
+    GetReplicaInfoRequest,
+)
+
+logger = logging.getLogger("controller")
+
+LEADER_ADDRESS = "controllerLeaderAddress"
+"""Ext field of a NOT_LEADER, ours: whom to ask instead."""
+COMMITTED = "committedIndex"
+"""Ext field of 1005, ours: above 0 this group has begun."""
+
+
+@attrs.define(eq=False)
+class Controller:
+    """What the handlers work on; made by ``controller.server``."""
+
+    node: Node
+    machine: MetadataMachine
+    active: ActiveController
+    config: ControllerConfig
+    clock: Callable[[], int]
+    files: Files
+    config_path: str
+    turn: Callable[[], None]
+    """Something happened that the active controller may have to act on."""
+
+    @property
+    def settings(self) -> ElectionSettings:
+        return self.active.settings
+
+    @property
+    def read_level(self) -> Read:
+        return Read.INDEX if self.config.is_process_read_event else Read.LEASE
+
+    @property
+    def leader_address(self) -> str | None:
+        leader = self.node.leader
+        member = self.node.replica.membership.members.get(leader) if leader is not None else None
+        return member.address if member is not None else None
+
+    def seen(self, connection: Connection) -> Seen:
+        return Seen(self.clock(), self.active.term, self.machine, self.active.liveness, self.settings,
+                    names_of(connection))
+
+    # --- any controller --------------------------------------------------------------------------------------
+
+    def heartbeat(self, connection: Connection, request: Command) -> Command:
+        """904."""
+        beat = read_heartbeat(request)
+        if isinstance(beat, Refused):
+            return answers.answer(request, beat)
+        names_of(connection)[beat.key.name] = beat.key
+        held = self.active.active and self.node.holds_lease
+        renewed = self.active.heartbeat(self.clock(), beat, connection, raft_lease=held)
+        self.turn()
+        if request.is_oneway:
+            return request
+        header = BrokerHeartbeatResponse(True) if renewed else None
+        return response(request, ResponseCode.SUCCESS, header, remark="Heart beat success")
+
+    def metadata(self, _: Connection, request: Command) -> Command:
+        """1005."""
+        replica = self.node.replica
+        header = GetMetadataResponse(
+            self.node.name, replica.leader, self.leader_address, self.active.active, peers_text(replica.membership))
+        answer = response(request, ResponseCode.SUCCESS, header)
+        answer.ext[COMMITTED] = str(replica.commit_index)
+        return answer
+
+    def get_config(self, _: Connection, request: Command) -> Command:
+        """1010."""
+        return response(request, body=properties.encode(to_properties(self.config)).encode())
+
+    def update_config(self, _: Connection, request: Command) -> Command:
+        """1009. What a running controller cannot follow is written down for its next start."""
+        try:
+            given = properties.parse(request.body.decode())
+        except (UnicodeDecodeError, ValueError) as error:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=f"not properties: {error}")
+        barred = sorted(self.config.black_list & given.keys())
+        if barred:
+            return response(request, ResponseCode.NO_PERMISSION,
+                            remark=f"Can not update config in black list: {', '.join(barred)}")
+        if not given:
+            return response(request)
+        try:
+            changed = from_properties(given, start=self.config)
+            self.files.replace(self.config_path, properties.encode(to_properties(changed)).encode())
+        except ConfigError as error:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except OSError as error:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=f"cannot write {self.config_path}: {error}")
+        waiting = sorted(given.keys() - live_keys())
+        self.config = changed
+        self.active.settings = election_settings(changed)
+        logger.warning("configuration changed: %s%s", ", ".join(f"{key}={given[key]}" for key in sorted(given)),
+                       f"; at the next start: {', '.join(waiting)}" if waiting else "")
+        return response(request, remark=f"at the next start: {', '.join(waiting)}" if waiting else None)
+
+    def explain(self, _: Connection, request: Command) -> Command:
+        """Ours: what there is to say."""
+        return response(request, body="\n".join(self.node.explain()).encode())
+
+    # --- the active controller alone -------------------------------------------------------------------------
+
+    async def write(self, connection: Connection, request: Command) -> Command:
+        """1001-1003, 1011, 1013."""
+        command = read_command(request, self.seen(connection))
+        if isinstance(command, Refused):
+            return answers.answer(request, command)
+        names_of(connection).setdefault(command.key.name, command.key)  # type: ignore[union-attr]
+        return answers.answer(request, await self._decide(command))
+
+    async def replica_info(self, connection: Connection, request: Command) -> Command:
+        """1004."""
+        header = GetReplicaInfoRequest.from_ext(request.ext)
+        await self.node.read_barrier(self.read_level)
+        name = header.broker_name
+        key = self.machine.resolve(name, header.cluster_name, names_of(connection).get(name))
+        if isinstance(key, Refused):
+            return answers.answer(request, key)
+        return answers.replica_info(request, self.machine.group(key), key)
+
+    async def sync_state_data(self, connection: Connection, request: Command) -> Command:
+        """1006."""
+        names = BrokerNames.from_json(request.body).names if request.body else []
+        if not names:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark="name at least one broker group in the body")
+        await self.node.read_barrier(self.read_level)
+        found = []
+        for name in names:
+            key = self.machine.resolve(name, None, names_of(connection).get(name))
+            if isinstance(key, Refused):
+                return answers.answer(request, key)
+            group = self.machine.group(key)
+            if group is not None:
+                found.append((key, group))
+        now, liveness = self.clock(), self.active.liveness
+        return answers.sync_state_data(
+            request, found, lambda key, broker_id: liveness.life(now, key, broker_id) is Life.ALIVE)
+
+    async def next_broker_id(self, _: Connection, request: Command) -> Command:
+        """1012."""
+        header = GetNextBrokerIdRequest.from_ext(request.ext)
+        key = GroupKey(header.cluster_name, header.broker_name)
+        await self.node.read_barrier(self.read_level)
+        return answers.next_broker_id(request, key, self.machine.next_broker_id(key))
+
+    async def import_metadata(self, _: Connection, request: Command) -> Command:
+        """Ours: groups of another controller."""
+        command = ImportGroups(term=self.active.term, groups=read_groups(request.body))
+        return answers.answer(request, await self._decide(command))
+
+    async def change_group(self, _: Connection, request: Command) -> Command:
+        """Ours: members of the controller group come and go, or wiped ones come back."""
+        header = ChangeControllerGroupRequest.from_ext(request.ext)
+        try:
+            voters, learners = changed_members(self.node.replica.membership, header.add, header.remove)
+        except ValueError as error:
+            return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark=str(error))
+        await self.node.reconfigure(voters, learners)
+        return response(request, remark=peers_text(self.node.replica.membership))
+
+    async def _decide(self, command: AnyCommand) -> Outcome:
+        """Through the log, if it would change anything."""
+        await self.node.read_barrier(self.read_level)
+        outcome = self.machine.preview(command)
+        if not outcome.changed:
+            return outcome
+        self.active.asked(command)
+        applied: Outcome | None = None
+        try:
+            applied = await self.node.propose(encode(command, self.machine.format))  # type: ignore[assignment]
+            assert applied is not None
+            return applied
+        finally:
+            self.active.answered(self.clock(), command, applied)
+
+    # --- the table -------------------------------------------------------------------------------------------
+
+    def handlers(self) -> Mapping[int, Callable[[Connection, Command], Any]]:
+        """By request code."""
+        code = RequestCode
+        return {
+            code.BROKER_HEARTBEAT: readable(self.heartbeat),
+            code.CONTROLLER_GET_METADATA_INFO: self.metadata,
+            code.UPDATE_CONTROLLER_CONFIG: self.update_config,
+            code.GET_CONTROLLER_CONFIG: self.get_config,
+            OwnCode.EXPLAIN: self.explain,
+            **dict.fromkeys(WRITES, self._leader_only(self.write)),
+            code.CONTROLLER_GET_REPLICA_INFO: self._leader_only(self.replica_info),
+            code.CONTROLLER_GET_SYNC_STATE_DATA: self._leader_only(self.sync_state_data),
+            code.CONTROLLER_GET_NEXT_BROKER_ID: self._leader_only(self.next_broker_id),
+            OwnCode.IMPORT_METADATA: self._leader_only(self.import_metadata),
+            OwnCode.CHANGE_CONTROLLER_GROUP: self._leader_only(self.change_group),
+        }
+
+    def _leader_only(
+        self, handler: Callable[[Connection, Command], Awaitable[Command]]
+    ) -> Callable[[Connection, Command], Command | Coroutine[Any, Any, Command]]:
+        def handle(connection: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
+            return carry_out(connection, request) if self.active.active else self.not_leader(request)
+
+        async def carry_out(connection: Connection, request: Command) -> Command:
+            try:
+                return await handler(connection, request)
+            except (HeaderError, BodyError) as error:
+                return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark=str(error))
+            except NotLeader:
+                return self.not_leader(request)
+            except (Rejected, Unknown, Faulted) as error:
+                return self.failed(request, error)
+
+        return handle
+
+    def not_leader(self, request: Command) -> Command:
+        """2007."""
+        address = self.leader_address
+        known = f"ask {self.node.leader} at {address}" if address else "none is known at the moment"
+        answer = response(request, ResponseCode.CONTROLLER_NOT_LEADER,
+                          remark=f"The controller is not in leader state: {known}")
+        if address:
+            answer.ext[LEADER_ADDRESS] = address
+        return answer
+
+    def failed(self, request: Command, error: RaftError) -> Command:
+        """A write or read that raft did not carry through. The broker asks again; every command bears that."""
+        if not self.active.active:
+            return self.not_leader(request)
+        return response(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
+
+
+def readable(
+    handler: Callable[[Connection, Command], Command]
+) -> Callable[[Connection, Command], Command]:
+    """A request whose header or body cannot be read is answered as such."""
+    def handle(connection: Connection, request: Command) -> Command:
+        try:
+            return handler(connection, request)
+        except (HeaderError, BodyError) as error:
+            return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark=str(error))
+
+    return handle
+
+
+def names_of(connection: Connection) -> dict[str, GroupKey]:
+    """The groups for which this connection spoke, by broker name; one container may carry several."""
+    if connection.identity is None:
+        connection.identity = {}
+    names: dict[str, GroupKey] = connection.identity  # type: ignore[assignment]
+    return names
+
+
+def election_settings(config: ControllerConfig) -> ElectionSettings:
+    """What of the configuration elections are decided by."""
+    return ElectionSettings(
+        unclean=config.enable_elect_unclean_master, policy=config.elect_policy,
+        preferred={GroupKey(*key): broker_id for key, broker_id in config.preferred.items()},
+        wait_master_lease=config.wait_master_lease)

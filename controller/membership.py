@@ -1,0 +1,36 @@
+"""The controller group's own members as text: ``n0-host:port;`` in configuration, ``n0:host:port;`` in code 1005.
+
+Pure: what is to change is worked out here, and carried out by raft.
+"""
+
+from __future__ import annotations
+
+from raft.membership import Membership
+from remoting.address import split_address
+
+
+def peers_text(membership: Membership) -> str:
+    """As in the answer to 1005, each item closed by a semicolon."""
+    return "".join(f"{node}:{member.address};" for node, member in sorted(membership.members.items()))
+
+
+def changed_members(membership: Membership, add: str, remove: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Voters and learners, id to address, after adding and removing. Raises ``ValueError`` in words."""
+    members = {node: member.address for node, member in membership.members.items()}
+    voters = {node: members[node] for node in membership.voters}
+    learners = {node: address for node, address in members.items() if node not in voters}
+    for node in filter(None, (item.strip() for item in remove.split(";"))):
+        if node not in members:
+            raise ValueError(f"{node} is no member; {', '.join(sorted(members))} are")
+        voters.pop(node, None)
+        learners.pop(node, None)
+    for item in filter(None, (item.strip() for item in add.split(";"))):
+        node, dash, address = item.partition("-")
+        if not (dash and node):
+            raise ValueError(f"{item!r} is not id-host:port, as in n3-10.0.0.4:9877")
+        split_address(address)
+        learners.pop(node, None)
+        voters[node] = address
+    if not voters:
+        raise ValueError("a controller group needs a member")
+    return voters, learners

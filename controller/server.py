@@ -1,0 +1,286 @@
+"""A whole controller: a raft node with the metadata as its state machine, and remoting, on one port.
+
+Everything that is not a core comes in as a parameter, so that a whole server runs on virtual time, memory streams and
+a disk in a dict as well as on the real ones. It decides nothing: the cores say what to do, and here it is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import attrs
+import trio
+from trio.abc import Listener, Stream
+
+from controller import answers
+from controller.active import ActiveController
+from controller.config import ControllerConfig, check
+from controller.files import Files
+from controller.handlers import COMMITTED, Controller, election_settings
+from controller.liveness import Liveness
+from controller.membership import changed_members
+from controller.metadata.codec import encode
+from controller.metadata.commands import AnyCommand
+from controller.metadata.events import Applied
+from controller.metadata.machine import MetadataMachine
+from controller.metadata.outcomes import Elected, NotElected, Outcome
+from controller.notifications import Notification
+from raft.config import Read
+from raft.errors import Busy, Faulted, RaftError
+from raft.events import NodeFaulted
+from raft.handshake import connect_tcp as raft_connect_tcp
+from raft.host import monotonic_ns, open_host, wall_clock_ms
+from raft.messages import Role, RoleChanged
+from raft.node import Node
+from raft.pending import Ticket
+from raft.storage.identity import NAME
+from raft.storage.interface import Files as RaftFiles
+from remoting.client import Client, open_client
+from remoting.codes import RequestCode
+from remoting.command import request
+from remoting.config import ClientConfig, ServerConfig
+from remoting.connection import Connection
+from remoting.errors import RemotingError
+from remoting.server import Server
+from remoting.streams import Connector, TLSContext, connect_tcp
+from remoting.wakeup import Bell
+
+logger = logging.getLogger("controller")
+
+Clock = Callable[[], int]
+"""Monotonic, ns."""
+STOP_GRACE_MS = 1_000
+PROBE_TIMEOUT_MS = 1_000
+NOTIFY_TIMEOUT_MS = 3_000
+READMIT_LOOK_S = 5.0
+
+
+@attrs.frozen
+class RunningController:
+    """A controller that accepts connections, to look at, and ``stop``."""
+
+    core: Controller
+    server: Server
+    address: str
+    _stopped: trio.Event
+
+    async def stop(self) -> None:
+        """Hand leadership over, answer what is under way, close. Ends the server."""
+        self._stopped.set()
+        await self.server.stop(STOP_GRACE_MS)
+
+
+async def serve_controller(
+    config: ControllerConfig, *, files: Files, listeners: Sequence[Listener[Stream]], clock: Clock = monotonic_ns,
+    wall_ms: Callable[[], int] = wall_clock_ms, connector: Connector = connect_tcp, raft_files: RaftFiles | None = None,
+    rng: Random | None = None, tls: TLSContext | None = None, config_path: str = "",
+    on_applied: Callable[[Applied], None] | None = None,
+    task_status: trio.TaskStatus[RunningController] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled or stopped; closes ``listeners``.
+
+    Raises ``ConfigError``, ``raft.WrongDirectory``, ``raft.DamagedLog``, and ``raft.Faulted`` when the disk or the
+    state machine fails while it runs: nothing is skipped, the process has to be restarted.
+    """
+    check(config)
+    stopped = trio.Event()
+    async with open_client(ClientConfig(), connector=connector) as client:
+        data_dir = Path(config.store_path).expanduser()  # noqa: ASYNC240  reads at most the home's name
+        join = not _formatted(data_dir, raft_files) and await _begun_elsewhere(config, client)
+        async with open_host(
+            data_dir, node_id=config.self_id, listen=None, address=config.address, cluster=config.group, create=True,
+            config=config.raft(), rng=rng, clock=clock, wall_ms=wall_ms, files=raft_files,
+            connect=raft_connect_tcp if connector is connect_tcp else connector,
+        ) as host, trio.open_nursery() as nursery:
+            machine = MetadataMachine()
+            active = ActiveController(machine, Liveness(default_timeout_ms=config.broker_heartbeat_timeout_ms),
+                                      election_settings(config))
+            actor = _Actor(machine, active, client, clock)
+            machine.observer = partial(_observe, actor, on_applied)
+            node = actor.node = await host.open_group(
+                config.group, state_machine=machine, peers=config.peers, bootstrap=not join, join=join)
+            core = Controller(node, machine, active, config, clock, files, config_path or config.config_store_path,
+                              actor.bell.ring)
+            actor.controller = core
+            server = Server(
+                core.handlers(), on_close=actor.closed, tls=tls, fallback=host.transport.serve_stream,
+                config=ServerConfig(idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000))
+            for task in (actor.follow_role, actor.act, actor.readmit):
+                nursery.start_soon(task)
+            await nursery.start(server.run, listeners)
+            logger.info("controller %s of group %s serves at %s", config.self_id, config.group, config.address)
+            task_status.started(RunningController(core, server, config.address, stopped))
+            await stopped.wait()
+            await node.stop(transfer=True)
+            await server.stop(STOP_GRACE_MS)
+            nursery.cancel_scope.cancel()
+
+
+def _formatted(data_dir: Path, files: RaftFiles | None) -> bool:
+    """Whether raft has been here before."""
+    return NAME in files.list("") if files is not None else (data_dir / NAME).exists()
+
+
+async def _begun_elsewhere(config: ControllerConfig, client: Client) -> bool:
+    """Whether the group has committed something already: then an empty directory joins it and begins no second one."""
+    begun = False
+
+    async def ask(address: str, scope: trio.CancelScope) -> None:
+        nonlocal begun
+        try:
+            answer = await client.call(
+                address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
+        except RemotingError:
+            return
+        if answer.ext.get(COMMITTED, "0") != "0":
+            begun = True
+            scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for node, address in config.peers.items():
+            if node != config.self_id:
+                nursery.start_soon(ask, address, nursery.cancel_scope)
+    return begun
+
+
+def _observe(actor: _Actor, on_applied: Callable[[Applied], None] | None, applied: Applied) -> None:
+    actor.applied(applied.outcome)
+    if on_applied is not None:
+        on_applied(applied)
+
+
+class _Actor:
+    """Does what the active controller's core wants done, and tells it what came of it."""
+
+    node: Node
+    controller: Controller
+
+    def __init__(self, machine: MetadataMachine, active: ActiveController, client: Client, clock: Clock) -> None:
+        self.machine, self.active = machine, active
+        self.bell = Bell()
+        self._client, self._clock = client, clock
+        self._scope: trio.CancelScope | None = None
+
+    def closed(self, connection: Connection, _: str) -> None:
+        """A connection ended: in the same turn the election is on its way to the disks."""
+        self.active.closed(connection)
+        self.bell.ring()
+
+    def applied(self, outcome: Outcome) -> None:
+        self.active.applied(self._clock(), outcome)
+        if isinstance(outcome, Elected | NotElected):
+            _log_election(outcome)
+        self.bell.ring()
+
+    # --- tasks -----------------------------------------------------------------------------------------------
+
+    async def follow_role(self) -> None:
+        """Active from the first read barrier of a leadership on: before it, this node may lack what others committed.
+
+        Raises ``Faulted`` when the node does.
+        """
+        async for event in self.node.events():
+            if isinstance(event, NodeFaulted):
+                raise Faulted(event.reason)
+            if not isinstance(event, RoleChanged):
+                continue
+            if self.active.active:
+                logger.warning("no longer the active controller: term %d", event.term)
+                self.active.deactivate()
+            if event.role is Role.LEADER:
+                try:
+                    await self.node.read_barrier(Read.INDEX)
+                except RaftError:
+                    continue  # another event follows
+                if self.node.replica.term == event.term and self.node.is_leader:
+                    logger.warning("this is the active controller: term %d", event.term)
+                    self.active.activate(self._clock(), event.term)
+                    self.bell.ring()
+
+    async def act(self) -> None:
+        """Propose and send what the core asks for, at events and at its deadlines."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ring_at_deadlines)
+            while True:
+                await self.bell.wait()
+                todo = self.active.poll(self._clock())
+                if todo.commands:
+                    nursery.start_soon(self._propose, todo.commands)
+                if self.controller.config.notify_broker_role_changed:
+                    for notification in todo.notifications:
+                        nursery.start_soon(self._notify, notification)
+                if self._scope is not None:
+                    self._scope.cancel()
+
+    async def _ring_at_deadlines(self) -> None:
+        while True:
+            due = self.active.next_deadline()
+            with trio.CancelScope() as self._scope:
+                if due is None:
+                    await trio.sleep_forever()
+                await trio.sleep(max(due - self._clock(), 0) / 1e9)
+                self._scope = None
+                self.bell.ring()
+                await trio.lowlevel.checkpoint()
+
+    async def _propose(self, commands: Iterable[AnyCommand]) -> None:
+        """All in one batch: they share the disks' one write."""
+        under_way: list[tuple[AnyCommand, Ticket]] = []
+        for command in commands:
+            try:
+                under_way.append((command, self.node.propose_nowait(encode(command, self.machine.format))))
+            except (Busy, RaftError) as error:
+                self._answered(command, error)
+        for command, ticket in under_way:
+            try:
+                outcome = await ticket.wait()
+            except RaftError as error:
+                self._answered(command, error)
+            else:
+                assert isinstance(outcome, Outcome)
+                self.active.answered(self._clock(), command, outcome)
+        self.bell.ring()
+
+    def _answered(self, command: AnyCommand, error: RaftError) -> None:
+        logger.warning("%s was not carried out: %s", type(command).__name__, error)
+        self.active.answered(self._clock(), command, None)
+
+    async def _notify(self, notification: Notification) -> None:
+        notifications = self.active.notifications
+        try:
+            await self._client.call(
+                notification.address, answers.role_changed(notification.change), timeout_ms=NOTIFY_TIMEOUT_MS)
+        except RemotingError as error:
+            logger.warning("cannot notify broker %d of %s: %s", notification.broker_id, notification.change.key, error)
+            notifications.failed(self._clock(), notification)
+        else:
+            notifications.acknowledged(notification)
+        self.bell.ring()
+
+    async def readmit(self) -> None:
+        """Members that lost their disks are taken in again, as learners first, when the active controller sees them."""
+        while True:
+            await trio.sleep(READMIT_LOOK_S)
+            if not (self.active.active and self.controller.config.readmit_wiped_controllers):
+                continue
+            status = self.node.status()
+            if status.strangers and not status.change:
+                logger.warning("controllers %s came back with empty disks: they are taken in again",
+                               ", ".join(status.strangers))
+                voters, learners = changed_members(status.membership, "", "")
+                try:
+                    await self.node.reconfigure(voters, learners)
+                except RaftError as error:
+                    logger.warning("taking them in did not end: %s", error)
+
+
+def _log_election(outcome: Elected | NotElected) -> None:
+    if isinstance(outcome, Elected):
+        logger.warning("broker %d at %s is master of %s, epoch %d", outcome.master, outcome.address, outcome.key,
+                       outcome.master_epoch)
+    elif outcome.changed:
+        logger.error("%s has no master, epoch %d: %s", outcome.key, outcome.master_epoch, outcome.remark)
