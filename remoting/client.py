@@ -90,20 +90,18 @@ class Client:
         if timeout_ms is None:
             timeout_ms = self.config.call_timeout_ms
         deadline = trio.current_time() + timeout_ms / 1e3
-        answer = await self._call_once(address, command, deadline)
-        if answer.code == ResponseCode.GO_AWAY:
-            answer = await self._call_once(address, command, deadline)
-        return answer
-
-    async def _call_once(self, address: str, command: Command, deadline: float) -> Command:
         connection = self._connections.get(address)
         if connection is None:
             connection = await self._connect_by(address, deadline)
+            timeout_ms = (deadline - trio.current_time()) * 1e3
+        answer = await connection.call(command, timeout_ms)
+        if answer.code != ResponseCode.GO_AWAY:
+            return answer
+        self._leave(address, connection)
+        connection = self._connections.get(address) or await self._connect_by(address, deadline)
         answer = await connection.call(command, (deadline - trio.current_time()) * 1e3)
         if answer.code == ResponseCode.GO_AWAY:
-            if self._connections.get(address) is connection:
-                del self._connections[address]
-            connection.retire()
+            self._leave(address, connection)
         return answer
 
     async def send_oneway(self, address: str, command: Command) -> None:
@@ -168,6 +166,11 @@ class Client:
                     await trio.aclose_forcefully(stream)
         if dial.connection is not None:
             await dial.connection.run()
+
+    def _leave(self, address: str, connection: Connection) -> None:
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+        connection.retire()
 
     def _closed(self, connection: Connection, reason: str) -> None:
         if self._connections.get(connection.peer) is connection:

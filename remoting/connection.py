@@ -12,12 +12,12 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-import outcome
 import trio
 from trio.abc import Stream
 from trio.lowlevel import (
     Abort,
     RaiseCancelT,
+    Task,
     current_task,
     reschedule,
     wait_readable,
@@ -30,7 +30,7 @@ from remoting.command import ONEWAY, RESPONSE, Command, response
 from remoting.errors import ConnectionClosed, FrameError, NotEncodable, RemotingError, RequestTimeout
 from remoting.frame import FrameLimits, FrameReader, encode
 from remoting.streams import STREAM_ERRORS, words
-from remoting.wakeup import Bell
+from remoting.wakeup import WOKEN, Bell
 
 if TYPE_CHECKING:
     from remoting.endpoint import Endpoint
@@ -47,41 +47,53 @@ _OPAQUE_MAX: Final = 2**31 - 1
 
 
 class _Call:
-    """A request of ours without an answer yet. Has a deadline (``deadlines.Timed``)."""
+    """A request of ours without an answer yet, and the task or the function that wants it (a ``deadlines.Timed``)."""
 
-    __slots__ = ("_code", "_connection", "_timeout_ms", "on_result", "opaque")
+    __slots__ = ("_code", "_connection", "_opaque", "_timeout_ms", "_wanted_by", "result")
 
     def __init__(
-        self, connection: Connection, opaque: int, code: int, timeout_ms: float, on_result: OnResult
+        self, connection: Connection, opaque: int, code: int, timeout_ms: float, wanted_by: Task | OnResult
     ) -> None:
-        self._connection, self.opaque, self._code, self._timeout_ms = connection, opaque, code, timeout_ms
-        self.on_result = on_result
+        self._connection, self._opaque, self._code, self._timeout_ms = connection, opaque, code, timeout_ms
+        self._wanted_by = wanted_by
+        self.result: Command | RemotingError | None = None
 
     @property
     def waiting(self) -> bool:
-        return self._connection.calls.get(self.opaque) is self
+        return self._connection.calls.get(self._opaque) is self
 
     def expire(self, _: float) -> None:
         connection = self._connection
-        del connection.calls[self.opaque]
+        del connection.calls[self._opaque]
         connection.endpoint.counters.timeouts += 1
         self.tell(RequestTimeout(connection.peer, self._code, self._timeout_ms))
         connection.close_if_retired()
 
     def tell(self, result: Command | RemotingError) -> None:
+        wanted_by = self._wanted_by
+        if isinstance(wanted_by, Task):
+            self.result = result
+            reschedule(wanted_by, WOKEN)
+            return
         try:
-            self.on_result(result)
+            wanted_by(result)
         except Exception:  # a defect of the caller's must not cost the connection
             logger.exception("the answer of %s to request %d", self._connection.peer, self._code)
+
+    def abandon(self, _: RaiseCancelT) -> Abort:
+        """Its task is cancelled."""
+        self._connection.calls.pop(self._opaque, None)
+        self._connection.close_if_retired()
+        return Abort.SUCCEEDED
 
 
 class Connection:
     """Made by servers and clients; ``run`` is theirs to call, and ``endpoint``'s attributes are not for handlers."""
 
     __slots__ = (
-        "_commands", "_draining", "_due", "_fd", "_opaque", "_out", "_out_bytes", "_owed", "_reader", "_reason",
-        "_retired", "_room", "_scope", "_socket", "_stream", "_unfinished", "active_at", "calls", "closed", "endpoint",
-        "identity", "local", "peer", "replied_to", "working",
+        "_commands", "_draining", "_due", "_fd", "_opaque", "_out", "_out_bytes", "_outgoing_bytes_max", "_owed",
+        "_reader", "_reason", "_retired", "_room", "_scope", "_socket", "_stream", "_unfinished", "active_at",
+        "calls", "closed", "endpoint", "identity", "local", "peer", "replied_to", "working",
     )
 
     def __init__(self, endpoint: Endpoint, stream: Stream, peer: str, local: str) -> None:
@@ -91,7 +103,7 @@ class Connection:
         self.identity: object | None = None
         """Who is at the other end; for handlers to set and read."""
         self.closed = False
-        self.active_at = trio.current_time()
+        self.active_at = endpoint.now()
         """When something was last read or written."""
         self.calls: dict[int, _Call] = {}
         self.working = 0
@@ -112,6 +124,7 @@ class Connection:
         """Requests of the other end that a handler will reply to: opaque, and when it was read."""
         self._out: list[bytes] = []
         self._out_bytes = 0
+        self._outgoing_bytes_max = endpoint.limits.outgoing_bytes_max
         self._due = False
         """Somebody will flush."""
         self._draining = False
@@ -127,20 +140,24 @@ class Connection:
 
         Raises ``NotEncodable``, and ``ConnectionClosed``, also when this command is one too many for the queue.
         """
+        self._put(encode(command))
+        if not self._due:
+            self._due = True
+            self.endpoint.write_soon(self)
+
+    def _put(self, data: bytes) -> None:
         if self.closed:
             raise ConnectionClosed(self.peer, self._reason)
-        data = encode(command)
         self._out.append(data)
         self._out_bytes += len(data)
-        if self._out_bytes > self.endpoint.limits.outgoing_bytes_max:
+        if self._out_bytes > _WRITE_BYTES and not self._draining:
+            self._write_queued()
+            if self.closed:
+                raise ConnectionClosed(self.peer, self._reason)
+        if self._out_bytes > self._outgoing_bytes_max:
             self.endpoint.counters.slow_readers += 1
             self.close(f"it reads too slowly: {self._out_bytes} bytes wait to be sent")
             raise ConnectionClosed(self.peer, self._reason)
-        if self._out_bytes > _WRITE_BYTES and not self._draining:
-            self.flush()
-        elif not self._due:
-            self._due = True
-            self.endpoint.write_soon(self)
 
     def reply(self, to: Command, answer: Command, started: float | None = None) -> None:
         """Answer a request, now or later. Does nothing for oneway requests and on a closed connection.
@@ -166,7 +183,7 @@ class Connection:
             return
         if self.endpoint.on_answer is not None:
             since = self.active_at if started is None else started
-            self.endpoint.on_answer(to.code, answer.code, trio.current_time() - since)
+            self.endpoint.on_answer(to.code, answer.code, self.endpoint.now() - since)
 
     def owe(self, request: Command) -> None:
         """Remember that a handler will reply to ``request`` later."""
@@ -182,20 +199,13 @@ class Connection:
 
         Raises ``NotEncodable``, ``RequestTimeout``, ``ConnectionClosed``. A cancelled caller leaves its request behind.
         """
-        task = current_task()
-
-        def on_result(result: Command | RemotingError) -> None:
-            reschedule(task, outcome.Error(result) if isinstance(result, RemotingError) else outcome.Value(result))
-
-        opaque = self._start_call(command, on_result, timeout_ms)
-
-        def abandon(_: RaiseCancelT) -> Abort:
-            self.calls.pop(opaque, None)
-            self.close_if_retired()
-            return Abort.SUCCEEDED
-
-        answer: Command = await wait_task_rescheduled(abandon)
-        return answer
+        call = self._start_call(command, current_task(), timeout_ms)
+        await wait_task_rescheduled(call.abandon)
+        result = call.result
+        if isinstance(result, Command):
+            return result
+        assert result is not None, "woken with a result"
+        raise result
 
     def call_nowait(self, command: Command, on_result: OnResult, timeout_ms: float | None = None) -> None:
         """As ``call``, without a task: ``on_result`` gets the answer, or the error, later.
@@ -204,22 +214,22 @@ class Connection:
         """
         self._start_call(command, on_result, timeout_ms)
 
-    def _start_call(self, command: Command, on_result: OnResult, timeout_ms: float | None) -> int:
-        limits = self.endpoint.limits
+    def _start_call(self, command: Command, wanted_by: Task | OnResult, timeout_ms: float | None) -> _Call:
+        endpoint = self.endpoint
         if timeout_ms is None:
-            timeout_ms = limits.call_timeout_ms
+            timeout_ms = endpoint.limits.call_timeout_ms
         self._opaque = opaque = self._opaque % _OPAQUE_MAX + 1
         command.opaque = opaque
-        alone = not self.calls and not self._due
-        self.send(command)
-        if alone:
-            # Nobody to share a system call with, so far: why wait a turn.
+        if self.calls or self._due:
+            self.send(command)
+        else:  # nobody to share a system call with, so far: why wait a turn
+            self._put(encode(command))
             self.flush()
             if self.closed:
                 raise ConnectionClosed(self.peer, self._reason)
-        self.calls[opaque] = call = _Call(self, opaque, command.code, timeout_ms, on_result)
-        self.endpoint.deadlines.set(trio.current_time() + timeout_ms / 1e3, call)
-        return opaque
+        self.calls[opaque] = call = _Call(self, opaque, command.code, timeout_ms, wanted_by)
+        endpoint.deadlines.set(endpoint.now() + timeout_ms / 1e3, call)
+        return call
 
     def retire(self) -> None:
         """Close when the calls under way have their answers."""
@@ -314,7 +324,7 @@ class Connection:
 
     def _receive(self, data: bytes) -> bool:
         """Handle the commands in ``data``. False: not all yet, too many answers are queued."""
-        self.active_at = trio.current_time()
+        self.active_at = self.endpoint.now()
         self.endpoint.counters.bytes_received += len(data)
         try:
             self._commands = self._reader.feed(data)
@@ -380,8 +390,10 @@ class Connection:
     def flush(self) -> None:
         """Write what is queued, as far as the connection takes it now; a task does the rest."""
         self._due = False
-        if self._draining or not self._out:
-            return
+        if self._out and not self._draining:
+            self._write_queued()
+
+    def _write_queued(self) -> None:
         data = self._take()
         sent = 0
         if self._fd >= 0:
@@ -406,7 +418,7 @@ class Connection:
     def _sent(self, size: int) -> None:
         self._out_bytes -= size
         self.endpoint.counters.bytes_sent += size
-        self.active_at = trio.current_time()
+        self.active_at = self.endpoint.now()
         if self._room is not None:
             self._room.ring()
 

@@ -91,6 +91,7 @@ class Endpoint:
         self.limits, self.outgoing_bytes_pause = limits, outgoing_bytes_pause
         self.counters = Counters(requests=dict.fromkeys(handlers, 0))
         self.deadlines = Deadlines()
+        self.now = trio.current_time
         self.connections: set[Connection] = set()
         self.going_away = False
         self.in_flight = 0
@@ -109,6 +110,7 @@ class Endpoint:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the connections, until cancelled; then none is left."""
         assert self._nursery is None, "an endpoint runs once"
+        self.now = trio.lowlevel.current_clock().current_time  # the same for less: it is asked for each call
         try:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self.deadlines.run, name="deadlines")

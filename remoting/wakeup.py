@@ -1,12 +1,33 @@
-"""A bell that wakes one trio task for less than an ``Event`` costs; rung hundreds of thousands of times a second.
+"""Ways to wake a trio task that cost less than an ``Event``, for paths that wake a hundred thousand a second.
 
 Knows trio's low level and nothing of connections.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Generator
+from typing import TypeVar
+
 import outcome
 from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
+
+ResultT = TypeVar("ResultT")
+
+
+class _Woken(outcome.Outcome[None]):
+    """Says: carry on, look for yourself what happened. One serves every task: unlike ``Value`` it is never used up."""
+
+    def unwrap(self) -> None:
+        return None
+
+    def send(self, gen: Generator[ResultT, None, object]) -> ResultT:
+        return gen.send(None)
+
+    async def asend(self, agen: AsyncGenerator[ResultT, None]) -> ResultT:
+        return await agen.asend(None)
+
+
+WOKEN = _Woken()
 
 
 class Bell:
@@ -24,7 +45,7 @@ class Bell:
             self._rung = True
         else:
             self._task = None
-            reschedule(task, outcome.Value(None))
+            reschedule(task, WOKEN)
 
     async def wait(self) -> None:
         """Return at once if it rang since the last return, else at the next ring. A checkpoint only if it waits."""
