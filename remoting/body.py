@@ -37,10 +37,10 @@ class _Misfit(Exception):
         self.reason, self.path = reason, path
 
 
+@attrs.frozen
 class Body:
     """What every ``@body`` class has."""
 
-    __slots__ = ()
     _fields: ClassVar[tuple[tuple[str, str, _Convert, _Convert | None, bool], ...]] = ()
     """Attribute, wire name, reader, writer where the value is not written as it is, whether required."""
 

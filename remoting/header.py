@@ -27,10 +27,10 @@ __all__ = ["Header", "Int32", "Int64", "header", "wire_name"]
 _Read = Callable[[str], Any]
 
 
+@attrs.frozen
 class Header:
     """What every ``@header`` class has."""
 
-    __slots__ = ()
     _fields: ClassVar[tuple[tuple[str, str, _Read, bool], ...]] = ()
     """Attribute, wire name, reader, whether required."""
 

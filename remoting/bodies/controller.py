@@ -44,10 +44,18 @@ class GetBrokerMemberGroupResponseBody(Body):
 
 @body
 class ElectMasterResponseBody(Body):
-    """1002: all members, and the SyncStateSet after the election. Without members when the old master stays."""
+    """1002: all members, and the SyncStateSet after the election. Without members when the old master stays.
+
+    Tools of 5.0 read the whole body as a ``BrokerMemberGroup``, so its fields are written once more beside it; later
+    ones pass over what they do not know.
+    """
 
     sync_state_set: frozenset[Int64] = frozenset()
     broker_member_group: BrokerMemberGroup | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        members = self.broker_member_group
+        return {**(members.to_plain() if members is not None else {}), **super().to_plain()}
 
 
 @body
@@ -118,15 +126,3 @@ class EpochEntryCache(Body):
     broker_id: Int64 = 0
     epoch_list: list[EpochEntry] = attrs.field(factory=list)
     max_offset: Int64 = 0
-
-
-@body
-class RoleChange(Body):
-    """What 1008 says in header and body, as one value (``RoleChangeNotifyEntry``)."""
-
-    broker_member_group: BrokerMemberGroup | None = None
-    master_address: str | None = None
-    master_broker_id: Int64 | None = None
-    master_epoch: Int32 = 0
-    sync_state_set_epoch: Int32 = 0
-    sync_state_set: frozenset[Int64] = frozenset()

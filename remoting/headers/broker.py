@@ -1,0 +1,26 @@
+"""Headers of the broker's codes that controllers, name servers and tools need; 907 and 1007 have none.
+
+Field names are those of the Java header classes. The broker brings the rest.
+"""
+
+from __future__ import annotations
+
+from remoting.header import Header, Int64, header
+
+
+@header
+class ExchangeHAInfoRequest(Header):
+    """906, ``ExchangeHAInfoRequestHeader``. A master tells all three; who leaves out the first asks for them."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Int64 | None = None
+    master_address: str | None = None
+
+
+@header
+class ExchangeHAInfoResponse(Header):
+    """Answer to 906, filled in by a master that was asked."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Int64 | None = None
+    master_address: str | None = None

@@ -1,0 +1,99 @@
+"""Java's properties: what configuration files and the bodies of 25, 26, 318, 319, 1009 and 1010 are written in.
+
+Lines of ``key=value``, ``key:value`` or ``key value``; comments begin with ``#`` or ``!``; a backslash at the end of a
+line continues it, elsewhere it escapes (``\\t \\n \\r \\f \\uXXXX``, any other character stands for itself). Unlike
+``java.util.Properties`` the blanks at the end of a value are dropped, as nobody can see them. No I/O, and no knowledge
+of any key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_LINES: Final = re.compile(r"\r\n|\r|\n")
+_BLANKS: Final = " \t\f"
+_KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\(?s:.))*+")
+_SEPARATOR: Final = re.compile(r"[ \t\f]*+[=:]?[ \t\f]*+")
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|(?s:.))")
+_CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN: Final = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r", "\f": r"\f"}
+
+
+def parse(text: str) -> dict[str, str]:
+    """Keys and values; of a key that comes twice the last value. Raises ``ValueError`` naming the line."""
+    found: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        match = _KEY.match(line)
+        assert match is not None
+        separator = _SEPARATOR.match(line, match.end())
+        assert separator is not None
+        try:
+            found[_unescaped(match[0])] = _unescaped(line[separator.end() :])
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return found
+
+
+def encode(values: Mapping[str, str]) -> str:
+    """Sorted lines of ``key=value`` that ``parse``, and Java, read back as the same."""
+    return "".join(f"{_escaped_key(key)}={_escaped_value(values[key])}\n" for key in sorted(values))
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    """Lines without comments, with their continuations, and the number each begins at."""
+    lines: list[tuple[int, str]] = []
+    pieces: list[str] = []
+    first = 0
+    for number, line in enumerate(_LINES.split(text), 1):
+        line = line.lstrip(_BLANKS)
+        if not pieces:
+            if not line or line[0] in "#!":
+                continue
+            first = number
+        continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        pieces.append(line[:-1] if continued else line)
+        if not continued:
+            lines.append((first, _trimmed("".join(pieces))))
+            pieces = []
+    if pieces:
+        lines.append((first, _trimmed("".join(pieces))))
+    return lines
+
+
+def _trimmed(line: str) -> str:
+    """Without the blanks at its end, but for one that a backslash keeps."""
+    kept = line.rstrip(_BLANKS)
+    escaped = (len(kept) - len(kept.rstrip("\\"))) % 2 == 1
+    return line[: len(kept) + 1] if escaped else kept
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def one(found: re.Match[str]) -> str:
+        escaped = found[1]
+        if escaped == "u":
+            raise ValueError(f"\\u needs four hexadecimal digits, in {text[:40]!r}")
+        return chr(int(escaped[1:], 16)) if len(escaped) > 1 else _CONTROL.get(escaped, escaped)
+
+    plain = _ESCAPE.sub(one, text)
+    try:
+        return plain.encode("utf-16", "surrogatepass").decode("utf-16")  # joins pairs
+    except UnicodeDecodeError:
+        raise ValueError(f"half of a surrogate pair, in {text[:40]!r}") from None
+
+
+def _escaped_value(value: str) -> str:
+    text = "".join(_WRITTEN.get(sign, sign) for sign in value)
+    if text.startswith(" "):
+        text = "\\" + text
+    if text.endswith(" ") and text != "\\ ":
+        text = text[:-1] + "\\ "
+    return text
+
+
+def _escaped_key(key: str) -> str:
+    return "".join("\\" + sign if sign in " =:#!" else _WRITTEN.get(sign, sign) for sign in key)
