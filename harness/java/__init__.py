@@ -1,0 +1,30 @@
+"""Java peers: Apache RocketMQ's published programs, fetched, started, disturbed and asked, as async contexts of trio.
+
+``await fetch()`` gives a ``Release``; every other call takes it first, then a directory that keeps what the process
+writes. A scenario reads so::
+
+    rocketmq = await java.fetch("5.5.0")
+    async with (
+        java.namesrv(rocketmq, here / "namesrv") as namesrv,
+        java.broker(rocketmq, here / "a1", group="broker-a", namesrv=[namesrv.address], controllers=ours) as broker,
+    ):
+        await broker.kill()
+        said = await java.mqadmin(rocketmq, "getSyncStateSet", "-a", ours[0], "-b", "broker-a")
+
+It knows the Java side alone, and nothing of this project's servers.
+"""
+
+from harness.java.admin import AdminRun, mqadmin
+from harness.java.errors import FetchFailed, JavaMissing, JavaPeerError, NotRunning, StartFailed
+from harness.java.jars import CURRENT, OLDER, Release, Tools, cache_folder, cached, fetch, find_tools
+from harness.java.ports import reserved
+from harness.java.process import JVM, JavaProcess
+from harness.java.programs import Program, Report, operate, receiver, router, sender
+from harness.java.servers import Broker, broker, controller, controllers, namesrv, start_all
+
+__all__ = [
+    "CURRENT", "JVM", "OLDER", "AdminRun", "Broker", "FetchFailed", "JavaMissing", "JavaPeerError", "JavaProcess",
+    "NotRunning", "Program", "Release", "Report", "StartFailed", "Tools", "broker", "cache_folder", "cached",
+    "controller", "controllers", "fetch", "find_tools", "mqadmin", "namesrv", "operate", "receiver", "reserved",
+    "router", "sender", "start_all",
+]

@@ -1,0 +1,59 @@
+"""TCP ports of the loopback interface, kept for one process across its restarts. It knows sockets, and nothing of Java.
+
+A port that is only looked up can be gone at the restart: any outgoing connection may have taken it as its own. So the
+port stays bound, not listening, by a socket that allows others to bind it too (``SO_REUSEADDR``, which the servers of
+RocketMQ and trio set as well); the kernel then gives it to nobody who asks for just any port.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+TRIES: Final = 200
+
+
+def _bind(port: int) -> socket.socket:
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", port))
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+@contextmanager
+def reserved(*neighbours: int) -> Iterator[int]:
+    """A port from the OS that stays ours while the context is open, with those at the given distances from it.
+
+    Raises:
+        OSError: no such neighbourhood was free in ``TRIES`` tries.
+    """
+    for _ in range(TRIES):
+        held = [_bind(0)]
+        try:
+            port: int = held[0].getsockname()[1]
+            for distance in neighbours:
+                held.append(_bind_fresh(port + distance))
+        except (OSError, OverflowError):
+            for one in held:
+                one.close()
+            continue
+        try:
+            yield port
+        finally:
+            for one in held:
+                one.close()
+        return
+    raise OSError(f"no free port with free neighbours at {neighbours} found in {TRIES} tries")
+
+
+def _bind_fresh(port: int) -> socket.socket:
+    """Bind a port that nobody holds: first without ``SO_REUSEADDR``, which fails beside another reservation."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        trial.bind(("127.0.0.1", port))
+    return _bind(port)

@@ -1,0 +1,130 @@
+"""Our small Java programs that stand for RocketMQ's users: a sender, a receiver, a route finder, an operator.
+
+They are unmodified Java clients; each reports in lines of JSON, which come out here as dictionaries. What a line holds
+is said at the head of each program in ``src``. Times are microseconds of the wall clock, which all processes share.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+from attrs import define
+
+from harness.java.errors import StartFailed
+from harness.java.jars import Release
+from harness.java.process import JVM, POLL_S, JavaProcess, command, running
+
+CLIENT: Final = JVM(heap_mb=128)
+WAIT_S: Final = 60.0
+
+Report = dict[str, Any]
+Settings = dict[str, str | int]
+
+
+@define
+class Program(JavaProcess):
+    """One running program; what it has printed so far is ``reports``."""
+
+    def reports(self, event: str = "") -> list[Report]:
+        """What it reported since its start, in order; of one kind, if ``event`` is given."""
+        found = []
+        for line in self.printed().splitlines(keepends=True):
+            if line.startswith('{"event"') and line.endswith("}\n"):
+                report: Report = json.loads(line)
+                if not event or report["event"] == event:
+                    found.append(report)
+        return found
+
+    async def wait_for(
+        self, event: str, wanted: Callable[[Sequence[Report]], bool] = bool, *, timeout_s: float = WAIT_S,
+    ) -> list[Report]:
+        """Wait until the reports of this kind are what is wanted: by default, until there is one.
+
+        Raises:
+            trio.TooSlowError: they were not, in time.
+        """
+        with trio.fail_after(timeout_s):
+            while not wanted(found := self.reports(event)):
+                await trio.sleep(POLL_S)
+        return found
+
+
+@asynccontextmanager
+async def _program(
+    release: Release, directory: Path, main: str, values: Settings, jvm: JVM, ready: str,
+) -> AsyncIterator[Program]:
+    directory = directory.absolute()
+    full = JVM(jvm.heap_mb, jvm.heap_first_mb, jvm.quick_start, {
+        **jvm.system, **{key: str(value) for key, value in values.items()},
+    })
+    process = Program(main.lower(), directory, command(release, main, [], directory, full), "", ready)
+    async with running(process):
+        yield process
+
+
+@asynccontextmanager
+async def sender(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, count: int = 0, interval_ms: int = 20,
+    timeout_ms: int = 3_000, retries: int = 2, body_bytes: int = 64, group: str = "sender", jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``DefaultMQProducer`` sending numbered messages in a loop (``count`` 0: until it is killed); events ``sent``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "count": count, "interval_ms": interval_ms,
+        "timeout_ms": timeout_ms, "retries": retries, "body_bytes": body_bytes, "group": group,
+    }
+    async with _program(release, directory, "Send", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
+async def receiver(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, group: str = "receiver",
+    jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``DefaultMQPushConsumer`` from the first offset on; events ``received``."""
+    values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group}
+    async with _program(release, directory, "Receive", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
+async def router(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, interval_ms: int = 100,
+    timeout_ms: int = 3_000, jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """A client that asks for the route of a topic every ``interval_ms``; events ``route``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "interval_ms": interval_ms, "timeout_ms": timeout_ms,
+    }
+    async with _program(release, directory, "Route", values, jvm, '"route"') as program:
+        yield program
+
+
+async def operate(
+    release: Release, directory: Path, *, namesrv: Sequence[str], broker: str, topic: str,
+    controllers: Sequence[str] = (), replica: int = 1, cluster: str = "DefaultCluster", jvm: JVM = CLIENT,
+) -> dict[str, Report]:
+    """Every call of the Java admin API to name servers and controllers, once; what each came to, by its name.
+
+    It elects ``replica`` as master of ``broker`` on the way, so do not use it on a group that must stay as it is.
+
+    Raises:
+        StartFailed: the program ended with an error of its own.
+        trio.TooSlowError: it did not end.
+    """
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "broker": broker, "topic": topic, "cluster": cluster, "replica": replica,
+    }
+    if controllers:
+        values["controllers"] = ";".join(controllers)
+    async with _program(release, directory, "Operate", values, jvm, '"called"') as program:
+        with trio.fail_after(WAIT_S):
+            code = await program.wait()
+        if code:
+            raise StartFailed(f"{program.name} ended with exit code {code}\n{program.tail()}")
+        return {report["call"]: report for report in program.reports("called")}
