@@ -1,0 +1,125 @@
+"""The name server's configuration, by RocketMQ's keys (``NamesrvConfig``, ``NettyServerConfig``).
+
+Keys that say how Java's threads, buffers and channels are arranged mean nothing here: they are taken, kept for listings
+and told about, so that a Java name server's file works as it is. Text and numbers only; the file is read elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
+
+WITHOUT_MEANING: Mapping[str, object] = {
+    # NamesrvConfig
+    "rocketmqHome": "", "productEnvName": "center", "clientRequestThreadPoolNums": 8, "defaultThreadPoolNums": 16,
+    "clientRequestThreadPoolQueueCapacity": 50_000, "defaultThreadPoolQueueCapacity": 10_000,
+    "scanNotActiveBrokerInterval": 5_000, "unRegisterBrokerQueueCapacity": 3_000,
+    # NettyServerConfig
+    "serverWorkerThreads": 8, "serverCallbackExecutorThreads": 0, "serverSelectorThreads": 3,
+    "serverOnewaySemaphoreValue": 256, "serverAsyncSemaphoreValue": 64, "serverSocketSndBufSize": 0,
+    "serverSocketRcvBufSize": 0, "writeBufferHighWaterMark": 0, "writeBufferLowWaterMark": 0,
+    "serverNettyWorkerGroupEnable": True, "serverPooledByteBufAllocatorEnable": True, "useEpollNativeSelector": False,
+    # NettyClientConfig
+    "clientWorkerThreads": 4, "clientCallbackExecutorThreads": 0, "clientOnewaySemaphoreValue": 65_535,
+    "clientAsyncSemaphoreValue": 65_535, "connectTimeoutMillis": 3_000, "channelNotActiveInterval": 60_000,
+    "isScanAvailableNameSrv": True, "scanAvailableNameSrv": True, "clientChannelMaxIdleTimeSeconds": 120,
+    "clientSocketSndBufSize": 0, "clientSocketRcvBufSize": 0, "clientPooledByteBufAllocatorEnable": False,
+    "clientCloseSocketIfTimeout": True, "useTLS": False, "socksProxyConfig": "{}", "disableCallbackExecutor": False,
+    "disableNettyWorkerGroup": False, "maxReconnectIntervalTimeSeconds": 60, "enableReconnectForGoAway": True,
+}
+"""Keys of Java that nothing here depends on, with Java's defaults where these are fixed numbers."""
+
+SECRET = ("tls.server.keyPassword",)
+HIDDEN = "******"
+ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
+
+
+@attrs.frozen(kw_only=True)
+class NamesrvConfig:
+    """Every key that has a meaning here. Times as in the names of the keys."""
+
+    bind_address: str = key("0.0.0.0", "address to listen at")
+    listen_port: int = key(9876, "port to listen at; 0 lets the system choose", least=0, most=65_535)
+    server_channel_max_idle_time_seconds: int = key(
+        120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
+    server_socket_backlog: int = key(1_024, "connections that wait to be accepted", least=1, most=65_535)
+    enable_shutdown_gracefully: bool = key(
+        False, "on stop, tell clients to go elsewhere and wait shutdownWaitTimeSeconds before closing")
+    shutdown_wait_time_seconds: int = key(30, "see enableShutdownGracefully", least=0, most=3_600)
+    kv_config_path: str = key("~/namesrv/kvConfig.json", "file of the key-value table")
+    config_store_path: str = key(
+        "~/namesrv/namesrv.properties", "file that changes by code 318 are written to; -c names another")
+    config_black_list: str = key(
+        "configBlackList;configStorePath;kvConfigPath", "keys that code 318 may not change, separated by semicolons")
+    order_message_enable: bool = key(False, "put the order of ordered topics into routes", live=True)
+    return_order_topic_config_to_broker: bool = key(
+        True, "answer registrations with the table of ordered topics", live=True)
+    support_acting_master: bool = key(
+        False, "show the smallest slave of a group without master as its master, where the group allows it", live=True)
+    notify_min_broker_id_changed: bool = key(
+        False, "tell the brokers of a group when its smallest id changes", live=True)
+    delete_topic_with_broker_registration: bool = key(
+        False, "forget topics that a broker's registration no longer names", live=True)
+    enable_all_topic_list: bool = key(True, "answer code 206", live=True)
+    enable_topic_list: bool = key(True, "answer codes 224 and 311 to 313", live=True)
+    need_wait_for_service: bool = key(
+        False, "answer no routes for the first waitSecondsForService, until brokers have registered")
+    wait_seconds_for_service: int = key(45, "see needWaitForService", least=0, most=86_400)
+    enable_controller_in_namesrv: bool = key(False, "run a controller in this process")
+    cluster_test: bool = key(False, "ask another name server for unknown topics: not offered, must be false")
+
+    tls_server_mode: str = key(
+        "permissive", "TLS on the same port: disabled, permissive (both) or enforcing", name="tls.server.mode",
+        choices=("disabled", "permissive", "enforcing"))
+    tls_server_cert_path: str = key("", "PEM file of the certificate and its chain", name="tls.server.certPath")
+    tls_server_key_path: str = key("", "PEM file of its key", name="tls.server.keyPath")
+    tls_server_key_password: str = key("", "password of the key", name="tls.server.keyPassword")
+    tls_server_trust_cert_path: str = key(
+        "", "PEM file of what clients' certificates are signed by", name="tls.server.trustCertPath")
+    tls_server_need_client_auth: str = key(
+        "none", "whether clients must show certificates", name="tls.server.need.client.auth",
+        choices=("none", "optional", "require"))
+
+    kept: Mapping[str, str] = attrs.field(factory=dict)
+    """Given keys that nothing here depends on, as written: those of ``WITHOUT_MEANING`` and those of others."""
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        return frozenset((*ALWAYS_BLACKLISTED, *filter(None, self.config_black_list.split(";"))))
+
+
+def from_properties(
+    given: Mapping[str, str], *, start: NamesrvConfig | None = None, others: Collection[str] = (),
+) -> NamesrvConfig:
+    """A configuration from properties, on top of ``start``. Raises ``ConfigError``.
+
+    ``others`` are keys that somebody else reads from the same file: those of an embedded controller.
+    """
+    refuse_unknown(given, {*names(NamesrvConfig), *WITHOUT_MEANING, *others})
+    start = start or NamesrvConfig()
+    ours = names(NamesrvConfig)
+    kept = {**start.kept, **{name: text for name, text in given.items() if name not in ours}}
+    config = attrs.evolve(read(NamesrvConfig, given, start=start), kept=kept)
+    if config.cluster_test:
+        raise ConfigError("clusterTest", given["clusterTest"], "is not offered; must be false")
+    return config
+
+
+def to_properties(config: NamesrvConfig) -> dict[str, str]:
+    """All keys, those without a meaning among them: what is written to ``config_store_path``."""
+    idle = {name: written(default) for name, default in WITHOUT_MEANING.items()}
+    return dict(sorted({**idle, **config.kept, **properties(config)}.items()))
+
+
+def listing(config: NamesrvConfig) -> dict[str, str]:
+    """``to_properties`` for people and for code 319: without the password."""
+    shown = to_properties(config)
+    return {**shown, **{name: HIDDEN for name in SECRET if shown[name]}}
+
+
+def live_keys() -> frozenset[str]:
+    """Keys whose change a running server follows; others wait for its next start."""
+    return frozenset(name for name, field in names(NamesrvConfig).items() if field.metadata["live"])

@@ -1,0 +1,40 @@
+"""What a name server counts, for whoever exports it. Plain numbers that only grow; levels are read off the tables.
+
+Knows no exporter and no format.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from controller.namesrv.verdict import Verdict
+
+
+@attrs.define
+class Counters:
+    """Since the process started."""
+
+    requests: dict[int, int] = attrs.field(factory=dict)
+    """By request code; codes nobody serves are counted under -1."""
+    failures: dict[int, int] = attrs.field(factory=dict)
+    """Answers other than SUCCESS, by response code."""
+    routes_encoded: int = 0
+    """Route answers that were not at hand already."""
+    registrations: int = 0
+    """Accepted."""
+    registrations_refused: dict[Verdict, int] = attrs.field(factory=dict)
+    """By reason."""
+    registrations_damaged: int = 0
+    """CRC mismatch."""
+    brokers_unregistered: int = 0
+    """Left with a farewell."""
+    brokers_closed: int = 0
+    """Left because their connection ended."""
+    brokers_silent: int = 0
+    """Left because they said nothing for their timeout."""
+    masters_lost: int = 0
+    """Masters among the closed and the silent whose group has other replicas."""
+    notices_sent: int = 0
+    notices_failed: int = 0
+    saves_failed: int = 0
+    """Writes of the key-value table or the configuration that the disk refused."""

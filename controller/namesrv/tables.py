@@ -1,0 +1,201 @@
+"""What is registered: broker groups and their replicas, the queues each group gives each topic, and encoded answers.
+
+State and its indices, no decisions. A ``Replica`` is a row of Java's address table and of its live table in one, so
+neither can outlive the other: Java's ``RouteInfoManager`` keeps the live row for ever when a broker's address was taken
+over before its channel closed, keeps groups without addresses after a refused registration, and queue mappings of
+topics that are gone.
+
+Sans-IO: time is a number (ns), a connection any hashable object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+
+import attrs
+
+from remoting.bodies.namesrv import DataVersion, QueueData, TopicQueueMappingInfo
+
+MASTER_ID = 0
+"""The broker id of a group's master."""
+READ = 4
+"""Bit of a topic's ``perm``."""
+WRITE = 2
+"""Bit of a topic's ``perm``."""
+
+REPLICAS_MAX = 100_000
+ROWS_MAX = 2_000_000
+"""Queues of all groups and topics: what strangers can make this process hold."""
+
+
+@attrs.define(eq=False)
+class Replica:
+    """A broker process that registered and has not left."""
+
+    cluster: str
+    address: str
+    group: Group
+    broker_id: int
+    data_version: DataVersion
+    ha_address: str | None
+    connection: Hashable
+    timeout_ns: int
+    heard_ns: int
+    filter_servers: tuple[str, ...] = ()
+    queued_ns: int = -1
+    """Deadline under which it stands in the queue of the silent; -1: none."""
+
+
+@attrs.define(eq=False)
+class Group:
+    """A broker group, which RocketMQ calls by its broker name. Has a replica, or is not in the tables."""
+
+    name: str
+    cluster: str
+    """Of the replica that registered last."""
+    acting_master: bool = False
+    """Its smallest slave stands in for a master that is gone (``enableSlaveActingMaster``)."""
+    zone: str | None = None
+    replicas: dict[int, Replica] = attrs.field(factory=dict)
+    queues: dict[str, QueueData] = attrs.field(factory=dict)
+    """By topic."""
+    bereft: bool = False
+    """Its master vanished without a farewell, and none has registered since."""
+
+    @property
+    def master(self) -> Replica | None:
+        return self.replicas.get(MASTER_ID)
+
+    @property
+    def least_id(self) -> int:
+        return min(self.replicas)
+
+    def addresses(self) -> dict[int, str]:
+        """By broker id, in that order."""
+        return {broker_id: self.replicas[broker_id].address for broker_id in sorted(self.replicas)}
+
+
+@attrs.define(eq=False)
+class Tables:
+    """All that a name server knows of brokers. Every change of what a route shows drops that topic's ``answers``."""
+
+    groups: dict[str, Group] = attrs.field(factory=dict)
+    live: dict[tuple[str, str], Replica] = attrs.field(factory=dict)
+    """By cluster and address."""
+    topics: dict[str, dict[str, QueueData]] = attrs.field(factory=dict)
+    """By topic, then by group. The same objects as in ``Group.queues``."""
+    mappings: dict[str, dict[str, TopicQueueMappingInfo]] = attrs.field(factory=dict)
+    """Of static topics: by topic, then by broker name."""
+    answers: dict[str, dict[object, bytes]] = attrs.field(factory=dict)
+    """Encoded routes, by topic and kind: ``routes`` fills it."""
+    rows: int = 0
+    """Queues of all groups and topics together."""
+    _by_connection: dict[Hashable, set[Replica]] = attrs.field(factory=dict)
+
+    # --- replicas --------------------------------------------------------------------------------------------
+
+    def put_replica(self, replica: Replica) -> None:
+        """Enter it, in the place of whatever has its id in its group or its address in its cluster."""
+        group = replica.group
+        self.groups[group.name] = group
+        for other in (group.replicas.get(replica.broker_id), self.live.get((replica.cluster, replica.address))):
+            if other is not None and other.group.replicas.get(other.broker_id) is other:
+                self._detach(other)
+                if not other.group.replicas and other.group is not group:
+                    self._drop_group(other.group)
+        group.replicas[replica.broker_id] = replica
+        self.live[replica.cluster, replica.address] = replica
+        self._by_connection.setdefault(replica.connection, set()).add(replica)
+        self.forget_answers(group)
+
+    def reconnect(self, replica: Replica, connection: Hashable) -> None:
+        """It speaks over another channel now: the old one's end is none of its business."""
+        if replica.connection != connection:
+            self._disconnect(replica)
+            replica.connection = connection
+            self._by_connection.setdefault(connection, set()).add(replica)
+
+    def drop_replica(self, replica: Replica) -> None:
+        """It leaves; the last of its group takes the group and its queues along."""
+        self._detach(replica)
+        if not replica.group.replicas:
+            self._drop_group(replica.group)
+
+    def _detach(self, replica: Replica) -> None:
+        self.forget_answers(replica.group)
+        del replica.group.replicas[replica.broker_id]
+        del self.live[replica.cluster, replica.address]
+        self._disconnect(replica)
+
+    def _disconnect(self, replica: Replica) -> None:
+        carried = self._by_connection[replica.connection]
+        carried.discard(replica)
+        if not carried:
+            del self._by_connection[replica.connection]
+
+    def _drop_group(self, group: Group) -> None:
+        del self.groups[group.name]
+        for topic in list(group.queues):
+            self.drop_queue(topic, group)
+
+    def carried_by(self, connection: Hashable) -> list[Replica]:
+        """Replicas whose latest registration came over it, in an order that no set decides."""
+        return sorted(self._by_connection.get(connection, ()), key=lambda each: (each.group.name, each.broker_id))
+
+    def clusters(self) -> dict[str, list[str]]:
+        """Names of groups by cluster, both sorted."""
+        names: dict[str, set[str]] = {}
+        for group in self.groups.values():
+            for replica in group.replicas.values():
+                names.setdefault(replica.cluster, set()).add(group.name)
+        return {cluster: sorted(names[cluster]) for cluster in sorted(names)}
+
+    # --- queues ----------------------------------------------------------------------------------------------
+
+    def put_queue(self, topic: str, group: Group, queue: QueueData) -> None:
+        old = group.queues.get(topic)
+        if old != queue:
+            self.rows += old is None
+            group.queues[topic] = queue
+            self.topics.setdefault(topic, {})[group.name] = queue
+            self.answers.pop(topic, None)
+
+    def drop_queue(self, topic: str, group: Group) -> bool:
+        """Whether the group had this topic."""
+        if group.queues.pop(topic, None) is None:
+            return False
+        self.rows -= 1
+        self.answers.pop(topic, None)
+        holders = self.topics[topic]
+        del holders[group.name]
+        if not holders:
+            del self.topics[topic]
+            self.mappings.pop(topic, None)
+        return True
+
+    def change_permission(self, group: Group, change: Callable[[int], int]) -> int:
+        """Give every topic of the group another ``perm``; returns how many it has."""
+        for topic, queue in group.queues.items():
+            self.put_queue(topic, group, attrs.evolve(queue, perm=change(queue.perm)))
+        return len(group.queues)
+
+    def put_mapping(self, topic: str, broker_name: str, mapping: TopicQueueMappingInfo) -> None:
+        if topic in self.topics:
+            self.mappings.setdefault(topic, {})[broker_name] = mapping
+            self.answers.pop(topic, None)
+
+    def full(self, *, replicas: int = 0, rows: int = 0) -> bool:
+        """Whether so many more would be too many."""
+        return len(self.live) + replicas > REPLICAS_MAX or self.rows + rows > ROWS_MAX
+
+    # --- answers ---------------------------------------------------------------------------------------------
+
+    def forget_answers(self, group: Group) -> None:
+        """Something about the group changed that routes show."""
+        for topic in group.queues:
+            self.answers.pop(topic, None)
+
+    def groups_of(self, topic: str) -> Iterator[Group]:
+        """Groups that hold the topic, by name."""
+        for name in sorted(self.topics.get(topic, ())):
+            yield self.groups[name]
