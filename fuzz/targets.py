@@ -368,7 +368,8 @@ def _answers() -> list[bytes]:
 
 def _greetings() -> list[bytes]:
     node = hello.Hello(
-        cluster="c", node="n1", incarnation=b"i" * 16, lane=hello.Lane.BULK, boot=9, rules="strict", address="h:1"
+        cluster="c", node="n1", incarnation=b"i" * 16, lane=hello.Lane.BULK, boot=9, rules="strict", address="h:1",
+        lease_ms=400, request_bytes_max=1 << 23,
     )
     client = hello.Hello(cluster="", node="", incarnation=b"", lane=hello.Lane.CLIENT)
     refusal = hello.Refusal(RefusalKind.CLUSTER, "because")

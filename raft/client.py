@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
@@ -19,6 +19,7 @@ from trio.abc import Stream
 
 from raft.clientwire import (
     ANSWER_BYTES_MAX,
+    LENGTH_BYTES,
     Answer,
     Blocks,
     Op,
@@ -64,6 +65,8 @@ REQUESTS_MAX: Final = 1_024
 """Requests on one connection without an answer; more wait here."""
 _RECEIVE_BYTES: Final = 256 << 10
 
+OpenStream: TypeAlias = Callable[[str], Awaitable[tuple[Stream, bytearray, Hello]]]
+"""From an address to a greeted stream, what came behind the node's hello, and that hello."""
 _AGAIN: Final = frozenset({
     RejectReason.TRANSFERRING, RejectReason.STOPPED, RejectReason.INSTALLING, RejectReason.BUSY,
     RejectReason.LEADER_LOST, RejectReason.DISK_FULL, RejectReason.NO_SUCH_GROUP,
@@ -91,17 +94,17 @@ async def connect(
     hello = Hello(cluster=cluster, node="", incarnation=b"", lane=Lane.CLIENT)
     contexts = Contexts(tls) if isinstance(tls, TLSConfig) else tls
 
-    async def open_stream(address: str) -> tuple[Stream, bytearray]:
+    async def open_stream(address: str) -> tuple[Stream, bytearray, Hello]:
         stream, received = await dial(address), bytearray()
         try:
             if contexts is not None:
                 context = contexts.client if isinstance(contexts, Contexts) else contexts
                 stream = await start_tls(stream, context, server=False)
-            await greet(stream, hello, received)
+            theirs = await greet(stream, hello, received)
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
-        return stream, received
+        return stream, received, theirs
 
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -124,7 +127,7 @@ class Client:
 
     def __init__(
         self, addresses: tuple[str, ...], group: int, timeout_ms: int,
-        open_stream: Callable[[str], Awaitable[tuple[Stream, bytearray]]], nursery: trio.Nursery,
+        open_stream: OpenStream, nursery: trio.Nursery,
     ) -> None:
         self.addresses = addresses
         self.leader_address: str | None = None
@@ -305,8 +308,7 @@ class _Link:
     """The connection to one address, made when it is needed."""
 
     def __init__(
-        self, address: str, open_stream: Callable[[str], Awaitable[tuple[Stream, bytearray]]], nursery: trio.Nursery,
-        random: Random,
+        self, address: str, open_stream: OpenStream, nursery: trio.Nursery, random: Random,
     ) -> None:
         self.refusal: HandshakeRefused | None = None
         """The last handshake's, if it was refused."""
@@ -316,13 +318,16 @@ class _Link:
         self._open = False
         self._problem = "not connected"
         self._failures, self._retry_at = 0, 0.0
+        self._request_bytes_max = 0
         self._number = 0
         self._pending: dict[int, _Waiting] = {}
         self._outbox: list[_Waiting] = []
         self._bell = Bell()
 
     async def ask(self, request: Request, deadline: float) -> Answer:
-        """Send and wait for the answer. Raises ``_NotSent``, ``_NoAnswer``, ``UsageError`` for what cannot be sent."""
+        """Send and wait for the answer. Raises ``_NotSent``, ``_NoAnswer``, ``UsageError`` for what cannot be sent, and
+        ``Rejected`` for what this node would not take: it would end the connection, and with it everybody's requests.
+        """
         waiting: _Waiting | None = None
         with trio.move_on_at(deadline + SLACK_MS / 1e3):
             while not self._open or len(self._pending) >= REQUESTS_MAX:
@@ -334,7 +339,12 @@ class _Link:
                             await self._connect()
             self._number = number = (self._number + 1) & 0xFFFF_FFFF
             request.id, request.timeout_ms = number, max(1, int((deadline - trio.current_time()) * 1e3))
-            self._pending[number] = waiting = _Waiting(encode_request(request))
+            data = encode_request(request)
+            size = len(data) - LENGTH_BYTES
+            if 0 < self._request_bytes_max < size:
+                limit = f"{self._address} takes {self._request_bytes_max}"
+                raise Rejected(RejectReason.TOO_LARGE, f"a request of {size} bytes; {limit}")
+            self._pending[number] = waiting = _Waiting(data)
             self._outbox.append(waiting)
             self._bell.ring()
             try:
@@ -361,7 +371,7 @@ class _Link:
             raise _NotSent(self._problem, self.refusal)
         try:
             with trio.fail_after(CONNECT_TIMEOUT_MS / 1e3):
-                stream, received = await self._open_stream(self._address)
+                stream, received, hello = await self._open_stream(self._address)
         except trio.TooSlowError:
             self._fail(f"no connection within {CONNECT_TIMEOUT_MS} ms", None)
         except HandshakeRefused as refusal:
@@ -370,6 +380,7 @@ class _Link:
             self._fail(str(error) or type(error).__name__, None)
         else:
             self._open, self._failures, self.refusal = True, 0, None
+            self._request_bytes_max = hello.request_bytes_max
             self._bell = Bell()
             self._nursery.start_soon(self._run, stream, received)
 

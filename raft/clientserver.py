@@ -17,15 +17,16 @@ import trio
 from trio.abc import Stream
 
 from raft.clientwire import (
-    REQUEST_OVERHEAD_BYTES,
     Answer,
     Blocks,
     Op,
     Request,
     Result,
+    TooManyCommands,
     decode_request,
     encode_answer,
     failure,
+    request_bytes_max,
 )
 from raft.config import Config, Read
 from raft.errors import (
@@ -117,7 +118,7 @@ class _Connection:
     def __init__(self, nodes: Mapping[int, ServedNode], config: Config, stream: Stream) -> None:
         self._nodes, self._stream = nodes, stream
         self._commands_max = config.proposals_pending_max
-        self._blocks = Blocks(config.message_bytes_max + REQUEST_OVERHEAD_BYTES)
+        self._blocks = Blocks(request_bytes_max(config))
         self._open = self._open_bytes = 0  # requests that have no answer on the wire
         self._answers: list[bytes] = []
         self._answered = self._answered_bytes = 0  # requests whose answers are in that list
@@ -132,13 +133,18 @@ class _Connection:
         while True:
             quick: list[tuple[int, Proposal, int]] = []
             for block in self._blocks.feed(received):
-                request, size = decode_request(block, self._commands_max), len(block)
+                size = len(block)
                 while self._open >= REQUESTS_MAX or (self._open and self._open_bytes + size > REQUEST_BYTES_MAX):
                     self._start(nursery, quick)
                     quick = []
                     await self._room.wait()
                 self._open += 1
                 self._open_bytes += size
+                try:
+                    request = decode_request(block, self._commands_max)
+                except TooManyCommands as error:
+                    self._put(failure(error.id, Rejected(RejectReason.TOO_LARGE, str(error))), size)
+                    continue
                 if (proposal := self._propose_nowait(request)) is not None:
                     quick.append((request.id, proposal, size))
                 else:

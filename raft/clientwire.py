@@ -20,7 +20,7 @@ from typing import Any, Final
 import attrs
 import cbor2
 
-from raft.config import Read
+from raft.config import Config, Read
 from raft.errors import (
     Busy,
     Faulted,
@@ -41,12 +41,26 @@ PLAN_BYTES_MAX: Final = 64 << 10
 """Largest CBOR body of a request."""
 
 _LENGTH: Final = struct.Struct("<I")
+LENGTH_BYTES: Final = _LENGTH.size
 _REQUEST: Final = struct.Struct("<QQBBHI")
 _ANSWER: Final = struct.Struct("<QBBH")
 _PREFIXED_REQUEST: Final = struct.Struct("<IQQBBHI")
 _PREFIXED_ANSWER: Final = struct.Struct("<IQBBH")
 _DECODE_ERRORS: Final = (ValueError, TypeError, AttributeError, cbor2.CBORError, RecursionError, OverflowError,
                          MemoryError)
+
+
+def request_bytes_max(config: Config) -> int:
+    """Largest request, without its length, that a node with this configuration takes."""
+    return config.message_bytes_max + REQUEST_OVERHEAD_BYTES
+
+
+class TooManyCommands(MalformedMessage):
+    """A PROPOSE_MANY beyond what this node takes at once. It is whole and has an id, so it can be answered."""
+
+    def __init__(self, id: int, message: str) -> None:  # noqa: A002  the word of the protocol
+        super().__init__(message)
+        self.id = id
 
 
 class Op(enum.IntEnum):
@@ -179,7 +193,7 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(block: bytes, commands_max: int) -> Request:
-    """A request from a block. Raises ``MalformedMessage``."""
+    """A request from a block. Raises ``MalformedMessage``, among them ``TooManyCommands``."""
     if len(block) < _REQUEST.size:
         raise MalformedMessage(f"a request of {len(block)} bytes; the least is {_REQUEST.size}")
     number, group, op, level, zero, timeout_ms = _REQUEST.unpack_from(block)
@@ -190,7 +204,7 @@ def decode_request(block: bytes, commands_max: int) -> Request:
     if request.op in (Op.PROPOSE, Op.QUERY):
         request.commands = (body,)
     elif request.op is Op.PROPOSE_MANY:
-        request.commands = _take_commands(body, commands_max)
+        request.commands = _take_commands(number, body, commands_max)
     elif request.op in _BARE:
         if body:
             raise MalformedMessage(f"{request.op.name} carries nothing, got {len(body)} bytes")
@@ -201,13 +215,15 @@ def decode_request(block: bytes, commands_max: int) -> Request:
     return request
 
 
-def _take_commands(body: bytes, commands_max: int) -> list[bytes]:
+def _take_commands(number: int, body: bytes, commands_max: int) -> list[bytes]:
     if len(body) < _LENGTH.size:
         raise MalformedMessage("PROPOSE_MANY without a count")
     (count,) = _LENGTH.unpack_from(body)
     start = _LENGTH.size * (1 + count)
-    if not 0 < count <= commands_max or start > len(body):
-        raise MalformedMessage(f"PROPOSE_MANY of {count} commands in {len(body)} bytes; 1 to {commands_max} are taken")
+    if count > commands_max:
+        raise TooManyCommands(number, f"PROPOSE_MANY of {count} commands; at most {commands_max} are taken")
+    if not count or start > len(body):
+        raise MalformedMessage(f"PROPOSE_MANY of {count} commands in {len(body)} bytes")
     lengths = struct.unpack_from(f"<{count}I", body, _LENGTH.size)
     if start + sum(lengths) != len(body):
         raise MalformedMessage("lengths of PROPOSE_MANY do not add up to its body")

@@ -147,7 +147,7 @@ def _paused(status: Status) -> Iterator[str]:
 # --- situations between nodes --------------------------------------------------------------------------------
 
 _REFUSED: Final = {
-    RefusalKind.RULES: ("wrong_rules", "runs other election rules, and a group must agree on them"),
+    RefusalKind.RULES: ("wrong_rules", "runs other election rules or timers, and a group must agree on them"),
     RefusalKind.CLUSTER: ("foreign_cluster", "belongs to another cluster"),
     RefusalKind.VERSION: ("wrong_version", "speaks another version of the protocol"),
     RefusalKind.IDENTITY: ("wrong_identity", "is not the node it should be"),

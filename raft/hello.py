@@ -66,6 +66,10 @@ class Hello:
     """Where the greeting node listens, ``host:port``."""
     expects: str = ""
     """Id of the node that the dialler wants; empty: whoever answers."""
+    lease_ms: int = 0
+    """How long this node, having heard a leader, ignores other candidates; leases rest on it. 0: nothing to compare."""
+    request_bytes_max: int = 0
+    """Largest request that this node takes from a client, bytes; 0: not said."""
     versions: tuple[int, int] = VERSIONS
     features: int = FEATURES
 
@@ -107,7 +111,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
             )
         payload = cbor2.dumps([
             greeting.cluster, greeting.node, greeting.incarnation, greeting.boot, greeting.rules, greeting.address,
-            greeting.expects,
+            greeting.expects, greeting.lease_ms, greeting.request_bytes_max,
         ])
         return _seal(_HELLO, greeting.lane, *greeting.versions, greeting.features, payload)
     if isinstance(greeting, Refusal):
@@ -162,10 +166,13 @@ def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: in
     if type(fields) is not list or len(fields) < 7:
         raise ValueError("a hello has seven fields")
     cluster, node, incarnation, boot, rules, address, expects = fields[:7]
+    lease_ms, request_bytes_max = [*fields[7:9], 0, 0][:2]
     if not all(_fits(text) for text in (cluster, node, rules, address, expects)):
         raise ValueError(f"a name is printable text of at most {TEXT_BYTES_MAX} bytes")
     if type(incarnation) is not bytes or type(boot) is not int or boot < 0 or boot >> 64:
         raise ValueError("incarnation or boot number")
+    if not all(type(number) is int and 0 <= number < 1 << 63 for number in (lease_ms, request_bytes_max)):
+        raise ValueError("lease or request size")
     if lane is Lane.CLIENT:
         if len(incarnation) not in (0, INCARNATION_BYTES):
             raise ValueError("incarnation")
@@ -173,7 +180,7 @@ def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: in
         raise ValueError("a node names its cluster, itself and its incarnation of 16 bytes")
     return Hello(
         cluster=cluster, node=node, incarnation=incarnation, lane=lane, boot=boot, rules=rules, address=address,
-        expects=expects, versions=versions, features=features,
+        expects=expects, lease_ms=lease_ms, request_bytes_max=request_bytes_max, versions=versions, features=features,
     )
 
 
@@ -213,6 +220,12 @@ def check_hello(own: Hello, theirs: Hello) -> None:
         raise Refused(
             RefusalKind.RULES,
             f"{_name(own)} runs {own.rules!r} election rules, {_name(theirs)} runs {theirs.rules!r}",
+        )
+    if own.lease_ms != theirs.lease_ms and own.lease_ms and theirs.lease_ms:
+        raise Refused(
+            RefusalKind.RULES,
+            f"{_name(own)} has election_timeout_ms={own.lease_ms}, {_name(theirs)} has {theirs.lease_ms}: a leader's "
+            "lease rests on the silence that all members keep, so all must have the same",
         )
 
 

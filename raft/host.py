@@ -19,8 +19,9 @@ import attrs
 import trio
 
 from raft.clientserver import serve_client
-from raft.config import Config
-from raft.errors import DamagedLog, StorageError, UsageError, WrongDirectory
+from raft.clientwire import request_bytes_max
+from raft.config import MS, Config
+from raft.errors import ConfigError, DamagedLog, StorageError, UsageError, WrongDirectory
 from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, write_origin
 from raft.handshake import Connector, connect_tcp
 from raft.hello import Hello, Lane
@@ -119,8 +120,13 @@ class Host:
         a new group; every one of them must be told the same. ``join`` says that the group exists and will take this
         node in by ``reconfigure``. Later both are ignored, and ``peers`` only tells where others listen.
 
-        Raises ``UsageError``, ``WrongDirectory``, ``DamagedLog``.
+        ``config`` may differ from the host's, but not in rules and election timeout: connections name the host's.
+
+        Raises ``UsageError``, ``ConfigError``, ``WrongDirectory``, ``DamagedLog``.
         """
+        for field in ("rules", "election_timeout_ms"):
+            if config is not None and getattr(config, field) != getattr(self.config, field):
+                raise ConfigError(field, getattr(config, field), f"must be the host's, {getattr(self.config, field)}")
         number = group_number(name)
         if number in self._taken:
             raise UsageError(f"group {name!r} is open already")
@@ -164,7 +170,8 @@ class Host:
         self._nursery = nursery
         hello = Hello(
             cluster=self.cluster, node=self.node_id, incarnation=self.incarnation, lane=Lane.CONTROL,
-            rules=self.config.rules.value, address=address)
+            rules=self.config.rules.value, address=address, lease_ms=make_rules(self.config).lease_ns // MS,
+            request_bytes_max=request_bytes_max(self.config))
         self._transport = Transport(
             hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
             on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,

@@ -60,7 +60,7 @@ class RefusalKind(enum.Enum):
     CLUSTER = "cluster"
     """It belongs to another cluster."""
     RULES = "rules"
-    """It runs other election rules."""
+    """It runs other election rules, or has another election timeout."""
     VERSION = "version"
     """It speaks another version of the protocol."""
     IDENTITY = "identity"

@@ -10,6 +10,7 @@ from trio.abc import Stream
 from trio.testing import memory_stream_pair
 
 from raft.clientserver import serve_client
+from raft.clientwire import request_bytes_max
 from raft.config import Config, Read
 from raft.errors import Busy, Faulted, RaftError
 from raft.handshake import read_greeting
@@ -135,7 +136,8 @@ class Network:
 
     async def _accept(self, node: FakeNode, stream: Stream, cluster: str) -> None:
         received = bytearray()
-        own = Hello(cluster=cluster, node=node.node_id, incarnation=bytes(16), lane=Lane.CLIENT)
+        own = Hello(cluster=cluster, node=node.node_id, incarnation=bytes(16), lane=Lane.CLIENT,
+                    request_bytes_max=request_bytes_max(node.config))
         try:
             hello = await read_greeting(stream, received)
             assert isinstance(hello, Hello)

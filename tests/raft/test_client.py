@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from trio.testing import MockClock
 
 from raft.client import READ_PATIENCE_MS, REQUESTS_MAX, SLACK_MS, Client, connect
 from raft.clientwire import Answer, Op, Request, Result, encode_answer, encode_request
-from raft.config import Read
+from raft.config import Config, Read
 from raft.errors import (
     ConfigError,
     Faulted,
@@ -121,6 +122,32 @@ async def test_a_final_answer_is_given_to_the_caller(error: Exception) -> None:
         with pytest.raises(type(error)) as caught:
             await client.propose(b"1")
         assert vars(caught.value) == vars(error)
+        assert net.dialled == ["a:1"]
+
+
+async def test_what_is_too_large_for_a_node_is_refused_before_it_leaves() -> None:
+    node = FakeNode(config=Config(message_bytes_max=2 << 20, proposals_pending_max=1_000))
+    async with network(a=node) as net, client_of(net) as client, trio.open_nursery() as nursery:
+        node.gate = trio.Event()
+        earlier: list[object] = []
+
+        async def call_earlier() -> None:
+            earlier.append(await client.propose(b"1"))
+
+        nursery.start_soon(call_earlier)
+        await trio.testing.wait_all_tasks_blocked()
+        for call in (partial(client.propose, bytes(2 << 20) + bytes(65)),
+                     partial(client.propose_many, [bytes(1 << 20), bytes(1 << 20), bytes(100)]),
+                     partial(client.query, bytes(3 << 20))):
+            with pytest.raises(Rejected, match=r"a request of \d+ bytes; a:1 takes 2097216") as caught:
+                await call()
+            assert caught.value.reason is RejectReason.TOO_LARGE
+        with pytest.raises(Rejected, match="of 1001 commands; at most 1000") as caught:
+            await client.propose_many([b"1"] * 1_001)
+        assert caught.value.reason is RejectReason.TOO_LARGE
+        node.gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert earlier == [1], "what was under way on the same connection goes on"
         assert net.dialled == ["a:1"]
 
 

@@ -19,6 +19,7 @@ from raft.clientwire import (
     Plan,
     Request,
     Result,
+    TooManyCommands,
     decode_answer,
     decode_request,
     encode_answer,
@@ -129,8 +130,9 @@ def test_a_length_beyond_the_limit_is_refused_before_anything_of_it_came() -> No
 
 def test_more_commands_than_allowed_are_refused_before_their_table_is_read() -> None:
     block = encode_request(Request(1, Op.PROPOSE_MANY, commands=[b""] * 21))[4:]
-    with pytest.raises(MalformedMessage, match="of 21 commands"):
+    with pytest.raises(TooManyCommands, match="of 21 commands; at most 20") as caught:
         decode_request(block, 20)
+    assert caught.value.id == 1  # so it can be answered
     assert len(decode_request(block, 21).commands) == 21
 
 

@@ -36,14 +36,15 @@ HELLOS = st.builds(
     cluster=st.text(PRINTABLE, min_size=1, max_size=60), node=st.text(PRINTABLE, min_size=1, max_size=60),
     incarnation=st.binary(min_size=16, max_size=16), lane=st.sampled_from(Lane), boot=st.integers(0, (1 << 64) - 1),
     rules=NAME, address=NAME, expects=NAME, versions=st.tuples(st.integers(0, 255), st.integers(0, 255)),
-    features=st.integers(0, (1 << 64) - 1),
+    features=st.integers(0, (1 << 64) - 1), lease_ms=st.integers(0, 1 << 40), request_bytes_max=st.integers(0, 1 << 40),
 )
 CLIENTS = st.builds(Hello, cluster=NAME, node=NAME, incarnation=st.just(b""), lane=st.just(Lane.CLIENT))
 GREETINGS: st.SearchStrategy[Greeting] = st.one_of(
     HELLOS, CLIENTS, st.builds(Refusal, st.sampled_from(RefusalKind), st.text(PRINTABLE, max_size=300)), st.just(Ping())
 )
 
-MINE = Hello(cluster="c", node="n0", incarnation=b"0" * 16, lane=Lane.CONTROL, boot=1, rules="strict", address="a:1")
+MINE = Hello(cluster="c", node="n0", incarnation=b"0" * 16, lane=Lane.CONTROL, boot=1, rules="strict", address="a:1",
+             lease_ms=400, request_bytes_max=1_000)
 PEER = attrs.evolve(MINE, node="n1", incarnation=b"1" * 16, boot=2, address="b:1")
 
 
@@ -100,6 +101,9 @@ def test_a_length_beyond_the_limit_is_refused_before_the_payload() -> None:
         ["c", "n1", b"1" * 16, -1, "strict", "a:1", ""],
         ["c", "n1", b"1" * 16, 1 << 64, "strict", "a:1", ""],
         ["c", "n1", b"1" * 16, True, "strict", "a:1", ""],
+        ["c", "n1", b"1" * 16, 1, "strict", "a:1", "", -1, 0],
+        ["c", "n1", b"1" * 16, 1, "strict", "a:1", "", 400, 1 << 63],
+        ["c", "n1", b"1" * 16, 1, "strict", "a:1", "", "400"],
         ["c", "n1" * 128, b"1" * 16, 1, "strict", "a:1", ""],
         ["c", b"n1", b"1" * 16, 1, "strict", "a:1", ""],
         ["c", "n1\nall is well", b"1" * 16, 1, "strict", "a:1", ""],
@@ -113,8 +117,11 @@ def test_a_hello_that_breaks_a_rule_is_malformed(fields: object) -> None:
 
 
 def test_a_later_version_may_append_fields_and_kinds_of_refusal() -> None:
-    found = decode_greeting(sealed(1, cbor2.dumps(["c", "n1", b"1" * 16, 1, "strict", "a:1", "", "new"])))
-    assert found is not None and isinstance(found[0], Hello) and found[0].node == "n1"
+    fields = ["c", "n1", b"1" * 16, 1, "strict", "a:1", ""]
+    for more in ([], [400], [400, 1_000], [400, 1_000, "new"]):  # the first versions ended at fields
+        found = decode_greeting(sealed(1, cbor2.dumps([*fields, *more])))
+        assert found is not None and isinstance(found[0], Hello) and found[0].node == "n1"
+        assert [found[0].lease_ms, found[0].request_bytes_max] == [*more, 0, 0][:2]
     refused = decode_greeting(sealed(2, cbor2.dumps(["brand new", "because"])))
     assert refused is not None and refused[0] == Refusal(RefusalKind.OTHER, "because")
 
@@ -164,6 +171,7 @@ def test_two_nodes_of_one_cluster_fit() -> None:
         ({"versions": (0, 0)}, RefusalKind.VERSION, ["'n0'", "1 to 1", "'n1'", "0 to 0"]),
         ({"features": 1 << 40}, RefusalKind.VERSION, ["required features", "0x10000000000"]),
         ({"rules": "dledger"}, RefusalKind.RULES, ["'n0'", "'strict'", "'n1'", "'dledger'"]),
+        ({"lease_ms": 300}, RefusalKind.RULES, ["'n0' has", "'n1' has", "=", "300", "400"]),
         ({"node": "n0"}, RefusalKind.IDENTITY, ["two nodes have the id 'n0'", "'a:1'", "'b:1'"]),
         ({"node": "n0", "incarnation": b"0" * 16, "boot": 1}, RefusalKind.IDENTITY, ["'n0'", "reached itself"]),
         ({"expects": "n2"}, RefusalKind.IDENTITY, ["'n1'", "looked for node 'n2'", "found node 'n0'"]),
@@ -180,6 +188,11 @@ def test_each_misfit_is_refused_alike_on_both_ends(
         assert caught.value.kind is kind
         assert isinstance(caught.value, HandshakeRefused)
         assert all(word in caught.value.reason for word in words), caught.value.reason
+
+
+def test_where_no_lease_is_granted_there_is_nothing_to_compare() -> None:
+    check_hello(MINE, attrs.evolve(PEER, lease_ms=0))
+    check_hello(MINE, attrs.evolve(PEER, request_bytes_max=7))
 
 
 def test_optional_features_and_overlapping_versions_are_no_misfit() -> None:

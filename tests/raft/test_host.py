@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -399,6 +400,31 @@ async def test_groups_share_directory_port_and_writer(tmp_path: Path) -> None:
             await until_leads(node)
             await node.read_barrier()
             assert n(node) == number
+
+
+async def test_groups_of_a_host_share_what_their_connections_name(tmp_path: Path) -> None:
+    async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", create=True, config=FAST) as host:
+        for other in (attrs.evolve(FAST, rules=raft.Rules.DLEDGER), attrs.evolve(FAST, election_timeout_ms=2_000)):
+            with pytest.raises(raft.ConfigError, match=r"(rules|election_timeout_ms)=.*must be the host's"):
+                await host.open_group("b", state_machine=Counter(), peers=ALONE, bootstrap=True, config=other)
+        await host.open_group("b", state_machine=Counter(), peers=ALONE, bootstrap=True,
+                              config=attrs.evolve(FAST, propose_timeout_ms=1_000))
+
+
+async def test_nodes_with_other_timers_refuse_each_other(tmp_path: Path) -> None:
+    """Each would count on a silence that the other does not keep."""
+    cluster = Three(tmp_path)
+    await cluster.reserve("n0", "n1", "n2")
+    async with cluster.open("n0"), cluster.open("n1"):
+        leader = await cluster.leader()
+        async with cluster.open("n2", config=attrs.evolve(FAST, election_timeout_ms=2_000)) as odd:
+            with trio.fail_after(30):
+                while not any("election_timeout_ms=2000" in line for line in leader.explain()):
+                    await trio.sleep(0.01)
+                while not any("timers" in line for line in odd.explain()):
+                    await trio.sleep(0.01)
+            assert await leader.propose(b"1") == 1
+            assert odd.leader is None and n(odd) == 0
 
 
 def test_group_numbers_are_stable_and_never_collide_with_the_default() -> None:

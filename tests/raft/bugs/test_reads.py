@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import attrs
 import pytest
 
 import raft.replica
 from raft.config import MS, Config, Read, Rules
-from raft.errors import NotLeader, Rejected, RejectReason
+from raft.errors import HandshakeRefused, NotLeader, Rejected, RejectReason
+from raft.hello import Hello, Lane, check_hello
 from raft.leadership import Leadership
 from raft.messages import Append, AppendReply, ReadRequest, Role, TimeoutNow
 from raft.rules import make_rules
@@ -162,6 +164,20 @@ def test_BUG_Q6_the_lease_leaves_room_for_clock_drift() -> None:
     assert leader.lease_valid(end - 1)
     assert not leader.lease_valid(end)
     assert end < start + silence
+
+
+def test_BUG_Q6_voters_that_keep_a_shorter_silence_are_refused_at_the_door() -> None:
+    """Clock-rate skew, at its worst: the voters' timers are set to another time than the leader's lease is made of.
+
+    Guards that members whose election timeouts differ do not talk, where the rules grant leases.
+    """
+    leader, voter = (
+        Hello(cluster="c", node=name, incarnation=name.encode() * 8, lane=Lane.CONTROL, lease_ms=lease_ms)
+        for name, lease_ms in (("n0", 2_000), ("n1", 400)))
+    for own, theirs in ((leader, voter), (voter, leader)):
+        with pytest.raises(HandshakeRefused, match=r"election_timeout_ms=\d+, node 'n\d' has \d+: a leader's lease"):
+            check_hello(own, theirs)
+    check_hello(leader, attrs.evolve(voter, lease_ms=2_000))
 
 
 def test_BUG_Q7_reads_are_gated_during_a_hand_over_like_writes() -> None:
