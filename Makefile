@@ -19,7 +19,7 @@ EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
 ARGS ?=
 
-.PHONY: help demo test check fix sim bench bench-raft fuzz mutants powercut clean
+.PHONY: help demo test check fix sim bench bench-raft bench-remoting fuzz mutants powercut clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -41,11 +41,14 @@ fix: $(VENV)/.dev ## apply the linter's safe fixes
 sim: $(VENV)/.dev ## simulate seeded clusters under every fault for EVENTS events, invariants after each
 	$(RUN) -m raft.sim --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
-bench: bench-raft ## every benchmark
+bench: bench-raft bench-remoting ## every benchmark
 	$(RUN) -m benchmarks.simulator $(ARGS)
 
 bench-raft: $(VENV)/.bench ## raft beside the floor, PySyncObj and, where Go is found, hashicorp/raft and dragonboat
 	$(RUN) -m benchmarks.raft $(ARGS)
+
+bench-remoting: $(VENV)/.bench ## the codec, and echo requests over one connection
+	$(RUN) -m benchmarks.remoting $(ARGS)
 
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every decoder, FUZZ_SECONDS for each
 	$(RUN) -m fuzz --seconds $(FUZZ_SECONDS) --jobs $(WORKERS) $(ARGS)

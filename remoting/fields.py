@@ -58,8 +58,11 @@ def int_range(hint: Any) -> tuple[int, int]:
 
 def decimal(text: str) -> int | None:
     """What ``Long.parseLong`` would make of it, but for the range; None where it would make nothing."""
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    return int(text) if digits.isdecimal() and len(text) <= 20 and text.isascii() else None
+    if len(text) > 20:
+        return None
+    if text.isdecimal() or (text[:1] in ("-", "+") and text[1:].isdecimal()):
+        return int(text)
+    return None
 
 
 def shown(value: object) -> str:
