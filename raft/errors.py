@@ -94,7 +94,7 @@ class RejectReason(enum.Enum):
     BUSY = "a limit is reached; try again later"
     TRANSFERRING = "leadership is being handed over; try again on the new leader"
     OVERWRITTEN = "another leader's entry was committed in its place"
-    TOO_LARGE = "the entry exceeds entry_bytes_max"
+    TOO_LARGE = "it is larger than the node takes"
     DISK_FULL = "the leader's disk is full"
     CHANGE_IN_PROGRESS = "a membership change is in progress"
     NO_SUCH_MEMBER = "the target is not a member that can do this"
