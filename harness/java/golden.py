@@ -30,12 +30,17 @@ Encoding = Literal["json", "rocketmq"]
 
 RELAYED_HOST: Final = "127.0.0.2"
 KINDS_MAX: Final = 8
-"""Exchanges kept of one request code, each of another shape."""
+"""Exchanges kept of one request code in one encoding, each of another shape."""
 FRAME_KEPT_BYTES_MAX: Final = 24 << 10
 RESPONSE: Final = 1
 ONEWAY: Final = 2
 REPLAY_S: Final = 6.0
 ENCODINGS: Final[tuple[Encoding, ...]] = ("json", "rocketmq")
+KEPT: Final = frozenset({
+    *range(100, 107), 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327, 901, *range(904, 908),
+    *range(1001, 1014),
+})
+"""What name servers and controllers serve, what they send, and what their admin tools ask of brokers."""
 LEADER_ONLY: Final = frozenset({
     RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, RequestCode.CONTROLLER_ELECT_MASTER,
     RequestCode.CONTROLLER_REGISTER_BROKER, RequestCode.CONTROLLER_GET_REPLICA_INFO,
@@ -136,13 +141,16 @@ def exchanges(recorded: Iterable[Recorded]) -> list[Exchange]:
 
 
 def pick(found: Iterable[Exchange]) -> dict[RequestCode, list[Exchange]]:
-    """Of each request code that ``remoting`` knows, the first exchange of each shape."""
+    """Of each code in ``KEPT``, the first exchange of each shape."""
     kept: dict[RequestCode, dict[tuple[object, ...], Exchange]] = {}
     for one in found:
-        if one.code not in set(RequestCode) or max(len(one.request), len(one.response or b"")) > FRAME_KEPT_BYTES_MAX:
+        if one.code not in KEPT or max(len(one.request), len(one.response or b"")) > FRAME_KEPT_BYTES_MAX:
             continue
-        kept.setdefault(RequestCode(one.code), {}).setdefault(one.shape, one)
-    return {code: list(shapes.values())[:KINDS_MAX] for code, shapes in sorted(kept.items())}
+        shapes = kept.setdefault(RequestCode(one.code), {})
+        encoding = peek(one.request).encoding
+        if one.shape not in shapes and sum(shape[0] == encoding for shape in shapes) < KINDS_MAX:
+            shapes[one.shape] = one
+    return {code: list(shapes.values()) for code, shapes in sorted(kept.items())}
 
 
 def golden_lines(code: RequestCode, kept: Sequence[Exchange], version: str) -> str:

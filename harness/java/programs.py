@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import trio
-from attrs import define
+from attrs import define, evolve
 
 from harness.java.errors import StartFailed
 from harness.java.jars import Release
@@ -54,15 +54,18 @@ class Program(JavaProcess):
         return found
 
 
+def with_settings(jvm: JVM, values: Settings) -> JVM:
+    """A program takes its settings as system properties."""
+    return evolve(jvm, system={**jvm.system, **{key: str(value) for key, value in values.items()}})
+
+
 @asynccontextmanager
 async def _program(
     release: Release, directory: Path, main: str, values: Settings, jvm: JVM, ready: str,
 ) -> AsyncIterator[Program]:
     directory = directory.absolute()
-    full = JVM(jvm.heap_mb, jvm.heap_first_mb, jvm.quick_start, {
-        **jvm.system, **{key: str(value) for key, value in values.items()},
-    })
-    process = Program(main.lower(), directory, command(release, main, [], directory, full), "", ready)
+    line = command(release, main, [], directory, with_settings(jvm, values))
+    process = Program(main.lower(), directory, line, "", ready)
     async with running(process):
         yield process
 
