@@ -5,17 +5,25 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from copy import deepcopy
+from random import Random
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 
 from raft.config import Sync
 from raft.errors import DamagedLog, DiskFull, StorageError, UsageError, WriteFailed
-from raft.messages import HardState, Write
+from raft.messages import HardState, Recovered, Write
+from raft.sim.disk import Chance, VirtualDisk
 from raft.storage import writer as writer_module
+from raft.storage.identity import format_directory
 from raft.storage.memory import MemoryStorage
+from raft.storage.segment import SegmentStorage
 from raft.storage.writer import InlineWriter, LogWriter, Worker, WriterEvents
+from tests.raft.script import frame
 
+T = TypeVar("T")
 Call = tuple[Callable[..., object], tuple[Any, ...]]
 
 
@@ -192,6 +200,53 @@ def test_policy_interval_syncs_without_further_writes() -> None:
     assert synced.wait(30)
     writer.close()
     assert storage.calls == [[1], "sync"]
+
+
+def lose_all(stream: str, default: T, generator: Callable[[Chance], T], /) -> T:
+    """The fate of what was not synced: none of it survives."""
+    return default
+
+
+@pytest.mark.parametrize(("sync", "kept"), [(Sync.ALWAYS, 5), (Sync.INTERVAL, 4), (Sync.NEVER, 0)])
+def test_a_power_cut_takes_what_was_acknowledged_since_the_last_sync(
+    sync: Sync, kept: int, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under ``interval`` that is what came within the interval, under ``never`` all of it, under ``always`` nothing."""
+    now = [100.0]
+    monkeypatch.setattr(writer_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    loop, files = Loop(), VirtualDisk(lose_all)
+    format_directory(files, "c", "n0", bytes(16))
+    storage = SegmentStorage(files, "c", "n0", segment_bytes=32 << 10, rng=Random(1), background=True)
+    storage.open()
+    writer = LogWriter(storage, loop.call_soon, loop.events, sync=sync, interval_ms=60_000, scrub=False)
+    chain = 0
+
+    def write(index: int) -> None:
+        """One entry, and the vote of a term; returns when both count as durable."""
+        nonlocal chain
+        entry = frame(index, 1, chain=chain)
+        chain = entry.mark
+        writer.submit(Write(index, 1, hard_state=HardState(index, "n0"), frames=[entry]))
+        loop.run_until(lambda: loop.tokens()[-1:] == [index])
+
+    for index in (1, 2, 3):
+        write(index)
+    now[0] += 60.0
+    write(4)  # the sync is due, and covers this one too
+    write(5)
+    writer.worker.submit(lambda: None, lambda result: loop.said.append("the worker is idle"))
+    loop.run_until(lambda: "the worker is idle" in loop.said)
+    cut = deepcopy(files)
+    writer.close()
+    cut.crash()
+    cut.restart()
+    found = SegmentStorage(cut, "c", "n0", segment_bytes=32 << 10, rng=Random(2)).open().get(1, Recovered())
+    assert loop.tokens() == [1, 2, 3, 4, 5]
+    assert (found.last_index, found.hard_state.term) == (kept, kept)
+    storage.close()
+    files.kill()
+    found = SegmentStorage(files, "c", "n0", segment_bytes=32 << 10, rng=Random(3)).open()[1]
+    assert found.last_index == 5, "a process that ends takes nothing"
 
 
 class Kept(Watched):
