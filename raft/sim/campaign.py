@@ -54,12 +54,19 @@ class Ledger:
         self.tail: list[int] = []
 
     def apply(self, command: bytes) -> int:
-        self.count += 1
-        self.sum = crc32(command, self.sum)
-        self.tail.append(self.sum)
-        if len(self.tail) > 64:
+        return self.apply_batch([command])[0]
+
+    def apply_batch(self, commands: list[bytes]) -> list[int]:
+        total, sums = self.sum, []
+        for command in commands:
+            total = crc32(command, total)
+            sums.append(total)
+        self.count += len(commands)
+        self.sum = total
+        self.tail += sums
+        while len(self.tail) > 64:
             del self.tail[:32]
-        return self.sum
+        return sums
 
     def snapshot(self) -> bytes:
         return b"".join(number.to_bytes(8, "little") for number in (self.count, self.sum, *self.tail))

@@ -201,7 +201,8 @@ class Life:
         # A follower's armed timer is early enough: hearing a leader only moves its deadline on.
         if (self.timer > replica.election_deadline or replica.role is not FOLLOWER
                 or replica.departed is not None):
-            due = replica.deadline
+            leadership = replica.leadership
+            due = replica.deadline if leadership is None or replica.faulted else leadership.deadline()
             if due < self.timer:
                 self.arm(due)
 
@@ -378,7 +379,8 @@ class Life:
 
     def _committed(self, committed: Committed) -> None:
         self.commit = committed.index
-        self._want_apply()
+        if not self.applying:
+            self._want_apply()
 
     def _want_apply(self) -> None:
         if not self.applying and not self.installing and self.machine.index < self.commit:
@@ -412,7 +414,8 @@ class Life:
         if self.waiting:
             self._answer_reads()
         self.settle(E_APPLY)
-        self._want_apply()
+        if machine.index < self.commit:
+            self._want_apply()
         if self.log_bytes > self.config.snapshot_log_bytes > 0:
             self.snapshot()
 
@@ -543,7 +546,7 @@ class Life:
         """Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
         replica = self.replica
         try:
-            first, last = replica.propose(self.now, payloads, self.world.now // 1_000_000)
+            first, last = replica.propose(self.clock.local(self.world.now), payloads, self.world.now // 1_000_000)
         finally:
             self.settle(E_PROPOSE)
         while self.proposals and self.proposals[-1].last >= first:
@@ -558,7 +561,7 @@ class Life:
         reading = Reading(self.name, level, query, self.checker.read_floor, self.world.now)
         ticket = self._ticket(reading)
         try:
-            self.replica.read(self.now, ticket, level)
+            self.replica.read(self.clock.local(self.world.now), ticket, level)
         except Outcome:
             del self.tickets[ticket]
             raise
