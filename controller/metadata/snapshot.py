@@ -59,9 +59,13 @@ def read(chunks: Iterable[bytes]) -> tuple[dict[GroupKey, BrokerGroup], int]:
         magic, layout, format_in_use, count = items(next(blocks, None), 4)
         if magic != _MAGIC or layout != LAYOUT:
             raise ValueError(f"it begins {str(magic)[:40]}, {str(layout)[:40]}; due are {_MAGIC}, layout {LAYOUT}")
-        groups = dict(_unpack(record) for block in blocks for record in items(block))
-        if len(groups) != integer(count, 0):
-            raise ValueError(f"it holds {len(groups)} groups and announces {count}")
+        groups: dict[GroupKey, BrokerGroup] = {}
+        records = 0
+        for block in blocks:
+            groups.update(map(_unpack, items(block)))
+            records += len(block)
+        if not records == len(groups) == integer(count, 0):
+            raise ValueError(f"it announces {count} groups and holds {records}, of which {len(groups)} differ")
         return groups, integer(format_in_use, 1)
     except DAMAGED as error:
         raise UnreadableSnapshot(f"not a snapshot of broker groups: {error}") from error
