@@ -95,7 +95,8 @@ def test_no_node_takes_a_newer_format_before_the_group_does() -> None:
     raising = encode(RaiseFormat(term=1, format=2))
     assert of(new.apply_at(raising, 1), FormatRaised).changed and new.format == 2
     assert not of(new.apply_at(encode(RaiseFormat(term=1, format=1)), 1), FormatRaised).changed and new.format == 2
-    assert isinstance(new.apply_at(encode(DropEligible(term=1, key=KEY, broker_id=1, master_epoch=1)), 1), EligibleDropped)
+    dropped = DropEligible(term=1, key=KEY, broker_id=1, master_epoch=1)
+    assert isinstance(new.apply_at(encode(dropped), 1), EligibleDropped)
     with pytest.raises(FormatTooNew, match="format 2; this version reads up to 1"):
         old.apply_at(raising, 1)
     with pytest.raises(FormatTooNew):
