@@ -11,7 +11,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -157,6 +157,14 @@ async def _run(config: NamesrvConfig, tls: TLSContext | None, controller: Contro
         raise OSError(
             f"cannot listen at {join_address(config.bind_address, config.listen_port)}: {error.strerror or error}; "
             "choose another listenPort or bindAddress") from error
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        await _serve(config, tls, controller, listeners, signals)
+
+
+async def _serve(
+    config: NamesrvConfig, tls: TLSContext | None, controller: Controller | None, listeners: list[trio.SocketListener],
+    signals: AsyncIterator[int],
+) -> None:
     async with trio.open_nursery() as nursery:
 
         async def serve(*, task_status: trio.TaskStatus[RunningNamesrv]) -> None:
@@ -166,19 +174,18 @@ async def _run(config: NamesrvConfig, tls: TLSContext | None, controller: Contro
             nursery.cancel_scope.cancel()
 
         running: RunningNamesrv = await nursery.start(serve)
-        nursery.start_soon(_obey_signals, running, nursery)
+        nursery.start_soon(_obey, signals, running, nursery)
         for listener in listeners:
             host, port = listener.socket.getsockname()[:2]
             print(f"The Name Server boot success. address {join_address(host, port)}", flush=True)
 
 
-async def _obey_signals(running: RunningNamesrv, nursery: trio.Nursery) -> None:
+async def _obey(signals: AsyncIterator[int], running: RunningNamesrv, nursery: trio.Nursery) -> None:
     """The first asks it to stop in order, the second to stop."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        stopping = False
-        async for number in signals:
-            logger.info("stopping", extra={"signal": signal.Signals(number).name})
-            if stopping:
-                nursery.cancel_scope.cancel()
-            stopping = True
-            nursery.start_soon(running.stop)
+    stopping = False
+    async for number in signals:
+        logger.info("stopping", extra={"signal": signal.Signals(number).name})
+        if stopping:
+            nursery.cancel_scope.cancel()
+        stopping = True
+        nursery.start_soon(running.stop)

@@ -53,9 +53,11 @@ class RunningNamesrv:
     core: NameServer
     server: Server
     _config: NamesrvConfig
+    _shell: _Shell
 
     async def stop(self) -> None:
         """Stop in order: with ``enableShutdownGracefully`` clients have time to go elsewhere. Ends the server."""
+        self._shell.stopping = True
         patience_ms = self._config.shutdown_wait_time_seconds * 1e3
         await self.server.stop(patience_ms if self._config.enable_shutdown_gracefully else STOP_GRACE_MS)
 
@@ -85,7 +87,7 @@ async def serve_namesrv(
             nursery.start_soon(_run_to_the_end, controller, nursery.cancel_scope)
         async with trio.open_nursery() as serving:
             await serving.start(server.run, listeners)
-            task_status.started(RunningNamesrv(core, server, config))
+            task_status.started(RunningNamesrv(core, server, config, shell))
         nursery.cancel_scope.cancel()
 
 
@@ -112,6 +114,8 @@ class _Shell:
         self._bell = Bell()
         self._awaited: int | None = None
         """The deadline that ``judge_silence`` sleeps for."""
+        self.stopping = False
+        """Brokers whose connections this end closes are no news."""
 
     def handle(self, connection: Connection, command: Command) -> Command:
         """Of every code."""
@@ -163,7 +167,7 @@ class _Shell:
                 effect.connection.close("its brokers said nothing for too long")
             elif isinstance(effect, MinIdChanged):
                 self._notifier.tell(effect)
-            else:
+            elif not self.stopping:
                 _log(effect)
         return failure
 

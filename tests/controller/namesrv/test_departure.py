@@ -1,0 +1,198 @@
+"""How brokers leave: with a farewell, with their connection, by silence; what goes with them and who is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.namesrv.effects import BrokerLeft, Close, MinIdChanged
+from remoting.bodies.namesrv import DataVersion
+from tests.controller.namesrv.fleet import MS, Fleet, config
+
+
+def test_a_farewell_of_the_last_broker_takes_group_cluster_and_topics() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0)
+    fleet.register("b", 0, topics=["U"], cluster="D")
+    assert fleet.unregister("a", 0).code == 0
+    assert fleet.route() is None
+    assert fleet.topics() == ["SELF_TEST_TOPIC", "U"]
+    assert fleet.cluster().cluster_addr_table == {"D": ["b"]}
+    assert fleet.effects[-1] == BrokerLeft("C", "a", 0, "a0:1", "said farewell", True, 0)
+
+
+@pytest.mark.parametrize("who", [("a", 0, "a0:1", "other"), ("b", 0, "a0:1", "C"), ("a", 0, "x:1", "C")])
+def test_a_farewell_of_somebody_else_is_answered_and_changes_nothing(who: tuple[str, int, str, str]) -> None:
+    fleet = Fleet()
+    fleet.register("a", 0)
+    assert fleet.unregister(*who).code == 0
+    assert fleet.addresses() == {"a": {0: "a0:1"}}
+
+
+def test_a_farewell_counts_by_address_whatever_id_it_names() -> None:
+    """A broker under a controller registers as 0 and says farewell by the id that the controller gave it."""
+    fleet = Fleet()
+    fleet.register("a", 0)
+    fleet.unregister("a", 7, "a0:1")
+    assert fleet.members("a") == {}
+
+
+def test_several_farewells_at_once_tell_each_group_once() -> None:
+    fleet = Fleet(config(notifyMinBrokerIdChanged=True))
+    for broker_id in range(3):
+        fleet.register("a", broker_id, acting=True)
+    fleet.register("b", 0, acting=True)
+    departed = fleet.core.registry.unregister(
+        [("C", "a0:1", "a"), ("C", "a1:1", "a"), ("C", "b0:1", "b"), ("C", "a0:1", "a")])
+    assert [replica.address for replica in departed.replicas] == ["a0:1", "a1:1", "b0:1"]
+    assert departed.notices == (MinIdChanged(("a2:1",), 2, "a2:1", offline_address="a1:1"),)
+
+
+def test_all_brokers_of_a_connection_leave_when_it_closes() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0, connection="container")
+    fleet.register("b", 1, connection="container")
+    fleet.register("b", 0)
+    fleet.close("container")
+    assert fleet.addresses() == {"b": {0: "b0:1"}}
+    assert fleet.core.counters.brokers_closed == 2
+
+
+def test_an_old_connection_takes_nobody_along() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0, connection="before")
+    fleet.register("a", 0, connection="after")
+    fleet.close("before")
+    assert fleet.addresses() == {"a": {0: "a0:1"}}
+    fleet.close("after")
+    assert fleet.route() is None
+    fleet.close("never heard of")
+
+
+def test_the_smallest_id_that_leaves_is_told_to_all_that_remain() -> None:
+    fleet = Fleet(config(notifyMinBrokerIdChanged=True))
+    for broker_id in range(3):
+        fleet.register("a", broker_id, acting=True)
+    fleet.close("a0:1")
+    assert fleet.notices() == [MinIdChanged(("a1:1", "a2:1"), 1, "a1:1", offline_address="a0:1")]
+    fleet.close("a2:1")
+    assert fleet.notices() == []
+
+
+def test_a_group_without_acting_master_is_told_nothing_of_leaving() -> None:
+    fleet = Fleet(config(notifyMinBrokerIdChanged=True))
+    fleet.register("a", 0)
+    fleet.register("a", 1)
+    fleet.close("a0:1")
+    assert fleet.notices() == []
+
+
+# --- silence -------------------------------------------------------------------------------------------------
+
+
+def test_silence_is_judged_at_its_deadline() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0)
+    fleet.register("b", 0, timeout_ms=10_000)
+    assert fleet.core.next_deadline() == 10_000 * MS
+    fleet.pass_to(9_999.999)
+    assert set(fleet.addresses()) == {"a", "b"}
+    fleet.pass_to(10_000)
+    assert set(fleet.addresses()) == {"a"}
+    fleet.pass_to(119_999)
+    assert fleet.route() is not None
+    fleet.pass_to(120_000)
+    assert fleet.route() is None
+    assert fleet.core.next_deadline() is None
+    assert fleet.core.counters.brokers_silent == 2
+
+
+def test_heartbeats_data_versions_and_registrations_put_it_off() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0, timeout_ms=1_000)
+    fleet.pass_to(900)
+    fleet.heartbeat("a0:1")
+    fleet.pass_to(1_800)
+    fleet.data_version("a0:1", DataVersion())
+    fleet.pass_to(2_700)
+    fleet.register("a", 0, timeout_ms=1_000)
+    fleet.pass_to(3_699)
+    assert fleet.route() is not None
+    fleet.heartbeat("a0:1", cluster="other")
+    fleet.pass_to(3_700)
+    assert fleet.route() is None
+
+
+def test_a_shorter_timeout_counts_at_once_and_a_longer_one_too() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0)
+    fleet.register("a", 0, timeout_ms=500)
+    assert fleet.core.next_deadline() == 500 * MS
+    fleet.register("a", 0, timeout_ms=5_000)
+    fleet.pass_to(4_999)
+    assert fleet.route() is not None
+    fleet.pass_to(5_000)
+    assert fleet.route() is None
+
+
+def test_neither_heartbeat_nor_data_version_brings_a_broker_back() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0, timeout_ms=1_000)
+    fleet.pass_to(1_000)
+    assert fleet.heartbeat("a0:1").code == 0
+    answer = fleet.data_version("a0:1", DataVersion(0, 1_000, 1))
+    assert (answer.ext, answer.body) == ({"changed": "true"}, b"")
+    assert fleet.route() is None
+
+
+def test_the_connection_of_the_silent_is_closed_unless_others_live_on_it() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0, timeout_ms=1_000, connection="one")
+    fleet.register("b", 0, timeout_ms=1_000, connection="two")
+    fleet.register("c", 0, timeout_ms=9_000, connection="two")
+    fleet.pass_to(1_000)
+    assert [effect for effect in fleet.effects if isinstance(effect, Close)] == [Close("one")]
+    assert set(fleet.addresses()) == {"c"}
+
+
+def test_who_was_not_listening_does_not_judge() -> None:
+    """A name server that was stopped for a while reads what piled up before it calls anybody silent."""
+    fleet = Fleet()
+    fleet.register("a", 0, timeout_ms=10_000)
+    fleet.register("b", 0, timeout_ms=10_000)
+    fleet.now = 60_000 * MS
+    fleet.core.expire(fleet.now)
+    assert set(fleet.addresses()) == {"a", "b"}
+    fleet.heartbeat("a0:1")
+    fleet.pass_to(64_999)
+    assert set(fleet.addresses()) == {"a", "b"}
+    fleet.pass_to(65_000)
+    assert set(fleet.addresses()) == {"a"}
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -5, -(2**63), 2**63 - 1])
+def test_absurd_timeouts_harm_nobody_else(timeout_ms: int) -> None:
+    fleet = Fleet()
+    fleet.register("b", 0)
+    fleet.register("a", 0, timeout_ms=timeout_ms)
+    fleet.pass_to(60_000)
+    assert "b" in fleet.addresses()
+    assert ("a" in fleet.addresses()) == (timeout_ms > 0)
+
+
+def test_repeated_registrations_leave_nothing_behind() -> None:
+    fleet = Fleet()
+    for _ in range(1_000):
+        fleet.register("a", 0, timeout_ms=60_000)
+    assert len(fleet.core.registry._silence) == 1
+
+
+# --- data versions -------------------------------------------------------------------------------------------
+
+
+def test_a_data_version_is_answered_with_ours_and_whether_it_differs() -> None:
+    fleet = Fleet()
+    fleet.register("a", 0, version=3)
+    same = fleet.data_version("a0:1", DataVersion(0, 1_000, 3))
+    assert same.ext == {"changed": "false"}
+    assert DataVersion.from_json(same.body) == DataVersion(0, 1_000, 3)
+    assert fleet.data_version("a0:1", DataVersion(0, 1_000, 4)).ext == {"changed": "true"}

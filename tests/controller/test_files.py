@@ -1,0 +1,56 @@
+"""Small files replaced whole: on the real disk, and in memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from controller.files import DiskFiles, MemoryFiles
+
+
+def test_a_file_is_read_back_and_folders_are_made(tmp_path: Path) -> None:
+    files, path = DiskFiles(), str(tmp_path / "a" / "b" / "file")
+    assert files.read(path) is None
+    files.replace(path, b"one")
+    files.replace(path, b"two")
+    assert files.read(path) == b"two"
+    assert os.listdir(tmp_path / "a" / "b") == ["file"]
+
+
+def test_access_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    path.chmod(0o600)
+    DiskFiles().replace(str(path), b"two")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_failed_write_leaves_the_old_content_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        DiskFiles().replace(str(path), b"two")
+    assert path.read_bytes() == b"one"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_the_home_folder_has_its_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    DiskFiles().replace("~/x", b"one")
+    assert (tmp_path / "x").read_bytes() == b"one"
+
+
+def test_memory_keeps_and_fails_on_demand() -> None:
+    files = MemoryFiles()
+    files.replace("/x", b"one")
+    files.error = OSError(5, "I/O error")
+    with pytest.raises(OSError, match="I/O"):
+        files.replace("/x", b"two")
+    assert files.read("/x") == b"one"
