@@ -33,7 +33,9 @@ from remoting.codes import ResponseCode
 NAME_CHARS_MAX: Final = 255
 CHECK_CODE_CHARS_MAX: Final = 512
 REPLICAS_MAX: Final = 1_000
-"""Of one group, ever: ids beyond are refused."""
+"""Members of one group at a time. Cleaned ones do not count: brokers that lose their ids again and again use up ids."""
+BROKER_ID_MAX: Final = 2**53
+"""What every reader of JSON keeps exact."""
 
 
 def apply_broker_id(group: BrokerGroup, command: ApplyBrokerId) -> tuple[Outcome, BrokerGroup]:
@@ -51,8 +53,8 @@ def apply_broker_id(group: BrokerGroup, command: ApplyBrokerId) -> tuple[Outcome
     elif broker_id != following:
         why = "was given out before, and never is again" if 0 < broker_id < following else "is out of order"
         remark = f"broker id {broker_id} of {key} {why}; the next is {following}"
-    elif broker_id > REPLICAS_MAX:
-        remark = f"{key} has given out {REPLICAS_MAX} broker ids, which is all there are"
+    elif len(group.replicas) >= REPLICAS_MAX or broker_id >= BROKER_ID_MAX:
+        remark = f"{key} has {len(group.replicas)} members and has given out {broker_id - 1} ids, which is all it may"
     else:
         replica = Replica(address_in(command.check_code), command.check_code)
         after = attrs.evolve(group, replicas={**group.replicas, broker_id: replica}, next_broker_id=following + 1)

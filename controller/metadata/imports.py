@@ -13,7 +13,7 @@ from typing import Final
 
 from controller.metadata.commands import ImportedGroup, ImportGroups
 from controller.metadata.groups import BrokerGroup, GroupKey
-from controller.metadata.identity import REPLICAS_MAX, address_problem, check_code_problem, key_problem
+from controller.metadata.identity import BROKER_ID_MAX, REPLICAS_MAX, address_problem, check_code_problem, key_problem
 from controller.metadata.outcomes import Imported, Outcome, Refused
 from remoting.codes import ResponseCode
 
@@ -47,9 +47,9 @@ def _problem(item: ImportedGroup) -> str | None:
     wrong = key_problem(item.key)
     if wrong:
         return wrong
-    if not item.replicas:
-        return "it has no brokers"
-    if min(item.replicas) < 1 or max(item.replicas) > REPLICAS_MAX or item.next_broker_id <= max(item.replicas):
+    if not 1 <= len(item.replicas) <= REPLICAS_MAX:
+        return f"it has {len(item.replicas)} brokers; a group has 1 to {REPLICAS_MAX}"
+    if not 1 <= min(item.replicas) <= max(item.replicas) < item.next_broker_id <= BROKER_ID_MAX:
         return f"broker ids {sorted(item.replicas)} do not lie between 1 and the next id, {item.next_broker_id}"
     if not item.sync_state_set <= item.replicas.keys():
         return f"the SyncStateSet {sorted(item.sync_state_set)} is not among the brokers {sorted(item.replicas)}"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from controller.metadata.codec import encode
 from controller.metadata.commands import ApplyBrokerId, Observation, RegisterBroker
-from controller.metadata.groups import GroupKey
-from controller.metadata.identity import CHECK_CODE_CHARS_MAX, NAME_CHARS_MAX, REPLICAS_MAX
+from controller.metadata.groups import BrokerGroup, GroupKey, Replica
+from controller.metadata.identity import (
+    BROKER_ID_MAX,
+    CHECK_CODE_CHARS_MAX,
+    NAME_CHARS_MAX,
+    REPLICAS_MAX,
+    apply_broker_id,
+)
 from controller.metadata.outcomes import BrokerIdApplied, BrokerIdRefused, Elected, Refused, Registered
 from remoting.codes import ResponseCode
 from tests.controller.metadata.fleet import BROKER, KEY, Fleet, led, of, registered, seen
@@ -65,13 +70,19 @@ def test_a_cleaned_id_is_never_bound_again_not_even_to_its_code() -> None:
     assert outcome.next_broker_id == 3 and "never is again" in outcome.remark
 
 
-def test_there_is_a_last_id() -> None:
-    fleet = Fleet()
-    for broker_id in range(1, REPLICAS_MAX + 1):
-        command = ApplyBrokerId(term=1, key=KEY, broker_id=broker_id, check_code=f"a:{broker_id};1")
-        fleet.machine.apply_at(encode(command), 1)
-    outcome = fleet.machine.preview(ApplyBrokerId(term=1, key=KEY, broker_id=REPLICAS_MAX + 1, check_code="a:0;1"))
-    assert of(outcome, BrokerIdRefused).remark.endswith("which is all there are")
+def test_a_group_has_so_many_members_at_a_time() -> None:
+    replicas = {i: Replica(f"a:{i}", f"a:{i};1") for i in range(1, REPLICAS_MAX + 1)}
+    full = BrokerGroup(replicas, REPLICAS_MAX + 1)
+    command = ApplyBrokerId(term=1, key=KEY, broker_id=REPLICAS_MAX + 1, check_code="a:0;1")
+    outcome, after = apply_broker_id(full, command)
+    assert of(outcome, BrokerIdRefused).remark.endswith("which is all it may") and after is full
+    one_less = BrokerGroup({i: r for i, r in replicas.items() if i != 7}, REPLICAS_MAX + 1)
+    assert of(apply_broker_id(one_less, command)[0], BrokerIdApplied).changed
+
+
+def test_ids_end_where_json_loses_count() -> None:
+    command = ApplyBrokerId(term=1, key=KEY, broker_id=BROKER_ID_MAX, check_code="a:0;1")
+    assert isinstance(apply_broker_id(BrokerGroup(next_broker_id=BROKER_ID_MAX), command)[0], BrokerIdRefused)
 
 
 @pytest.mark.parametrize("code", [

@@ -88,9 +88,10 @@ def test_all_or_none() -> None:
 
 @pytest.mark.parametrize(("wrong", "why"), [
     ({"key": GroupKey("", "b")}, "cluster name"),
-    ({"replicas": {}}, "no brokers"),
+    ({"replicas": {}}, "0 brokers"),
+    ({"replicas": {i: Replica("a:1", None) for i in range(1, 1_002)}, "next_broker_id": 1_002}, "1001 brokers"),
     ({"replicas": {0: Replica("a:1", None)}}, "broker ids"),
-    ({"replicas": {10**6: Replica("a:1", None)}, "next_broker_id": 10**7}, "broker ids"),
+    ({"replicas": {1: Replica("a:1", None)}, "next_broker_id": 2**53 + 1}, "broker ids"),
     ({"next_broker_id": 4}, "next id"),
     ({"sync_state_set": frozenset({1, 3})}, "SyncStateSet"),
     ({"master": 4}, "not in the SyncStateSet"),
