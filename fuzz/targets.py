@@ -16,6 +16,8 @@ import cbor2
 
 from fuzz import sealing
 from fuzz.held import HeldFile, HeldFiles
+from fuzz.remoting_targets import REMOTING_TARGETS
+from fuzz.target import Target
 from raft import clientwire, frame, groups, hello, wire
 from raft.config import Read
 from raft.errors import MalformedMessage, StorageError
@@ -40,16 +42,6 @@ from raft.storage import blocks, catalog, identity, recovery, snapshots
 
 LIMIT: Final = 1 << 16
 OWNER: Final = 0x0102030405060708
-
-
-@attrs.frozen
-class Target:
-    """``check`` raises on a broken promise; ``seeds`` are inputs to start from; ``about`` names what is under test."""
-
-    about: str
-    check: Callable[[bytes], None]
-    seeds: Callable[[], list[bytes]]
-    max_bytes: int = 1_024
 
 
 # --- values to start from ------------------------------------------------------------------------------------
@@ -413,4 +405,5 @@ TARGETS: Final[dict[str, Target]] = {
     "footer": Target("storage.catalog.decode_footer", check_footer, lambda: _both(_footer(), bytes(40))),
     "snapshot-file": Target("storage.snapshots: read_stored, verify", check_snapshot_file, _snapshot_files),
     "small-files": Target("storage.identity.read_identity, groups.read_origin", check_small_files, _small_files),
+    **REMOTING_TARGETS,
 }

@@ -17,6 +17,7 @@ Source: ``JSONSerializer``, ``SerialContext`` and ``DefaultJSONParser`` of fastj
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
@@ -70,10 +71,15 @@ def _pairs(value: Any) -> orjson.Fragment:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {key: _without_nulls(each) for key, each in value.items() if not _is_null(each)}
     if isinstance(value, list | tuple):
         return [_without_nulls(each) for each in value]
     return value
+
+
+def _is_null(value: Any) -> bool:
+    """What orjson writes as null."""
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -224,9 +230,12 @@ class _Parser:
 
     def _number(self, text: str) -> int | float:
         try:
-            return int(text) if text.lstrip("-").isdecimal() else float(text)
+            number = int(text) if text.lstrip("-").isdecimal() else float(text)
         except ValueError:  # thousands of digits
             self._fail("a shorter number")
+        if isinstance(number, float) and math.isinf(number):
+            self._fail("a smaller number")
+        return number
 
     def _unescaped(self, text: str) -> str:
         def one(found: re.Match[str]) -> str:

@@ -30,7 +30,8 @@ class HAClientRuntimeInfo(Body):
     last_read_timestamp: Int64 = 0
     last_write_timestamp: Int64 = 0
     master_flush_offset: Int64 = 0
-    is_activated: bool = False
+    is_activated: bool | None = None
+    """Java reads it and never writes it."""
 
 
 @body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def test_references_cannot_repeat_without_end() -> None:
     "text",
     ["", " ", "{", "[", "}", "{]", "[1 2]", "{1}", "{,}", "[,]", "{a:,}", "{a:b}", "-", "[01x]", "NaN", "nul", "1 1",
      "'a", '"a', '"a\\', "'\\q'", "'\\u12'", "'\\ud800'", '"\\ud800"', "{a:1,,b:2}", "[1,,2]", "{a 1}", "{a:1:2}",
-     "{{}}", "[" + "9" * 5_000 + ",]", "\0", '{1:"a"\0}', '{"a":1}x', "/* c */1"],
+     "{{}}", "[" + "9" * 5_000 + ",]", "\0", '{1:"a"\0}', '{"a":1}x', "/* c */1", "[1e999,]"],
 )
 def test_nonsense(text: str) -> None:
     with pytest.raises(BodyError, match="body makes no sense at character"):
@@ -153,6 +154,7 @@ def test_the_tolerant_parser_reads_strict_json_too(value: Any) -> None:
 
 def test_written_form() -> None:
     assert dumps({"b": None, "a": [{"y": 1, "x": None}], "é": "😀null"}) == '{"a":[{"y":1}],"é":"😀null"}'.encode()
+    assert dumps({"a": math.inf, "b": {"c": math.nan}, "d": [None]}) == b'{"b":{},"d":[null]}'
     assert dumps({"é": "😀"}, ascii_only=True) == rb'{"\u00e9":"\ud83d\ude00"}'
     assert dumps({"t": Pairs([({"q": 1, "b": "n"}, 5), ("x", Pairs([]))])}) == b'{"t":{{"b":"n","q":1}:5,"x":{}}}'
 

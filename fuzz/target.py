@@ -1,0 +1,17 @@
+"""What a fuzz target is. The targets themselves: ``fuzz.targets`` for raft's decoders, ``fuzz.remoting_targets``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+
+@attrs.frozen
+class Target:
+    """``check`` raises on a broken promise; ``seeds`` are inputs to start from; ``about`` names what is under test."""
+
+    about: str
+    check: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+    max_bytes: int = 1_024
