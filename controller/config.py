@@ -97,7 +97,7 @@ class ControllerConfig:
     readmit_wiped_controllers: bool = key(
         True, "ours: take a controller that lost its disk in again, as a learner first", live=True)
     snapshot_log_bytes: int = key(16 << 20, "ours: snapshot after so much log", least=1 << 16, most=1 << 40)
-    segment_bytes: int = key(16 << 20, "ours: size of the files of the log", least=1 << 15, most=1 << 30)
+    segment_bytes: int = key(16 << 20, "ours: size of the files of the log", least=1 << 20, most=1 << 30)
 
     without_meaning: Mapping[str, str] = attrs.field(factory=dict)
     """Given keys of ``WITHOUT_MEANING``, as written."""
@@ -149,9 +149,13 @@ class ControllerConfig:
     def raft(self) -> RaftConfig:
         """The library's configuration."""
         timeout_ms = self.j_raft_election_timeout_ms if self.controller_type == JRAFT else self.election_timeout_ms
+        message = min(self.segment_bytes // 2, 8 << 20)
         return RaftConfig(
             election_timeout_ms=timeout_ms, heartbeat_interval_ms=max(timeout_ms // 5, 10),
-            snapshot_log_bytes=self.snapshot_log_bytes, segment_bytes=self.segment_bytes)
+            snapshot_log_bytes=self.snapshot_log_bytes, segment_bytes=self.segment_bytes,
+            message_bytes_max=message, append_bytes_max=min(message // 4, 1 << 20),
+            snapshot_chunk_bytes=min(message // 4, 1 << 20), entry_bytes_max=min(message // 4, 1 << 20),
+            frame_bytes_max=min(message // 8, 256 << 10))
 
 
 def from_properties(

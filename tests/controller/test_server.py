@@ -1,0 +1,193 @@
+"""Whole controllers on virtual time: what an operator relies on, end to end but for the operating system."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.controller import GetReplicaInfoRequest
+from tests.controller.world import group_of, world
+
+HEARTBEAT_TIMEOUT_S = 10
+
+
+async def test_a_closed_channel_elects_at_once(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        first, *_ = await group_of(made, "a", 3)
+        before = trio.current_time()
+        await first.kill()
+        info = await made.wait_master("a", 2)
+        assert info.master_epoch == 2
+        assert trio.current_time() - before < 0.1
+
+
+async def test_silence_is_judged_at_its_deadline(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        first, *_ = await group_of(made, "a", 3)
+        last = trio.current_time()
+        first.fall_silent()
+        await made.wait_master("a", 2)
+        took = trio.current_time() - last
+        assert HEARTBEAT_TIMEOUT_S - 1 <= took <= HEARTBEAT_TIMEOUT_S + 0.1
+
+
+async def test_INV_C21_a_new_active_controller_deposes_nobody(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        await group_of(made, "a", 3)
+        await trio.sleep(2)
+        former = await made.active()
+        await made.kill(former)
+        before = trio.current_time()
+        assert await made.active() != former
+        assert trio.current_time() - before < 1
+        for _ in range(30):
+            info = await made.master_of("a")
+            assert (info.master_broker_id, info.master_epoch) == (1, 1)
+            await trio.sleep(1)
+
+
+async def test_master_and_active_controller_lost_together(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        first, *_ = await group_of(made, "a", 3)
+        await trio.sleep(2)
+        former = await made.active()
+        before = trio.current_time()
+        await first.kill()
+        await made.kill(former)
+        await made.wait_master("a", 2)
+        assert trio.current_time() - before < 1.2
+
+
+async def test_everything_from_disk_again(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        await group_of(made, "a", 2)
+        for name in made.names:
+            await made.kill(name)
+        await made.start_all()
+        info = await made.master_of("a")
+        assert (info.master_broker_id, info.master_epoch) == (1, 1)
+
+
+async def test_a_wiped_controller_is_taken_in_again(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        await group_of(made, "a", 2)
+        active = await made.active()
+        wiped = next(name for name in made.names if name != active)
+        await made.kill(wiped)
+        made.wipe(wiped)
+        again = await made.start(wiped)
+        with trio.fail_after(60):
+            while not (again.core.machine.named("a") and not made.running[active].core.node.status().strangers):
+                await trio.sleep(0.1)
+        # It counts again: with it and one more there is a majority.
+        other = next(name for name in made.names if name not in (active, wiped))
+        await made.kill(other)
+        info = await made.master_of("a")
+        assert info.master_broker_id == 1
+
+
+async def test_a_member_that_starts_late_for_the_first_time(autojump_clock: MockClock) -> None:
+    async with world(count=3) as made:
+        await group_of(made, "a", 2)
+        await made.kill("n2")
+        made.wipe("n2")
+    async with trio.open_nursery() as nursery:
+        nursery.cancel_scope.cancel()
+
+
+async def test_followers_name_the_leader(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        active = await made.active()
+        follower = next(name for name in made.names if name != active)
+        answer = await made.ask(follower, RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoRequest("a"))
+        assert answer.code == ResponseCode.CONTROLLER_NOT_LEADER
+        assert answer.ext == {"controllerLeaderAddress": f"{active}:1"}
+        answer = await made.ask(follower, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        assert answer.ext["controllerLeaderAddress"] == f"{active}:1"
+        assert answer.ext["peers"] == "n0:n0:1;n1:n1:1;n2:n2:1;"
+
+
+async def test_brokers_are_told_until_they_answer(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        first, second, third = await group_of(made, "a", 3)
+        third.deaf = True
+        await first.kill()
+        await made.wait_master("a", 2)
+        await trio.sleep(7)
+        assert [told.master_broker_id for told in second.told][-1] == 2
+        assert not any(told.master_epoch == 2 for told in third.told)
+        third.deaf = False
+        await trio.sleep(9)
+        assert [told.master_epoch for told in third.told][-1] == 2
+        count = len(third.told)
+        await trio.sleep(20)
+        assert len(third.told) == count
+
+
+async def test_a_masters_lease_is_renewed_by_the_active_controller_alone(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        first, second = await group_of(made, "a", 2, master_lease_ms=5_000)
+        await trio.sleep(3)
+        assert first.renewed[-2:] == [True, True]
+        assert second.renewed[-2:] == [False, False]
+        # Without a majority of controllers nobody renews.
+        active = await made.active()
+        for name in made.names:
+            if name != active:
+                await made.kill(name)
+        await trio.sleep(3)
+        assert first.renewed[-1] is False
+
+
+async def test_a_closed_channel_can_wait_for_the_lease(autojump_clock: MockClock) -> None:
+    async with world(waitMasterLease="true") as made:
+        first, *_ = await group_of(made, "a", 2, master_lease_ms=5_000)
+        await trio.sleep(3)
+        before = trio.current_time()
+        await first.kill()
+        await made.wait_master("a", 2)
+        assert 3.9 < trio.current_time() - before < 5.1
+
+
+async def test_a_group_without_master_is_looked_at_again(autojump_clock: MockClock) -> None:
+    """apache/rocketmq#5009, #6382: the last member died and comes back; it need not ask."""
+    async with world() as made:
+        (first,) = await group_of(made, "a", 1)
+        await first.kill()
+        lost = await made.wait_master("a", None)
+        assert lost.master_epoch == 2
+        await trio.sleep(30)
+        assert (await made.master_of("a")).master_epoch == 2
+        await first.come_back()
+        assert (await made.wait_master("a", 1)).master_epoch == 3
+
+
+async def test_one_controller_alone(autojump_clock: MockClock) -> None:
+    async with world(count=1) as made:
+        first, *_ = await group_of(made, "a", 2)
+        await first.kill()
+        await made.wait_master("a", 2)
+
+
+async def test_an_orderly_stop_hands_leadership_over(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        await group_of(made, "a", 2)
+        active = await made.active()
+        before = trio.current_time()
+        made.nursery.start_soon(made.running.pop(active).stop)
+        assert await made.active() != active
+        assert trio.current_time() - before < 0.2
+
+
+async def test_configuration_while_it_runs(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        answer = await made.ask("n0", RequestCode.UPDATE_CONTROLLER_CONFIG, None, b"enableElectUncleanMaster=true")
+        assert answer.code == ResponseCode.SUCCESS
+        assert made.running["n0"].core.active.settings.unclean
+        answer = await made.ask("n0", RequestCode.GET_CONTROLLER_CONFIG)
+        assert b"enableElectUncleanMaster=true\n" in answer.body
+        answer = await made.ask("n0", RequestCode.UPDATE_CONTROLLER_CONFIG, None, b"configStorePath=/tmp/x")
+        assert answer.code == ResponseCode.NO_PERMISSION
+        answer = await made.ask("n0", RequestCode.UPDATE_CONTROLLER_CONFIG, None, b"enableElectUncleanMaster=maybe")
+        assert answer.code == ResponseCode.SYSTEM_ERROR and "enableElectUncleanMaster = maybe" in (answer.remark or "")

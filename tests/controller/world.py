@@ -1,0 +1,317 @@
+"""Whole controllers in one trio program on virtual time: memory streams for a network, disks that forget for disks.
+
+And simple brokers that do what a broker does towards controllers: register, beat, take part in elections. For tests of
+the servers; the cores have tests of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from random import Random
+
+import attrs
+import trio
+from trio.abc import Listener
+from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
+
+from controller.config import from_properties
+from controller.files import MemoryFiles
+from controller.server import RunningController, serve_controller
+from raft.sim.disk import VirtualDisk
+from remoting.bodies.controller import SyncStateSet
+from remoting.client import Client, open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.config import ClientConfig, ServerConfig
+from remoting.connection import Connection
+from remoting.header import Header
+from remoting.headers.controller import (
+    AlterSyncStateSetRequest,
+    ApplyBrokerIdRequest,
+    BrokerHeartbeatRequest,
+    ElectMasterRequest,
+    ElectMasterResponse,
+    GetNextBrokerIdRequest,
+    GetReplicaInfoRequest,
+    GetReplicaInfoResponse,
+    NotifyBrokerRoleChangedRequest,
+    RegisterBrokerToControllerRequest,
+)
+from remoting.server import Server
+
+Memory = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
+CLUSTER = "c"
+
+
+class MemoryListener(Listener[Memory]):
+    """Connections come in through ``put``."""
+
+    def __init__(self) -> None:
+        self.put, self._take = trio.open_memory_channel[Memory](1_000)
+
+    async def accept(self) -> Memory:
+        try:
+            return await self._take.receive()
+        except trio.EndOfChannel:
+            raise trio.ClosedResourceError from None
+
+    async def aclose(self) -> None:
+        self.put.close()
+        await trio.lowlevel.checkpoint()
+
+
+@attrs.define(eq=False)
+class Network:
+    """Listeners by address, and every connection with its two ends' owners."""
+
+    listeners: dict[str, MemoryListener] = attrs.field(factory=dict)
+    links: list[tuple[str, str, Memory, Memory]] = attrs.field(factory=list)
+    silent: set[str] = attrs.field(factory=set)
+    """Owners from and to whom nothing passes any more, connections staying open."""
+
+    def connector(self, owner: str) -> partial[object]:
+        return partial(self._connect, owner)
+
+    async def _connect(self, owner: str, address: str) -> Memory:
+        await trio.lowlevel.checkpoint()
+        listener = self.listeners.get(address)
+        if listener is None or owner in self.silent or address in self.silent:
+            raise ConnectionRefusedError(f"nobody listens at {address}")
+        ours, theirs = memory_stream_pair()
+        self.links.append((owner, address, ours, theirs))
+        self._tap(owner, address, ours)
+        self._tap(address, owner, theirs)
+        listener.put.send_nowait(theirs)
+        return ours
+
+    def _tap(self, source: str, target: str, stream: Memory) -> None:
+        """Bytes of silenced owners vanish."""
+        pass_on = stream.send_stream.send_all
+
+        async def send_all(data: bytes | bytearray | memoryview) -> None:
+            if source in self.silent or target in self.silent:
+                await trio.lowlevel.checkpoint()
+            else:
+                await pass_on(data)
+
+        stream.send_stream.send_all = send_all  # type: ignore[method-assign]
+
+    async def drop(self, owner: str) -> None:
+        """All connections of this owner are reset."""
+        gone = [link for link in self.links if owner in link[:2]]
+        self.links = [link for link in self.links if owner not in link[:2]]
+        for _, _, ours, theirs in gone:
+            await trio.aclose_forcefully(ours)
+            await trio.aclose_forcefully(theirs)
+
+
+class World:
+    """Controllers n0, n1, … at addresses ``n0:1``, …; brokers at addresses of theirs."""
+
+    def __init__(self, nursery: trio.Nursery, count: int, properties: Mapping[str, str]) -> None:
+        self.nursery, self.network = nursery, Network()
+        self.names = [f"n{number}" for number in range(count)]
+        self.properties = dict(properties)
+        self.disks: dict[str, VirtualDisk] = {}
+        self.running: dict[str, RunningController] = {}
+        self._scopes: dict[str, trio.CancelScope] = {}
+        self.brokers: list[Broker] = []
+        self.client: Client | None = None
+
+    # --- controllers -----------------------------------------------------------------------------------------
+
+    def config_of(self, name: str) -> dict[str, str]:
+        peers = ";".join(f"{each}-{each}:1" for each in dict.fromkeys((*self.names, name)))
+        return {"controllerDLegerGroup": "g", "controllerDLegerPeers": peers, "controllerDLegerSelfId": name,
+                "segmentBytes": str(1 << 20), **self.properties}
+
+    async def start(self, name: str, **more: str) -> RunningController:
+        disk = self.disks.setdefault(name, VirtualDisk(name=name))
+        listener = self.network.listeners[f"{name}:1"] = MemoryListener()
+        config = from_properties({**self.config_of(name), **more})
+        files = MemoryFiles()
+
+        async def run(*, task_status: trio.TaskStatus[RunningController]) -> None:
+            with trio.CancelScope() as self._scopes[name]:
+                await serve_controller(
+                    config, files=files, listeners=[listener], connector=self.network.connector(f"{name}:1"),
+                    raft_files=disk, rng=Random(name), wall_ms=lambda: 0, task_status=task_status)
+
+        self.running[name] = await self.nursery.start(run)
+        return self.running[name]
+
+    async def start_all(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for name in self.names:
+                nursery.start_soon(self.start, name)
+
+    async def kill(self, name: str) -> None:
+        """As kill -9 and the loss of what was not synced."""
+        self.network.listeners.pop(f"{name}:1", None)
+        self.disks[name].crash()
+        self._scopes.pop(name).cancel()
+        del self.running[name]
+        await self.network.drop(f"{name}:1")
+        await trio.testing.wait_all_tasks_blocked()
+        self.disks[name].restart()
+
+    def wipe(self, name: str) -> None:
+        del self.disks[name]
+
+    async def active(self) -> str:
+        """Name of the active controller, once there is one."""
+        while True:
+            for name, controller in self.running.items():
+                if controller.core.active.active and f"{name}:1" not in self.network.silent:
+                    return name
+            await trio.sleep(0.005)
+
+    # --- asking ----------------------------------------------------------------------------------------------
+
+    async def ask(self, name: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        assert self.client is not None
+        return await self.client.call(f"{name}:1", request(code, header, body))
+
+    async def ask_active(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        return await self.ask(await self.active(), code, header, body)
+
+    async def master_of(self, group: str) -> GetReplicaInfoResponse:
+        answer = await self.ask_active(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoRequest(group))
+        assert answer.code == ResponseCode.SUCCESS, answer
+        return GetReplicaInfoResponse.from_ext(answer.ext)
+
+    async def wait_master(self, group: str, broker_id: int | None) -> GetReplicaInfoResponse:
+        while (info := await self.master_of(group)).master_broker_id != broker_id:
+            await trio.sleep(0.005)
+        return info
+
+    # --- brokers ---------------------------------------------------------------------------------------------
+
+    async def broker(self, group: str, number: int, **announced: object) -> Broker:
+        broker = Broker(self, group, f"{group}-{number}:1", announced)
+        self.brokers.append(broker)
+        await self.nursery.start(broker.run)
+        return broker
+
+
+@attrs.define(eq=False)
+class Broker:
+    """Registers, beats every second, remembers what it is told. Elects itself when told to."""
+
+    world: World
+    group: str
+    address: str
+    announced: dict[str, object]
+    broker_id: int = 0
+    told: list[NotifyBrokerRoleChangedRequest] = attrs.field(factory=list)
+    deaf: bool = False
+    """Does not answer notifications."""
+    renewed: list[bool] = attrs.field(factory=list)
+    """Of each answered heartbeat: whether the lease was renewed by anybody."""
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _client: Client | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        network = self.world.network
+        server = Server({RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notified}, config=ServerConfig())
+        listener = network.listeners[self.address] = MemoryListener()
+        with self._scope:
+            async with (open_client(ClientConfig(), connector=network.connector(self.address)) as self._client,  # type: ignore[arg-type]
+                        trio.open_nursery() as nursery):
+                nursery.start_soon(server.run, [listener])
+                if not self.broker_id:
+                    await self._register()
+                await self.beat()
+                task_status.started()
+                while True:
+                    await trio.sleep(1)
+                    await self.beat()
+
+    def _notified(self, _: Connection, command: Command) -> Command | None:
+        if self.deaf:
+            return None
+        self.told.append(NotifyBrokerRoleChangedRequest.from_ext(command.ext))
+        return response(command)
+
+    async def call(self, code: int, header: Header, body: bytes = b"") -> Command:
+        assert self._client is not None
+        return await self._client.call(f"{await self.world.active()}:1", request(code, header, body))
+
+    async def _register(self) -> None:
+        answer = await self.call(
+            RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, GetNextBrokerIdRequest(CLUSTER, self.group))
+        self.broker_id = int(answer.ext["nextBrokerId"])
+        answer = await self.call(RequestCode.CONTROLLER_APPLY_BROKER_ID, ApplyBrokerIdRequest(
+            CLUSTER, self.group, self.broker_id, f"{self.address};1"))
+        assert answer.code == ResponseCode.SUCCESS, answer
+        await self.register()
+
+    async def register(self) -> Command:
+        return await self.call(RequestCode.CONTROLLER_REGISTER_BROKER, RegisterBrokerToControllerRequest(
+            CLUSTER, self.group, self.broker_id, self.address))
+
+    async def beat(self) -> None:
+        header = BrokerHeartbeatRequest(
+            CLUSTER, self.address, self.group, self.broker_id, 1, 0, 0, **self.announced)  # type: ignore[arg-type]
+        answers = []
+
+        async def one(name: str) -> None:
+            assert self._client is not None
+            with trio.move_on_after(0.9):
+                try:
+                    answers.append(await self._client.call(f"{name}:1", request(RequestCode.BROKER_HEARTBEAT, header)))
+                except Exception:  # noqa: BLE001  a controller that is down misses a beat
+                    return
+
+        async with trio.open_nursery() as nursery:
+            for name in list(self.world.running):
+                nursery.start_soon(one, name)
+        self.renewed.append(any(answer.ext.get("masterLeaseRenewed") == "true" for answer in answers))
+
+    async def elect(self) -> tuple[int, ElectMasterResponse]:
+        answer = await self.call(
+            RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(CLUSTER, self.group, self.broker_id))
+        return answer.code, ElectMasterResponse.from_ext(answer.ext)
+
+    async def alter(self, members: set[int], master_epoch: int, epoch: int) -> Command:
+        return await self.call(
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            AlterSyncStateSetRequest(self.group, self.broker_id, master_epoch),
+            SyncStateSet(frozenset(members), epoch).to_json())
+
+    async def kill(self) -> None:
+        self.world.network.listeners.pop(self.address, None)
+        self._scope.cancel()
+        await self.world.network.drop(self.address)
+
+    def fall_silent(self) -> None:
+        """As SIGSTOP: connections stay, nothing passes."""
+        self.world.network.silent.add(self.address)
+
+    async def come_back(self) -> None:
+        self._scope = trio.CancelScope()
+        await self.world.nursery.start(self.run)
+
+
+@asynccontextmanager
+async def world(count: int = 3, **properties: str) -> AsyncGenerator[World, None]:
+    """Controllers that are running, one of them active."""
+    async with trio.open_nursery() as nursery:
+        made = World(nursery, count, properties)
+        async with open_client(ClientConfig(), connector=made.network.connector("client")) as made.client:  # type: ignore[arg-type]
+            await made.start_all()
+            await made.active()
+            yield made
+        nursery.cancel_scope.cancel()
+
+
+async def group_of(made: World, name: str, size: int, **announced: object) -> list[Broker]:
+    """A group whose first broker is master and whose SyncStateSet holds all."""
+    brokers = [await made.broker(name, number, **announced) for number in range(1, size + 1)]
+    code, elected = await brokers[0].elect()
+    assert code == ResponseCode.SUCCESS and elected.master_epoch is not None
+    answer = await brokers[0].alter({broker.broker_id for broker in brokers}, elected.master_epoch, 1)
+    assert answer.code == ResponseCode.SUCCESS, answer
+    return brokers
