@@ -7,6 +7,7 @@ Knows the command line and words; the work is done by the other modules. Exit co
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -57,8 +58,10 @@ async def _run(arguments: argparse.Namespace) -> None:
                 release, place / f"broker{number}", group=group_name, namesrv=namesrv, controllers=controllers))
             say(f"{group_name:14} {broker.announced}  (pid {broker.pid}, in {broker.directory})")
         say("running until interrupted; for example, in another shell:")
-        say(f"  python -m harness.java mqadmin clusterList -n {namesrv[0]}")
-        await trio.sleep_forever()
+        say(f"  python -m harness.java mqadmin --version {release.version} clusterList -n {namesrv[0]}")
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            await anext(aiter(signals))
+        say("ending")
 
 
 async def _mqadmin(arguments: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import trio
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from harness.java.errors import StartFailed
 from harness.java.jars import Release
@@ -30,15 +30,23 @@ Settings = dict[str, str | int]
 class Program(JavaProcess):
     """One running program; what it has printed so far is ``reports``."""
 
+    _read_bytes: int = field(default=0, init=False)
+    _read: list[Report] = field(factory=list, init=False)
+    """The reports in the first ``_read_bytes`` bytes: each line is parsed once, however often it is asked for."""
+
+    async def launch(self) -> None:
+        await super().launch()
+        self._read_bytes, self._read = self._printed_before, []
+
     def reports(self, event: str = "") -> list[Report]:
         """What it reported since its start, in order; of one kind, if ``event`` is given."""
-        found = []
-        for line in self.printed().splitlines(keepends=True):
-            if line.startswith('{"event"') and line.endswith("}\n"):
-                report: Report = json.loads(line)
-                if not event or report["event"] == event:
-                    found.append(report)
-        return found
+        if self.out.exists():
+            with self.out.open("rb") as out:
+                out.seek(self._read_bytes)
+                whole, end, _ = out.read().rpartition(b"\n")
+            self._read += [json.loads(line) for line in whole.split(b"\n") if line.startswith(b'{"event"')]
+            self._read_bytes += len(whole + end)
+        return [report for report in self._read if event in ("", report["event"])]
 
     async def wait_for(
         self, event: str, wanted: Callable[[Sequence[Report]], bool] = bool, *, timeout_s: float = WAIT_S,

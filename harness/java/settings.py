@@ -97,6 +97,7 @@ def broker(
         "maxHashSlotNum": 10_000,
         "maxIndexNum": 40_000,
         "timerWheelEnable": False,  # else each broker makes a timer log of 100 MiB
+        "reviveQueueNum": 1,  # else nine threads look for POP messages every second
         "diskMaxUsedSpaceRatio": 95,  # a full test machine is no reason to refuse writes
         "defaultTopicQueueNums": 4,
         **extra,

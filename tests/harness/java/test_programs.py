@@ -34,6 +34,10 @@ async def test_reports(program: Program) -> None:
         ], "a line that is not complete yet is not there yet"
         assert program.reports() == [{"event": "started", "at_us": 5}, *sent]
         assert program.reports("ended") == []
+        await program.kill()
+        await program.start()
+        assert program.reports()[0] == {"event": "started", "at_us": 5}, "of this start alone"
+        assert len(program.reports()) == len(program.reports()) == 3
 
 
 async def test_waiting_for_what_never_comes_ends(program: Program) -> None:
