@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from raft.leadership import Leadership
+from raft.membership import Membership
 from raft.messages import Append, AppendReply, Code, Role, Vote, VoteReply
 from raft.progress import Progress, State
+from raft.storage.memory import MemoryStorage
 from raft.trace import Dropped
 from raft.wire import Decoder, encode
 from tests.raft.script import Mail, Script, disk
@@ -126,6 +128,25 @@ def test_BUG_R4_a_follower_that_lost_its_log_forms_no_quorum() -> None:
     script.elapse(100)
     assert leader.commit_index == commit, "one voter and a wiped one are no quorum of three"
     assert "n2" in leader.strangers
+
+
+def test_BUG_R4_an_older_copy_of_a_directory_is_probed_once_per_beat() -> None:
+    """A follower's directory was put back from a copy: same incarnation, but entries that it acknowledged are missing.
+
+    Guards that the leader does not ask again at once, for ever.
+    """
+    script = Script()
+    script.elect("n0")
+    script.elapse(100)
+    script.crash("n2")
+    script.start("n2", MemoryStorage(), Membership())
+    script.settle(1_000)
+    before = progress(script, "n0", "n2").sequence
+    script.elapse(10 * script.config.heartbeat_interval_ms)
+    assert progress(script, "n0", "n2").sequence - before <= 12
+    script.propose("n0", b"a")
+    script.settle(1_000)
+    assert script["n0"].commit_index == script["n0"].last_index
 
 
 def test_BUG_R5_a_conflict_that_arrives_after_success_is_history() -> None:
