@@ -88,12 +88,15 @@ async def test_a_wiped_controller_is_taken_in_again(autojump_clock: MockClock) -
 
 
 async def test_a_member_that_starts_late_for_the_first_time(autojump_clock: MockClock) -> None:
-    async with world(count=3) as made:
+    async with world(late=1) as made:
         await group_of(made, "a", 2)
-        await made.kill("n2")
-        made.wipe("n2")
-    async with trio.open_nursery() as nursery:
-        nursery.cancel_scope.cancel()
+        active = await made.active()
+        late = await made.start("n2")
+        with trio.fail_after(60):
+            while not late.core.machine.named("a"):
+                await trio.sleep(0.1)
+        await made.kill(next(name for name in ("n0", "n1") if name != active))
+        assert (await made.master_of("a")).master_broker_id == 1
 
 
 async def test_followers_name_the_leader(autojump_clock: MockClock) -> None:

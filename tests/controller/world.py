@@ -117,6 +117,7 @@ class World:
         self.disks: dict[str, VirtualDisk] = {}
         self.running: dict[str, RunningController] = {}
         self._scopes: dict[str, trio.CancelScope] = {}
+        self.starts: list[str] = []
         self.brokers: list[Broker] = []
         self.client: Client | None = None
 
@@ -129,6 +130,7 @@ class World:
 
     async def start(self, name: str, **more: str) -> RunningController:
         disk = self.disks.setdefault(name, VirtualDisk(name=name))
+        self.starts.append(name)
         listener = self.network.listeners[f"{name}:1"] = MemoryListener()
         config = from_properties({**self.config_of(name), **more})
         files = MemoryFiles()
@@ -137,14 +139,15 @@ class World:
             with trio.CancelScope() as self._scopes[name]:
                 await serve_controller(
                     config, files=files, listeners=[listener], connector=self.network.connector(f"{name}:1"),
-                    raft_files=disk, rng=Random(name), wall_ms=lambda: 0, task_status=task_status)
+                    raft_files=disk, rng=Random(f"{name} {len(self.starts)}"), wall_ms=lambda: 0, task_status=task_status)
 
         self.running[name] = await self.nursery.start(run)
         return self.running[name]
 
-    async def start_all(self) -> None:
+    async def start_all(self, late: int = 0) -> None:
+        """All but the last ``late`` ones."""
         async with trio.open_nursery() as nursery:
-            for name in self.names:
+            for name in self.names[:len(self.names) - late]:
                 nursery.start_soon(self.start, name)
 
     async def kill(self, name: str) -> None:
@@ -296,12 +299,12 @@ class Broker:
 
 
 @asynccontextmanager
-async def world(count: int = 3, **properties: str) -> AsyncGenerator[World, None]:
+async def world(count: int = 3, late: int = 0, **properties: str) -> AsyncGenerator[World, None]:
     """Controllers that are running, one of them active."""
     async with trio.open_nursery() as nursery:
         made = World(nursery, count, properties)
         async with open_client(ClientConfig(), connector=made.network.connector("client")) as made.client:  # type: ignore[arg-type]
-            await made.start_all()
+            await made.start_all(late)
             await made.active()
             yield made
         nursery.cancel_scope.cancel()
