@@ -1,14 +1,14 @@
 """What can go wrong on the wire, as types. Outcomes of a call that its caller must handle; never strings.
 
-``RemotingError``
-├── ``FrameError``          bytes that are no frame, or one over the limits: the connection is closed with this reason
-├── ``NotEncodable``        a command of our own that no frame can carry: nothing was sent
-├── ``HeaderError``         a frame whose ext fields do not make the header its code wants: answered, not closed
-├── ``BodyError``           the same of a body
-├── ``ConnectFailed``       nobody answered at that address
-├── ``ConnectionClosed``    the connection went before the answer came: the request may or may not have been carried out
-├── ``RequestTimeout``      no answer in time: the request may or may not have been carried out
-└── ``ResponseError``       the answer's code is not SUCCESS
+    RemotingError
+    ├── FrameError        bytes that are no frame, or one over the limits: the connection is closed with this reason
+    ├── NotEncodable      a command of our own that no frame can carry: nothing was sent
+    ├── HeaderError       a frame whose ext fields do not make the header its code wants: answered, not closed
+    ├── BodyError         the same of a body
+    ├── ConnectFailed     nobody answered at that address
+    ├── ConnectionClosed  the connection went before the answer came: the request may or may not have been carried out
+    ├── RequestTimeout    no answer in time: the request may or may not have been carried out
+    └── ResponseError     the answer's code is not SUCCESS
 """
 
 from __future__ import annotations

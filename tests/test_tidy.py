@@ -35,17 +35,20 @@ SHELLS = {
     "raft/wakeup.py", "raft/storage/audit.py",
     "raft/storage/conformance.py", "raft/storage/directory.py", "raft/storage/faulty.py", "raft/storage/reading.py",
     "raft/storage/segment.py", "raft/storage/snapshots.py", "raft/storage/spares.py", "raft/storage/writer.py",
+    "remoting/client.py", "remoting/connection.py", "remoting/deadlines.py", "remoting/endpoint.py",
+    "remoting/server.py", "remoting/streams.py", "remoting/tls.py", "remoting/wakeup.py",
 }
-"""May use what the operating system offers, unseeded chance among it. All else in raft is a core, or raft.sim."""
+"""May use what the operating system offers, unseeded chance among it. All else in raft and remoting is a core, or
+raft.sim."""
 
-RAFT_IMPORTS = {
-    "": {
-        "attrs", "cbor2", "google_crc32c", "raft", "trio",
-        "outcome",  # the type that trio.lowlevel.reschedule takes; it comes with trio
-    },
+LIBRARIES = ("raft/", "remoting/")
+IMPORTS = {
+    # `outcome` is the type that trio.lowlevel.reschedule takes; it comes with trio
+    "raft/": {"attrs", "cbor2", "google_crc32c", "raft", "trio", "outcome"},
     "raft/metrics.py": {"prometheus_client"},
+    "remoting/": {"attrs", "orjson", "remoting", "trio", "outcome"},
 }
-"""Third-party packages that the library may import; by file where only one needs it."""
+"""Third-party packages that a library may import; by file where only one needs it."""
 
 
 @attrs.frozen
@@ -154,7 +157,7 @@ def machine_path(source: Source) -> Iterator[str]:
 
 
 def chance(source: Source) -> Iterator[str]:
-    if not (source.python and source.path.startswith("raft/")) or source.path in SHELLS:
+    if not (source.python and source.path.startswith(LIBRARIES)) or source.path in SHELLS:
         return
     for line, module, names in source.imports():
         if module == "random" and names != ("Random",):
@@ -162,16 +165,17 @@ def chance(source: Source) -> Iterator[str]:
 
 
 def third_party(source: Source) -> Iterator[str]:
-    if not (source.python and source.path.startswith("raft/")):
+    library = next((library for library in LIBRARIES if source.path.startswith(library)), None)
+    if not source.python or library is None:
         return
-    allowed = RAFT_IMPORTS[""] | RAFT_IMPORTS.get(source.path, set()) | set(sys.stdlib_module_names)
+    allowed = IMPORTS[library] | IMPORTS.get(source.path, set()) | set(sys.stdlib_module_names)
     for line, module, _ in source.imports():
         if module.partition(".")[0] not in allowed:
-            yield f"{source.path}:{line}: imports {module}, which `pip install ./raft` does not promise"
+            yield f"{source.path}:{line}: imports {module}, which its installation does not promise"
 
 
 def unbounded(source: Source) -> Iterator[str]:
-    if not (source.python and source.path.startswith("raft/")):
+    if not (source.python and source.path.startswith(LIBRARIES)):
         return
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call):
@@ -192,7 +196,7 @@ def argued_ignores(source: Source) -> Iterator[str]:
 
 
 def error_tree(source: Source) -> Iterator[str]:
-    if source.path != "raft/errors.py":
+    if source.path not in {f"{library}errors.py" for library in LIBRARIES}:
         return
     drawn: list[tuple[str, str]] = []
     stack: list[str] = []
@@ -266,6 +270,7 @@ CHECKS: list[tuple[Check, str, str]] = [
     (chance, "raft/a.py", "from random import random\n"),
     (third_party, "raft/a.py", "import requests\n"),
     (third_party, "raft/a.py", "import prometheus_client\n"),
+    (third_party, "remoting/a.py", "import raft\n"),
     (unbounded, "raft/a.py", "import math, trio\ntrio.open_memory_channel(math.inf)\n"),
     (unbounded, "raft/a.py", "import trio\ntrio.lowlevel.spawn_system_task(f)\n"),
     (argued_ignores, "pyproject.toml", 'ignore = [\n  "E501",\n]\n'),
@@ -298,14 +303,14 @@ def test_every_exemption_is_needed() -> None:
     assert set(LONG_FUNCTIONS) <= long
 
 
-def test_every_module_of_raft_is_a_core_or_a_shell() -> None:
+def test_every_module_of_a_library_is_a_core_or_a_shell() -> None:
     """A new module must say which it is: here, or in the import contract of pyproject.toml."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = (c for c in settings["tool"]["importlinter"]["contracts"] if c["id"] == "cores")
-    cores = [name.replace(".", "/") for name in contract["source_modules"]]
+    contracts = [c for c in settings["tool"]["importlinter"]["contracts"] if c["id"] in ("cores", "remoting-cores")]
+    cores = [name.replace(".", "/") for contract in contracts for name in contract["source_modules"]]
     unplaced = [
         source.path for source in sources()
-        if source.python and source.path.startswith("raft/") and not source.path.startswith("raft/sim/")
+        if source.python and source.path.startswith(LIBRARIES) and not source.path.startswith("raft/sim/")
         and not source.path.endswith("__init__.py")
         and (source.path in SHELLS) == any(fnmatch(source.path, f"{core}.py") for core in cores)
     ]

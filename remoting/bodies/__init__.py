@@ -1,4 +1,4 @@
-"""Typed bodies of every code served, by the part of the system that they belong to; all of them by name here."""
+"""Typed bodies of every code served, by the part of the system that they belong to. All of them by name here."""
 
 from remoting.bodies.broker import (
     HAClientRuntimeInfo,
