@@ -8,6 +8,7 @@ Source: ``DefaultRequestProcessor`` and ``ClientRequestProcessor`` of Apache Roc
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Hashable, Mapping
 
@@ -144,21 +145,13 @@ class NameServer:
 
     def _register(self, now: int, connection: Hashable, command: Command) -> Command:
         header = RegisterBrokerRequest.from_ext(command.ext)
-        if header.body_crc32 and zlib.crc32(command.body) & 0x7FFFFFFF != header.body_crc32:
-            self.counters.registrations_damaged += 1
-            return response(command, ResponseCode.SYSTEM_ERROR, remark="bodyCrc32 does not match the body")
-        if command.version >= WHOLE_REGISTRATION_VERSION:
-            body = _registration(command.body, compressed=header.compressed)
-            wrapper, filters = body.topic_config_serialize_wrapper, tuple(body.filter_server_list)
-        else:
-            wrapper, filters = _old_registration(command.body), None
-        _check_names(header, wrapper)
-        outcome = self.registry.register(now, Registration(
-            cluster=header.cluster_name, address=header.broker_addr, broker_name=header.broker_name,
-            broker_id=header.broker_id, ha_address=header.ha_server_addr, zone=command.ext.get(ZONE_NAME),
-            timeout_ms=header.heartbeat_timeout_millis, acting_master=header.enable_acting_master,
-            data_version=wrapper.data_version, topics=wrapper.topic_config_table,
-            mappings=wrapper.topic_queue_mapping_info_map, filter_servers=filters), connection)
+        looks = hashlib.sha256(command.body).digest(), command.version, command.ext
+        outcome = self.registry.repeat(now, header.cluster_name, header.broker_addr, looks, connection)
+        if outcome is None:
+            if header.body_crc32 and zlib.crc32(command.body) & 0x7FFFFFFF != header.body_crc32:
+                self.counters.registrations_damaged += 1
+                return response(command, ResponseCode.SYSTEM_ERROR, remark="bodyCrc32 does not match the body")
+            outcome = self.registry.register(now, _read(header, command, looks), connection)
         self.outbox += outcome.notices
         self._tell(outcome, header)
         if outcome.verdict in _REFUSALS:
@@ -246,9 +239,21 @@ def _check_names(header: RegisterBrokerRequest, wrapper: TopicConfigSerializeWra
                 f"topic {name[:40]!r} has a name of {len(topic.topic_name)} characters; 1 to {NAME_MAX} are allowed")
 
 
-def _registration(body: bytes, *, compressed: bool) -> RegisterBrokerBody:
-    return RegisterBrokerBody.decode(body, compressed=compressed) if body else RegisterBrokerBody()
-
-
-def _old_registration(body: bytes) -> TopicConfigSerializeWrapper:
-    return TopicConfigSerializeWrapper.from_json(body) if body else TopicConfigSerializeWrapper()
+def _read(header: RegisterBrokerRequest, command: Command, looks: object) -> Registration:
+    """Raises ``HeaderError`` and ``BodyError``."""
+    wrapper = TopicConfigSerializeWrapper()
+    filters: tuple[str, ...] | None = None
+    if command.version >= WHOLE_REGISTRATION_VERSION:
+        filters = ()
+        if command.body:
+            body = RegisterBrokerBody.decode(command.body, compressed=header.compressed)
+            wrapper, filters = body.topic_config_serialize_wrapper, tuple(body.filter_server_list)
+    elif command.body:
+        wrapper = TopicConfigSerializeWrapper.from_json(command.body)
+    _check_names(header, wrapper)
+    return Registration(
+        cluster=header.cluster_name, address=header.broker_addr, broker_name=header.broker_name,
+        broker_id=header.broker_id, ha_address=header.ha_server_addr, zone=command.ext.get(ZONE_NAME),
+        timeout_ms=header.heartbeat_timeout_millis, acting_master=header.enable_acting_master,
+        data_version=wrapper.data_version, topics=wrapper.topic_config_table,
+        mappings=wrapper.topic_queue_mapping_info_map, filter_servers=filters, looks=looks)

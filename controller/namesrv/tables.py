@@ -44,6 +44,8 @@ class Replica:
     filter_servers: tuple[str, ...] = ()
     queued_ns: int = -1
     """Deadline under which it stands in the queue of the silent; -1: none."""
+    settled: tuple[object, ...] | None = None
+    """What its latest registration looked like, and the ``revision`` of its group after it."""
 
 
 @attrs.define(eq=False)
@@ -61,6 +63,8 @@ class Group:
     """By topic."""
     bereft: bool = False
     """Its master vanished without a farewell, and none has registered since."""
+    revision: int = 0
+    """Grows with every change of what routes show of it."""
 
     @property
     def master(self) -> Replica | None:
@@ -156,6 +160,7 @@ class Tables:
         old = group.queues.get(topic)
         if old != queue:
             self.rows += old is None
+            group.revision += 1
             group.queues[topic] = queue
             self.topics.setdefault(topic, {})[group.name] = queue
             self.answers.pop(topic, None)
@@ -165,6 +170,7 @@ class Tables:
         if group.queues.pop(topic, None) is None:
             return False
         self.rows -= 1
+        group.revision += 1
         self.answers.pop(topic, None)
         holders = self.topics[topic]
         del holders[group.name]
@@ -192,6 +198,7 @@ class Tables:
 
     def forget_answers(self, group: Group) -> None:
         """Something about the group changed that routes show."""
+        group.revision += 1
         for topic in group.queues:
             self.answers.pop(topic, None)
 

@@ -7,7 +7,7 @@ import pytest
 
 from controller.namesrv import tables
 from controller.namesrv.effects import BrokerCame, MinIdChanged, RegistrationRefused
-from remoting.bodies.namesrv import DataVersion, TopicConfigSerializeWrapper
+from remoting.bodies.namesrv import DataVersion, RegisterBrokerBody, TopicConfigSerializeWrapper
 from remoting.codes import RequestCode, ResponseCode
 from tests.controller.namesrv.fleet import SYSTEM, Fleet, config, registration, topic
 
@@ -196,6 +196,44 @@ def test_orders_of_topics_are_answered_to_brokers_unless_switched_off() -> None:
         fleet = Fleet(config(returnOrderTopicConfigToBroker=wanted))
         fleet.ask(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T", value="a:4")
         assert fleet.register("a", 0).body == (b'{"table":{"T":"a:4"}}' if wanted else b"")
+
+
+def test_a_registration_with_nothing_new_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet()
+    read: list[bytes] = []
+    decode = RegisterBrokerBody.decode.__func__  # type: ignore[attr-defined]  # of a class method
+
+    def counted(cls: type[RegisterBrokerBody], data: bytes, *, compressed: bool = False) -> RegisterBrokerBody:
+        read.append(data)
+        found: RegisterBrokerBody = decode(cls, data, compressed=compressed)
+        return found
+
+    monkeypatch.setattr(RegisterBrokerBody, "decode", classmethod(counted))
+
+    def readings() -> int:
+        read.clear()
+        for _ in range(3):
+            assert fleet.register("a", 0).code == 0
+        return len(read)
+
+    assert readings() == 1
+    fleet.heartbeat("a0:1")
+    assert readings() == 0
+    for change in (
+        lambda: fleet.register("a", 1),
+        lambda: fleet.close("a1:1"),
+        lambda: fleet.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="T"),
+        lambda: fleet.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="a"),
+        lambda: fleet.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"deleteTopicWithBrokerRegistration=true"),
+        lambda: fleet.register("a", 0, topics=["T", "U"]),
+        lambda: fleet.register("a", 0, zone="z"),
+        lambda: fleet.close("a0:1"),
+    ):
+        change()
+        assert readings() == 1
+    fleet.register("a", 0, connection="other")
+    fleet.close("a0:1")
+    assert fleet.route() is not None, "it may come over another connection"
 
 
 def test_compressed_and_old_registrations_are_read() -> None:
