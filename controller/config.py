@@ -14,6 +14,7 @@ import attrs
 
 from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
 from controller.metadata.policy import POLICIES
+from controller.tls import TLSKeys
 from raft.config import Config as RaftConfig
 from remoting.address import split_address
 
@@ -44,7 +45,7 @@ _NODE_ID = re.compile(r"[A-Za-z0-9_.]{1,64}")
 
 
 @attrs.frozen(kw_only=True)
-class ControllerConfig:
+class ControllerConfig(TLSKeys):
     """Every key that has a meaning here. Times as in the names of the keys."""
 
     controller_type: str = key(DLEDGER, "whose keys name the peers; both run our own Raft", choices=(DLEDGER, JRAFT))

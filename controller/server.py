@@ -42,7 +42,7 @@ from raft.storage.interface import Files as RaftFiles
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode
 from remoting.command import request
-from remoting.config import ClientConfig, ServerConfig
+from remoting.config import ClientConfig, ServerConfig, TLSMode
 from remoting.connection import Connection
 from remoting.errors import RemotingError
 from remoting.server import Server
@@ -108,7 +108,9 @@ async def serve_controller(
             actor.controller = core
             server = Server(
                 core.handlers(), on_close=actor.closed, tls=tls, fallback=host.transport.serve_stream,
-                config=ServerConfig(idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000))
+                config=ServerConfig(
+                    idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
+                    tls_mode=TLSMode(config.tls_server_mode)))
             for task in (actor.follow_role, actor.act, actor.readmit):
                 nursery.start_soon(task)
             await nursery.start(server.run, listeners)

@@ -1,0 +1,87 @@
+"""``mqcontroller``: run a controller, with RocketMQ's configuration file and flags."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import trio
+
+from controller.config import ControllerConfig, check, from_properties, to_properties
+from controller.files import DiskFiles
+from controller.keys import ConfigError
+from controller.logs import set_up
+from controller.process import (
+    FAILED,
+    STOPPED,
+    USAGE,
+    Stoppable,
+    given_properties,
+    leaves,
+    listen,
+    run_until_stopped,
+    server_parser,
+    tell_of_idle_keys,
+)
+from controller.server import serve_controller
+from controller.tls import tls_of
+from raft.errors import RaftError
+from remoting.address import split_address
+from remoting.streams import TLSContext
+
+EXAMPLES: Final = """\
+examples:
+  mqcontroller -c controller.conf            a RocketMQ file: lines of key=value
+  mqcontroller -D controllerDLegerGroup=group1 -D controllerDLegerSelfId=n0 \\
+               -D 'controllerDLegerPeers=n0-10.0.0.1:9877;n1-10.0.0.2:9877;n2-10.0.0.3:9877'
+  mqcontroller -c controller.conf -p         print what would be used, and exit
+
+Run three, each with its own controllerDLegerSelfId; raft and brokers use the one port of its peer entry. Brokers find
+them by controllerAddr=10.0.0.1:9877;10.0.0.2:9877;10.0.0.3:9877 and enableControllerMode=true. Whatever -D says wins
+over the file, the file over defaults.
+"""
+
+parser = partial(
+    server_parser, "mqcontroller",
+    "Run a RocketMQ controller: it elects the masters of broker groups, and elects again when one is lost.",
+    EXAMPLES, ControllerConfig)
+"""The command line."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        config = from_properties(given_properties(options, DiskFiles()))
+        if options.printConfigItem:
+            for name, value in to_properties(config).items():
+                print(f"{name}={value}")
+            return STOPPED
+        check(config)
+        tls = tls_of(config)
+    except (ConfigError, OSError) as error:
+        print(f"mqcontroller: {error}", file=sys.stderr)
+        return USAGE
+    set_up(options.log_level, as_json=options.log_json)
+    tell_of_idle_keys(config.without_meaning, options.namesrvAddr)
+    code = STOPPED
+    try:
+        trio.run(run, config, tls)
+    except* (OSError, RaftError) as failures:
+        code = FAILED
+        for failure in leaves(failures):
+            print(f"mqcontroller: {failure}", file=sys.stderr)
+    return code
+
+
+async def run(config: ControllerConfig, tls: TLSContext | None) -> None:
+    """Serve on the sockets and disks of this machine, until told to stop."""
+    listeners = await listen(*split_address(config.listen))
+
+    async def serve(task_status: trio.TaskStatus[Stoppable]) -> None:
+        await serve_controller(config, files=DiskFiles(), listeners=listeners, tls=tls, task_status=task_status)
+
+    await run_until_stopped(
+        serve, lambda: print(f"The Controller boot success. address {config.address}", flush=True))

@@ -1,0 +1,131 @@
+"""What the servers' commands share: flags, the configuration from file and flags, listening, signals, exit codes.
+
+Exit codes: 0 stopped in order, 1 it could not run, 2 wrong usage or configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+from controller.files import Files
+from controller.keys import ConfigError, names, written
+from controller.logs import LEVELS
+from remoting import properties
+from remoting.address import join_address
+
+STOPPED: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+
+logger = logging.getLogger("controller.process")
+
+
+class Stoppable(Protocol):
+    """A server that can stop in order."""
+
+    async def stop(self) -> None: ...
+
+
+def server_parser(
+    prog: str, description: str, examples: str, config: type[attrs.AttrsInstance]
+) -> argparse.ArgumentParser:
+    """The command line of a server, with a line for each key of its configuration."""
+    made = argparse.ArgumentParser(
+        prog=prog, formatter_class=argparse.RawDescriptionHelpFormatter, description=description,
+        epilog=f"{examples}\nkeys of the configuration:\n{key_lines(config)}")
+    made.add_argument("-c", "--configFile", metavar="FILE", help="configuration file with RocketMQ's keys")
+    made.add_argument("-p", "--printConfigItem", action="store_true", help="print the configuration and exit")
+    made.add_argument(
+        "-n", "--namesrvAddr", metavar="ADDRESSES",
+        help="taken because RocketMQ's command takes it; it has no meaning here")
+    made.add_argument(
+        "-D", "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings",
+        help="set one key, on top of the file; may be repeated")
+    made.add_argument("--log-level", choices=LEVELS, default="info", help="default: info")
+    made.add_argument("--log-json", action="store_true", help="log lines are JSON objects")
+    return made
+
+
+def key_lines(config: type[attrs.AttrsInstance]) -> str:
+    """A line per key that has a meaning: name, default, what it does."""
+    return "\n".join(
+        f"  {name} = {written(field.default)}\n      {field.metadata['about']}"
+        for name, field in names(config).items())
+
+
+def given_properties(options: argparse.Namespace, files: Files) -> dict[str, str]:
+    """Keys of the file with those of ``-D`` on top. Raises ``ConfigError``, and ``OSError`` for an unreadable file."""
+    given: dict[str, str] = {}
+    if options.configFile is not None:
+        content = files.read(options.configFile)
+        if content is None:
+            raise ConfigError("-c", options.configFile, "there is no such file")
+        try:
+            given = {**properties.parse(content.decode()), "configStorePath": options.configFile}
+        except ValueError as error:
+            raise ConfigError("-c", options.configFile, str(error)) from None
+    for setting in options.settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError("-D", setting, "must be KEY=VALUE")
+        given[name.strip()] = value.strip()
+    return given
+
+
+def tell_of_idle_keys(kept: Mapping[str, str], namesrv_address: str | None) -> None:
+    """Log what was given and has no meaning here."""
+    for name, value in kept.items():
+        logger.info("key without a meaning here", extra={"key": name, "value": value})
+    if namesrv_address:
+        logger.info("-n has no meaning here", extra={"value": namesrv_address})
+
+
+async def listen(host: str, port: int, backlog: int | None = None) -> list[trio.SocketListener]:
+    """Raises ``OSError`` in words."""
+    try:
+        return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
+    except OSError as error:
+        raise OSError(f"cannot listen at {join_address(host, port)}: {error.strerror or error}; "
+                      "choose another listenPort or bindAddress") from error
+
+
+def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    """The errors in a group of groups."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error
+
+
+async def run_until_stopped(
+    serve: Callable[[trio.TaskStatus[Stoppable]], Awaitable[None]], started: Callable[[], None],
+) -> None:
+    """Run a server; the first SIGTERM or SIGINT asks it to stop in order, the second stops it."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def run(*, task_status: trio.TaskStatus[Stoppable]) -> None:
+                await serve(task_status)
+                nursery.cancel_scope.cancel()
+
+            running: Stoppable = await nursery.start(run)
+            nursery.start_soon(_obey, signals, running, nursery)
+            started()
+
+
+async def _obey(signals: AsyncIterator[int], running: Stoppable, nursery: trio.Nursery) -> None:
+    stopping = False
+    async for number in signals:
+        logger.info("stopping", extra={"signal": signal.Signals(number).name})
+        if stopping:
+            nursery.cancel_scope.cancel()
+        stopping = True
+        nursery.start_soon(running.stop)

@@ -1,0 +1,44 @@
+"""The keys ``tls.server.*`` that every server's configuration has, and the certificate they name."""
+
+from __future__ import annotations
+
+import attrs
+
+from controller.keys import ConfigError, key
+from remoting.streams import TLSContext
+from remoting.tls import ClientAuth, server_context
+
+
+@attrs.frozen(kw_only=True)
+class TLSKeys:
+    """Part of a configuration."""
+
+    tls_server_mode: str = key(
+        "permissive", "TLS on the same port: disabled, permissive (both) or enforcing", name="tls.server.mode",
+        choices=("disabled", "permissive", "enforcing"))
+    tls_server_cert_path: str = key("", "PEM file of the certificate and its chain", name="tls.server.certPath")
+    tls_server_key_path: str = key("", "PEM file of its key", name="tls.server.keyPath")
+    tls_server_key_password: str = key("", "password of the key", name="tls.server.keyPassword")
+    tls_server_trust_cert_path: str = key(
+        "", "PEM file of what clients' certificates are signed by", name="tls.server.trustCertPath")
+    tls_server_need_client_auth: str = key(
+        "none", "whether clients must show certificates", name="tls.server.need.client.auth",
+        choices=("none", "optional", "require"))
+
+
+def tls_of(config: TLSKeys) -> TLSContext | None:
+    """What ``tls.server.*`` say; None without a certificate. Raises ``ConfigError``."""
+    cert, private_key = config.tls_server_cert_path, config.tls_server_key_path
+    if not cert and not private_key:
+        if config.tls_server_mode == "enforcing":
+            raise ConfigError("tls.server.mode", "enforcing", "needs tls.server.certPath and tls.server.keyPath")
+        return None
+    if not cert or not private_key:
+        missing = "tls.server.keyPath" if cert else "tls.server.certPath"
+        raise ConfigError(missing, "", "certificate and key come together")
+    try:
+        return server_context(
+            cert, private_key, key_password=config.tls_server_key_password or None,
+            ca=config.tls_server_trust_cert_path or None, client_auth=ClientAuth(config.tls_server_need_client_auth))
+    except ValueError as error:
+        raise ConfigError("tls.server.certPath", cert, str(error)) from None
