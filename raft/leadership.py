@@ -413,7 +413,7 @@ class Leadership:
             index -= 1  # the logs part below what this log still holds: only a snapshot helps
         self._to_probe(progress, index + 1, "logs differ")
         if index < progress.match:
-            # An older copy of its directory: it lost what it acknowledged, and nothing it is sent will fit. Beats go on.
+            # An older copy of its directory: it lost what it acknowledged, and nothing sent will fit. Beats go on.
             progress.probe_sent = True
         self.feed(progress)
 

@@ -1,4 +1,4 @@
-"""Applying on a node, on a virtual clock: in slices, in a thread, with each entry's place, and again after a restart."""
+"""Applying on a node, on a virtual clock: in slices, in a thread, with entries and indexes, again after a restart."""
 
 from __future__ import annotations
 
