@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
+from controller.tls import TLSKeys
 
 WITHOUT_MEANING: Mapping[str, object] = {
     # NamesrvConfig
@@ -38,7 +39,7 @@ ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "kvConfigPath", "roc
 
 
 @attrs.frozen(kw_only=True)
-class NamesrvConfig:
+class NamesrvConfig(TLSKeys):
     """Every key that has a meaning here. Times as in the names of the keys."""
 
     bind_address: str = key("0.0.0.0", "address to listen at")
@@ -70,18 +71,6 @@ class NamesrvConfig:
     wait_seconds_for_service: int = key(45, "see needWaitForService", least=0, most=86_400)
     enable_controller_in_namesrv: bool = key(False, "run a controller in this process")
     cluster_test: bool = key(False, "ask another name server for unknown topics: not offered, must be false")
-
-    tls_server_mode: str = key(
-        "permissive", "TLS on the same port: disabled, permissive (both) or enforcing", name="tls.server.mode",
-        choices=("disabled", "permissive", "enforcing"))
-    tls_server_cert_path: str = key("", "PEM file of the certificate and its chain", name="tls.server.certPath")
-    tls_server_key_path: str = key("", "PEM file of its key", name="tls.server.keyPath")
-    tls_server_key_password: str = key("", "password of the key", name="tls.server.keyPassword")
-    tls_server_trust_cert_path: str = key(
-        "", "PEM file of what clients' certificates are signed by", name="tls.server.trustCertPath")
-    tls_server_need_client_auth: str = key(
-        "none", "whether clients must show certificates", name="tls.server.need.client.auth",
-        choices=("none", "optional", "require"))
 
     kept: Mapping[str, str] = attrs.field(factory=dict)
     """Given keys that nothing here depends on, as written: those of ``WITHOUT_MEANING`` and those of others."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 import trio
@@ -20,6 +20,7 @@ from controller.namesrv.effects import BrokerCame, BrokerLeft, Close, MinIdChang
 from controller.namesrv.kvconfig import KVConfig
 from controller.namesrv.notices import Notifier
 from controller.namesrv.requests import NameServer
+from controller.process import Stoppable
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -34,8 +35,14 @@ logger = logging.getLogger("controller.namesrv")
 
 Clock = Callable[[], int]
 """Monotonic, ns."""
-Controller = Callable[[], Awaitable[None]]
-"""Runs a controller beside the name server until cancelled."""
+
+
+class Controller(Protocol):
+    """Runs a controller beside the name server, until cancelled or stopped: ``serve_controller`` but for its status."""
+
+    def __call__(self, *, task_status: trio.TaskStatus[Stoppable]) -> Awaitable[None]: ...
+
+
 STOP_GRACE_MS: Final = 1_000
 """For answers under way, without ``enableShutdownGracefully``."""
 _LOGGED: Final = {
@@ -54,10 +61,13 @@ class RunningNamesrv:
     server: Server
     _config: NamesrvConfig
     _shell: _Shell
+    _controller: Stoppable | None
 
     async def stop(self) -> None:
-        """Stop in order: with ``enableShutdownGracefully`` clients have time to go elsewhere. Ends the server."""
+        """Stop in order, ``controller`` first; with ``enableShutdownGracefully`` clients have time to go elsewhere."""
         self._shell.stopping = True
+        if self._controller is not None:
+            await self._controller.stop()
         patience_ms = self._config.shutdown_wait_time_seconds * 1e3
         await self.server.stop(patience_ms if self._config.enable_shutdown_gracefully else STOP_GRACE_MS)
 
@@ -83,17 +93,20 @@ async def serve_namesrv(
                 idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
                 tls_mode=TLSMode(config.tls_server_mode)))
         nursery.start_soon(shell.judge_silence)
-        if controller is not None:
-            nursery.start_soon(_run_to_the_end, controller, nursery.cancel_scope)
         async with trio.open_nursery() as serving:
             await serving.start(server.run, listeners)
-            task_status.started(RunningNamesrv(core, server, config, shell))
+            beside = None if controller is None else await serving.start(_run_beside, controller, shell, server)
+            task_status.started(RunningNamesrv(core, server, config, shell, beside))
         nursery.cancel_scope.cancel()
 
 
-async def _run_to_the_end(controller: Controller, whole: trio.CancelScope) -> None:
-    await controller()
-    whole.cancel()
+async def _run_beside(
+    controller: Controller, shell: _Shell, server: Server, *, task_status: trio.TaskStatus[Stoppable],
+) -> None:
+    """Should it end of its own accord, the name server ends too."""
+    await controller(task_status=task_status)
+    if not shell.stopping:
+        await server.stop(STOP_GRACE_MS)
 
 
 def _load_kv(config: NamesrvConfig, files: Files) -> KVConfig:

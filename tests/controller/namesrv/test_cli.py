@@ -7,21 +7,29 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from controller.files import MemoryFiles
 from controller.keys import ConfigError
-from controller.namesrv.cli import USAGE, configure, main, parser, tls_of
+from controller.namesrv.cli import configure, main, parser
 from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig, from_properties, to_properties
-from tests.controller.namesrv.fleet import config
+from controller.process import USAGE, given_properties
+from remoting.client import checked, open_client
+from remoting.codes import RequestCode
+from remoting.command import request
 
+ROOT = Path(__file__).parents[3]
 FILE = b"listenPort=1\nsupportActingMaster=true\nserverWorkerThreads=3\n"
 
 
 def configured(*arguments: str, **files: bytes) -> NamesrvConfig:
-    return configure(parser().parse_args(arguments), MemoryFiles(dict(files)))
+    return configure(given_properties(parser().parse_args(arguments), MemoryFiles(dict(files)))).namesrv
 
 
 def test_the_command_line_wins_over_the_file_and_the_file_over_defaults() -> None:
@@ -62,17 +70,32 @@ def test_printing_the_configuration_needs_nothing_to_run(
 
 
 @pytest.mark.parametrize("key", [
-    "enableControllerInNamesrv=true", "tls.server.mode=enforcing", "tls.server.certPath=/x",
+    "tls.server.mode=enforcing", "tls.server.certPath=/x", "controllerDLegerGrup=g",
 ])
 def test_what_this_process_cannot_do_is_refused_before_it_starts(key: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-D", key]) == USAGE
     assert key.partition("=")[0].rpartition(".")[0] in capsys.readouterr().err
+    assert main(["-D", "enableControllerInNamesrv=true"]) == USAGE
+    assert "controllerDLegerGroup" in capsys.readouterr().err
 
 
-def test_certificates_that_cannot_be_read_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"absent\.pem"):
-        tls_of(config(**{"tls.server.certPath": "absent.pem", "tls.server.keyPath": "absent.pem"}))
-    assert tls_of(NamesrvConfig()) is None
+EMBEDDED = {
+    "enableControllerInNamesrv": "true", "listenPort": "9876", "controllerDLegerGroup": "g",
+    "controllerDLegerPeers": "n0-127.0.0.1:9879", "controllerDLegerSelfId": "n0", "notifyBrokerRoleChanged": "false",
+    "bindAddress": "127.0.0.1",
+}
+
+
+def test_one_file_configures_a_name_server_and_the_controller_in_it() -> None:
+    both = configure(EMBEDDED)
+    assert both.namesrv.listen_port == 9876
+    assert both.controller is not None
+    assert (both.controller.listen, both.controller.notify_broker_role_changed) == ("127.0.0.1:9879", False)
+    assert configure({**EMBEDDED, "enableControllerInNamesrv": "false"}).controller is None
+    with pytest.raises(ConfigError, match="controllerDLegerGroup"):
+        configure({**EMBEDDED, "controllerDLegerGroup": ""})
+    with pytest.raises(ConfigError, match="controllerDLegerGrup"):
+        configure({**EMBEDDED, "controllerDLegerGrup": "g"})
 
 
 def test_help_teaches_every_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,21 +106,54 @@ def test_help_teaches_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert not missing
 
 
-def test_it_runs_as_a_process_and_stops_in_order(tmp_path: Path) -> None:
-    root = Path(__file__).parents[3]
-    process = subprocess.Popen(
+@contextmanager
+def started(*settings: str) -> Iterator[subprocess.Popen[str]]:
+    """The command as a process; ended by force if need be."""
+    arguments = [word for setting in settings for word in ("-D", setting)]
+    with subprocess.Popen(
         [sys.executable, "-c", "import sys; from controller.namesrv.cli import main; sys.exit(main())",
-         "-D", "listenPort=0", "-D", "bindAddress=127.0.0.1", "-D", f"kvConfigPath={tmp_path}/kv", "--log-json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
-        text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+         "--log-json", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_it_runs_as_a_process_and_stops_in_order(tmp_path: Path) -> None:
+    with started("listenPort=0", "bindAddress=127.0.0.1", f"kvConfigPath={tmp_path}/kv") as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
     assert line.startswith("The Name Server boot success. address 127.0.0.1:"), err
     assert out == ""
-    assert process.returncode == 0
+    assert process.returncode == 0, err
     assert '"message": "stopping", "signal": "SIGTERM"' in err
+
+
+async def test_it_runs_a_controller_beside_and_hands_it_the_farewell(tmp_path: Path) -> None:
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets this port
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        settings = {
+            **EMBEDDED, "listenPort": "0", "controllerDLegerPeers": f"n0-{address}", "kvConfigPath": f"{tmp_path}/kv",
+            "controllerStorePath": f"{tmp_path}/store"}
+        with started(*(f"{name}={value}" for name, value in settings.items())) as process:
+            assert process.stdout is not None
+            lines = [await trio.to_thread.run_sync(process.stdout.readline) for _ in range(2)]
+            async with open_client() as client:
+                found = checked(await client.call(address, request(RequestCode.CONTROLLER_GET_METADATA_INFO)))
+                namesrv = lines[0].rpartition(" ")[2].strip()
+                checked(await client.call(namesrv, request(RequestCode.GET_BROKER_CLUSTER_INFO)))
+            process.send_signal(signal.SIGTERM)
+            _, err = await trio.to_thread.run_sync(partial(process.communicate, timeout=30))
+    assert lines[1] == f"The ControllerManager boot success. address {address}\n", err
+    assert found.ext["group"] == "g"
+    assert process.returncode == 0, err
 
 
 def test_a_port_in_use_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from controller.files import Files, MemoryFiles
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.server import Controller, RunningNamesrv, serve_namesrv
+from controller.process import Stoppable
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
@@ -236,17 +237,22 @@ async def test_a_stop_in_order_lets_clients_go_elsewhere(autojump_clock: MockClo
         assert await wire.receive() is None
 
 
-async def test_a_controller_beside_it_shares_its_life(autojump_clock: MockClock) -> None:
-    started, stop = trio.Event(), trio.Event()
+@pytest.mark.parametrize("who", ["controller", "name server"])
+async def test_a_controller_beside_it_shares_its_life(who: str, autojump_clock: MockClock) -> None:
+    stopped = trio.Event()
 
-    async def controller() -> None:
-        started.set()
-        await stop.wait()
+    class Stopping:
+        async def stop(self) -> None:
+            stopped.set()
+
+    async def controller(*, task_status: trio.TaskStatus[Stoppable]) -> None:
+        task_status.started(Stopping())
+        await stopped.wait()
 
     async with world(controller=controller) as here:
         wire = await here.broker("a", 0)
-        assert started.is_set()
-        stop.set()
+        await (Stopping() if who == "controller" else here.running).stop()
+        assert stopped.is_set()
         assert await wire.receive() is None
 
 
