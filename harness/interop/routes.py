@@ -1,0 +1,23 @@
+"""Java brokers and a Java client with our name server."""
+
+from __future__ import annotations
+
+from harness import java, ours
+from harness.interop.scenario import Stage, expect, scenario
+from harness.java import mqadmin
+
+
+@scenario("5.5.0", "5.3.3", smoke=True)
+async def a_java_client_finds_routes_through_our_name_server(stage: Stage) -> None:
+    """A Java broker registers with our name server; a Java producer sends through the route it finds there."""
+    async with (
+        ours.namesrv(stage.here / "namesrv") as namesrv,
+        java.broker(stage.release, stage.here / "b", namesrv=[namesrv.address]),
+    ):
+        run = await mqadmin(stage.release, "updateTopic", "-n", namesrv.address, "-c", "DefaultCluster", "-t", "orders")
+        expect(run.ok, str(run))
+        run = await mqadmin(stage.release, "topicRoute", "-n", namesrv.address, "-t", "orders")
+        expect(run.ok and '"brokerName":"broker-a"' in run.stdout.replace(" ", ""), str(run))
+        async with java.sender(stage.release, stage.here / "sender", namesrv=[namesrv.address], topic="orders") as sender:
+            sent = await sender.wait_for("sent")
+            stage.say(f"sent: {sent}")

@@ -1,0 +1,71 @@
+"""What the Java ``mqadmin`` says of a broker group, as values, and waiting until it says what is wanted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from harness.interop.scenario import Stage, Unexpected
+from harness.java import mqadmin
+
+_FIELD = re.compile(r"^#(?P<name>\w+)\t(?P<value>.*)$", re.MULTILINE)
+_REPLICA = re.compile(
+    r"^(?P<kind>In|NotIn)SyncReplica:\t.*brokerId=(?P<id>\d+), brokerAddress='(?P<address>[^']+)', alive=(?P<alive>\w+)",
+    re.MULTILINE)
+
+
+@attrs.frozen
+class SyncState:
+    """One answer of ``getSyncStateSet``."""
+
+    master: int | None
+    master_address: str
+    master_epoch: int
+    epoch: int
+    in_sync: frozenset[int]
+    replicas: dict[int, str]
+    alive: frozenset[int]
+
+
+def parse(text: str) -> SyncState | None:
+    """None: the group is not there (yet)."""
+    fields = {found["name"]: found["value"] for found in _FIELD.finditer(text)}
+    if "MasterEpoch" not in fields:
+        return None
+    replicas = list(_REPLICA.finditer(text))
+    master = fields["MasterBrokerId"]
+    return SyncState(
+        master=int(master) if master.isdecimal() else None, master_address=fields["MasterAddr"],
+        master_epoch=int(fields["MasterEpoch"]), epoch=int(fields["SyncStateSetEpoch"]),
+        in_sync=frozenset(int(found["id"]) for found in replicas if found["kind"] == "In"),
+        replicas={int(found["id"]): found["address"] for found in replicas},
+        alive=frozenset(int(found["id"]) for found in replicas if found["alive"] == "true"))
+
+
+async def sync_state(stage: Stage, controllers: list[str], group: str) -> SyncState | None:
+    """Ask the Java tool, by the first of ``controllers`` that leads it to an answer."""
+    for address in controllers:
+        run = await mqadmin(stage.release, "getSyncStateSet", "-a", address, "-b", group)
+        found = parse(run.stdout) if run.ok else None
+        if found is not None:
+            return found
+    return None
+
+
+async def until(
+    stage: Stage, controllers: list[str], group: str, wanted: Callable[[SyncState], bool], what: str,
+    timeout_s: float = 90,
+) -> SyncState:
+    """Ask until ``wanted``; raises ``Unexpected`` with what was seen last."""
+    last = None
+    with trio.move_on_after(timeout_s):
+        while True:
+            last = await sync_state(stage, controllers, group)
+            if last is not None and wanted(last):
+                stage.say(f"{what}: master {last.master} epoch {last.master_epoch}, in sync {sorted(last.in_sync)}")
+                return last
+            await trio.sleep(0.5)
+    raise Unexpected(f"{what}: not within {timeout_s:g} s; last seen: {last}")

@@ -1,0 +1,69 @@
+"""This project's own servers as processes, beside the Java peers and with the same handles on them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from harness.java.ports import reserved
+from harness.java.process import JavaProcess, running
+from harness.java.servers import start_all
+
+HOST = "127.0.0.1"
+
+
+def _command(module: str, settings: Mapping[str, object]) -> list[str]:
+    run = f"import sys; from {module} import main; sys.exit(main())"
+    return [sys.executable, "-c", run, *(part for key, value in settings.items() for part in ("-D", f"{key}={value}"))]
+
+
+@asynccontextmanager
+async def namesrv(
+    directory: Path, *, extra: Mapping[str, object] | None = None, start: bool = True,
+) -> AsyncIterator[JavaProcess]:
+    """Our name server."""
+    directory = directory.absolute()
+    with reserved() as port:
+        settings = {
+            "listenPort": port, "bindAddress": HOST, "kvConfigPath": directory / "kvConfig.json",
+            "configStorePath": directory / "namesrv.properties", **(extra or {})}
+        process = JavaProcess("our namesrv", directory, _command("controller.namesrv.cli", settings), f"{HOST}:{port}",
+                              "boot success")
+        async with running(process, start=start):
+            yield process
+
+
+@asynccontextmanager
+async def controllers(
+    directory: Path, count: int = 3, *, extra: Mapping[str, object] | None = None, start: bool = True,
+) -> AsyncIterator[list[JavaProcess]]:
+    """A group of our controllers, in ``directory/n0`` and on."""
+    directory = directory.absolute()
+    async with AsyncExitStack() as stack:
+        ports = [stack.enter_context(reserved()) for _ in range(count)]
+        peers = ";".join(f"n{index}-{HOST}:{port}" for index, port in enumerate(ports))
+        group = [
+            await stack.enter_async_context(running(
+                _controller(directory / f"n{index}", index, port, peers, extra or {}), start=False))
+            for index, port in enumerate(ports)
+        ]
+        if start:
+            await start_all(group)
+        yield group
+
+
+def _controller(
+    directory: Path, index: int, port: int, peers: str, extra: Mapping[str, object]
+) -> JavaProcess:
+    settings = {
+        "controllerDLegerGroup": "ours", "controllerDLegerPeers": peers, "controllerDLegerSelfId": f"n{index}",
+        "controllerStorePath": directory / "store", "configStorePath": directory / "controller.properties",
+        "bindAddress": HOST, **extra}
+    return JavaProcess(f"our controller n{index}", directory, _command("controller.cli", settings), f"{HOST}:{port}",
+                       "boot success")
+
+
+def addresses(processes: Sequence[JavaProcess]) -> list[str]:
+    return [process.address for process in processes]
