@@ -152,7 +152,7 @@ class FrameReader:
         """How much of frames that were not given yet is held: 0 between frames."""
         return len(self._data) - self._at + len(self._partial)
 
-    def feed(self, data: bytes) -> Iterator[Command]:
+    def feed(self, data: bytes | bytearray) -> Iterator[Command]:
         """The commands that ``data`` completes, decoded one by one as they are asked for.
 
         Raises ``FrameError`` in its place among them: commands before the damage are given first.
@@ -160,6 +160,8 @@ class FrameReader:
         """
         if self._error is not None:
             raise self._error
+        if type(data) is not bytes:
+            data = bytes(data)
         if self._at < len(self._data):
             data = self._data[self._at :] + data
         elif self._partial:

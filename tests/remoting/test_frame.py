@@ -112,6 +112,13 @@ def test_every_split_of_two_frames() -> None:
     assert [command for byte in raw for command in reader.feed(bytes([byte]))] == sent
 
 
+def test_what_a_stream_gives_may_change_afterwards() -> None:
+    received = bytearray(encode(Command(5, 2, body=b"abc")))
+    (command,) = FrameReader().feed(received)
+    received[:] = bytes(len(received))
+    assert type(command.body) is bytes and command.body == b"abc"
+
+
 def test_commands_not_asked_for_come_with_the_next_call() -> None:
     sent = [Command(1, number, body=b"x" * number) for number in range(5)]
     raw = b"".join(map(encode, sent))
