@@ -43,6 +43,8 @@ class Body:
 
     _fields: ClassVar[tuple[tuple[str, str, _Convert, _Convert | None, bool], ...]] = ()
     """Attribute, wire name, reader, writer where the value is not written as it is, whether required."""
+    json_bytes_max: ClassVar[int] = BODY_BYTES_MAX
+    """Less for what is small by its nature: values take twenty times the memory of their JSON."""
 
     def to_plain(self) -> dict[str, Any]:
         """What ``to_json`` writes, as dicts, lists, strings, numbers and booleans."""
@@ -66,9 +68,9 @@ class Body:
             raise BodyError(f"{cls.__name__}{misfit.path} {misfit.reason}") from None
 
     @classmethod
-    def from_json(cls, data: bytes, bytes_max: int = BODY_BYTES_MAX) -> Self:
+    def from_json(cls, data: bytes, bytes_max: int | None = None) -> Self:
         """As ``from_plain``, of strict JSON or what fastjson makes of it."""
-        return cls.from_plain(loads(data, bytes_max))
+        return cls.from_plain(loads(data, cls.json_bytes_max if bytes_max is None else bytes_max))
 
     @classmethod
     def _read(cls, value: Any) -> Self:

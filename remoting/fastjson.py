@@ -29,6 +29,8 @@ from remoting.errors import BodyError
 
 BODY_BYTES_MAX: Final = 16 << 20
 """As much as a frame can bring."""
+TOLERATED_BYTES_MAX: Final = 1 << 20
+"""Of what only the parser below can read: it takes up to half a second for each megabyte."""
 DEPTH_MAX: Final = 1_024
 """Brackets within brackets; orjson's own limit."""
 REPEATED_VALUES_MAX: Final = 100_000
@@ -91,22 +93,27 @@ def _escaped(found: re.Match[str]) -> str:
 
 _STRING: Final = re.compile(rb'("(?:[^"\\]++|\\(?s:.)?+)*+(?:"|\Z))')
 """One that does not end goes to the end of the input, so that no byte is looked at twice."""
+_UNREAD: Final = object()
 _NUMERIC_KEY: Final = re.compile(rb"([{,]\s*+)(-?[0-9]++)(?=\s*+:)")
 
 
-def loads(data: bytes, bytes_max: int = BODY_BYTES_MAX) -> Any:
+def loads(data: bytes, bytes_max: int = BODY_BYTES_MAX, tolerated_bytes_max: int = TOLERATED_BYTES_MAX) -> Any:
     """The value of a body. Raises ``BodyError``, which says where it stops making sense."""
     if len(data) > bytes_max:
         raise BodyError(f"body of {len(data)} bytes; {bytes_max} are allowed")
     try:
         value = orjson.loads(data)
-    except orjson.JSONDecodeError:
+    except orjson.JSONDecodeError as error:
         value = _loads_quoted(data)
+        if value is _UNREAD:
+            if len(data) > tolerated_bytes_max:
+                raise BodyError(f"body of {len(data)} bytes is no JSON: {error}") from None
+            value = _loads_tolerant(data)
     return _resolved(value) if b"$ref" in data and isinstance(value, dict | list | Pairs) else value
 
 
 def _loads_quoted(data: bytes) -> Any:
-    """With bare numeric keys put in quotes, where that is all that is wrong; else by the parser below."""
+    """With bare numeric keys put in quotes, where that is all that is wrong; else ``_UNREAD``."""
     pieces = _STRING.split(data)  # what is between strings, and strings, in turn
     between = b"\0".join(pieces[::2])
     if b"'" not in between and between.count(b"\0") == len(pieces) // 2:
@@ -115,6 +122,10 @@ def _loads_quoted(data: bytes) -> Any:
             return orjson.loads(b"".join(pieces))
         except orjson.JSONDecodeError:
             pass
+    return _UNREAD
+
+
+def _loads_tolerant(data: bytes) -> Any:
     try:
         return _Parser(data.decode()).whole()
     except UnicodeDecodeError as error:

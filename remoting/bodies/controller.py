@@ -5,13 +5,13 @@ Fields are those of the Java classes; which code carries what stands at each cla
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import attrs
 
 from remoting.body import Body, body
 from remoting.errors import BodyError
-from remoting.fastjson import BODY_BYTES_MAX, dumps, loads
+from remoting.fastjson import dumps, loads
 from remoting.fields import Int32, Int64, shown
 
 END_OFFSET_OPEN: Final = 2**63 - 1
@@ -22,6 +22,7 @@ END_OFFSET_OPEN: Final = 2**63 - 1
 class SyncStateSet(Body):
     """1001 both ways, 1003, 1004, 1008. Java refuses it without the set, and so does this."""
 
+    json_bytes_max: ClassVar[int] = 1 << 16
     sync_state_set: frozenset[Int64]
     sync_state_set_epoch: Int32 = 0
 
@@ -97,7 +98,7 @@ class BrokerNames:
         return dumps(self.names)
 
     @classmethod
-    def from_json(cls, data: bytes, bytes_max: int = BODY_BYTES_MAX) -> Self:
+    def from_json(cls, data: bytes, bytes_max: int = 1 << 20) -> Self:
         """Raises ``BodyError``."""
         names: Any = loads(data, bytes_max)
         if type(names) is not list:

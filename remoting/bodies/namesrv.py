@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import attrs
 
@@ -25,6 +25,7 @@ REGISTRATION_BYTES_MAX: Final = 64 << 20
 class DataVersion(Body):
     """Which state of a table this is; 322 both ways. Versions are equal or not: brokers do not share a clock."""
 
+    json_bytes_max: ClassVar[int] = 1 << 12
     state_version: Int64 = 0
     timestamp: Int64 = 0
     """Milliseconds, of the wall clock of whoever made it."""

@@ -141,6 +141,10 @@ def test_decompression_is_bounded() -> None:
 def test_sync_state_sets() -> None:
     assert SyncStateSet(frozenset({2, 1}), 5).to_json() == b'{"syncStateSet":[1,2],"syncStateSetEpoch":5}'
     assert SyncStateSet.from_json(b'{"syncStateSet":["1",2]}') == SyncStateSet(frozenset({1, 2}), 0)
+    large = b'{"syncStateSet":[%b1]}' % (b"1," * 50_000)
+    assert SyncStateSet.from_json(large, 200_000).sync_state_set == {1}
+    with pytest.raises(BodyError, match="body of 100020 bytes; 65536 are allowed"):
+        SyncStateSet.from_json(large)
     with pytest.raises(BodyError, match=r"SyncStateSet\.syncStateSet is missing"):
         SyncStateSet.from_json(b'{"syncStateSetEpoch":5}')
 

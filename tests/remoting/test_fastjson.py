@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoting.errors import BodyError
-from remoting.fastjson import DEPTH_MAX, REPEATED_VALUES_MAX, Pairs, dumps, loads
+from remoting.fastjson import DEPTH_MAX, REPEATED_VALUES_MAX, TOLERATED_BYTES_MAX, Pairs, dumps, loads
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXT
@@ -110,6 +110,10 @@ def test_nonsense(text: str) -> None:
 def test_limits() -> None:
     with pytest.raises(BodyError, match="body of 6 bytes; 5 are allowed"):
         loads(b"[1,2,]", 5)
+    assert loads(b"{1:" + b" " * 2_000_000 + b"2}") == {"1": 2}, "long, but in no need of the parser"
+    with pytest.raises(BodyError, match="body of 1048577 bytes is no JSON"):
+        loads(b" " * (TOLERATED_BYTES_MAX - 2) + b"'x'")
+    assert loads(b" " * (TOLERATED_BYTES_MAX - 3) + b"'x'") == "x"
     with pytest.raises(BodyError, match="nests more than 1024"):
         loads(b"[" * (DEPTH_MAX + 1) + b"'")
     deep = loads(b"{1:" * DEPTH_MAX + b"'x'" + b"}" * DEPTH_MAX)
