@@ -1,12 +1,19 @@
-"""The keys ``tls.server.*`` that every server's configuration has, and the certificate they name."""
+"""The keys ``tls.server.*`` that every server's configuration has, and the certificate they name.
+
+Loading one reads its files; knows no stream, so that configurations stay free of trio.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import attrs
 
 from controller.keys import ConfigError, key
-from remoting.streams import TLSContext
 from remoting.tls import ClientAuth, server_context
+
+if TYPE_CHECKING:
+    from remoting.streams import TLSContext
 
 
 @attrs.frozen(kw_only=True)
