@@ -78,9 +78,9 @@ def row_of(name: str) -> str | None:
 
 
 def collect_tests() -> list[RowTest]:
-    """Every test of a row, anywhere under ``tests/``, in the order of files and lines."""
+    """Every test of a row, anywhere under ``tests/raft``, in the order of files and lines."""
     out: list[RowTest] = []
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+    for path in sorted((ROOT / "tests/raft").rglob("test_*.py")):
         file = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), file)):
             row = row_of(node.name) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
