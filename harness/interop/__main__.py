@@ -66,6 +66,7 @@ async def _run(chosen: list[tuple[Scenario, str]], options: argparse.Namespace) 
     for number, (each, release) in enumerate(chosen, 1):
         print(f"{number}/{len(chosen)} {each.name} [{release}] …", flush=True)
         began = time.monotonic()
+        error: str | None = None
         for attempt in range(1 + options.retries):
             error = await _play(each, releases[release], options.keep)
             if error is None:

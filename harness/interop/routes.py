@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import trio
+
 from harness import java, ours
 from harness.interop.scenario import Stage, expect, scenario
 from harness.java import mqadmin
@@ -16,8 +18,12 @@ async def a_java_client_finds_routes_through_our_name_server(stage: Stage) -> No
     ):
         run = await mqadmin(stage.release, "updateTopic", "-n", namesrv.address, "-c", "DefaultCluster", "-t", "orders")
         expect(run.ok, str(run))
-        run = await mqadmin(stage.release, "topicRoute", "-n", namesrv.address, "-t", "orders")
-        expect(run.ok and '"brokerName":"broker-a"' in run.stdout.replace(" ", ""), str(run))
-        async with java.sender(stage.release, stage.here / "sender", namesrv=[namesrv.address], topic="orders") as sender:
+        with trio.fail_after(40):  # the broker registers its topics when it gets to it, at the latest after 30 s
+            while True:
+                run = await mqadmin(stage.release, "topicRoute", "-n", namesrv.address, "-t", "orders")
+                if run.ok and '"brokerName":"broker-a"' in run.stdout.replace(" ", ""):
+                    break
+        client = java.sender(stage.release, stage.here / "sender", namesrv=[namesrv.address], topic="orders")
+        async with client as sender:
             sent = await sender.wait_for("sent")
-            stage.say(f"sent: {sent}")
+            stage.say(f"sent: {sent[0]}")

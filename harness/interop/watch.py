@@ -13,8 +13,8 @@ from harness.java import mqadmin
 
 _FIELD = re.compile(r"^#(?P<name>\w+)\t(?P<value>.*)$", re.MULTILINE)
 _REPLICA = re.compile(
-    r"^(?P<kind>In|NotIn)SyncReplica:\t.*brokerId=(?P<id>\d+), brokerAddress='(?P<address>[^']+)', alive=(?P<alive>\w+)",
-    re.MULTILINE)
+    r"^(?P<kind>In|NotIn)SyncReplica:\t.*"
+    r"brokerId=(?P<id>\d+), brokerAddress='(?P<address>[^']+)', alive=(?P<alive>\w+)", re.MULTILINE)
 
 
 @attrs.frozen
