@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from harness.java import golden, servers
+from harness.java import golden, scenes, servers
 from harness.java.admin import mqadmin
 from harness.java.errors import JavaMissing, JavaPeerError
 from harness.java.jars import CACHE_VARIABLE, CURRENT, OLDER, Release, cache_folder, fetch
@@ -75,7 +75,7 @@ async def _mqadmin(arguments: argparse.Namespace) -> None:
 async def _record(arguments: argparse.Namespace) -> None:
     release: Release = await fetch(arguments.version, say=say)
     with tempfile.TemporaryDirectory(prefix="record-") as place:
-        recorded = await golden.record(release, Path(place), say=say)
+        recorded = await scenes.record(release, Path(place), say=say)
     if arguments.raw:
         arguments.raw.write_text("".join(one.line() for one in recorded))
     kept = golden.pick(golden.exchanges(recorded))

@@ -80,18 +80,21 @@ class JavaProcess:
     def out(self) -> Path:
         return self.directory / "out.log"
 
-    async def start(self, *, ready: bool = True, timeout_s: float = READY_S) -> None:
+    async def start(self, *, timeout_s: float = READY_S) -> None:
         """Start it, and wait until it says that it is up and its port is open.
 
         Raises:
             StartFailed: it ended first, or was not ready in time (it is killed then).
         """
         await self.launch()
-        if ready:
-            await self.wait_ready(timeout_s=timeout_s)
+        await self.wait_ready(timeout_s=timeout_s)
 
     async def launch(self) -> None:
-        """Start it and do not wait for anything."""
+        """Start it and wait for nothing; it may be one that cannot be ready yet.
+
+        Raises:
+            StartFailed: it runs already.
+        """
         if self.running:
             raise StartFailed(f"{self.name} runs already")
         (self.directory / "tmp").mkdir(parents=True, exist_ok=True)

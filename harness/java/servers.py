@@ -8,7 +8,7 @@ same address from the same disk. It knows RocketMQ's main classes and what they 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -57,13 +57,12 @@ def _write(directory: Path, name: str, content: Mapping[str, Value]) -> str:
 
 @asynccontextmanager
 async def namesrv(
-    release: Release, directory: Path, *, host: str = HOST, port: int | None = None,
-    extra: Mapping[str, Value] | None = None, jvm: JVM = SMALL, start: bool = True,
+    release: Release, directory: Path, *, host: str = HOST, extra: Mapping[str, Value] | None = None,
+    jvm: JVM = SMALL, start: bool = True,
 ) -> AsyncIterator[JavaProcess]:
     """A name server."""
     directory = directory.absolute()
-    with ExitStack() as stack:
-        port = port or stack.enter_context(reserved())
+    with reserved() as port:
         file = _write(directory, "namesrv.conf", settings.namesrv(directory, host=host, port=port, extra=extra or {}))
         main = "org.apache.rocketmq.namesrv.NamesrvStartup"
         process = JavaProcess(
@@ -101,12 +100,12 @@ async def controller(
 @asynccontextmanager
 async def controllers(
     release: Release, directory: Path, count: int = 3, *, type: ControllerType = "DLedger", host: str = HOST,  # noqa: A002 - RocketMQ's word
-    announced_host: str = "", extra: Mapping[str, Value] | None = None, jvm: JVM = SMALL,
+    extra: Mapping[str, Value] | None = None, jvm: JVM = SMALL,
 ) -> AsyncIterator[list[JavaProcess]]:
     """A controller group, all started at once, in ``directory/n0`` and on."""
     async with AsyncExitStack() as stack:
         ports = [stack.enter_context(reserved()) for _ in range(count)]
-        peers = [f"{announced_host or host}:{port}" for port in ports]
+        peers = [f"{host}:{port}" for port in ports]
         raft_peers = [f"{host}:{stack.enter_context(reserved())}" for _ in range(count)] if type == "jRaft" else []
         group = [
             await stack.enter_async_context(controller(

@@ -58,7 +58,7 @@ def test_responses_are_paired_by_connection_direction_and_opaque() -> None:
 
 def test_one_of_each_shape_is_kept() -> None:
     def exchange(code: int, response: int, **ext: str) -> golden.Exchange:
-        return golden.Exchange(json_frame(code, 1), json_frame(response, 1, 1, b"", **ext), "a link")
+        return golden.Exchange(json_frame(code, 1), json_frame(response, 1, 1, b"", **ext))
 
     first, second = exchange(1005, 0, isLeader="true"), exchange(1005, 0, isLeader="false")
     many = [exchange(1002, code) for code in range(golden.KINDS_MAX + 3)]
@@ -72,14 +72,14 @@ def test_one_of_each_shape_is_kept() -> None:
 def test_each_encoding_has_its_own_share() -> None:
     """Many shapes in one encoding do not crowd out the other."""
     binary = bytes.fromhex("00000019 01000015 03ea 00 0000 00000007 00000002 00000000 00000000")
-    many = [golden.Exchange(json_frame(1002, 1), json_frame(code, 1, 1), "") for code in range(golden.KINDS_MAX)]
-    last = golden.Exchange(binary, None, "")
+    many = [golden.Exchange(json_frame(1002, 1), json_frame(code, 1, 1)) for code in range(golden.KINDS_MAX)]
+    last = golden.Exchange(binary, None)
     assert golden.pick([*many, last])[RequestCode.CONTROLLER_ELECT_MASTER] == [*many, last]
 
 
 def test_written_as_the_readme_says(tmp_path: Path) -> None:
     code = RequestCode.BROKER_HEARTBEAT
-    golden.write({code: [golden.Exchange(b"\1", None, ""), golden.Exchange(b"\2", b"\3", "")]}, tmp_path, "5.5.0")
+    golden.write({code: [golden.Exchange(b"\1", None), golden.Exchange(b"\2", b"\3")]}, tmp_path, "5.5.0")
     lines = (tmp_path / "5.5.0" / "904-broker-heartbeat.ndjson").read_text().splitlines()
     assert [tuple(json.loads(line).values()) for line in lines] == [
         (904, "BROKER_HEARTBEAT", "request", "5.5.0", "01"),
