@@ -9,11 +9,11 @@ from __future__ import annotations
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` or ``[v6]:port`` as a pair; raises ``ValueError``."""
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 <= int(port[:6]) < 65536:
+    if not colon or not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
         raise ValueError(f"{address!r} is no address: host:port is, or [host]:port for IPv6")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    return host, int(port[:6])
+    return host, int(port)
 
 
 def join_address(host: str, port: int) -> str:

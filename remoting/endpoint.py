@@ -101,6 +101,8 @@ class Endpoint:
         self.on_answer = on_answer
         self._handlers = dict(handlers)
         self._on_open, self._on_close = on_open, on_close
+        self._seen: set[tuple[int, type[Exception]]] = set()
+        """Failures that were logged with their traceback."""
         self._unwritten: list[Connection] = []
         self._bell = Bell()
         self._nursery: trio.Nursery | None = None
@@ -229,5 +231,10 @@ class Endpoint:
             logger.info("request %d of %s: %s", command.code, connection.peer, error)
             return response(command, ResponseCode.SYSTEM_ERROR, remark=str(error))
         self.counters.failed += 1
-        logger.error("request %d of %s failed", command.code, connection.peer, exc_info=error)
+        seen = (command.code, type(error)) in self._seen
+        self._seen.add((command.code, type(error)))  # a peer may repeat it as fast as it can: one traceback of a kind
+        logger.error(
+            "request %d of %s failed: %s: %s", command.code, connection.peer, type(error).__name__, error,
+            exc_info=None if seen else error,
+        )
         return response(command, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")

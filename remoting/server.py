@@ -96,8 +96,9 @@ class Server:
                             self._accepting.start_soon(self._accept, listener)
                         task_status.started()
                 finally:
-                    for listener in listeners:
-                        await trio.aclose_forcefully(listener)
+                    with trio.CancelScope(shield=True):  # else the first that is closed would be the last
+                        for listener in listeners:
+                            await trio.aclose_forcefully(listener)
         finally:
             for scope in self._streams:
                 scope.cancel()
@@ -143,8 +144,11 @@ class Server:
         ``prefix`` was read from it already; ``peer`` is the address of its other end, where the stream cannot tell.
         Raises nothing that the other end could cause.
         """
-        if not self._endpoint.running:
+        if self._scope is None:
             raise RuntimeError("serve_stream needs a server that runs")
+        if not self._endpoint.running:  # no longer
+            await trio.aclose_forcefully(stream)
+            return
         if len(self._streams) >= self.config.connections_max:
             self.counters.refused += 1
             await trio.aclose_forcefully(stream)

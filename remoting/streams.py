@@ -93,6 +93,8 @@ def words(error: BaseException) -> str:
     """What a stream's error means; trio keeps the system's own words in the cause."""
     text = str(error) or type(error).__name__
     cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup):  # one for each address of a host
+        return "; ".join(dict.fromkeys(map(words, cause.exceptions)))
     return f"{text}: {cause}" if cause and str(cause) not in text else text
 
 
