@@ -1,0 +1,75 @@
+"""Asking controllers, name servers and brokers: who is the active controller, where are the brokers, was it done.
+
+Speaks to ours and to Java's alike. Raises ``RemotingError`` and nothing else of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from remoting.bodies.namesrv import ClusterInfo, TopicRouteData
+from remoting.client import Client, checked
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.errors import RemotingError, ResponseError
+from remoting.header import Header
+from remoting.headers.controller import GetMetadataResponse
+from remoting.headers.namesrv import GetRouteInfoRequest
+
+
+@attrs.define(eq=False)
+class Admin:
+    """One client, and the name servers of ``-n``."""
+
+    client: Client
+    namesrv: Sequence[str] = ()
+
+    async def ask(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        """The answer, which is a success. Raises ``RemotingError``."""
+        return checked(await self.client.call(address, request(code, header, body)), address)
+
+    async def controller(self, addresses: Sequence[str]) -> GetMetadataResponse:
+        """What the first controller that answers says of its group."""
+        return GetMetadataResponse.from_ext((await self._first(
+            addresses, RequestCode.CONTROLLER_GET_METADATA_INFO)).ext)
+
+    async def active(self, addresses: Sequence[str]) -> str:
+        """Address of the active controller. Raises ``ResponseError`` when none is known."""
+        address = (await self.controller(addresses)).controller_leader_address
+        if not address:
+            raise ResponseError(ResponseCode.CONTROLLER_NOT_LEADER,
+                                f"{';'.join(addresses)} know no active controller at the moment; ask again")
+        return address
+
+    async def clusters(self) -> ClusterInfo:
+        """106."""
+        return ClusterInfo.from_json((await self._first(self.namesrv, RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """105."""
+        answer = await self._first(self.namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic))
+        return TopicRouteData.from_json(answer.body)
+
+    async def groups_of(self, cluster: str) -> list[str]:
+        """Names of the cluster's broker groups, as the name server has them."""
+        return sorted((await self.clusters()).cluster_addr_table.get(cluster, ()))
+
+    async def _first(self, addresses: Sequence[str], code: int, header: Header | None = None) -> Command:
+        """The answer of the first that can be reached."""
+        failure: RemotingError | None = None
+        for address in addresses:
+            try:
+                return await self.ask(address, code, header)
+            except ResponseError:
+                raise
+            except RemotingError as error:
+                failure = failure or error
+        assert failure is not None, "no address"
+        raise failure
+
+
+def split_addresses(text: str) -> list[str]:
+    """``host:port;host:port``."""
+    return [item.strip() for item in text.replace(",", ";").split(";") if item.strip()]

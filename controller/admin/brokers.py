@@ -1,0 +1,124 @@
+"""Commands about brokers and clusters, found by the name server and asked one by one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from controller.admin.asking import Admin
+from controller.admin.command import AdminError, Said, broker_or_cluster, command, interval
+from remoting.bodies.controller import END_OFFSET_OPEN, EpochEntryCache
+from remoting.bodies.namesrv import KVTable
+from remoting.codes import RequestCode
+from remoting.errors import RemotingError
+
+
+def _epoch_arguments(parser: argparse.ArgumentParser) -> None:
+    broker_or_cluster(parser)
+    interval(parser)
+
+
+@command("getBrokerEpoch", _epoch_arguments)
+async def broker_epoch(admin: Admin, options: argparse.Namespace) -> Said:
+    """the master epochs that each replica of a broker group has in its log, with their offsets"""
+    clusters = await admin.clusters()
+    names = [options.brokerName] if options.brokerName else await admin.groups_of(options.clusterName)
+    lines: list[str] = []
+    data: list[dict[str, Any]] = []
+    for name in names:
+        group = clusters.broker_addr_table.get(name)
+        if group is None:
+            raise AdminError(f"the name server knows no broker group {name}")
+        for _, address in sorted(group.broker_addrs.items()):
+            answer = await admin.ask(address, RequestCode.GET_BROKER_EPOCH_CACHE)
+            cache = EpochEntryCache.from_json(answer.body)
+            lines += ["", f"#clusterName\t{cache.cluster_name}", f"#brokerName\t{cache.broker_name}",
+                      f"#brokerAddr\t{address}", f"#brokerId\t{cache.broker_id}"]
+            epochs = [(each.epoch, each.start_offset,
+                       cache.max_offset if each.end_offset == END_OFFSET_OPEN else each.end_offset)
+                      for each in cache.epoch_list]
+            lines += [f"#Epoch: EpochEntry{{epoch={epoch}, startOffset={start}, endOffset={end}}}"
+                      for epoch, start, end in epochs]
+            data.append({"clusterName": cache.cluster_name, "brokerName": cache.broker_name, "brokerAddr": address,
+                         "brokerId": cache.broker_id, "epochs": [
+                             {"epoch": epoch, "startOffset": start, "endOffset": end}
+                             for epoch, start, end in epochs]})
+    return Said(lines, data)
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-c", "--clusterName", metavar="NAME", help="one cluster; default all")
+    parser.add_argument("-m", "--moreStats", action="store_true", help="messages of yesterday and today")
+    interval(parser)
+
+
+_COLUMNS = "{:<22}  {:<22}  {:<4}  {:<22} {:<16}  {:>16}  {:>30}  {:>22}  {:>11}  {:<12}  {:<8}  {:>10}"
+_MORE = "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}"
+
+
+@command("clusterList", _list_arguments)
+async def cluster_list(admin: Admin, options: argparse.Namespace) -> Said:
+    """all brokers that the name server knows, with their load"""
+    clusters = await admin.clusters()
+    data: list[dict[str, Any]] = []
+    for cluster, names in sorted(clusters.cluster_addr_table.items()):
+        if options.clusterName not in (None, cluster):
+            continue
+        for name in sorted(names):
+            group = clusters.broker_addr_table.get(name)
+            for broker_id, address in sorted(group.broker_addrs.items()) if group is not None else ():
+                try:
+                    answer = await admin.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+                    stats = KVTable.from_json(answer.body).table
+                except RemotingError as error:
+                    stats = {"unreachable": str(error)}
+                data.append({"cluster": cluster, "brokerName": name, "brokerId": broker_id, "address": address,
+                             "stats": stats})
+    if options.moreStats:
+        lines = [_MORE.format("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday",
+                              "#OutTotalToday").rstrip(), *map(_more_line, data)]
+    else:
+        lines = [_COLUMNS.format(
+            "#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version", "#InTPS(LOAD)", "#OutTPS(LOAD)",
+            "#Timer(Progress)", "#PCWait(ms)", "#Hour", "#SPACE", "#ACTIVATED").rstrip(), *map(_list_line, data)]
+    return Said(lines, data)
+
+
+def _number(stats: dict[str, str], key: str) -> float:
+    try:
+        return float((stats.get(key) or "0").split()[0])
+    except (ValueError, IndexError):
+        return 0.0
+
+
+def _list_line(row: dict[str, Any]) -> str:
+    stats: dict[str, str] = row["stats"]
+    earliest = _number(stats, "earliestMessageTimeStamp")
+    now = _number(stats, "bootTimestamp") + _number(stats, "runtimeMillis")
+    hours = f"{(now - earliest) / 3.6e6:.2f}" if earliest > 0 and now > earliest else "0.00"
+    timer = (f"{stats.get('timerReadBehind', '0')}-{stats.get('timerOffsetBehind', '0')}"
+             f"({_number(stats, 'timerCongestNum') / 10_000:.1f}w, {_number(stats, 'timerEnqueueTps'):.1f}, "
+             f"{_number(stats, 'timerDequeueTps'):.1f})")
+    return _COLUMNS.format(
+        row["cluster"], row["brokerName"], row["brokerId"], row["address"],
+        stats.get("brokerVersionDesc", "UNREACHABLE" if "unreachable" in stats else "?"),
+        f"{_number(stats, 'putTps'):.2f}({stats.get('sendThreadPoolQueueSize', '0')},"
+        f"{stats.get('sendThreadPoolQueueHeadWaitTimeMills', '0')}ms)",
+        f"{_number(stats, 'getTransferredTps') or _number(stats, 'getTransferedTps'):.2f}"
+        f"({stats.get('pullThreadPoolQueueSize', '0')},{stats.get('pullThreadPoolQueueHeadWaitTimeMills', '0')}ms|"
+        f"{stats.get('ackThreadPoolQueueSize', '0')},{stats.get('ackThreadPoolQueueHeadWaitTimeMills', '0')}ms)",
+        timer, stats.get("pageCacheLockTimeMills", "0"), hours,
+        f"{_number(stats, 'commitLogDiskRatio'):.4f}", stats.get("brokerActive", "true")).rstrip()
+
+
+def _more_line(row: dict[str, Any]) -> str:
+    stats: dict[str, str] = row["stats"]
+
+    def between(later: str, earlier: str) -> int:
+        return int(_number(stats, later) - _number(stats, earlier))
+
+    return _MORE.format(
+        row["cluster"], row["brokerName"], between("msgPutTotalTodayMorning", "msgPutTotalYesterdayMorning"),
+        between("msgGetTotalTodayMorning", "msgGetTotalYesterdayMorning"),
+        between("msgPutTotalTodayNow", "msgPutTotalTodayMorning"),
+        between("msgGetTotalTodayNow", "msgGetTotalTodayMorning"))

@@ -1,0 +1,104 @@
+"""``mqadmin``: the command line, one subcommand each, and what goes wrong in words.
+
+Exit codes: 0 done, 1 refused or not reached, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import shtab
+import trio
+
+from controller.admin import brokers, controllers, groups, topics  # noqa: F401  they register their commands
+from controller.admin.asking import Admin, split_addresses
+from controller.admin.command import COMMANDS, AdminCommand, AdminError
+from remoting.client import open_client
+from remoting.errors import RemotingError
+from remoting.streams import Connector, connect_tcp
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
+
+_EXAMPLES: Final = """\
+examples:
+  mqadmin getControllerMetaData -a 10.0.0.1:9877              who leads the controllers
+  mqadmin getSyncStateSet -a 10.0.0.1:9877 -b broker-a        who is master, who is in sync
+  mqadmin electMaster -a 10.0.0.1:9877 -c DefaultCluster -bn broker-a -b 2
+  mqadmin clusterList -n 10.0.0.1:9876 --json | jq .          everything as JSON
+
+-n defaults to $NAMESRV_ADDR. `mqadmin COMMAND -h` tells more; `mqadmin --print-completion bash` prints a completion
+script for the shell.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="mqadmin", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_EXAMPLES,
+        description="Ask and order RocketMQ controllers, name servers and brokers, the original's or ours.")
+    shtab.add_argument_to(made, ["--print-completion"])
+    subparsers = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for each in COMMANDS.values():
+        _add(subparsers.add_parser(
+            each.name, help=each.about, description=f"{each.about}.", epilog=each.more,
+            formatter_class=argparse.RawDescriptionHelpFormatter), each)
+    return made
+
+
+def _add(sub: argparse.ArgumentParser, each: AdminCommand) -> None:
+    each.arguments(sub)
+    sub.add_argument("-n", "--namesrvAddr", metavar="HOST:PORT[;HOST:PORT...]",
+                     default=os.environ.get(NAMESRV_VARIABLE, ""), help="name servers; default $NAMESRV_ADDR")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["help"]:  # as the original's `mqadmin help COMMAND`
+        given = [*given[1:], "-h"]
+    options = parser().parse_args(given)
+    try:
+        return trio.run(run, options)
+    except KeyboardInterrupt:
+        return DONE
+
+
+async def run(options: argparse.Namespace, connector: Connector = connect_tcp) -> int:
+    """One command, again and again with ``-i``."""
+    every = getattr(options, "interval", None)
+    async with open_client(connector=connector) as client:
+        while True:
+            code = await _once(Admin(client, split_addresses(options.namesrvAddr)), options)
+            if every is None:
+                return code
+            await trio.sleep(every)
+
+
+async def _once(admin: Admin, options: argparse.Namespace) -> int:
+    try:
+        if not admin.namesrv and _needs_namesrv(options):
+            raise AdminError("-n is needed: the address of a name server, or $NAMESRV_ADDR")
+        said = await COMMANDS[options.command].run(admin, options)
+    except (AdminError, RemotingError) as error:
+        print(f"mqadmin {options.command}: {error}", file=sys.stderr)
+        return FAILED
+    if options.json:
+        print(json.dumps(said.data, indent=2, sort_keys=True))
+    else:
+        print("\n".join(said.lines))
+    return DONE
+
+
+def _needs_namesrv(options: argparse.Namespace) -> bool:
+    if options.command in ("clusterList", "topicRoute", "getBrokerEpoch"):
+        return True
+    return "brokerName" in options and options.brokerName is None

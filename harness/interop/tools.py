@@ -1,0 +1,129 @@
+"""The two ``mqadmin``, the original's and ours, against one cluster: the same words after numbers are masked."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import attrs
+import trio
+
+from harness import java, ours
+from harness.interop.failover import GROUP, cluster
+from harness.interop.scenario import Stage, expect, scenario
+from harness.java import JavaProcess, mqadmin
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)*(:\d+)?")
+_BLANKS = re.compile(r"[ \t]+")
+
+
+def masked(text: str) -> list[str]:
+    """Lines without numbers, addresses, widths and blank lines, which are neither's promise."""
+    lines = (_BLANKS.sub(" ", _NUMBER.sub("0", line)).strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+@attrs.frozen
+class Ours:
+    """One run of our tool."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+async def our_mqadmin(*arguments: str) -> Ours:
+    run = await trio.run_process(
+        [sys.executable, "-c", "import sys; from controller.admin.cli import main; sys.exit(main())", *arguments],
+        capture_stdout=True, capture_stderr=True, check=False)
+    return Ours(run.returncode, run.stdout.decode(), run.stderr.decode())
+
+
+async def compare(stage: Stage, controllers: list[str], namesrv: str) -> None:
+    """Every question that changes nothing, asked with both tools."""
+    for arguments in (
+        ("getControllerMetaData", "-a", controllers[0]),
+        ("getSyncStateSet", "-a", controllers[0], "-b", GROUP),
+        ("getSyncStateSet", "-a", controllers[0], "-n", namesrv, "-c", "DefaultCluster"),
+        ("getBrokerEpoch", "-n", namesrv, "-b", GROUP),
+        ("getBrokerEpoch", "-n", namesrv, "-c", "DefaultCluster"),
+        ("updateControllerConfig", "-a", ";".join(controllers), "-k", "notifyBrokerRoleChanged", "-v", "true"),
+        ("clusterList", "-n", namesrv),
+        ("clusterList", "-n", namesrv, "-m"),
+        ("topicRoute", "-n", namesrv, "-t", "TBW102"),
+        ("topicRoute", "-n", namesrv, "-t", "TBW102", "-l"),
+    ):
+        original, own = await mqadmin(stage.release, *arguments), await our_mqadmin(*arguments)
+        expect(original.ok, str(original))
+        expect(own.exit_code == 0, f"ours: {own}")
+        theirs, mine = masked(original.stdout), masked(own.stdout)
+        expect(theirs == mine, f"mqadmin {' '.join(arguments)}\noriginal: {theirs}\nours:     {mine}")
+        stage.say(f"{' '.join(arguments)}: the same {len(mine)} lines")
+    original = await mqadmin(stage.release, "getControllerConfig", "-a", controllers[0])
+    own = await our_mqadmin("getControllerConfig", "-a", controllers[0])
+    expect(sorted(masked(original.stdout)) == sorted(masked(own.stdout)), f"{original}\n{own}")
+
+
+@scenario("5.5.0")
+async def both_tools_say_the_same_of_our_controllers(stage: Stage) -> None:
+    """Java's mqadmin and ours against our controllers and name server: equal output after masking numbers."""
+    async with cluster(stage, 2) as made:
+        await compare(stage, made.addresses, made.namesrv.address)
+
+
+@scenario("5.5.0")
+async def our_mqadmin_against_java_controllers(stage: Stage) -> None:
+    """The same against Java controllers and a Java name server."""
+    async with (
+        java.controllers(stage.release, stage.here / "controllers") as controllers,
+        java.namesrv(stage.release, stage.here / "namesrv") as namesrv,
+        java.broker(stage.release, stage.here / "b1", group=GROUP, namesrv=[namesrv.address],
+                    controllers=[each.address for each in controllers]),
+    ):
+        addresses = [each.address for each in controllers]
+        with trio.fail_after(90):
+            while "InSyncReplica" not in (await our_mqadmin("getSyncStateSet", "-a", addresses[0], "-b", GROUP)).stdout:
+                await trio.sleep(1)
+        await compare(stage, addresses, namesrv.address)
+
+
+@scenario("5.5.0", timeout_s=400)
+async def a_running_fleet_moves_to_our_controllers(stage: Stage) -> None:
+    """Two Java brokers on Java controllers: imported by mqadmin, restarted one by one with our addresses; no id is lost."""
+    async with (
+        java.controllers(stage.release, stage.here / "old") as old,
+        ours.controllers(stage.here / "new") as new,
+        ours.namesrv(stage.here / "namesrv") as namesrv,
+    ):
+        before: list[JavaProcess] = []
+        async with (
+            java.broker(stage.release, stage.here / "b1", group=GROUP, namesrv=[namesrv.address],
+                        controllers=[each.address for each in old]) as first,
+            java.broker(stage.release, stage.here / "b2", group=GROUP, namesrv=[namesrv.address],
+                        controllers=[each.address for each in old]) as second,
+        ):
+            before = [first, second]
+            with trio.fail_after(120):
+                while (await our_mqadmin("getSyncStateSet", "-a", old[0].address, "-b", GROUP)).stdout.count(
+                        "\nInSyncReplica") < 2:
+                    await trio.sleep(1)
+            ids = [first.broker_id(), second.broker_id()]
+            run = await our_mqadmin("importControllerMetaData", "-f", old[0].address, "-a", new[0].address, "-b", GROUP)
+            expect(run.exit_code == 0, f"{run}")
+            stage.say(run.stdout.strip())
+            for broker in (second, first):
+                await broker.stop()
+                conf = broker.directory / "broker.conf"
+                moved = [line if not line.startswith("controllerAddr") else
+                         f"controllerAddr={';'.join(each.address for each in new)}"
+                         for line in conf.read_text().splitlines()]
+                conf.write_text("\n".join(moved) + "\n")
+                await broker.start()
+            with trio.fail_after(120):
+                while (await our_mqadmin("getSyncStateSet", "-a", new[0].address, "-b", GROUP)).stdout.count(
+                        "\nInSyncReplica") < 2:
+                    await trio.sleep(1)
+            expect([first.broker_id(), second.broker_id()] == ids, f"ids changed: {ids}")
+            run = await our_mqadmin("getSyncStateSet", "-a", new[0].address, "-b", GROUP)
+            stage.say(run.stdout.strip().replace("\n", " | "))
+    expect(before, "nothing ran")
