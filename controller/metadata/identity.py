@@ -11,9 +11,9 @@ broker that asks again with the same code gets the same answer, whatever was los
     higher                                any                     2014: ids are given in order
 
 Java accepts any unused id and counts how many it bound, so after an id out of order its counter stands at one in use
-and every broker that asks for the next is refused (`next` is one more than the largest here, always). Java forgets both
-tables' rows one by one when a group is cleaned, and with them ids in use. A refusal names the next id, as the design of
-persistent ids says ("Persistent unique BrokerId", apache/rocketmq#5989); Java leaves that out.
+and every broker that asks for the next is refused; here the next id is always one more than the largest ever. A refusal
+names the next id, as the design of persistent ids says ("Persistent unique BrokerId", apache/rocketmq#5989); Java
+leaves that out.
 
 Names must be storable where brokers keep them: ``cluster#broker#id#code`` in a file, ``1;2`` in lists.
 Pure: functions of the group and the command.

@@ -151,6 +151,16 @@ def test_8_9_nobody_but_the_controller_writes_a_failure(
     assert outcome.code == code and not outcome.changed and fleet.state() == (1, 1, {1}, 1)
 
 
+def test_a_failure_says_why() -> None:
+    fleet = registered(1, 2)
+    assert "never had a master" in fleet.lost(1, 2).remark
+    assert "broker 2 is no member" in fleet.elect(BROKER, 2, seen(1)).remark
+    fleet = led(1)
+    assert "[1] none" in fleet.elect(BROKER, 2, seen(2, 3)).remark
+    assert "[1] none" in fleet.elect(ADMIN, 2, seen(3), designate=True).remark
+    assert "broker 2 may not be elected; [1] may" in fleet.elect(ADMIN, 2, seen(1, 2), designate=True).remark
+
+
 @pytest.mark.parametrize("more", [{"designate": True}, {"policy": "tallest"}])
 def test_a_request_that_makes_no_sense_is_invalid(more: dict[str, object]) -> None:
     fleet = led()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import cbor2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.metadata import machine as module
 from controller.metadata.codec import encode
 from controller.metadata.commands import (
     ApplyBrokerId,
+    Command,
     DropEligible,
     ElectMaster,
     ImportedGroup,
@@ -29,6 +35,7 @@ from controller.metadata.outcomes import (
 )
 from raft.statemachine import Entries, Machine
 from remoting.codes import ResponseCode
+from tests.controller.metadata.commands import ANY
 from tests.controller.metadata.fleet import BROKER, KEY, led, of, registered, restored, seen, snapshot_of
 
 FIRST = ApplyBrokerId(term=3, key=KEY, broker_id=1, check_code="a:1;1")
@@ -143,3 +150,15 @@ def test_a_reader_of_a_group_keeps_its_moment() -> None:
     before = fleet.group
     fleet.lost(2, 3)
     assert before.master == 1 and fleet.group.master == 2
+
+
+@given(st.lists(ANY.filter(lambda command: not isinstance(command, RaiseFormat)), max_size=8), st.data())
+def test_no_command_whatever_its_values_raises_or_breaks_a_property(asked: list[Command], data: st.DataObject) -> None:
+    fleet = led()
+    command: Any
+    for command in asked:
+        if not isinstance(command, ImportGroups) and data.draw(st.booleans()):
+            command = attrs.evolve(command, key=KEY)
+        if data.draw(st.booleans()):
+            command = attrs.evolve(command, term=fleet.term)
+        assert isinstance(fleet.do(command).code, ResponseCode)
