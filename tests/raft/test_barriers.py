@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import pytest
 import trio.testing
 
 from raft.config import Read
+from raft.replica import Replica
 from tests.raft.test_node import network, three
 
 
-async def test_a_lease_that_ends_before_the_answer_costs_a_round(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_lease_that_ends_before_the_answer_costs_a_round(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The machine is behind the granted index; by the time it is there, the lease is over."""
     async with network() as net:
         leader = await three(net)
         await leader.propose(b"1")
         asked: list[bool] = []
-        valid = leader.replica.lease_valid
+        valid = Replica.lease_valid
 
-        def lease_valid(now: int) -> bool:
-            asked.append(valid(now))
+        def lease_valid(replica: Replica, now: int) -> bool:
+            asked.append(valid(replica, now))
             return False
 
-        leader.replica.lease_valid = lease_valid  # type: ignore[method-assign]
+        monkeypatch.setattr(Replica, "lease_valid", lease_valid)
         before = leader.counters["reads_asked"]
         await leader.read_barrier(Read.LEASE)
         assert asked == [True]
