@@ -34,7 +34,8 @@ TOLERATED_BYTES_MAX: Final = 1 << 20
 DEPTH_MAX: Final = 1_024
 """Brackets within brackets; orjson's own limit."""
 REPEATED_VALUES_MAX: Final = 100_000
-"""Values that all references of a body together stand for: a small body must not become a huge one."""
+"""Values that all references of a body together stand for, and at most 16 for each of its bytes: a small body must not
+become a huge one, nor keep its reader busy."""
 
 
 @attrs.frozen
@@ -109,7 +110,7 @@ def loads(data: bytes, bytes_max: int = BODY_BYTES_MAX, tolerated_bytes_max: int
             if len(data) > tolerated_bytes_max:
                 raise BodyError(f"body of {len(data)} bytes is no JSON: {error}") from None
             value = _loads_tolerant(data)
-    return _resolved(value) if b"$ref" in data and isinstance(value, dict | list | Pairs) else value
+    return _resolved(value, len(data)) if b"$ref" in data and isinstance(value, dict | list | Pairs) else value
 
 
 def _loads_quoted(data: bytes) -> Any:
@@ -281,7 +282,7 @@ _STEP: Final = re.compile(r"""\.((?:[^.\[\\]|\\(?s:.))++)|\[(-?[0-9]++|'[^']*+'|
 _BACKSLASH: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
-def _resolved(root: Any) -> Any:
+def _resolved(root: Any, size: int) -> Any:
     """``root`` with each reference replaced by what it names in the body as it was written."""
     if _reference(root) is not None:
         raise BodyError("body is nothing but a reference")
@@ -301,7 +302,7 @@ def _resolved(root: Any) -> Any:
             holder.items[place] = (holder.items[place][0], target)
         else:
             holder[place] = target
-    _check_size(targets)
+    _check_repeated(targets, min(16 * size, REPEATED_VALUES_MAX))
     return root
 
 
@@ -336,14 +337,14 @@ def _followed(root: Any, path: str) -> Any:
     raise BodyError(f"body has a reference to {path[:40]!r}, which it does not hold")
 
 
-def _check_size(targets: list[Any]) -> None:
+def _check_repeated(targets: list[Any], most: int) -> None:
     """A value that holds itself has no end, so this finds it too."""
-    left = REPEATED_VALUES_MAX
+    left = most
     stack = list(targets)
     while stack:
         value = stack.pop()
         left -= 1
         if left < 0:
-            raise BodyError(f"body has references that repeat more than {REPEATED_VALUES_MAX} values")
+            raise BodyError(f"body has references that repeat more than {most} values")
         if isinstance(value, dict | list | Pairs):
             stack.extend(each for _, each in _places(value))

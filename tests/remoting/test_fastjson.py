@@ -87,10 +87,15 @@ def test_references_cannot_repeat_without_end() -> None:
     for text in (
         '{"a":{"b":{"$ref":"$.a"}}}',
         '{"a":{"x":[{"$ref":"$.b"}]},"b":{"x":[{"$ref":"$.a"}]}}',
-        json.dumps({"l0": [1] * 10} | {f"l{n}": [{"$ref": f"$.l{n - 1}"}] * 10 for n in range(1, 9)}),
+        json.dumps({"l0": [1] * 10} | {f"l{n}": [{"$ref": f"$.l{n - 1}"}] * 10 for n in range(1, 5)}),
     ):
-        with pytest.raises(BodyError, match=f"more than {REPEATED_VALUES_MAX} values"):
+        with pytest.raises(BodyError, match=f"more than {16 * len(text)} values"):
             loads(text.encode())
+    doubling = json.dumps({"l0": [1] * 10} | {f"l{n}": [{"$ref": f"$.l{n - 1}"}] * 100 for n in range(1, 5)})
+    with pytest.raises(BodyError, match=f"more than {REPEATED_VALUES_MAX} values"):
+        loads(doubling.encode())
+    wide = json.dumps({"l": [1] * 600, "m": [{"$ref": "$.l"}] * 50})
+    assert len(loads(wide.encode())["m"][49]) == 600
 
 
 # --- nonsense ------------------------------------------------------------------------------------------------
