@@ -89,7 +89,7 @@ async def our_mqadmin_against_java_controllers(stage: Stage) -> None:
 
 @scenario("5.5.0", timeout_s=400)
 async def a_running_fleet_moves_to_our_controllers(stage: Stage) -> None:
-    """Two Java brokers on Java controllers: imported by mqadmin, restarted one by one with our addresses; no id is lost."""
+    """Two Java brokers move from Java controllers to ours by import, restarted one by one; no id is lost."""
     async with (
         java.controllers(stage.release, stage.here / "old") as old,
         ours.controllers(stage.here / "new") as new,
