@@ -42,6 +42,8 @@ class Following:
         self._sequence = 0
         self._read_round = 0
         self._ack_due = False
+        self._acked = -1
+        """A kept promise covers entries up to here; -1: none was kept."""
         self._chunk: SnapshotChunk | None = None
         """The latest chunk handed to storage, to be answered when stored."""
         self._installed_for: tuple[SnapshotChunk, SnapshotMeta] | None = None
@@ -53,6 +55,7 @@ class Following:
         """Another leader, or none: nothing is verified, and what was asked of the old one is void."""
         self.verified = 0
         self._session = self._sequence = self._read_round = 0
+        self._acked = -1
         self._ack_due = False
         self._chunk = None
         self._installed_for = None
@@ -92,7 +95,7 @@ class Following:
             return
         self._rearm()
         if message.session != self._session:
-            self._session, self._sequence, self.verified = message.session, 0, 0
+            self._session, self._sequence, self.verified, self._acked = message.session, 0, 0, -1
         if message.sequence > self._sequence:
             self._sequence = message.sequence
             if message.read_round > self._read_round:
@@ -166,13 +169,33 @@ class Following:
         if self._ack_due and core.leader is not None and core.role == FOLLOWER:
             match = min(self.verified, core.log.durable_index)
             self._ack_due = match < self.verified
-            core.send(core.leader, AppendReply(
-                core.group, core.term, self._session, self._sequence, SUCCESS, match, core.log.last_index, 0, 0,
-                self._read_round))
+            if match > self._acked:
+                core.send(core.leader, self._acknowledgement(match))
         if self._installed_for and not core.installing:
             self._finish_install()
         if self._timeout_now:
             self._take_over()
+
+    def _acknowledgement(self, match: int) -> AppendReply:
+        core = self.core
+        return AppendReply(core.group, core.term, self._session, self._sequence, SUCCESS, match,
+                           core.log.last_index, 0, 0, self._read_round)
+
+    def promise(self) -> tuple[str, AppendReply] | None:
+        """What will be said, and to whom, once all that is appended so far is durable.
+
+        It may leave as soon as that write is durable, whatever else came in since: that is no more than a reply that
+        was made then and comes late. ``kept`` tells that it left.
+        """
+        core = self.core
+        if not self._ack_due or core.leader is None or core.role != FOLLOWER or core.disk_full:
+            return None
+        return core.leader, self._acknowledgement(min(self.verified, core.log.last_index))
+
+    def kept(self, reply: AppendReply) -> None:
+        """This promise left; it need not be said again."""
+        if reply.term == self.core.term and reply.session == self._session:
+            self._acked = max(self._acked, reply.match)
 
     # --- snapshots
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,7 +27,7 @@ from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, write_
 from raft.handshake import Connector, connect_tcp
 from raft.hello import Hello, Lane
 from raft.membership import Member, Membership
-from raft.messages import PeerMessage, Recovered
+from raft.messages import PeerMessage, Recovered, Write
 from raft.node import Clock, Node, Surroundings
 from raft.replica import GUESTS_MAX, Replica
 from raft.rules import make_rules
@@ -38,7 +39,7 @@ from raft.storage.segment import SegmentStorage
 from raft.storage.writer import InlineWriter, LogWriter, WriterEvents
 from raft.tls import TLSConfig
 from raft.trace import Trace
-from raft.transport import Transport, TransportLimits
+from raft.transport import Prepared, Transport, TransportLimits
 
 T = TypeVar("T")
 NOBODY: Mapping[str, str] = {}
@@ -96,6 +97,8 @@ class Host:
         self._touched: list[Node] = []
         self._transport: Transport | None = None
         self._writer: InlineWriter | LogWriter | None = None
+        self._unheard: deque[Mapping[int, int]] = deque()
+        """``LogWriter.reports``"""
         self._nursery: trio.Nursery | None = None
 
     # --- for the user ----------------------------------------------------------------------------------------
@@ -182,6 +185,8 @@ class Host:
             self.storage, trio.lowlevel.current_trio_token().run_sync_soon,
             WriterEvents(self._on_durable, self._on_disk_full, self._on_write_failed),
             sync=self.config.sync, interval_ms=self.config.sync_interval_ms)
+        if isinstance(self._writer, LogWriter):
+            self._unheard = self._writer.reports
         await nursery.start(partial(self._transport.run, listen, listeners=listeners or None))
 
     async def stop(self) -> None:
@@ -232,7 +237,8 @@ class Host:
         assert writer is not None
         return Surroundings(
             clock=self._clock, suspended_ns=suspended_ns, wall_ms=self._wall_ms, storage=self.storage,
-            submit=writer.submit, send=transport.send, has_room=self.storage.has_room,
+            submit=writer.submit, promise=None if isinstance(writer, InlineWriter) else self._promise,
+            kept=transport.note_kept, send=transport.send, has_room=self.storage.has_room,
             flush=transport.flush, run_blocking=self._run_blocking, addresses=self._learn_addresses,
             members_changed=self._members_changed, connected=transport.connected,
             refusals=lambda: list(transport.refusals.values()))
@@ -261,12 +267,34 @@ class Host:
 
     # --- callbacks -------------------------------------------------------------------------------------------
 
+    def _promise(self, write: Write, peer: str, message: PeerMessage) -> Prepared | None:
+        """Write, and let the writer's thread send this message the moment that is durable, if it can."""
+        writer = self._writer
+        assert isinstance(writer, LogWriter)
+        prepared = self.transport.prepare(peer, message)
+        if prepared is None:
+            writer.submit(write)
+        else:
+            writer.submit_with(write, prepared)
+        return prepared
+
     def _on_message(self, peer: str, message: PeerMessage) -> None:
+        if self._unheard:
+            self._hear_disk()
         node = self.nodes.get(message.group)
         if node is not None:
             node.receive(peer, message)
             if node not in self._touched:
                 self._touched.append(node)
+
+    def _hear_disk(self) -> None:
+        """What the writer has not called the loop for yet. Those nodes are pumped with the batch."""
+        while self._unheard:
+            for group, token in self._unheard.popleft().items():
+                node = self.nodes[group]
+                node.note_durable(token)
+                if node not in self._touched:
+                    self._touched.append(node)
 
     def _on_batch_end(self) -> None:
         touched, self._touched = self._touched, []

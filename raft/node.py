@@ -38,6 +38,7 @@ from raft.explain import explain
 from raft.frame import Frame
 from raft.membership import Membership
 from raft.messages import (
+    AppendReply,
     Committed,
     Install,
     Load,
@@ -59,6 +60,7 @@ from raft.snapshotio import SnapshotIO
 from raft.statemachine import AnyMachine, Machine
 from raft.status import Refusal, Status
 from raft.storage.interface import Storage
+from raft.storage.writer import Promise
 from raft.survey import survey
 from raft.wakeup import Bell
 
@@ -87,8 +89,8 @@ class Surroundings:
     """Hand a write to the disk; tokens come back through ``Node.durable``."""
     send: Callable[[str, PeerMessage], object]
     """Hand a message to the transport; it may get lost."""
-    flush: Callable[[], None]
-    """Let out what was sent since the last time."""
+    flush: Callable[[int | None], None]
+    """Let out what was sent since the last time: to this many peers, in the order of ``send``; None: to all."""
     run_blocking: RunBlocking
     """Run a function that blocks, away from the event loop."""
     addresses: Callable[[Mapping[str, str]], None]
@@ -101,6 +103,10 @@ class Surroundings:
     suspended_ns: Callable[[], int] = attrs.field(default=lambda: 0, kw_only=True)
     """How long the machine has been suspended since it booted, ns: ``clock`` does not count that."""
     refusals: Callable[[], Sequence[Refusal]]
+    promise: Callable[[Write, str, PeerMessage], Promise | None] | None = attrs.field(default=None, kw_only=True)
+    """``submit``, and a message that leaves the moment the write is durable, without this thread's help."""
+    kept: Callable[[str, Any], object] = attrs.field(default=lambda peer, promised: None, kw_only=True)
+    """That message to that peer left."""
 
 
 class Node:
@@ -119,6 +125,8 @@ class Node:
         self.counters = {"messages_received": 0, "messages_sent": 0, "batches": 0, "reads_asked": 0}
         self.held: deque[Send] = deque()
         """Messages whose write is not durable yet."""
+        self.promises: deque[tuple[int, str, AppendReply, Promise]] = deque()
+        """Acknowledgements that came with writes (their tokens) which are not durable yet."""
         self._clock = around.clock
         self._bell = Bell()
         self._hold = 0
@@ -283,15 +291,25 @@ class Node:
 
     def durable(self, token: int) -> None:
         """Every write up to ``token`` is on the disk."""
+        self.note_durable(token)
+        self.pump()
+
+    def note_durable(self, token: int) -> None:
+        """The same among the messages of a batch; ``pump`` follows the last."""
         if token <= self.durable_token:
             return
         self.durable_token = token
-        held = self.held
+        promises, held = self.promises, self.held
+        while promises and promises[0][0] <= token:
+            _, peer, reply, promised = promises.popleft()
+            if promised.said:
+                self.counters["messages_sent"] += 1
+                self.around.kept(peer, promised)
+                self.replica.following.kept(reply)
         while held and held[0].after <= token:
             send = held.popleft()
             self._post(send)
         self.replica.durable(self._clock(), token)
-        self.pump()
 
     def identify(self, peer: str, incarnation: bytes) -> None:
         """A peer's hello named its directory."""
@@ -307,6 +325,7 @@ class Node:
         """The disk took none of the writes behind the durable ones."""
         self.storage_state = "full"
         self.held.clear()  # what they promise rests on writes that are gone
+        self.promises.clear()
         self.replica.storage_fault(self._clock(), "full")
         self._room_wanted.set()
         self.pump()
@@ -320,6 +339,7 @@ class Node:
             return
         self.storage_state = "failed"
         self.held.clear()
+        self.promises.clear()
         self.fault_cause = self.fault_cause or error
         self.replica.storage_fault(self._clock(), "failed")
         self.pump()
@@ -331,37 +351,67 @@ class Node:
         self._now = 0
         if self._pumping:
             return  # whoever pumps goes on
-        replica, held, writes = self.replica, self.held, self._writes
+        replica, held, committed = self.replica, self.held, 0
         self._pumping = True
         try:
-            while outputs := replica.drain():
-                for output in outputs:
-                    kind = type(output)
-                    if kind is Send:
-                        if output.after <= self.durable_token:  # type: ignore[union-attr]
-                            self._post(output)  # type: ignore[arg-type]
+            while True:
+                while outputs := replica.drain():
+                    for output in outputs:
+                        kind = type(output)
+                        if kind is Send:
+                            if output.after <= self.durable_token:  # type: ignore[union-attr]
+                                self._post(output)  # type: ignore[arg-type]
+                            else:
+                                held.append(output)  # type: ignore[arg-type]
+                        elif kind is Write:
+                            self._writes.append(output)  # type: ignore[arg-type]
+                        elif kind is Committed:
+                            committed = output.index  # type: ignore[union-attr]
                         else:
-                            held.append(output)  # type: ignore[arg-type]
-                    elif kind is Write:
-                        writes.append(output)  # type: ignore[arg-type]
-                    elif kind is Committed:
-                        self.applier.advance(output.index)  # type: ignore[union-attr]
-                        self._progress()
-                    else:
-                        self._carry_out(output)
+                            if committed:  # it happened before what comes now, which may end it
+                                self._advance(committed)
+                                committed = 0
+                            self._carry_out(output)
+                if self._writes:
+                    # Peers' disks are further away than this one, but it is needed too: half of them go first.
+                    self.around.flush(len(replica.membership.voters) // 2)
+                    self._submit()
+                self.around.flush(None)
+                if not committed:
+                    break
+                index, committed = committed, 0
+                self._advance(index)  # while the disks work
         finally:
             self._pumping = False
-        self.around.flush()
-        if writes:  # after the sends: the peers' disks are further away, and the writer's thread would hold them up
-            self.submitted = writes[-1].token
-            for write in writes:
-                self.around.submit(write)
-            writes.clear()
         self.barriers.release(self.applier.index, self._lease_valid)
         if self.proposals.flying < self._hold:
             self._bell.ring()
         if replica.deadline < self._armed:
             self._rearm(replica.deadline)
+
+    def _submit(self) -> None:
+        """Hand over the writes. The last takes along the acknowledgement it makes true, if that is all it is for."""
+        *others, last = self._writes
+        self._writes.clear()
+        self.submitted = last.token
+        for write in others:
+            self.around.submit(write)
+        promise = None
+        if (self.around.promise is not None and last.hard_state is None and last.install is None
+                and not last.truncate_from and not last.purge_to):
+            promise = self.replica.following.promise()
+        if promise is None:
+            self.around.submit(last)
+            return
+        assert self.around.promise is not None
+        peer, reply = promise
+        if (promised := self.around.promise(last, peer, reply)) is not None:
+            self.promises.append((last.token, peer, reply, promised))
+
+    def _advance(self, index: int) -> None:
+        """Entries up to ``index`` may be applied."""
+        self.applier.advance(index)
+        self._progress()
 
     def _post(self, send: Send) -> None:
         self.counters["messages_sent"] += 1

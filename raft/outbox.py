@@ -1,12 +1,14 @@
 """Bytes on their way into one connection: written at once where the socket takes them, queued within limits where not.
 
-``put`` and ``flush`` never block and never raise; the task in ``run`` carries on where a flush had to stop.
+``put`` and ``flush`` never block and never raise; the task in ``run`` carries on where a flush had to stop. ``say`` is
+for another thread than the loop's.
 Knows streams and file descriptors; nothing of messages, peers or reconnecting.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from typing import Final
 
 import trio
@@ -23,7 +25,7 @@ class Outbox:
     """The sending half of one lane, over one connection after another."""
 
     __slots__ = (
-        "_bell", "_buffers_max", "_busy", "_bytes_max", "_error", "_queue", "_socket", "_stream",
+        "_bell", "_buffers_max", "_busy", "_bytes_max", "_error", "_lock", "_queue", "_rest", "_socket", "_stream",
         "accepting", "dirty", "overflowed", "queued_bytes",
     )
 
@@ -43,6 +45,10 @@ class Outbox:
         """The task in ``run`` is at it: a flush would find the connection full."""
         self._error: OSError | None = None
         self._bell = Bell()
+        self._lock = threading.Lock()
+        """Held while something is written, and while the descriptor changes."""
+        self._rest = b""
+        """What the socket did not take of something said: it goes first."""
 
     def put(self, buffers: list[bytes], size: int) -> bool:
         """Queue buffers of ``size`` bytes in all for the next flush. False: not taken, there is no room."""
@@ -56,7 +62,7 @@ class Outbox:
     def flush(self) -> None:
         """Write what is queued, as far as the connection takes it now; ``run`` does the rest."""
         self.dirty = False
-        if self._busy or self._stream is None or not self._queue:
+        if self._busy or self._stream is None or not (self._queue or self._rest):
             return
         if self._socket is not None:
             try:
@@ -67,17 +73,39 @@ class Outbox:
         self._busy = True
         self._bell.ring()
 
+    def say(self, data: bytes) -> bool:
+        """From any thread: write this now, ahead of nothing. False: it did not leave whole; let the loop send it.
+
+        Never blocks, never raises. What is wrong with a connection, the loop finds out by itself.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._socket is None or self._busy or self._queue or self._rest:
+                return False
+            sent = os.write(self._socket.fileno(), data)
+        except OSError:
+            return False
+        else:
+            self._rest = data[sent:]
+            return not self._rest
+        finally:
+            self._lock.release()
+
     def attach(self, stream: Stream) -> None:
         """This is the connection now; what was queued while it was made goes first."""
         self._bell = Bell()
         self._stream = stream
-        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+        with self._lock:
+            self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._busy, self._error, self.accepting = False, None, True
         self.flush()
 
     def detach(self) -> None:
         """The connection is gone, and with it everything queued. To be called before its descriptor is closed."""
-        self._stream = self._socket = None
+        with self._lock:
+            self._stream = self._socket = None
+            self._rest = b""
         self._queue.clear()
         self.queued_bytes = 0
         self.accepting = self.overflowed = False
@@ -102,8 +130,16 @@ class Outbox:
                 return
 
     def _write(self, sock: trio.socket.SocketType) -> bool:
+        with self._lock:
+            if self._rest:
+                self._queue.insert(0, self._rest)
+                self.queued_bytes += len(self._rest)
+                self._rest = b""
+            return self._write_queue(sock.fileno())
+
+    def _write_queue(self, fd: int) -> bool:
         """Whether all of the queue went into the socket."""
-        queue, fd = self._queue, sock.fileno()
+        queue = self._queue
         while queue:
             batch = queue if len(queue) <= _IOV_MAX else queue[:_IOV_MAX]
             try:

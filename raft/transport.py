@@ -127,6 +127,20 @@ class Counters:
 
 
 @attrs.define(eq=False)
+class Prepared:
+    """A message that waits for its moment, on the connection that stands now or the one after it."""
+
+    outbox: Outbox
+    data: bytes
+    said: bool = False
+
+    def say(self) -> bool:
+        """Send it, from any thread. False: it did not leave."""
+        self.said = self.outbox.say(self.data)
+        return self.said
+
+
+@attrs.define(eq=False)
 class _Inbound:
     """An accepted connection."""
 
@@ -251,11 +265,28 @@ class Transport:
             outbox.dirty = True
             self._dirty.append(outbox)
 
-    def flush(self) -> None:
-        """Write what ``send`` queued: one system call per lane that has something."""
-        for outbox in self._dirty:
-            outbox.flush()
-        self._dirty.clear()
+    def prepare(self, peer: str, message: PeerMessage) -> Prepared | None:
+        """A small message for another thread to send later; None where ``send`` would drop it or make it wait."""
+        known = self._peers.get(peer)
+        if known is None or not known.control.accepting:
+            return None
+        (data,) = wire.encode(message)
+        return Prepared(known.control, data)
+
+    def note_kept(self, peer: str, prepared: Prepared) -> None:
+        """Count what another thread sent."""
+        self.counters.messages_sent += 1
+        self.counters.bytes_sent += len(prepared.data)
+        if known := self._peers.get(peer):
+            known.traffic += 1
+
+    def flush(self, lanes_max: int | None = None) -> None:
+        """Write what ``send`` queued: one system call per lane that has something, in the order of ``send``."""
+        dirty = self._dirty
+        if dirty:
+            for outbox in dirty[:lanes_max]:
+                outbox.flush()
+            del dirty[:lanes_max]
 
     # --- who is a peer, and where ----------------------------------------------------------------------------
 

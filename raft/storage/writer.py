@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
@@ -25,6 +26,16 @@ class CallSoon(Protocol):
     """Run a function on the event loop, from any thread, in the order of the calls."""
 
     def __call__(self, function: Callable[..., object], /, *args: Any) -> object: ...
+
+
+class Promise(Protocol):
+    """What may be said the moment a write is durable."""
+
+    said: bool
+    """Whether it was; settled before the write is reported."""
+
+    def say(self) -> bool:
+        """Called in the writer's thread: say it, never block, never raise. False: it was not said."""
 
 
 @attrs.frozen
@@ -52,9 +63,11 @@ SCRUB_PAUSE_S: Final = 0.25
 """Half a megabyte a second, about one part in a hundred of a core."""
 RETRY_S: Final = 1.0
 """How long to wait before asking a full disk for a spare segment again."""
+QUIET_S: Final = 0.001
+"""How long the loop is left asleep when all that a write was for has been said already."""
 _STOP: Final = _Stop()
 _RESUME: Final = _Resume()
-_Item = Write | _Stop | _Resume
+_Item = Write | tuple[Write, Promise] | _Stop | _Resume
 
 
 def _last_tokens(writes: list[Write]) -> dict[int, int]:
@@ -94,7 +107,13 @@ class Worker:
 
 
 class LogWriter:
-    """A thread that writes. ``submit`` never blocks. Two more help: one prepares segments, one scrubs them once."""
+    """A thread that writes. ``submit`` never blocks. Two more help: one prepares segments, one scrubs them once.
+
+    A write may come with a promise, which the thread keeps itself as soon as the write is durable; of several of one
+    group in one turn only the last, so it must say all that those before it say. When every write of a turn came with
+    a promise and all were kept, nobody waits for word of it: it goes to ``reports`` without waking the loop, which
+    fetches it with ``report`` when it is up anyway, and is woken for it only ``QUIET_S`` later.
+    """
 
     def __init__(
         self, storage: Storage, call_soon: CallSoon, events: WriterEvents, *, sync: Sync = Sync.ALWAYS,
@@ -105,6 +124,10 @@ class LogWriter:
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self.submit: Callable[[Write], None] = self._queue.put
         """Hand over a write; tokens of a group must rise."""
+        self.reports: deque[Mapping[int, int]] = deque()
+        """Tokens that are durable, in order, until the loop fetches them."""
+        self._silent = False
+        """There are reports that the loop was not called for yet."""
         self._failed = self._full = False
         self._due = 0.0
         self._maintain = getattr(storage, "maintain", None)
@@ -115,11 +138,20 @@ class LogWriter:
         self._closing = threading.Event()
         self._scrubber: threading.Thread | None = None
         if self._maintain is not None:
-            self._keep()
+            self._prepare()
         self._thread.start()
         if scrub and hasattr(storage, "scrub"):
             self._scrubber = threading.Thread(target=self._scrub, name="raft-storage-scrub", daemon=True)
             self._scrubber.start()
+
+    def submit_with(self, write: Write, promise: Promise) -> None:
+        """Hand over a write and what is to be said once it is durable."""
+        self._queue.put((write, promise))
+
+    def report(self) -> None:
+        """On the loop: tell what is durable."""
+        while self.reports:
+            self._events.durable(self.reports.popleft())
 
     def close(self) -> None:
         """Write and sync what was submitted, then end both threads. Blocks. Idempotent."""
@@ -135,17 +167,22 @@ class LogWriter:
         queue, running = self._queue, True
         while running:
             writes: list[Write] = []
+            promises: list[tuple[Write, Promise]] = []
             for item in self._take(queue):
                 if type(item) is Write:
                     writes.append(item)
+                elif type(item) is tuple:
+                    writes.append(item[0])
+                    promises.append(item)
                 elif item is _STOP:
                     running = False
                 else:
                     # What came before was submitted by a loop that did not know; it is lost, as the loop was told.
                     writes.clear()
+                    promises.clear()
                     self._full = False
             if writes and not self._failed and not self._full:
-                self._commit(writes)
+                self._commit(writes, promises)
             elif self._due and not self._failed and time.monotonic() >= self._due:
                 self._guarded_sync()
         if self._due and not self._failed:
@@ -153,10 +190,14 @@ class LogWriter:
 
     def _take(self, queue: SimpleQueue[_Item]) -> list[_Item]:
         """Everything that waits; under the interval policy not past the time of the next sync."""
-        if self._due:
+        if self._due or self._silent:
+            patience = max(0.0, self._due - time.monotonic()) if self._due else QUIET_S
             try:
-                first = queue.get(timeout=max(0.0, self._due - time.monotonic()))
+                first = queue.get(timeout=min(patience, QUIET_S) if self._silent else patience)
             except Empty:
+                if self._silent:
+                    self._silent = False
+                    self._call_soon(self.report)
                 return []
         else:
             first = queue.get()
@@ -165,7 +206,7 @@ class LogWriter:
             return [first]
         return [first, *(queue.get() for _ in range(waiting))]
 
-    def _commit(self, writes: list[Write]) -> None:
+    def _commit(self, writes: list[Write], promises: list[tuple[Write, Promise]]) -> None:
         storage = self._storage
         try:
             storage.write(writes)
@@ -180,12 +221,24 @@ class LogWriter:
         except Exception as error:  # noqa: BLE001 - a bug here must stop the node as a broken disk does, not the thread
             self._fail(error)
             return
-        self._call_soon(self._events.durable, _last_tokens(writes))
+        silent = bool(promises) and self._keep_promises(promises) and len(promises) == len(writes)
+        self.reports.append(_last_tokens(writes))
+        self._silent = silent
+        if not silent:
+            self._call_soon(self.report)
         if self._due and time.monotonic() >= self._due:
             self._guarded_sync()
         if self._maintain is not None and not self._maintaining and storage.needs_maintenance:  # type: ignore[attr-defined]
             if not self._maintain_after or time.monotonic() >= self._maintain_after:
-                self._keep()
+                self._prepare()
+
+    @staticmethod
+    def _keep_promises(promises: list[tuple[Write, Promise]]) -> bool:
+        """Whether all were."""
+        if len(promises) == 1:
+            return promises[0][1].say()
+        kept = [promise.say() for promise in {write.group: promise for write, promise in promises}.values()]
+        return all(kept)
 
     def _guarded_sync(self) -> None:
         self._due = 0.0
@@ -200,10 +253,16 @@ class LogWriter:
             wrapped = WriteFailed(f"the writer stopped: {type(error).__name__}: {error}")
             wrapped.__cause__ = error
             error = wrapped
-        self._call_soon(self._events.failed, error)
+        self._call_soon(self._tell_failed, error)
+
+    def _tell_failed(self, error: StorageError) -> None:
+        """On the loop."""
+        self.report()
+        self._events.failed(error)
 
     def _tell_full(self) -> None:
-        """On the loop."""
+        """On the loop, which must know what was kept before it gives up all the rest."""
+        self.report()
         self._queue.put(_RESUME)
         self._events.disk_full()
 
@@ -216,7 +275,7 @@ class LogWriter:
         except StorageError as error:
             self._call_soon(self._events.failed, error)
 
-    def _keep(self) -> None:
+    def _prepare(self) -> None:
         self._maintaining = True
         self.worker.submit(self._maintained)
 

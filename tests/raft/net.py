@@ -132,7 +132,7 @@ class Net:
         node = Node(name="default", cluster="test", replica=replica, state_machine=machine, config=config,
                     around=Surroundings(
                         clock=monotonic_ns, wall_ms=lambda: time.time_ns() // 1_000_000, storage=storage,
-                        submit=disk.submit, send=send, flush=lambda: None, run_blocking=run_inline,
+                        submit=disk.submit, send=send, flush=lambda lanes_max: None, run_blocking=run_inline,
                         addresses=lambda book: None, members_changed=lambda membership: None,
                         has_room=lambda: True,
                         connected=lambda peer: (peer, name) not in self.cut, refusals=list))

@@ -145,6 +145,112 @@ def test_a_full_disk_drops_what_the_loop_sent_before_it_knew() -> None:
     assert storage.calls == [[1], [4], "sync"], "2 and 3 were never tried"
 
 
+# --- promises ----------------------------------------------------------------------------------------------------
+
+
+class Vow:
+    """Notes when it is said, and by whom."""
+
+    def __init__(self, storage: Watched, name: str, left: bool = True) -> None:
+        self.storage, self.name, self.left, self.said = storage, name, left, False
+
+    def say(self) -> bool:
+        assert self.storage.unsynced == 0, "said before the sync"
+        self.storage.calls.append((self.name, threading.current_thread().name))
+        self.said = self.left
+        return self.said
+
+
+def said(storage: Watched) -> list[str]:
+    return [call[0] for call in storage.calls if isinstance(call, tuple)]
+
+
+def held_back(storage: Watched, loop: Loop) -> LogWriter:
+    """A writer in the middle of a write, so that what is submitted next goes together."""
+    storage.gate.clear()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.submit(vote(1))
+    assert storage.entered.acquire(timeout=30)
+    return writer
+
+
+def test_a_promise_is_said_by_the_thread_behind_the_sync_and_the_loop_hears_later() -> None:
+    loop, storage = Loop(), Watched()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.submit_with(vote(1), Vow(storage, "one"))
+    function, _ = loop.calls.get(timeout=30)
+    assert function == writer.report and loop.said == []
+    assert storage.calls == [[1], "sync", ("one", "raft-log-writer")]
+    assert list(writer.reports) == [{1: 1}]
+    writer.report()
+    writer.report()
+    assert loop.said == [{1: 1}]
+    writer.close()
+    assert loop.calls.empty()
+
+
+def test_of_what_goes_together_a_group_says_only_its_last() -> None:
+    loop, storage = Loop(), Watched()
+    writer = held_back(storage, loop)
+    for token in (2, 3, 4):
+        writer.submit_with(vote(token, group=token % 2 + 1), Vow(storage, f"of {token}"))
+    storage.gate.set()
+    loop.run_until(lambda: len(loop.said) == 2)
+    writer.close()
+    assert said(storage) == ["of 4", "of 3"]
+    assert loop.said == [{1: 1}, {1: 4, 2: 3}]
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_the_loop_is_woken_at_once_where_somebody_waits_for_word(left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Because a promise was not kept, or because a write came without one."""
+    monkeypatch.setattr(writer_module, "QUIET_S", 600.0)
+    loop, storage = Loop(), Watched()
+    writer = held_back(storage, loop)
+    writer.submit_with(vote(2), Vow(storage, "2", left))
+    if left:
+        writer.submit(vote(3))
+    storage.gate.set()
+    loop.run_one()
+    loop.run_one()
+    assert said(storage) == ["2"]
+    assert loop.said == [{1: 1}, {1: 3 if left else 2}]
+    writer.close()
+
+
+BROKEN = WriteFailed("broken")
+
+
+@pytest.mark.parametrize(("trouble", "last"), [(None, {1: 2}), (DiskFull("no room"), "full"), (BROKEN, BROKEN)])
+def test_what_was_kept_quiet_is_told_before_anything_else(
+    trouble: Exception | None, last: object, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A loop that is told of a full or broken disk must know what is durable: the rest it takes for lost."""
+    monkeypatch.setattr(writer_module, "QUIET_S", 600.0)
+    loop, storage = Loop(), Watched()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.submit_with(vote(1), Vow(storage, "1"))
+    assert storage.entered.acquire(timeout=30)
+    while not writer.reports:
+        threading.Event().wait(0.001)
+    storage.trouble = trouble
+    writer.submit(vote(2))
+    loop.run_one()
+    writer.close()
+    assert loop.said == [{1: 1}, last]
+
+
+def test_nothing_is_said_of_a_write_that_failed() -> None:
+    for trouble in (DiskFull("no room"), WriteFailed("broken")):
+        loop, storage = Loop(), Watched()
+        storage.trouble = trouble
+        writer = LogWriter(storage, loop.call_soon, loop.events)
+        writer.submit_with(vote(1), Vow(storage, "1"))
+        loop.run_one()
+        writer.close()
+        assert said(storage) == [] and not writer.reports
+
+
 @pytest.mark.parametrize(("trouble", "kind"), [
     (WriteFailed("broken"), WriteFailed), (UsageError("a bug"), WriteFailed), (OSError(5, "EIO"), WriteFailed),
 ])

@@ -1,0 +1,174 @@
+"""Acknowledgements that leave with the sync: what they say, when there are none, and that nothing is said twice."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from raft.frame import Frame
+from raft.messages import Append, AppendReply, Code, PeerMessage, Write
+from raft.node import Node
+from raft.outbox import Outbox
+from raft.replica import Replica
+from tests.raft.net import Counter, Net
+from tests.raft.script import Script, frame
+from tests.raft.test_host import n as applied
+from tests.raft.test_host import three as three_hosts
+
+THREE = {"n0": "h:1", "n1": "h:2", "n2": "h:3"}
+
+
+def append(term: int, prev: tuple[int, int], *frames: Frame, sequence: int = 1, session: int = 1) -> Append:
+    return Append(1, term, session, sequence, *prev, 0, 0, frames)
+
+
+def follower(*messages: Append) -> Script:
+    """n1 follows n0 in term 1, which is on its disk, and has taken these messages; nothing more is synced."""
+    script = Script(3)
+    give(script, append(1, (0, 0)))
+    script.nodes["n1"].syncing = False
+    give(script, *messages)
+    return script
+
+
+def give(script: Script, *messages: Append) -> None:
+    for message in messages:
+        script["n1"].receive(script.now, "n0", message)
+        script.pump("n1")
+    script.mail.clear()
+
+
+def acknowledged(script: Script) -> list[int]:
+    return [mail.message.match for mail in script.mail
+            if isinstance(mail.message, AppendReply) and mail.message.code == Code.SUCCESS]
+
+
+def promised(replica: Replica) -> AppendReply:
+    promise = replica.following.promise()
+    assert promise is not None and promise[0] == "n0"
+    return promise[1]
+
+
+def test_a_promise_is_what_the_disk_would_have_let_it_say() -> None:
+    script = follower(append(1, (0, 0), frame(1, 1), frame(2, 1), sequence=2))
+    promise = promised(script["n1"])
+    script.sync("n1")
+    assert [mail.message for mail in script.mail] == [promise]
+    assert (promise.match, promise.sequence, promise.term) == (2, 2, 1)
+
+
+def test_nothing_is_promised_without_new_entries_or_without_a_leader() -> None:
+    script = follower()
+    assert script["n1"].following.promise() is None
+    give(script, append(1, (0, 0), frame(1, 1), sequence=2))
+    assert script["n1"].following.promise() is not None
+    script["n1"].storage_fault(script.now, "full")
+    script.pump("n1")
+    assert script["n1"].following.promise() is None
+    leader = Script(3).elect("n0")
+    assert leader.following.promise() is None
+
+
+def test_what_was_kept_is_not_said_again_and_what_came_after_is() -> None:
+    script = follower(append(1, (0, 0), frame(1, 1), sequence=2))
+    first = promised(script["n1"])
+    give(script, append(1, (1, 1), frame(2, 1), sequence=3))
+    replica, writes = script["n1"], script.nodes["n1"].writes
+    replica.following.kept(first)
+    replica.durable(script.now, writes[0].token)
+    script.pump("n1")
+    assert acknowledged(script) == []
+    replica.durable(script.now, writes[1].token)
+    script.pump("n1")
+    assert acknowledged(script) == [2]
+
+
+def test_what_was_not_kept_is_said_when_the_disk_reports() -> None:
+    script = follower(append(1, (0, 0), frame(1, 1), sequence=2))
+    assert promised(script["n1"]).match == 1
+    script.sync("n1")
+    assert acknowledged(script) == [1]
+
+
+def test_a_promise_kept_in_another_session_or_term_silences_nothing() -> None:
+    for stale in (append(1, (0, 0), sequence=1, session=2), append(2, (0, 0))):
+        script = follower(append(1, (0, 0), frame(1, 1), frame(2, 1), sequence=2))
+        kept = promised(script["n1"])
+        give(script, stale, attrs.evolve(stale, sequence=2, frames=[frame(1, 1), frame(2, 1), frame(3, stale.term)]))
+        script["n1"].following.kept(kept)
+        script.sync("n1")
+        assert acknowledged(script)[-1] == 3
+
+
+# --- in a node ---------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Vow:
+    """A promise whose fate the test decides beforehand."""
+
+    said: bool
+
+    def say(self) -> bool:
+        return self.said
+
+
+@pytest.mark.parametrize("left", [True, False])
+async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_clock: trio.testing.MockClock) -> None:
+    promised: list[tuple[str, int]] = []
+
+    def promise(net: Net, node: Node, write: Write, peer: str, message: PeerMessage) -> Vow:
+        assert isinstance(message, AppendReply) and write.frames and peer == node.leader
+        promised.append((node.node_id, message.match))
+        net.disks[node.node_id].submit(write)
+        if left:
+            net.nodes[peer].receive(node.node_id, message)
+            net.nodes[peer].pump()
+        return Vow(left)
+
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        for name in THREE:
+            node = await net.start(name, THREE, Counter())
+            node.around.promise = partial(promise, net, node)
+        leader = await net.leader()
+        assert await leader.propose(b"1") == 1
+        await trio.testing.wait_all_tasks_blocked()
+        net.record = True
+        promised.clear()
+        assert [await leader.propose(b"1") for _ in range(3)] == [2, 3, 4]
+        await trio.testing.wait_all_tasks_blocked()
+        said = {(source, message.match) for source, _, message in net.sent if isinstance(message, AppendReply)}
+        assert len(promised) == 6
+        assert said.isdisjoint(promised) if left else said >= set(promised)
+        assert not any(node.promises for node in net.nodes.values()), "a promise is forgotten once its write is durable"
+        nursery.cancel_scope.cancel()
+
+
+async def test_over_tcp_acknowledgements_leave_from_the_writers_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    speakers: list[tuple[str, bool]] = []
+    say = Outbox.say
+
+    def watched(self: Outbox, data: bytes) -> bool:
+        left = say(self, data)
+        speakers.append((threading.current_thread().name, left))
+        return left
+
+    monkeypatch.setattr(Outbox, "say", watched)
+    async with three_hosts(tmp_path) as cluster:
+        leader = await cluster.leader()
+        for number in range(1, 51):
+            assert await leader.propose(b"1") == number
+        for node in cluster.nodes.values():
+            await node.read_barrier()
+            assert applied(node) == 50
+    assert {name for name, _ in speakers} == {"raft-log-writer"}
+    assert sum(left for _, left in speakers) >= 50
