@@ -66,7 +66,7 @@ async def update_config(admin: Admin, options: argparse.Namespace) -> Said:
 def _change_arguments(parser: argparse.ArgumentParser) -> None:
     controller_argument(parser)
     parser.add_argument("--add", action="append", default=[], metavar="ID-HOST:PORT",
-                        help="a new controller, started with joinControllerGroup=true; may be repeated")
+                        help="one that runs already, with the members in its controllerDLegerPeers; may be repeated")
     parser.add_argument("--remove", action="append", default=[], metavar="ID", help="one to leave; may be repeated")
 
 
@@ -74,7 +74,8 @@ def _change_arguments(parser: argparse.ArgumentParser) -> None:
 async def change_group(admin: Admin, options: argparse.Namespace) -> Said:
     """add controllers to the running group, or remove some; ours only
 
-    New controllers are caught up before they count. Without --add and --remove, controllers that came back with empty
+    Start a new controller with its own id and address among controllerDLegerPeers, beside the present ones; it waits to
+    be added. New controllers are caught up before they count. Without --add and --remove, controllers that came back with empty
     disks are taken in again.
     """
     active = await admin.active(split_addresses(options.controllerAddress))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
+from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.controller import GetReplicaInfoRequest
 from tests.controller.world import group_of, world
@@ -97,6 +98,23 @@ async def test_a_member_that_starts_late_for_the_first_time(autojump_clock: Mock
                 await trio.sleep(0.1)
         await made.kill(next(name for name in ("n0", "n1") if name != active))
         assert (await made.master_of("a")).master_broker_id == 1
+
+
+async def test_the_controller_group_changes_while_it_runs(autojump_clock: MockClock) -> None:
+    async with world() as made:
+        await group_of(made, "a", 2)
+        newcomer = await made.start("n3")
+        await trio.sleep(1)
+        assert not newcomer.core.machine.named("a"), "it is no member before the group says so"
+        answer = await made.ask_active(OwnCode.CHANGE_CONTROLLER_GROUP, ChangeControllerGroupRequest("n3-n3:1", "n0"))
+        assert answer.code == ResponseCode.SUCCESS, answer
+        assert answer.remark == "n1:n1:1;n2:n2:1;n3:n3:1;"
+        assert newcomer.core.machine.named("a")
+        await made.kill("n0")
+        await made.kill("n1")
+        assert (await made.master_of("a")).master_broker_id == 1
+        answer = await made.ask_active(OwnCode.CHANGE_CONTROLLER_GROUP, ChangeControllerGroupRequest("", "n9"))
+        assert answer.code == ResponseCode.CONTROLLER_INVALID_REQUEST and "n9 is no member" in (answer.remark or "")
 
 
 async def test_followers_name_the_leader(autojump_clock: MockClock) -> None:
