@@ -73,6 +73,15 @@ GUESTS_MAX = 1_024
 class Replica:
     """One group on one node. Every public method that takes ``now`` is an input; call ``drain`` after any of them."""
 
+    __slots__ = (  # more attributes than an instance's shared keys hold
+        "_followed_term", "_hard_token", "_next_token", "_outputs", "_owed", "_unsynced", "_withheld", "_write",
+        "announced_index", "applied_index", "campaign", "commit_index", "config", "departed", "disk_full",
+        "durable_token", "election_deadline", "faulted", "following", "group", "heard_leader_at", "incarnation",
+        "incarnations", "install_token", "installing", "leader", "leadership", "leadership_seq", "led_term", "log",
+        "membership", "node_id", "now", "previous_leader", "rng", "role", "rules", "silence_ns", "strangers", "term",
+        "trace", "voted_for", "wall_ms",
+    )
+
     def __init__(
         self, *, group: int, node_id: str, config: Config, rules: ElectionRules, rng: Random, now: int,
         recovered: Recovered, membership: Membership, incarnation: bytes = b"", trace: Trace | None = None,
