@@ -32,7 +32,7 @@ from raft.messages import (
     VoteResult,
     Write,
 )
-from raft.replica import Replica
+from raft.replica import GUESTS_MAX, Replica
 from raft.shadow import LogShadow
 from raft.trace import BecameLeader, CommitAdvanced, Event, RoundStarted, VoteCast
 
@@ -798,7 +798,7 @@ def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
 
 
 def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
-    """Bounded resources: what is in flight to each peer stays within its window."""
+    """Bounded resources: what is in flight to each peer, reads that wait, and directories of peers met."""
     config = group.config
     for progress in replica.peers.values():
         group.counts["INV_R32"] += 1
@@ -806,3 +806,8 @@ def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
                 and progress.inflight_bytes <= config.inflight_bytes_max + config.message_bytes_max, "INV_R32",
                 f"{node.name} has {len(progress.inflight)} messages, {progress.inflight_bytes} bytes in flight to",
                 progress.peer)
+    if replica.leadership is not None:
+        waiting = len(replica.leadership.reads)
+        require(waiting <= config.reads_pending_max, "INV_R32", f"{node.name} keeps {waiting} reads waiting")
+    require(len(replica.incarnations) <= GUESTS_MAX, "INV_R32", f"{node.name} remembers too many directories",
+            len(replica.incarnations))

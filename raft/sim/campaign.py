@@ -25,7 +25,7 @@ from raft.membership import Membership
 from raft.messages import Role
 from raft.sim.cluster import Cluster
 from raft.sim.node import Change, Life, Proposal, Reading
-from raft.sim.swarm import NEMESES, Plan, draw_plan
+from raft.sim.swarm import DAMAGE, NEMESES, Plan, draw_plan
 from raft.sim.tape import Chance, Deviations, Tape, Value
 from raft.sim.world import MILLION
 
@@ -39,6 +39,7 @@ PATIENCE_MS: Final = 3_000
 DECLARED_FAULTS: Final = (
     "loss", "duplicate", "reorder", "delay", "overflow", "cut", "hold", "crash", "lost writes", "wipe", "pause",
     "partition", "clock rate", "clock step", "disk full", "disk room", "failed sync", "slow sync", "stalled sync",
+    "bit rot", "misdirected write", "damage refused",
     "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "segment log", "to the dead",
     "index read", "lease read", "log read", "unsafe read",
 )
@@ -148,6 +149,8 @@ class Scene:
         self._ends = plan.duration_ms * MS
         self._serial = 0
         self._wiped: set[str] = set()
+        self._damaged: set[str] = set()
+        """Nodes whose disk was damaged, until it is replaced."""
         cluster.world.at(plan.op_ns, self._client)
         cluster.world.at(plan.nemesis_ns, self._nemesis)
 
@@ -253,7 +256,7 @@ class Scene:
         if fault is not None:
             what, who, *rest = fault
             name = self.cluster.leader if who == "leader" else who
-            if what in NEMESES and (name is None or name in self.cluster.nodes):
+            if what in (*NEMESES, DAMAGE) and (name is None or name in self.cluster.nodes):
                 getattr(self, f"_do_{what}")(name, *rest)
 
     def _a_fault(self, chance: Chance) -> list[Value] | None:
@@ -280,6 +283,8 @@ class Scene:
             return [what, "leader", *self._a_membership(chance)]
         if what == "snapshot":
             return [what, who]
+        if what == DAMAGE:
+            return [what, who, span_ms, chance(), int(chance() * 65_536)]
         return [what, who, span_ms]
 
     def _a_membership(self, chance: Chance) -> tuple[list[str], list[str]]:
@@ -334,9 +339,42 @@ class Scene:
             member = held.members.get(name)
             if member is not None and held.votes(name) and member.incarnation != node.incarnation:
                 return False
-        lost = [voter for voter in membership.voters if voter == name or not memberships[voter][1].everyone
+        lost = [voter for voter in membership.voters
+                if voter == name or voter in self._damaged or not memberships[voter][1].everyone
                 or membership.members[voter].incarnation != self.cluster.nodes[voter].incarnation]
         return len(lost) <= (len(membership.voters) - 1) // 2
+
+    def _do_damage(self, name: str | None, span_ms: int, where: float, how: int) -> None:
+        """Stored bytes are damaged while a node is down, where it must notice; its operator replaces the disk later.
+
+        From now on the disk counts as lost: what it still serves must be right, and nobody relies on it.
+        """
+        if name is None or not self._up(name) or name in self._damaged or not self.may_wipe(name):
+            return
+        self.cluster.crash(name)
+        if self.cluster.damage_disk(name, where, how):
+            self._damaged.add(name)
+            self._after(span_ms, partial(self._replace_disk, name))
+        self.start(name)
+
+    def _replace_disk(self, name: str) -> None:
+        """As soon as the group can know of it."""
+        if not self.may_wipe(name) and not self._is_out(name):
+            self._after(200, partial(self._replace_disk, name))
+            return
+        if self._up(name):
+            self.cluster.crash(name)
+        self.cluster.wipe(name)
+        self._damaged.discard(name)
+        self._wiped.add(name)
+        self.start(name)
+        self._after(500, self._readmit)
+
+    def _is_out(self, name: str) -> bool:
+        """Whether the latest membership, committed, is without this node."""
+        ghosts = self.cluster.checker.nodes
+        index, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
+        return name not in membership.everyone and not membership.joint and not self._changing(index)
 
     def _changing(self, index: int) -> bool:
         """Whether a change of members is under way anywhere."""
@@ -349,13 +387,13 @@ class Scene:
         return False
 
     def lost(self) -> set[str]:
-        """Nodes whose disk was lost, and that nobody has admitted anew or removed since."""
+        """Nodes whose disk was lost and that nobody has admitted anew or removed since, or that await another disk."""
         _, latest = max((ghost.disk.memberships[-1] for ghost in self.cluster.checker.nodes.values()),
                         key=lambda each: each[0])
         for name in sorted(self._wiped):
             if name not in latest.everyone or latest.members[name].incarnation == self.cluster.nodes[name].incarnation:
                 self._wiped.discard(name)
-        return self._wiped
+        return self._wiped | self._damaged
 
     def _readmit(self) -> None:
         membership = self.membership()

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from raft.config import MS, Config, Read, Rules
-from raft.errors import NotLeader, Outcome, Rejected, RejectReason, Unknown, UsageError
+from raft.errors import DamagedLog, NotLeader, Outcome, Rejected, RejectReason, Unknown, UsageError
 from raft.invariants import Checker, InvariantViolation
 from raft.membership import Member, Membership
 from raft.messages import AppendReply, PeerMessage, Role, SnapshotReply, VoteReply
@@ -274,14 +274,20 @@ class Cluster:
         self.checker.born(node.name, node.incarnation, bootstrap)
 
     def start(self, name: str) -> None:
-        """Start a node that is down."""
+        """Start a node that is down. One whose storage refuses what ``damage_disk`` left of it stays down."""
         node = self._node(name)
         if node.life is not None:
             raise UsageError(f"{name} is up")
         node.boots += 1
         self._version += 1
-        node.life = life = Life(self, node, self.config, SimMachine(self._machine()))
-        life.settle(E_START)
+        try:
+            node.life = life = Life(self, node, self.config, SimMachine(self._machine()))
+        except DamagedLog:
+            if not node.damaged:
+                raise
+            self.counts["damage refused"] += 1
+        else:
+            life.settle(E_START)
 
     restart = start
 
@@ -311,7 +317,7 @@ class Cluster:
             raise UsageError(f"{name} is up; crash it first")
         self.counts["wipe"] += 1
         node.disk = self._make_disk(node.name, self.tape)
-        node.full = False
+        node.full = node.damaged = False
         self._format(node, Membership())
 
     def pause(self, name: str) -> None:
@@ -433,6 +439,20 @@ class Cluster:
         """Syncs take up to ``longest_ms`` longer with this chance."""
         node = self._node(name)
         node.slow, node.slow_ns = chance, int(longest_ms * MS)
+
+    def damage_disk(self, name: str, where: float, how: int) -> bool:
+        """Damage the segment log or a snapshot of a node that is down, where recovery or a read must notice it.
+
+        ``SegmentDisk.damage`` says what the numbers mean. False: nothing was damaged, the disk holds too little.
+        """
+        node = self._node(name)
+        if node.life is not None or not isinstance(node.disk, SegmentDisk):
+            raise UsageError(f"{name} must be down, with a segment log")
+        if not node.disk.damage(where, how):
+            return False
+        node.damaged = True
+        self.counts["misdirected write" if how % 2 else "bit rot"] += 1
+        return True
 
     # --- inside
 

@@ -130,6 +130,13 @@ class VirtualDisk:
                 image[offset] ^= mask
         self.counts["bit rot"] += 1
 
+    def overwrite(self, path: str, offset: int, data: bytes) -> None:
+        """A write that was meant for another place lands here, on the medium, within the file."""
+        node = self._names[path]
+        for image in (node.volatile, node.durable):
+            image[offset : offset + len(data)] = data[: max(0, len(image) - offset)]
+        self.counts["misdirected"] += 1
+
     def crash(self) -> None:
         """The machine stops now. Every file opened before is dead; ``restart`` brings the disk back."""
         self._dead = True

@@ -1,6 +1,6 @@
 """What a simulated node may keep its bytes on: memory, fast, or the real segment log on a virtual disk.
 
-Knows storages and what a power cut leaves of them; knows no replicas and no time.
+Knows storages, what a power cut leaves of them and where rot must be noticed; knows no replicas and no time.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from raft.sim.disk import VirtualDisk
+from raft.sim.disk import SECTOR_BYTES, VirtualDisk
 from raft.sim.tape import Tape
+from raft.storage.audit import records
+from raft.storage.blocks import BLOCK_BYTES
 from raft.storage.identity import format_directory
 from raft.storage.interface import Storage
 from raft.storage.memory import MemoryStorage
+from raft.storage.recovery import SUFFIX
 from raft.storage.segment import SegmentStorage
 
 CLUSTER: Final = "simulated"
@@ -58,12 +61,57 @@ class SegmentDisk:
         format_directory(self.files, CLUSTER, name, self._bits.getrandbits(128).to_bytes(16, "big"))
 
     def storage(self) -> SegmentStorage:
-        if self._crashed:
-            self.files.restart()
-            self._crashed = False
+        self._restart()
         return SegmentStorage(self.files, CLUSTER, self._name, segment_bytes=self._segment_bytes, rng=self._bits)
 
     def crash(self, survivors: Callable[[int], int]) -> int:
         self.files.crash()
         self._crashed = True
         return 0
+
+    def _restart(self) -> None:
+        if self._crashed:
+            self.files.restart()
+            self._crashed = False
+
+    def damage(self, where: float, how: int) -> bool:
+        """After a crash: a bit flips on the medium, or (odd ``how``) a misdirected write of one sector hits a place.
+
+        ``where``, of [0, 1), chooses among all bytes whose damage no crash explains: snapshots, and the log before its
+        last block. That one alone looks like a torn write when it rots (see the storage's explanation). False: there
+        is no such byte yet.
+        """
+        self._restart()
+        spans = self._spans()
+        at = int(where * sum(size for _, size in spans))
+        for path, size in spans:
+            if at >= size:
+                at -= size
+                continue
+            if how % 2 and size >= SECTOR_BYTES:
+                start = min(at // SECTOR_BYTES * SECTOR_BYTES, size - SECTOR_BYTES)
+                self.files.overwrite(path, start, self._sector(how >> 1))
+            else:
+                self.files.rot(path, at, 1 << (how >> 1) % 8)
+            return True
+        return False
+
+    def _spans(self) -> list[tuple[str, int]]:
+        """Files, and how many of their bytes from the start."""
+        spans = [(path, self.files.open(path).size()) for path in (
+            f"snapshots/{name}" for name in self.files.list("snapshots")) if path.endswith(".snap")]
+        last, start = None, 0
+        for record in records(self.files):
+            if last is None or (record.path, record.write) != (last.path, last.write):
+                last, start = record, max(0, record.offset - BLOCK_BYTES)
+        if last is not None:
+            for path in (f"log/{name}" for name in self.files.list("log")):
+                if path.endswith(SUFFIX) and path <= last.path:
+                    spans.append((path, start if path == last.path else self.files.open(path).size()))
+        return [span for span in spans if span[1]]
+
+    def _sector(self, number: int) -> bytes:
+        """What a misdirected write carries: a sector of this disk's newest segment, whichever."""
+        newest = max(name for name in self.files.list("log") if name.endswith(SUFFIX))
+        file = self.files.open(f"log/{newest}")
+        return file.pread(SECTOR_BYTES, number % (file.size() // SECTOR_BYTES) * SECTOR_BYTES)

@@ -108,12 +108,21 @@ class SimNode:
     stalled_until: int = 0
     """World time before which no sync ends."""
     full: bool = False
+    damaged: bool = False
+    """Bytes on its disk were damaged: its storage refuses to open, or to read them."""
     fail_next: bool = False
     """The next sync fails, and with it everything after."""
 
 
 class Life:
     """One process."""
+
+    __slots__ = (  # more attributes than an instance's shared keys hold
+        "_fold", "_handlers", "_links", "_number", "applying", "broken", "checker", "clock", "cluster", "commit",
+        "config", "dead", "durable", "flying", "ghost", "held", "installing", "log_bytes", "machine", "met", "name",
+        "node", "paused", "proposals", "queue", "replica", "snapshotting", "storage", "tickets", "timer", "waiting",
+        "world",
+    )
 
     def __init__(self, cluster: Cluster, node: SimNode, config: Config, machine: SimMachine) -> None:
         self.cluster, self.node, self.config, self.machine = cluster, node, config, machine
@@ -358,11 +367,7 @@ class Life:
         if node.fail_next:
             node.fail_next = False
             self.cluster.counts["failed sync"] += 1
-            self.broken = True
-            self.replica.storage_fault(self.now, "failed")
-            self.settle(E_FAULT)
-            self.checker.disk_failed(self.name)
-            self.abandon("the disk failed")
+            self._disk_failed()
             return
         self.storage.sync()
         token, self.flying = self.flying, 0
@@ -374,6 +379,28 @@ class Life:
             self._leave(send.peer, send.message)
         self.replica.durable(self.clock.local(self.world.now), token)
         self.settle(E_DURABLE)
+
+    def _disk_failed(self) -> None:
+        self.broken = True
+        self.replica.storage_fault(self.now, "failed")
+        self.settle(E_FAULT)
+        self.checker.disk_failed(self.name)
+        self.abandon("the disk failed")
+
+    def _read(self, first: int, max_bytes: int) -> list[Frame] | None:
+        """Frames from the disk; None: it was damaged, and the storage noticed."""
+        try:
+            return self.storage.read(GROUP, first, max_bytes)
+        except DamagedLog as error:
+            self._found_damage(error)
+            return None
+
+    def _found_damage(self, error: DamagedLog) -> None:
+        """The storage noticed damage: final, and an error unless the disk was damaged on purpose."""
+        if not self.node.damaged:
+            raise error
+        self.cluster.counts["damage found"] += 1
+        self._disk_failed()
 
     # --- applying
 
@@ -400,7 +427,9 @@ class Life:
         start = machine.index
         frames = self.replica.log.cached(start + 1, self.config.append_bytes_max)
         if frames is None:
-            frames = self.storage.read(GROUP, start + 1, self.config.append_bytes_max)
+            frames = self._read(start + 1, self.config.append_bytes_max)
+            if frames is None:
+                return
         if len(frames) > APPLY_FRAMES_MAX:
             frames = frames[:APPLY_FRAMES_MAX]
         for frame in frames:
@@ -484,7 +513,9 @@ class Life:
         self.later(LOAD_NS, self._loaded, load)
 
     def _loaded(self, load: Load) -> None:
-        frames = self.storage.read(GROUP, load.first, load.max_bytes)
+        frames = self._read(load.first, load.max_bytes)
+        if frames is None:
+            return
         self.cluster.counts["load from disk"] += 1
         self.replica.loaded(self.now, load.peer, load.session, load.first, frames)
         self.settle(E_LOAD)
@@ -496,7 +527,11 @@ class Life:
         meta = self.storage.newest_snapshot(GROUP)
         data = None
         if meta is not None and load.index in (0, meta.index):
-            data = self.storage.read_snapshot(GROUP, meta.index, load.offset, load.max_bytes)
+            try:
+                data = self.storage.read_snapshot(GROUP, meta.index, load.offset, load.max_bytes)
+            except DamagedLog as error:
+                self._found_damage(error)
+                return
         if data is None:
             meta = None
         self.replica.chunk_loaded(self.now, load.peer, load.session, meta, load.offset, data)

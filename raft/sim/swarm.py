@@ -19,9 +19,12 @@ NEMESES: Final = (
     "transfer", "reconfigure", "snapshot",
 )
 """Faults that happen at moments; ``drift`` is a clock rate beyond what leases allow for."""
+DAMAGE: Final = "damage"
+"""A bit flips, or another write lands, in what a disk has stored. Only the segment log can notice."""
 TRAITS: Final = ("loss", "duplicate", "reorder", "delay", "overflow", "slow")
 """Faults that a whole seed has."""
-PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clocks", "dledger", "segment", *NEMESES)
+PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clocks", "dledger", "segment", DAMAGE,
+                   *NEMESES)
 
 
 @attrs.define(kw_only=True)
@@ -80,7 +83,7 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
     plan.read_share = stream.between(0, 50, 25) / 100
     plan.tight = stream.chance(0.4)
     plan.codec = stream.chance(0.15)
-    plan.disk = "segment" if profile == "segment" or (stream.chance(0.06) and not in_memory) else "memory"
+    plan.disk = "segment" if profile in ("segment", DAMAGE) or (stream.chance(0.06) and not in_memory) else "memory"
     plan.twice = 0.01 * stream.between(0, 4, 0)
     mix = stream.between(0, 99, 99)
     plan.faults = _faults(stream, profile, mix)
@@ -99,6 +102,8 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
         delay=strengths["delay"] if traits["delay"] else 0.0,
         delay_ns=MS * stream.pick((1, 5, 20, 600), 5),
         capacity=stream.between(2, 20, 8) if traits["overflow"] else 4_096)
+    if plan.disk == "segment" and plan.faults and stream.chance(0.5):
+        plan.faults += (DAMAGE,)
     return plan
 
 
@@ -108,6 +113,7 @@ def _faults(stream: Stream, profile: str, mix: int) -> tuple[str, ...]:
     if profile in NEMESES:
         return (profile,) if profile != "wipe" else ("wipe", "crash", "reconfigure")
     groups = {
+        DAMAGE: (DAMAGE, "crash", "snapshot", "reconfigure"),
         "network": ("partition", "isolate", "cut", "hold"), "disk": ("crash", "full", "fail", "stall", "wipe"),
         "members": ("reconfigure", "transfer", "wipe", "crash", "snapshot"),
         "clocks": ("rate", "drift", "step", "pause", "isolate"), "calm": (),

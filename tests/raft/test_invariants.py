@@ -26,7 +26,7 @@ from raft.messages import (
     VoteResult,
     Write,
 )
-from raft.replica import Replica
+from raft.replica import GUESTS_MAX, Replica
 from raft.sim import Cluster
 from raft.trace import BecameLeader, CommitAdvanced, RoundStarted, VoteCast
 from tests.raft.sim.machines import Counter
@@ -366,6 +366,19 @@ def forge_r31(group: Group) -> None:
 def forge_r32(group: Group) -> None:
     progress = group.replica(group.leader).peers[group.other]
     progress.inflight.extend((index, 1, 0) for index in range(group.cluster.config.inflight_messages_max + 1))
+    sample(group)
+
+
+def forge_r32_reads(group: Group) -> None:
+    leadership = group.replica(group.leader).leadership
+    assert leadership is not None
+    leadership.reads._waiting.extend((ticket, None) for ticket in range(group.cluster.config.reads_pending_max + 1))
+    sample(group)
+
+
+def forge_r32_guests(group: Group) -> None:
+    incarnations = group.replica(group.leader).incarnations
+    incarnations.update((f"guest{number}", b"") for number in range(GUESTS_MAX + 1))
     sample(group)
 
 

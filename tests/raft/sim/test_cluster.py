@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from raft.config import Config, Read, Rules
-from raft.errors import NotLeader, Rejected, RejectReason, Unknown, UsageError
+from raft.errors import DamagedLog, NotLeader, Rejected, RejectReason, Unknown, UsageError
 from raft.messages import Role
 from raft.sim import Cluster, InvariantViolation, LinkProfile
 from raft.sim.tape import Tape
@@ -123,6 +123,48 @@ def test_all_nodes_crash_and_everything_acknowledged_is_there() -> None:
         for name in cluster.nodes:
             cluster.restart(name)
         assert cluster.read().n == 21
+
+
+@pytest.mark.parametrize("how", [0, 1, 6, 77])
+def test_a_damaged_disk_is_refused_or_serves_what_was_committed(how: int) -> None:
+    """Wherever a bit flips or a foreign sector lands: the node stays down, or goes on with nothing wrong in it."""
+    refused = 0
+    for place in range(4):
+        with led(disk="segment") as cluster:
+            for _ in range(20):
+                cluster.propose(b"1")
+            name = other(cluster)
+            cluster.snapshot(name)
+            cluster.run_ms(200)
+            cluster.crash(name)
+            assert cluster.damage_disk(name, place / 4, how)
+            cluster.restart(name)
+            refused += name not in cluster.running
+            assert cluster.propose(b"1") == 22
+            if name in cluster.running:
+                cluster.run_ms(1_000)
+                assert cluster.machine(name).n == 22
+                cluster.crash(name)
+            cluster.wipe(name)
+            cluster.restart(name)
+            cluster.run_ms(500)
+            cluster.reconfigure(["n0", "n1", "n2"])
+            cluster.run_ms(2_000)
+            assert cluster.machine(name).n == 22
+    assert refused >= 2
+
+
+def test_damage_that_nobody_did_is_an_error() -> None:
+    with led(disk="segment") as cluster:
+        cluster.run_ms(500)
+        name = other(cluster)
+        with pytest.raises(UsageError, match="must be down"):
+            cluster.damage_disk(name, 0.5, 0)
+        cluster.crash(name)
+        assert cluster.damage_disk(name, 0.0, 0)
+        cluster.nodes[name].damaged = False
+        with pytest.raises(DamagedLog):
+            cluster.restart(name)
 
 
 def test_a_wiped_node_comes_back_by_reconfiguration() -> None:

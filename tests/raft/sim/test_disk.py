@@ -216,6 +216,16 @@ def test_rot_is_on_the_medium() -> None:
     assert disk.counts["bit rot"] == 1
 
 
+def test_a_misdirected_write_is_on_the_medium_and_makes_no_file_longer() -> None:
+    disk = disk_with()
+    written(disk)
+    disk.open("a").sync()
+    size = disk.open("a").size()
+    disk.overwrite("a", size - 3, b"wrong")
+    assert after_crash(disk)[-4:] == b"nwro"
+    assert (disk.open("a").size(), disk.counts["misdirected"]) == (size, 1)
+
+
 def test_the_same_chance_gives_the_same_disk() -> None:
     def run(seed: int) -> bytes:
         disk = VirtualDisk(seeded(seed))

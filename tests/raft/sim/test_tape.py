@@ -46,6 +46,23 @@ def test_a_replay_without_deviations_is_all_boring() -> None:
     assert draws(Tape(7, {})) == [False, 3, "a", None] * 50
 
 
+def test_what_happens_now_and_then_takes_its_number_along() -> None:
+    tape = Tape(7)
+    stream = tape.stream("seldom")
+    drawn = [stream.seldom(0.2, lambda number, chance: [number, chance()]) for _ in range(500)]
+    kept = [value for value in drawn if value is not None]
+    assert 60 < len(kept) == count(tape.deviations) < 140
+    assert all(number < 0.2 for number, _ in kept)
+    again = Tape(7, tape.deviations).stream("seldom")
+    assert [again.seldom(0.0, lambda number, chance: [number, chance()]) for _ in range(500)] == drawn
+
+
+def test_what_never_happens_costs_no_chance() -> None:
+    beside, alone = Tape(3).stream("one"), Tape(3).stream("one")
+    assert beside.seldom(0.0, lambda number, chance: number) is None
+    assert (beside.between(0, 10**9), beside.count) == (alone.between(0, 10**9), 2)
+
+
 def test_taking_one_deviation_away_leaves_all_others_as_they_were() -> None:
     tape = Tape(7)
     before = draws(tape)

@@ -63,6 +63,18 @@ def test_the_fingerprint_is_of_time_node_kind_and_state() -> None:
     assert len({base, *others}) == 8
 
 
+def test_the_fingerprint_is_the_same_however_often_it_is_asked_for() -> None:
+    asked, silent = World(), World()
+    for number in range(1_000):
+        for world in (asked, silent):
+            world.fold(number % 3, 1, number, number, number, 2**64 - 1)
+        assert asked.events == number + 1
+        assert number % 100 or asked.fingerprint
+    assert (asked.fingerprint, asked.events) == (silent.fingerprint, silent.events)
+    silent.fold(0, 0, 0, 0, 0, 0)
+    assert asked.fingerprint != silent.fingerprint
+
+
 CHANGES = st.tuples(st.sampled_from(["rate", "step"]), st.integers(1, 3 * MILLION), st.integers(1, 10**10))
 
 
