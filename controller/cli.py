@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = STOPPED
     try:
         trio.run(run, config, tls)
-    except* (OSError, RaftError) as failures:
+    except* (OSError, RaftError, ModuleNotFoundError) as failures:
         code = FAILED
         for failure in leaves(failures):
             print(f"mqcontroller: {failure}", file=sys.stderr)

@@ -144,6 +144,10 @@ class ControllerConfig(TLSKeys):
         return dict(_split_preferred(item) for item in _list(self.preferred_masters, ";"))
 
     @property
+    def exports_metrics(self) -> bool:
+        return self.metrics_exporter_type in ("PROM", "2")
+
+    @property
     def black_list(self) -> frozenset[str]:
         return frozenset((*ALWAYS_BLACKLISTED, *_list(self.config_black_list, ";")))
 

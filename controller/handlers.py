@@ -27,6 +27,7 @@ from controller.metadata.groups import GroupKey
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Outcome, Refused
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
+from controller.recorder import Recorder
 from controller.requests import WRITES, Seen, read_command, read_heartbeat
 from raft.config import Read
 from raft.errors import Faulted, NotLeader, RaftError, Rejected, Unknown
@@ -65,6 +66,7 @@ class Controller:
     config_path: str
     turn: Callable[[], None]
     """Something happened that the active controller may have to act on."""
+    recorder: Recorder = attrs.field(factory=Recorder)
 
     @property
     def settings(self) -> ElectionSettings:
@@ -208,15 +210,19 @@ class Controller:
         await self.node.read_barrier(self.read_level)
         outcome = self.machine.preview(command)
         if not outcome.changed:
+            self.recorder.decided(outcome)
             return outcome
         self.active.asked(command)
         applied: Outcome | None = None
+        began = self.clock()
         try:
             applied = await self.node.propose(encode(command, self.machine.format))  # type: ignore[assignment]
             assert applied is not None
             return applied
         finally:
-            self.active.answered(self.clock(), command, applied)
+            now = self.clock()
+            self.active.answered(now, command, applied)
+            self.recorder.appended(applied is not None, (now - began) / 1e9)
 
     # --- the table -------------------------------------------------------------------------------------------
 

@@ -107,19 +107,33 @@ async def serve_controller(
                               actor.bell.ring)
             actor.controller = core
             server = Server(
-                core.handlers(), on_close=actor.closed, tls=tls, fallback=host.transport.serve_stream,
+                core.handlers(), on_close=actor.closed, on_answer=core.recorder.answered, tls=tls,
+                fallback=host.transport.serve_stream,
                 config=ServerConfig(
                     idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
                     tls_mode=TLSMode(config.tls_server_mode)))
             for task in (actor.follow_role, actor.act, actor.readmit):
                 nursery.start_soon(task)
             await nursery.start(server.run, listeners)
+            if config.exports_metrics:
+                await _export(core, server, nursery)
             logger.info("controller %s of group %s serves at %s", config.self_id, config.group, config.address)
             task_status.started(RunningController(core, server, config.address, stopped))
             await stopped.wait()
             await node.stop(transfer=True)
             await server.stop(STOP_GRACE_MS)
             nursery.cancel_scope.cancel()
+
+
+async def _export(core: Controller, server: Server, nursery: trio.Nursery) -> None:
+    """Raises ``ModuleNotFoundError`` in words."""
+    from controller.metrics import ControllerMetrics
+    from raft.metrics import serve_metrics
+
+    config = core.config
+    page = ControllerMetrics(core, core.recorder, server.counters, Path(config.store_path).expanduser())  # noqa: ASYNC240
+    listen = f"{config.metrics_prom_exporter_host or config.bind_address}:{config.metrics_prom_exporter_port}"
+    await nursery.start(serve_metrics, page, listen)
 
 
 def _formatted(data_dir: Path, files: RaftFiles | None) -> bool:
@@ -176,6 +190,8 @@ class _Actor:
         self.active.applied(self._clock(), outcome)
         if isinstance(outcome, Elected | NotElected):
             _log_election(outcome)
+            if self.active.active:
+                self.controller.recorder.decided(outcome)
         self.bell.ring()
 
     # --- tasks -----------------------------------------------------------------------------------------------

@@ -92,6 +92,12 @@ _COUNTED: Final[dict[type[Event], tuple[str, str, tuple[str, ...]]]] = {
 """Event -> metric, help, and the event's fields that become labels."""
 
 
+class Exposed(Protocol):
+    """Whatever has a page of metrics."""
+
+    def exposition(self) -> bytes: ...
+
+
 class Watched(Protocol):
     """The part of ``Node`` that is read."""
 
@@ -210,7 +216,7 @@ def _cumulate(buckets: list[float]) -> list[tuple[str, float]]:
 
 
 async def serve_metrics(
-    metrics: Metrics, listen: str, *, task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED
+    metrics: Exposed, listen: str, *, task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Task: answer ``GET /metrics`` at ``listen`` (``host:port``) until cancelled. Reports its listeners.
 
@@ -240,7 +246,7 @@ async def _read_request(stream: trio.abc.ReceiveStream) -> bytes:
     return data.split(b"\r\n", 1)[0]
 
 
-def _response(line: bytes, metrics: Metrics) -> bytes:
+def _response(line: bytes, metrics: Exposed) -> bytes:
     words = line.split(b" ")
     kind, body = "text/plain; version=0.0.4; charset=utf-8", b""
     if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):

@@ -75,8 +75,8 @@ async def change_group(admin: Admin, options: argparse.Namespace) -> Said:
     """add controllers to the running group, or remove some; ours only
 
     Start a new controller with its own id and address among controllerDLegerPeers, beside the present ones; it waits to
-    be added. New controllers are caught up before they count. Without --add and --remove, controllers that came back with empty
-    disks are taken in again.
+    be added. New controllers are caught up before they count. Without --add and --remove, those that came back with
+    empty disks are taken in again.
     """
     active = await admin.active(split_addresses(options.controllerAddress))
     answer = await admin.ask(active, OwnCode.CHANGE_CONTROLLER_GROUP, ChangeControllerGroupRequest(

@@ -18,8 +18,8 @@ _BLANKS = re.compile(r"[ \t]+")
 
 
 def masked(text: str) -> list[str]:
-    """Lines without numbers, addresses, widths and blank lines, which are neither's promise."""
-    lines = (_BLANKS.sub(" ", _NUMBER.sub("0", line)).strip() for line in text.splitlines())
+    """Lines without numbers, addresses, widths and blank lines, which are neither's promise; ours is strict JSON."""
+    lines = (_BLANKS.sub(" ", _NUMBER.sub("0", line)).replace('"0"', "0").strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 

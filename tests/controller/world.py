@@ -139,7 +139,8 @@ class World:
             with trio.CancelScope() as self._scopes[name]:
                 await serve_controller(
                     config, files=files, listeners=[listener], connector=self.network.connector(f"{name}:1"),
-                    raft_files=disk, rng=Random(f"{name} {len(self.starts)}"), wall_ms=lambda: 0, task_status=task_status)
+                    raft_files=disk, rng=Random(f"{name} {len(self.starts)}"), wall_ms=lambda: 0,
+                    task_status=task_status)
 
         self.running[name] = await self.nursery.start(run)
         return self.running[name]

@@ -1,0 +1,37 @@
+"""The page of metrics: the original's names, filled by what happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock
+
+from controller.metrics import ControllerMetrics
+from tests.controller.world import group_of, world
+
+COMMON = {"address", "group", "peer_id", "zone"}
+
+
+async def test_the_page_has_the_originals_names(autojump_clock: MockClock, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * 10)
+    async with world(metricsLabel="zone:z1") as made:
+        first, *_ = await group_of(made, "a", 2)
+        await first.kill()
+        await made.wait_master("a", 2)
+        running = made.running[await made.active()]
+        page = ControllerMetrics(running.core, running.core.recorder, running.server.counters, tmp_path)
+        text = page.exposition().decode()
+    samples = {
+        (sample.name, *(value for name, value in sorted(sample.labels.items()) if name not in COMMON)): sample
+        for family in text_string_to_metric_families(text) for sample in family.samples}
+    assert samples["role",].labels == {
+        "address": running.address, "group": "g", "peer_id": running.core.config.self_id, "zone": "z1"}
+    for key, value in (
+        (("role",), 3), (("dledger_disk_usage",), 10), (("active_broker_num", "a", "c"), 1),
+        (("request_total", "success", "CONTROLLER_APPLY_BROKER_ID"), 2),
+        (("election_total", "a", "c", "new_master_elected"), 2),
+    ):
+        assert samples[key].value == value, key
+    for name in ("dledger_op_total", "request_latency_bucket", "dledger_op_latency_bucket", "raft_term"):
+        assert name in text
