@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.interop.failover import GROUP, cluster
 from harness.interop.scenario import Stage, expect, scenario
-from harness.java import mqadmin
+from harness.interop.watch import tool
 
 
 @scenario("5.5.0")
@@ -13,7 +13,7 @@ async def the_java_mqadmin_against_our_controllers(stage: Stage) -> None:
     cleanBrokerMetadata.
     """
     async with cluster(stage, 2) as made:
-        release, address, namesrv = stage.release, made.addresses[0], made.namesrv.address
+        address, namesrv = made.addresses[0], made.namesrv.address
         before = await made.all_in_sync("before")
         every = ";".join(made.addresses)
         slave = next(broker_id for broker_id in before.in_sync if broker_id != before.master)
@@ -26,15 +26,15 @@ async def the_java_mqadmin_against_our_controllers(stage: Stage) -> None:
             (("getBrokerEpoch", "-n", namesrv, "-b", GROUP), "#Epoch"),
             (("electMaster", "-a", address, "-b", str(slave), "-bn", GROUP, "-c", "DefaultCluster"), "#MasterEpoch"),
         ):
-            run = await mqadmin(release, *arguments)
+            run = await tool(stage, *arguments)
             expect(run.ok and words in run.stdout, str(run))
             stage.say(f"mqadmin {arguments[0]}: ok")
         after = await made.all_in_sync("elected by hand")
         expect(after.master == slave, f"broker {slave} was designated: {after}")
         victim = made.by_address(before.master_address)
         await victim.kill()
-        run = await mqadmin(release, "cleanBrokerMetadata", "-a", address, "-bn", GROUP, "-c", "DefaultCluster",
+        run = await tool(stage, "cleanBrokerMetadata", "-a", address, "-bn", GROUP, "-c", "DefaultCluster",
                             "-b", str(before.master))
         expect(run.ok, str(run))
-        run = await mqadmin(release, "getSyncStateSet", "-a", address, "-b", GROUP)
+        run = await tool(stage, "getSyncStateSet", "-a", address, "-b", GROUP)
         expect(f"brokerId={before.master}," not in run.stdout, str(run))

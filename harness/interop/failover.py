@@ -10,8 +10,8 @@ import trio
 
 from harness import java, ours
 from harness.interop.scenario import Stage, expect, scenario
-from harness.interop.watch import SyncState, sync_state, until
-from harness.java import Broker, JavaProcess, mqadmin
+from harness.interop.watch import SyncState, sync_state, tool, until
+from harness.java import Broker, JavaProcess
 
 GROUP = "broker-a"
 
@@ -34,7 +34,7 @@ class Cluster:
 
     async def active(self) -> JavaProcess:
         """The active controller, as the Java tool sees it."""
-        run = await mqadmin(self.stage.release, "getControllerMetaData", "-a", self.addresses[0])
+        run = await tool(self.stage, "getControllerMetaData", "-a", self.addresses[0])
         leader = next(line.split("\t")[1] for line in run.stdout.splitlines()
                       if line.startswith("#ControllerLeaderAddress"))
         return next(process for process in self.controllers if process.address == leader)

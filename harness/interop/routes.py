@@ -6,7 +6,7 @@ import trio
 
 from harness import java, ours
 from harness.interop.scenario import Stage, expect, scenario
-from harness.java import mqadmin
+from harness.interop.watch import tool
 
 
 @scenario("5.5.0", "5.3.3", smoke=True)
@@ -16,11 +16,11 @@ async def a_java_client_finds_routes_through_our_name_server(stage: Stage) -> No
         ours.namesrv(stage.here / "namesrv") as namesrv,
         java.broker(stage.release, stage.here / "b", namesrv=[namesrv.address]),
     ):
-        run = await mqadmin(stage.release, "updateTopic", "-n", namesrv.address, "-c", "DefaultCluster", "-t", "orders")
+        run = await tool(stage, "updateTopic", "-n", namesrv.address, "-c", "DefaultCluster", "-t", "orders")
         expect(run.ok, str(run))
         with trio.fail_after(40):  # the broker registers its topics when it gets to it, at the latest after 30 s
             while True:
-                run = await mqadmin(stage.release, "topicRoute", "-n", namesrv.address, "-t", "orders")
+                run = await tool(stage, "topicRoute", "-n", namesrv.address, "-t", "orders")
                 if run.ok and '"brokerName":"broker-a"' in run.stdout.replace(" ", ""):
                     break
         client = java.sender(stage.release, stage.here / "sender", namesrv=[namesrv.address], topic="orders")

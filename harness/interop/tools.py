@@ -11,7 +11,8 @@ import trio
 from harness import java, ours
 from harness.interop.failover import GROUP, cluster
 from harness.interop.scenario import Stage, expect, scenario
-from harness.java import JavaProcess, mqadmin
+from harness.interop.watch import tool
+from harness.java import JavaProcess
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)*(:\d+)?")
 _BLANKS = re.compile(r"[ \t]+")
@@ -53,13 +54,13 @@ async def compare(stage: Stage, controllers: list[str], namesrv: str) -> None:
         ("topicRoute", "-n", namesrv, "-t", "TBW102"),
         ("topicRoute", "-n", namesrv, "-t", "TBW102", "-l"),
     ):
-        original, own = await mqadmin(stage.release, *arguments), await our_mqadmin(*arguments)
+        original, own = await tool(stage, *arguments), await our_mqadmin(*arguments)
         expect(original.ok, str(original))
         expect(own.exit_code == 0, f"ours: {own}")
         theirs, mine = masked(original.stdout), masked(own.stdout)
         expect(theirs == mine, f"mqadmin {' '.join(arguments)}\noriginal: {theirs}\nours:     {mine}")
         stage.say(f"{' '.join(arguments)}: the same {len(mine)} lines")
-    original = await mqadmin(stage.release, "getControllerConfig", "-a", controllers[0])
+    original = await tool(stage, "getControllerConfig", "-a", controllers[0])
     own = await our_mqadmin("getControllerConfig", "-a", controllers[0])
     expect(sorted(masked(original.stdout)) == sorted(masked(own.stdout)), f"{original}\n{own}")
 

@@ -1,4 +1,4 @@
-"""What the Java ``mqadmin`` says of a broker group, as values, and waiting until it says what is wanted."""
+"""Asking the Java ``mqadmin``, what it says of a broker group as values, and waiting until it says what is wanted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from harness.interop.scenario import Stage, Unexpected
-from harness.java import mqadmin
+from harness.java import AdminRun, mqadmin
 
 _FIELD = re.compile(r"^#(?P<name>\w+)\t(?P<value>.*)$", re.MULTILINE)
 _REPLICA = re.compile(
@@ -45,10 +45,20 @@ def parse(text: str) -> SyncState | None:
         alive=frozenset(int(found["id"]) for found in replicas if found["alive"] == "true"))
 
 
+async def tool(stage: Stage, *arguments: str) -> AdminRun:
+    """Run the Java tool; again when it timed out, which on a busy machine it does (its patience is 3 s)."""
+    for _ in range(4):
+        run = await mqadmin(stage.release, *arguments)
+        if run.ok or "TimeoutException" not in run.stdout + run.stderr:
+            return run
+        stage.say(f"mqadmin {arguments[0]} timed out; again")
+    return run
+
+
 async def sync_state(stage: Stage, controllers: list[str], group: str) -> SyncState | None:
     """Ask the Java tool, by the first of ``controllers`` that leads it to an answer."""
     for address in controllers:
-        run = await mqadmin(stage.release, "getSyncStateSet", "-a", address, "-b", group)
+        run = await tool(stage, "getSyncStateSet", "-a", address, "-b", group)
         found = parse(run.stdout) if run.ok else None
         if found is not None:
             return found
