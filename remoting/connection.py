@@ -55,7 +55,7 @@ class _Call:
         self, connection: Connection, opaque: int, code: int, timeout_ms: float, wanted_by: Task | OnResult
     ) -> None:
         self._connection, self._opaque, self._code, self._timeout_ms = connection, opaque, code, timeout_ms
-        self._wanted_by = wanted_by
+        self._wanted_by: Task | OnResult | None = wanted_by
         self.result: Command | RemotingError | None = None
 
     @property
@@ -70,11 +70,13 @@ class _Call:
         connection.close_if_retired()
 
     def tell(self, result: Command | RemotingError) -> None:
-        wanted_by = self._wanted_by
+        # The queue of deadlines keeps this for a while yet, but must not keep the answer.
+        wanted_by, self._wanted_by = self._wanted_by, None
         if isinstance(wanted_by, Task):
             self.result = result
             reschedule(wanted_by, WOKEN)
             return
+        assert wanted_by is not None, "told once"
         try:
             wanted_by(result)
         except Exception:  # a defect of the caller's must not cost the connection
@@ -201,7 +203,7 @@ class Connection:
         """
         call = self._start_call(command, current_task(), timeout_ms)
         await wait_task_rescheduled(call.abandon)
-        result = call.result
+        result, call.result = call.result, None
         if isinstance(result, Command):
             return result
         assert result is not None, "woken with a result"
@@ -270,6 +272,7 @@ class Connection:
             with contextlib.suppress(OSError):  # the other end is gone, or does not read: either way it is too late
                 self.endpoint.counters.bytes_sent += os.write(self._fd, b"".join(self._out))
         self._out.clear()
+        self._commands, self._reader = iter(()), FrameReader()  # its deadline may keep it a while, but not what it read
         self.endpoint.in_flight -= len(self._owed)
         self._owed.clear()
         self.endpoint.unfinished_bytes -= self._unfinished

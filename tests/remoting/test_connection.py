@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -227,6 +228,19 @@ async def test_deadlines_of_answered_calls_are_forgotten() -> None:
             await wait_all_tasks_blocked()
             assert not ours.calls
         assert len(ours.endpoint.deadlines) <= 1_100
+
+
+async def test_what_waits_for_its_deadline_keeps_no_data() -> None:
+    async with connected() as (ours, theirs, stream):
+        kept: list[weakref.ref[object]] = [weakref.ref(await ours.call(ask(ECHO, bytes(1000))))]
+        ours.call_nowait(ask(ECHO, bytes(1000)), lambda answer: kept.append(weakref.ref(answer)))
+        await wait_all_tasks_blocked()
+        assert len(ours.endpoint.deadlines) >= 3 and [ref() for ref in kept] == [None, None]
+        await stream.send_all(encode(ask(ECHO, bytes(1 << 20)))[:-1])
+        await wait_all_tasks_blocked()
+        assert theirs._reader.unfinished_bytes > 1 << 20
+        theirs.close("enough")
+        assert not theirs._reader.unfinished_bytes and theirs.endpoint.deadlines
 
 
 async def test_a_cancelled_call_leaves_the_connection_usable() -> None:
