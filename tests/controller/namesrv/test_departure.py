@@ -57,10 +57,11 @@ def test_all_brokers_of_a_connection_leave_when_it_closes() -> None:
     assert fleet.core.counters.brokers_closed == 2
 
 
-def test_an_old_connection_takes_nobody_along() -> None:
+@pytest.mark.parametrize("news", [{}, {"version": 2}])
+def test_an_old_connection_takes_nobody_along(news: dict[str, int]) -> None:
     fleet = Fleet()
     fleet.register("a", 0, connection="before")
-    fleet.register("a", 0, connection="after")
+    fleet.register("a", 0, connection="after", **news)
     fleet.close("before")
     assert fleet.addresses() == {"a": {0: "a0:1"}}
     fleet.close("after")
