@@ -510,18 +510,27 @@ def INV_R11(group: Checker, node: Ghost, event: CommitAdvanced) -> None:
 
 
 def INV_R12(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> None:
-    """An acknowledgement leaves only when the disk holds the leader's log up to it."""
+    """An acknowledgement leaves only when the disk holds the leader's log up to it.
+
+    Or when it did hold it, in an earlier term that this message speaks for, and a later leader's truncation reached
+    the disk in the very sync that the message waited for: it says what was true before this node took a later term,
+    like one that was long on its way.
+    """
     assert isinstance(message, AppendReply)
     if message.code != ACK or not message.match:
         return
     group.counts["INV_R12"] += 1
     disk, match = node.disk, message.match
-    if disk.last < match:
+    if message.term < disk.term and match in disk.cut:
+        held = disk.cut[match]
+    elif disk.last >= match:
+        held = disk.marks.get(match, 0)
+    else:
         raise InvariantViolation(
             "INV_R12", f"{node.name} acknowledges {match} to {peer}; its disk ends at {disk.last}")
     leader = group.nodes.get(peer)
     if leader is not None and leader.replica is not None and leader.role is LEADER and leader.term == message.term:
-        held, truth = disk.marks.get(match), leader.memory.marks.get(match)
+        truth = leader.memory.marks.get(match)
         if held and truth and held != truth:
             raise InvariantViolation(
                 "INV_R12", f"{node.name} acknowledges {match} to {peer}, whose entry there is another")

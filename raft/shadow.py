@@ -18,7 +18,7 @@ MEMBERSHIP: Final = Kind.MEMBERSHIP
 class LogShadow:
     """A log as its ``Write``s make it: frames by last index, and the point they stand on. Purging is ignored."""
 
-    __slots__ = ("base", "frames", "last", "lasts", "marks", "memberships", "term", "vote")
+    __slots__ = ("base", "cut", "frames", "last", "lasts", "marks", "memberships", "term", "vote")
 
     def __init__(self, bootstrap: Membership) -> None:
         self.base = (0, 0, 0)
@@ -29,6 +29,8 @@ class LogShadow:
         """Index of the last entry."""
         self.marks: dict[int, int] = {0: 0}
         """Index at a frame's end, or of the base -> hash of the whole prefix that ends there."""
+        self.cut: dict[int, int] = {}
+        """The same of what was here and was dropped, whenever."""
         self.memberships: list[tuple[int, Membership]] = [(0, bootstrap)]
         self.term = 0
         self.vote: str | None = None
@@ -37,7 +39,7 @@ class LogShadow:
         """An independent shadow in the same state."""
         other = LogShadow(Membership())
         other.base, other.frames, other.lasts = self.base, self.frames[:], self.lasts[:]
-        other.last, other.marks = self.last, self.marks.copy()
+        other.last, other.marks, other.cut = self.last, self.marks.copy(), self.cut.copy()
         other.memberships, other.term, other.vote = self.memberships[:], self.term, self.vote
         return other
 
@@ -98,6 +100,7 @@ class LogShadow:
             return
         self.base = (meta.index, meta.term, meta.mark)
         self.frames, self.lasts = [], []
+        self.cut.update(self.marks)
         self.last, self.marks = meta.index, {meta.index: meta.mark}
         self.memberships = [(meta.membership_index, meta.membership)]
 
@@ -105,7 +108,7 @@ class LogShadow:
         """Drop everything at and after ``first``."""
         keep = bisect_left(self.lasts, first)
         for last in self.lasts[keep:]:
-            del self.marks[last]
+            self.cut[last] = self.marks.pop(last)
         del self.frames[keep:], self.lasts[keep:]
         self.last = self.lasts[-1] if keep else self.base[0]
         while len(self.memberships) > 1 and self.memberships[-1][0] >= first:

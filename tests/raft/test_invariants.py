@@ -188,6 +188,21 @@ def forge_r12_other(group: Group) -> None:
     acknowledge(group, disk.last)
 
 
+def forge_r12_cut(group: Group) -> None:
+    """What was truncated is acknowledged in the present term."""
+    disk = group.ghost(group.other).disk
+    last = disk.last
+    disk.truncate(last)
+    acknowledge(group, last)
+
+
+def forge_r12_never_held(group: Group) -> None:
+    """An earlier term excuses no entry that was never on this disk."""
+    disk = group.ghost(group.other).disk
+    disk.term += 1
+    acknowledge(group, disk.last + 1)
+
+
 def forge_r13(group: Group) -> None:
     ghost = group.ghost(group.other)
     ghost.memory.marks[ghost.memory.last] = 1
@@ -403,6 +418,15 @@ def test_every_declared_invariant_has_a_forgery_and_a_function_with_a_docstring(
     functions = [name for name in dir(invariants) if name.startswith("INV_R")]
     assert {"_".join(name.split("_", 2)[:2]) for name in functions} == set(DECLARED)
     assert all(getattr(invariants, name).__doc__ for name in functions)
+
+
+def test_an_acknowledgement_may_leave_with_the_sync_that_cuts_what_it_speaks_of(group: Group) -> None:
+    """Its disk stalled; meanwhile a later leader truncated what this node had held durably, and said so, before."""
+    ghost = group.ghost(group.other)
+    last = ghost.disk.last
+    ghost.disk.truncate(last)
+    ghost.disk.term += 1
+    acknowledge(group, last)
 
 
 def test_a_healthy_group_breaks_none(group: Group) -> None:
