@@ -25,7 +25,7 @@ from raft.membership import Membership
 from raft.messages import Role
 from raft.sim.cluster import Cluster
 from raft.sim.node import Change, Life, Proposal, Reading
-from raft.sim.swarm import DAMAGE, NEMESES, Plan, draw_plan
+from raft.sim.swarm import DAMAGE, NEMESES, PROFILES, Plan, draw_plan
 from raft.sim.tape import Chance, Deviations, Tape, Value
 from raft.sim.world import MILLION
 
@@ -97,15 +97,42 @@ class Result:
     """Of a failed run."""
 
 
-def run(tape: Tape, profile: str = "swarm", *, until_ns: int | None = None) -> Result:
-    """Play one tape to its end, or to ``until_ns`` of world time. What breaks is a result here, not an exception."""
-    plan = draw_plan(tape, profile)
+@attrs.frozen
+class Program:
+    """What a campaign plays. Worker processes get it by name, so its functions stand in modules."""
+
+    module: str
+    """``python -m module`` runs it."""
+    scene: Callable[[Tape, str], Scene]
+    """Makes the scene of one tape, by profile."""
+    profiles: tuple[str, ...]
+    predicates: tuple[str, ...]
+    """Properties that must have been asked about something at least once."""
+    faults: tuple[str, ...]
+    """Faults and events that must have happened at least once."""
+    at_the_end: frozenset[str]
+    """Properties that only a whole run can break: a failing tape is not cut at the failure."""
+
+    def missing(self, predicates: Counter[str], applied: Counter[str]) -> list[str]:
+        """Declared predicates and faults that never were: a campaign with any of them is invalid, not passed."""
+        return [name for name in self.predicates if not predicates[name]] + [
+            name for name in self.faults if not applied[name]]
+
+
+def run(
+    tape: Tape, profile: str = "swarm", *, until_ns: int | None = None, program: Program | None = None
+) -> Result:
+    """Play one tape to its end, or to ``until_ns`` of world time. What breaks is a result here, not an exception.
+
+    ``program`` None: ``RAFT``.
+    """
+    make = (program or RAFT).scene
     enabled = gc.isenabled()
     gc.disable()
     scene: Scene | None = None
     failure, message = None, ""
     try:
-        scene = Scene(tape, plan)
+        scene = make(tape, profile)
         scene.play(until_ns)
     except InvariantViolation as error:
         failure, message = error.id, "\n".join([error.message, *getattr(error, "__notes__", ())])
@@ -117,8 +144,8 @@ def run(tape: Tape, profile: str = "swarm", *, until_ns: int | None = None) -> R
     cluster = scene.cluster if scene else None
     return Result(
         tape.seed, profile, cluster.world.events if cluster else 0, cluster.world.now if cluster else 0,
-        cluster.fingerprint if cluster else "", dict(cluster.checker.counts) if cluster else {},
-        dict(cluster.counts) if cluster else {}, dict(scene.outcomes) if scene else {}, failure, message,
+        cluster.fingerprint if cluster else "", dict(scene.evaluated) if scene else {},
+        dict(scene.happened) if scene else {}, dict(scene.outcomes) if scene else {}, failure, message,
         tape.deviations if failure else {})
 
 
@@ -134,9 +161,7 @@ class Scene:
 
     def __init__(self, tape: Tape, plan: Plan) -> None:
         self.plan = plan
-        self.cluster = cluster = Cluster(
-            plan.size, Ledger, tape=tape, config=plan.config(), learners=plan.learners, links=plan.links,
-            codec=plan.codec, disk=plan.disk)
+        self.cluster = cluster = self._make_cluster(tape)
         cluster.twice_rate = plan.twice
         cluster.counts["segment log"] += plan.disk == "segment"
         for node in cluster.nodes.values():
@@ -153,6 +178,22 @@ class Scene:
         """Nodes whose disk was damaged, until it is replaced."""
         cluster.world.at(plan.op_ns, self._client)
         cluster.world.at(plan.nemesis_ns, self._nemesis)
+
+    def _make_cluster(self, tape: Tape) -> Cluster:
+        plan = self.plan
+        return Cluster(
+            plan.size, Ledger, tape=tape, config=plan.config(), learners=plan.learners, links=plan.links,
+            codec=plan.codec, disk=plan.disk)
+
+    @property
+    def evaluated(self) -> Counter[str]:
+        """How often each predicate was asked about something."""
+        return Counter(self.cluster.checker.counts)
+
+    @property
+    def happened(self) -> Counter[str]:
+        """How often each fault was applied, and other happenings."""
+        return self.cluster.counts
 
     def play(self, until_ns: int | None) -> None:
         """Both phases."""
@@ -333,6 +374,8 @@ class Scene:
         index, membership = max(memberships.values(), key=lambda each: each[0])
         if self._changing(index) or not membership.voters or membership.joint or name not in membership.everyone:
             return False
+        if name in self._damaged:
+            del memberships[name]  # what it recorded is lost already, and being damaged it may never record more
         for other, (at, held) in memberships.items():
             if other in membership.everyone and at != index and held.everyone:
                 return False
@@ -347,9 +390,10 @@ class Scene:
     def _do_damage(self, name: str | None, span_ms: int, where: float, how: int) -> None:
         """Stored bytes are damaged while a node is down, where it must notice; its operator replaces the disk later.
 
-        From now on the disk counts as lost: what it still serves must be right, and nobody relies on it.
+        From now on the disk counts as lost: what it still serves must be right, and nobody relies on it. One at a time:
+        a second one could not record that the first is lost.
         """
-        if name is None or not self._up(name) or name in self._damaged or not self.may_wipe(name):
+        if name is None or not self._up(name) or self._damaged or not self.may_wipe(name):
             return
         self.cluster.crash(name)
         if self.cluster.damage_disk(name, where, how):
@@ -583,9 +627,12 @@ class Healing:
                 if (life := self.cluster.nodes[name].life) is not None}
 
 
-def missing(predicates: Counter[str], applied: Counter[str]) -> list[str]:
-    """Declared predicates and faults that never were: a campaign with any of them is invalid, not passed."""
-    return [name for name in DECLARED if not predicates[name]] + [name for name in DECLARED_FAULTS if not applied[name]]
+def _scene(tape: Tape, profile: str) -> Scene:
+    return Scene(tape, draw_plan(tape, profile))
+
+
+RAFT: Final = Program(
+    "raft.sim", _scene, PROFILES, DECLARED, DECLARED_FAULTS, frozenset({"INV_R30"}))
 
 
 def _done(asked: Proposal) -> bool:
