@@ -21,38 +21,36 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from raft.invariants import DECLARED
-from raft.sim.campaign import DECLARED_FAULTS, Result, missing, run
+from raft.sim.campaign import RAFT, Program, Result, run
 from raft.sim.shrink import Shrunk, shrink
-from raft.sim.swarm import PROFILES
 from raft.sim.tape import Deviations, Tape, load, save
 
 SHRINK_S = 60.0
 """Longest time spent on making one failure small."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, program: Program = RAFT) -> int:
     """Run the command; returns its exit status."""
-    options = _parse(arguments)
+    options = _parse(arguments, program)
     if options.replay:
-        return _replay(options.replay)
+        return _replay(options.replay, program)
     if options.seed is not None:
         seeds: Iterable[int] = range(options.seed, options.seed + options.seeds)
     else:
         seeds = range(options.first, sys.maxsize)
-    campaign = Campaign(options)
+    campaign = Campaign(options, program)
     campaign.run(seeds)
     return campaign.report()
 
 
-def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m raft.sim", description="Simulate many seeded clusters.")
+def _parse(arguments: list[str] | None, program: Program) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m {program.module}", description="Simulate many seeded clusters.")
     parser.add_argument("--events", type=_number, default=20_000_000, help="stop after so many events: 500M, 20k (20M)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, help="run this seed, and --seeds of them from it on")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=1, help="first seed of a campaign (1)")
-    parser.add_argument("--profile", choices=PROFILES, default="swarm")
+    parser.add_argument("--profile", choices=program.profiles, default="swarm")
     parser.add_argument("--replay", type=Path, help="play a tape file")
     parser.add_argument("--out", type=Path, default=Path("failures"), help="where failing tapes go (failures/)")
     parser.add_argument("--report", type=Path, help="write the report as JSON, too")
@@ -66,10 +64,10 @@ def _number(text: str) -> int:
     return int(text if scale == 1 else text[:-1]) * scale
 
 
-def _replay(path: Path) -> int:
+def _replay(path: Path, program: Program) -> int:
     """Play a tape and say what comes out."""
     tape, notes = load(path)
-    result = run(tape, str(notes.get("profile", "swarm")), until_ns=notes.get("until_ns"))
+    result = run(tape, str(notes.get("profile", "swarm")), until_ns=notes.get("until_ns"), program=program)
     _say(f"{result.failure or 'passed'} after {result.events:,} events, {result.virtual_ns / 1e9:.3f} s of virtual "
          f"time; fingerprint {result.fingerprint}")
     if result.failure:
@@ -77,23 +75,24 @@ def _replay(path: Path) -> int:
     return 1 if result.failure else 0
 
 
-def play(seed: int, profile: str, out: Path) -> Result:
+def play(seed: int, profile: str, out: Path, program: Program) -> Result:
     """One seed in a worker process; a failure is shrunk and written down before anyone hears of it."""
-    result = run(Tape(seed), profile)
+    result = run(Tape(seed), profile, program=program)
     if result.failure:
-        _write_down(result, out)
+        _write_down(result, out, program)
         result.deviations = {}
     return result
 
 
-def _write_down(result: Result, out: Path) -> None:
-    until_ns = None if result.failure == "INV_R30" else result.virtual_ns + 1
+def _write_down(result: Result, out: Path, program: Program) -> None:
+    until_ns = None if result.failure in program.at_the_end else result.virtual_ns + 1
     deadline = time.monotonic() + SHRINK_S
 
     def fails(candidate: Deviations) -> bool:
         if time.monotonic() > deadline:
             return False
-        return run(Tape(result.seed, candidate), result.profile, until_ns=until_ns).failure == result.failure
+        tape = Tape(result.seed, candidate)
+        return run(tape, result.profile, until_ns=until_ns, program=program).failure == result.failure
 
     small: Shrunk = shrink(result.deviations, fails)
     assert result.failure is not None
@@ -102,15 +101,16 @@ def _write_down(result: Result, out: Path) -> None:
     save(out / name, result.seed, small.deviations, profile=result.profile, failure=result.failure, until_ns=until_ns,
          deviations_before=small.before)
     result.message += (f"\n{small.before} deviations shrunk to {small.after} in {small.runs} runs. Repeat with:\n"
-                       f"    python -m raft.sim --replay {out / name}\n"
-                       f"or in full with:\n    python -m raft.sim --profile {result.profile} --seed {result.seed}")
+                       f"    python -m {program.module} --replay {out / name}\n"
+                       f"or in full with:\n"
+                       f"    python -m {program.module} --profile {result.profile} --seed {result.seed}")
 
 
 class Campaign:
     """Many seeds, their sums and the verdict."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
+    def __init__(self, options: argparse.Namespace, program: Program) -> None:
+        self._options, self._program = options, program
         self._predicates: Counter[str] = Counter()
         self._applied: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
@@ -129,7 +129,7 @@ class Campaign:
                 break
 
     def _results(self, seeds: Iterable[int]) -> Iterator[Result]:
-        one = partial(play, profile=self._options.profile, out=self._options.out)
+        one = partial(play, profile=self._options.profile, out=self._options.out, program=self._program)
         if self._options.jobs <= 1:
             yield from map(one, seeds)
             return
@@ -174,18 +174,18 @@ class Campaign:
 
     def report(self) -> int:
         """Print the sums; returns the exit status."""
-        took = time.monotonic() - self._started
-        holes = [] if self._single else missing(self._predicates, self._applied)
+        took, program = time.monotonic() - self._started, self._program
+        holes = [] if self._single else self._program.missing(self._predicates, self._applied)
         verdict = "failed" if self._failures else "invalid" if holes and self._options.profile == "swarm" else "passed"
         if sys.stdout.isatty():
             _say("")
         _say(f"{self._events:,} events, {self._seeds} seeds, {self._virtual_ns / 1e9:,.0f} s of virtual time in "
              f"{took:.0f} s: {self._events / max(took, 1e-9):,.0f} events/s with {self._options.jobs} processes")
         _say("invariants, evaluations that were not vacuous:")
-        _columns([(name, self._predicates[name]) for name in DECLARED])
+        _columns([(name, self._predicates[name]) for name in program.predicates])
         _say("faults and happenings, times applied:")
-        others = sorted(set(self._applied) - set(DECLARED_FAULTS))
-        _columns([(name, self._applied[name]) for name in (*DECLARED_FAULTS, *others)])
+        others = sorted(set(self._applied) - set(program.faults))
+        _columns([(name, self._applied[name]) for name in (*program.faults, *others)])
         _say("requests: " + ", ".join(f"{name} {number:,}" for name, number in sorted(self._outcomes.items())))
         for hole in holes:
             _say(f"never happened: {hole}")
@@ -195,8 +195,8 @@ class Campaign:
                 "verdict": verdict, "events": self._events, "seeds": self._seeds, "virtual_s": self._virtual_ns / 1e9,
                 "seconds": took, "events_per_s": self._events / max(took, 1e-9), "jobs": self._options.jobs,
                 "profile": self._options.profile, "python": sys.version.split()[0],
-                "invariants": {name: self._predicates[name] for name in DECLARED}, "applied": dict(self._applied),
-                "requests": dict(self._outcomes), "never": holes,
+                "invariants": {name: self._predicates[name] for name in program.predicates},
+                "applied": dict(self._applied), "requests": dict(self._outcomes), "never": holes,
                 "failures": [{"seed": each.seed, "failure": each.failure, "message": each.message}
                              for each in self._failures],
             }, indent=1) + "\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from raft.following import Following
 from raft.invariants import DECLARED
 from raft.messages import Append
 from raft.sim import command
-from raft.sim.campaign import DECLARED_FAULTS, Ledger, missing, name_of, run
+from raft.sim.campaign import DECLARED_FAULTS, RAFT, Ledger, name_of, run
 from raft.sim.swarm import PROFILES, draw_plan
 from raft.sim.tape import Tape, count, load
 
@@ -86,10 +86,10 @@ def test_a_campaign_without_faults_is_invalid(capsys: pytest.CaptureFixture[str]
 
 def test_what_is_missing_is_named() -> None:
     everything = Counter(dict.fromkeys((*DECLARED, *DECLARED_FAULTS), 1))
-    assert missing(everything, everything) == []
+    assert RAFT.missing(everything, everything) == []
     everything["INV_R8"] = 0
     everything["wipe"] = 0
-    assert missing(everything, everything) == ["INV_R8", "wipe"]
+    assert RAFT.missing(everything, everything) == ["INV_R8", "wipe"]
 
 
 def test_an_exception_has_a_name_without_line_numbers() -> None:
