@@ -111,6 +111,21 @@ def test_names_that_cannot_be_stored_are_refused(key: GroupKey) -> None:
     assert of(fleet.apply_id(1, key=key), Refused).code == INVALID_REQUEST and not fleet.machine.groups
 
 
+def test_names_and_codes_may_be_as_long_as_allowed() -> None:
+    key = GroupKey("c" * NAME_CHARS_MAX, "b" * NAME_CHARS_MAX)
+    host = "h" * NAME_CHARS_MAX
+    code = f"{host};" + "1" * (CHECK_CODE_CHARS_MAX - NAME_CHARS_MAX - 1)
+    fleet = Fleet(key)
+    assert of(fleet.apply_id(1, code), BrokerIdApplied).changed
+    assert of(fleet.register(1, host), Registered).sync_state_set == set()
+
+
+def test_refusals_say_why() -> None:
+    fleet = registered(1)
+    assert "no group" in Fleet().register(1).remark and "no broker 2 in group" in fleet.register(2).remark
+    assert "was given out" not in fleet.apply_id(0).remark and "out of order" in fleet.apply_id(0).remark
+
+
 def test_two_clusters_may_use_one_broker_name() -> None:
     fleet = registered(1, 2)
     other = GroupKey("OtherCluster", KEY.name)
