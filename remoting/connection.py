@@ -287,9 +287,8 @@ class Connection:
         try:
             with self._scope:
                 self.endpoint.opened(self)
-                if received:
-                    if not self._receive(received):
-                        await self._catch_up()
+                if received and not self.closed and not self._receive(received):
+                    await self._catch_up()
                 if self._socket is not None:
                     await self._read_socket(self._socket)
                 else:
@@ -386,7 +385,8 @@ class Connection:
             self.endpoint.counters.late_answers += 1
             return
         call.tell(answer)
-        self.close_if_retired()
+        if self._retired:
+            self.close_if_retired()
 
     # --- writing ---------------------------------------------------------------------------------------------
 

@@ -251,6 +251,13 @@ async def test_hooks_that_raise_harm_nobody(caplog: pytest.LogCaptureFixture) ->
     assert [record.message for record in caplog.records] == ["on_open of client:1", "on_close of client:1"]
 
 
+async def test_a_connection_closed_when_it_opens_is_not_served() -> None:
+    server = Server({ECHO: echo}, on_open=lambda connection: connection.close("not you"))
+    async with wire_to(server) as wire:
+        assert await wire.ask(ask()) is None
+        assert server.counters.requests[ECHO] == 0 and server.counters.closed == 1
+
+
 @pytest.mark.parametrize("data", [
     b"GET / HTTP/1.1\r\n\r\n", b"\x02", b"\x7f", b"PROXY nonsense\r\n", b"\x16\x03\x01", b"\x99",
 ])
