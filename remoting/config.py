@@ -44,7 +44,8 @@ class ConnectionLimits:
     outgoing_bytes_max: int = _limit(64 << 20)
     """Queued on one connection; one whose other end reads too slowly for that is closed."""
     requests_in_flight_max: int = _limit(16_384)
-    """Received requests that wait for their answer, over all connections; beyond it SYSTEM_BUSY is answered."""
+    """Received requests that wait for their answer, over all connections; beyond it those that need a task are answered
+    SYSTEM_BUSY, while what is answered at once still is."""
     call_timeout_ms: int = _limit(3_000)
     """From a call to its answer, connecting included, unless the call says otherwise."""
     idle_timeout_ms: int = _limit(120_000)

@@ -175,12 +175,13 @@ class Connection:
             return
         answer.opaque, answer.flag, answer.encoding = opaque, answer.flag & ~ONEWAY | RESPONSE, to.encoding
         try:
-            self.send(answer)
-        except NotEncodable as error:
-            logger.error("answer %d to request %d of %s: %s", answer.code, to.code, self.peer, error)
-            self.endpoint.counters.failed += 1
-            answer = response(to, ResponseCode.SYSTEM_ERROR, remark=str(error))
-            self.send(answer)
+            try:
+                self.send(answer)
+            except NotEncodable as error:
+                logger.error("answer %d to request %d of %s: %s", answer.code, to.code, self.peer, error)
+                self.endpoint.counters.failed += 1
+                answer = response(to, ResponseCode.SYSTEM_ERROR, remark=str(error))
+                self.send(answer)
         except ConnectionClosed:
             return
         if self.endpoint.on_answer is not None:

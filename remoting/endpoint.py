@@ -25,10 +25,11 @@ from remoting.wakeup import Bell
 logger = logging.getLogger("remoting")
 
 Handler = Callable[[Connection, Command], Command | Coroutine[Any, Any, Command | None] | None]
-"""Answers a request. A ``Command`` is sent at once; ``None``: ``Connection.reply`` will be called later, or was, unless
-the request is oneway; a coroutine runs in a task of its own and is not cancelled when the connection closes.
+"""Answers a request. A ``Command`` is sent at once; ``None``: ``Connection.reply`` was called, or will be (the request
+counts as under way until then), or it is oneway; a coroutine runs in a task of its own and is not cancelled when the
+connection closes. It must not block: the loop waits for it.
 
-What it raises is answered with SYSTEM_ERROR, its class and its words."""
+What it raises is answered with SYSTEM_ERROR and its words. An answer to a oneway request is dropped."""
 OnAnswer = Callable[[int, int, float], None]
 """Request code, response code, seconds from reading the one to queueing the other."""
 
