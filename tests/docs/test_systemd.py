@@ -1,0 +1,34 @@
+"""The systemd units start commands that exist, with flags that they take, and leave them time to stop."""
+
+from __future__ import annotations
+
+import configparser
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from controller import cli as controller_cli
+from controller.namesrv import cli as namesrv_cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PARSERS = {"mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser}
+UNITS = sorted((ROOT / "docs/examples/systemd").glob("*.service"))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
+def test_a_unit_starts_a_command_that_exists(unit: Path) -> None:
+    read = configparser.ConfigParser(strict=False, interpolation=None)
+    read.optionxform = str  # type: ignore[assignment,method-assign]
+    read.read_string(unit.read_text())
+    program, *flags = shlex.split(read["Service"]["ExecStart"])
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert Path(program).name in scripts
+    options = PARSERS[Path(program).name]().parse_args(flags)
+    assert options.configFile.startswith("/etc/rocketmq/")
+    assert read["Service"]["KillSignal"] == "SIGTERM"
+
+
+def test_there_are_units() -> None:
+    assert {unit.stem for unit in UNITS} == set(PARSERS)
