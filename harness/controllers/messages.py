@@ -1,0 +1,111 @@
+"""What travels between simulated controllers and brokers, and the channels it travels by.
+
+Contents are remoting's own commands, unframed: frames have tests of their own. Knows no rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from controller.metadata.groups import GroupKey
+from remoting.command import Command
+
+if TYPE_CHECKING:
+    from harness.controllers.process import Process
+
+
+@attrs.define(eq=False)
+class Channel:
+    """One connection from a host of brokers to one run of a controller. Each end sees its close, or does not."""
+
+    host: str
+    process: Process
+    number: int
+    names: dict[str, GroupKey] = attrs.field(factory=dict)
+    """At the controller: the groups it spoke for."""
+    open_here: bool = True
+    """At the host."""
+    open_there: bool = True
+    """At the controller."""
+
+    @property
+    def kind(self) -> str:
+        """Its messages keep their order, those of the host's next channel keep their own."""
+        return f"net{self.number % 2}"
+
+
+@attrs.frozen(eq=False)
+class Ask:
+    """A request. ``number`` names it; ``sent`` orders the heartbeats of one host."""
+
+    channel: Channel
+    number: int
+    command: Command
+    sent: int = 0
+
+
+@attrs.frozen(eq=False)
+class Answer:
+    channel: Channel
+    number: int
+    command: Command
+
+
+@attrs.frozen(eq=False)
+class Closed:
+    """The other end of a channel is gone."""
+
+    channel: Channel
+
+
+@attrs.frozen(eq=False)
+class Notify:
+    """1008, by a connection of the controller's own."""
+
+    process: Process
+    number: int
+    address: str
+    key: GroupKey
+    broker_id: int
+    command: Command
+
+
+@attrs.frozen(eq=False)
+class Told:
+    """The answer to a 1008."""
+
+    process: Process
+    number: int
+
+
+@attrs.frozen(eq=False)
+class Pull:
+    """A slave asks its master to go on, and acknowledges what it holds."""
+
+    key: GroupKey
+    broker_id: int
+    host: str
+    epoch: int
+    """In which it follows."""
+    starts: tuple[tuple[int, int], ...]
+    """(epoch, offset of its first entry) of its log."""
+    end: int
+    version: int
+    """Of its log: an answer to another one is void."""
+    moved: int
+    """For who watches: the highest epoch it ever took part in."""
+
+
+@attrs.frozen(eq=False)
+class Push:
+    """What the master answers: keep so much, then go on with these."""
+
+    key: GroupKey
+    epoch: int
+    master: int
+    version: int
+    keep: int
+    entries: tuple[tuple[int, int], ...]
+    confirmed: int
