@@ -6,7 +6,9 @@ Exit codes: 0 stopped in order, 1 it could not run, 2 wrong usage or configurati
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
+import resource
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Final, Protocol
@@ -105,10 +107,18 @@ def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
             yield error
 
 
+def raise_file_limit() -> None:
+    """As many open files, and so connections, as the system allows: the usual 1,024 are too few; Java does the same."""
+    with contextlib.suppress(OSError, ValueError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 async def run_until_stopped(
     serve: Callable[[trio.TaskStatus[Stoppable]], Awaitable[None]], started: Callable[[], None],
 ) -> None:
     """Run a server; the first SIGTERM or SIGINT asks it to stop in order, the second stops it."""
+    raise_file_limit()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
 

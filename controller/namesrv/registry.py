@@ -188,7 +188,7 @@ class Registry:
                     topic_sys_flag=config.topic_sys_flag))
         if first or changed:
             for topic, mapping in new.mappings.items():
-                tables.put_mapping(topic, mapping.bname or group.name, mapping)
+                tables.put_mapping(topic, group, mapping)
 
     # --- being there -----------------------------------------------------------------------------------------
 

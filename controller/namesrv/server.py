@@ -45,6 +45,8 @@ class Controller(Protocol):
 
 STOP_GRACE_MS: Final = 1_000
 """For answers under way, without ``enableShutdownGracefully``."""
+CONNECTIONS_MAX: Final = 100_000
+"""Every client of every broker has one."""
 _LOGGED: Final = {
     RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG, RequestCode.WIPE_WRITE_PERM_OF_BROKER,
     RequestCode.ADD_WRITE_PERM_OF_BROKER, RequestCode.REGISTER_TOPIC_IN_NAMESRV, RequestCode.DELETE_TOPIC_IN_NAMESRV,
@@ -90,6 +92,7 @@ async def serve_namesrv(
         server = Server(
             dict.fromkeys(core.codes, shell.handle), on_close=shell.closed, tls=tls,
             config=ServerConfig(
+                connections_max=CONNECTIONS_MAX,
                 idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
                 tls_mode=TLSMode(config.tls_server_mode)))
         nursery.start_soon(shell.judge_silence)
@@ -135,7 +138,9 @@ class _Shell:
         core = self._core
         answer = core.handle(self._clock(), connection, command)
         if core.outbox:
-            answer = self._carry_out(command, answer, connection)
+            failure = self._carry_out()
+            if failure is not None:
+                answer = response(command, ResponseCode.SYSTEM_ERROR, remark=failure)
         if command.code == RequestCode.REGISTER_BROKER and core.next_deadline() != self._awaited:
             self._bell.ring()
         elif command.code in _LOGGED and not answer.code:
@@ -145,7 +150,7 @@ class _Shell:
     def closed(self, connection: Connection, reason: str) -> None:
         """Whoever registered over it is out of the routes when this returns."""
         self._core.closed(connection, reason)
-        self._carry_out_all()
+        self._carry_out()
 
     async def judge_silence(self) -> None:
         """Until cancelled."""
@@ -157,17 +162,11 @@ class _Shell:
             with trio.move_on_after(max(due - self._clock(), 0) / 1e9):
                 await self._bell.wait()
             self._core.expire(self._clock())
-            self._carry_out_all()
+            self._carry_out()
 
     # --- effects ---------------------------------------------------------------------------------------------
 
-    def _carry_out(self, command: Command, answer: Command, connection: Connection) -> Command:
-        failure = self._carry_out_all()
-        if failure is None:
-            return answer
-        return response(command, ResponseCode.SYSTEM_ERROR, remark=failure)
-
-    def _carry_out_all(self) -> str | None:
+    def _carry_out(self) -> str | None:
         """What could not be written to disk, in words."""
         failure = None
         outbox = self._core.outbox

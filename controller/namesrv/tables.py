@@ -89,7 +89,7 @@ class Tables:
     topics: dict[str, dict[str, QueueData]] = attrs.field(factory=dict)
     """By topic, then by group. The same objects as in ``Group.queues``."""
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = attrs.field(factory=dict)
-    """Of static topics: by topic, then by broker name."""
+    """Of static topics: by topic, then by the group that has it."""
     answers: dict[str, dict[object, bytes]] = attrs.field(factory=dict)
     """Encoded routes, by topic and kind: ``routes`` fills it."""
     rows: int = 0
@@ -172,11 +172,12 @@ class Tables:
         self.rows -= 1
         group.revision += 1
         self.answers.pop(topic, None)
-        holders = self.topics[topic]
-        del holders[group.name]
-        if not holders:
-            del self.topics[topic]
-            self.mappings.pop(topic, None)
+        for table in (self.topics, self.mappings):
+            holders = table.get(topic)
+            if holders is not None:
+                holders.pop(group.name, None)
+                if not holders:
+                    del table[topic]
         return True
 
     def change_permission(self, group: Group, change: Callable[[int], int]) -> int:
@@ -185,9 +186,10 @@ class Tables:
             self.put_queue(topic, group, attrs.evolve(queue, perm=change(queue.perm)))
         return len(group.queues)
 
-    def put_mapping(self, topic: str, broker_name: str, mapping: TopicQueueMappingInfo) -> None:
-        if topic in self.topics:
-            self.mappings.setdefault(topic, {})[broker_name] = mapping
+    def put_mapping(self, topic: str, group: Group, mapping: TopicQueueMappingInfo) -> None:
+        """Of a topic that the group has."""
+        if topic in group.queues:
+            self.mappings.setdefault(topic, {})[group.name] = mapping
             self.answers.pop(topic, None)
 
     def full(self, *, replicas: int = 0, rows: int = 0) -> bool:

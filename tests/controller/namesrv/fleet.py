@@ -191,7 +191,7 @@ def consistent(tables: Tables) -> None:
     assert held == listed
     assert tables.rows == len(held)
     assert all(tables.topics.values())
-    assert tables.mappings.keys() <= tables.topics.keys()
+    assert all(groups and groups.keys() <= tables.topics[topic].keys() for topic, groups in tables.mappings.items())
     assert tables.answers.keys() <= tables.topics.keys()
     carried = {replica for replicas in tables._by_connection.values() for replica in replicas}
     assert carried == set(tables.live.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from controller.files import MemoryFiles
 from controller.keys import ConfigError
 from controller.namesrv.cli import configure, main, parser
 from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig, from_properties, to_properties
-from controller.process import USAGE, given_properties
+from controller.process import USAGE, given_properties, raise_file_limit
 from remoting.client import checked, open_client
 from remoting.codes import RequestCode
 from remoting.command import request
@@ -163,3 +164,13 @@ def test_a_port_in_use_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
         port = taken.getsockname()[1]
         assert main(["-D", "bindAddress=127.0.0.1", "-D", f"listenPort={port}"]) == 1
     assert f"cannot listen at 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_as_many_connections_as_the_system_allows_not_as_few_as_the_shell_does() -> None:
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(before, 512), most))
+    try:
+        raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))

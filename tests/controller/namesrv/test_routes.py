@@ -197,7 +197,9 @@ def test_static_topics_have_their_mapping_in_it_and_leave_none_behind() -> None:
     assert route.topic_queue_mapping_by_broker == {"a": mapping}
     bare = fleet.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="T", version=400).body
     assert b'"currIdMap":{0:0,1:1}' in bare
+    fleet.register("b", 0)
     fleet.close("a0:1")
+    assert fleet.route() is not None
     assert not fleet.tables.mappings
 
 
