@@ -264,7 +264,8 @@ class Fleet:
         if broker.broker_id is None:
             await self._apply_for_id(broker)
         elif not broker.registered:
-            self._beat(broker)  # who asks for an election must be heard to live
+            await self._client.connect(_key(await self.wait_active(), broker))
+            self._beat(broker)  # who is to be master, or in sync with one, must be heard to live
             await self._register(broker)
         elif view.master is None:
             await self._elect(broker)
@@ -346,15 +347,17 @@ class Fleet:
         group, view = broker.group, broker.view
         assert broker.broker_id is not None
         version = DataVersion(view.master_epoch, _millis(), 1)
-        topic = f"{group.name}-topic"
-        body = RegisterBrokerBody(TopicConfigSerializeWrapper({topic: TopicConfig(topic, 4, 4)}, version)).to_json()
+        topics = {name: TopicConfig(name, 4, 4) for name in (group.name, f"{group.name}-orders")}
+        body = RegisterBrokerBody(TopicConfigSerializeWrapper(topics, version)).to_json()
         header = RegisterBrokerRequest(
             group.name, broker.address, group.cluster, 0 if broker.is_master else broker.broker_id, broker.address)
         broker.announced = (view.master_epoch, view.master or 0)
         for server in self.namesrvs:
             with suppress(RemotingError):
-                checked(await self._client.call(
-                    _key(server, broker), request(RequestCode.REGISTER_BROKER, header, body)))
+                answer = await self._client.call(
+                    _key(server, broker), request(RequestCode.REGISTER_BROKER, header, body))
+                if answer.code != ResponseCode.SUCCESS:
+                    self.refusals[answer.code] += 1
 
     # --- asking the active controller ------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ class Witness:
         """The active controller's answer to it."""
         self.checks["epochs never fall"] += 1
         if view.master_epoch < asked:
-            self.violations.append(f"{group}: an answer has master epoch {view.master_epoch}, although {asked} was told "
-                                   "before the question was asked")
+            self.violations.append(
+                f"{group}: an answer has master epoch {view.master_epoch}; {asked} was told before the question left")
         self._newest[group] = max(self._newest.get(group, 0), view.master_epoch)
         self.told(group, view)
 
