@@ -19,12 +19,16 @@ EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
 ARGS ?=
 
-.PHONY: help demo test check fix sim bench bench-raft bench-remoting fuzz mutants powercut clean
+.PHONY: help demo demo-raft test check fix sim interop bench bench-raft bench-remoting bench-controller fuzz mutants \
+        powercut clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
 
-demo: $(VENV)/.demo ## three real processes, a leader killed again and again, nothing acknowledged lost
+demo: $(VENV)/.demo ## a controller cluster of real processes: masters and the active controller killed again and again
+	$(RUN) -m harness.demo $(ARGS)
+
+demo-raft: $(VENV)/.demo ## three real processes, a leader killed again and again, nothing acknowledged lost
 	$(RUN) docs/examples/demo.py $(ARGS)
 
 test: $(VENV)/.dev ## all tests, on WORKERS processes
@@ -41,7 +45,10 @@ fix: $(VENV)/.dev ## apply the linter's safe fixes
 sim: $(VENV)/.dev ## simulate seeded clusters under every fault for EVENTS events, invariants after each
 	$(RUN) -m raft.sim --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
-bench: bench-raft bench-remoting ## every benchmark
+interop: $(VENV)/.demo ## scenarios with real Java peers; says `not run` where Java or Maven is missing
+	$(RUN) -m harness.interop $(ARGS)
+
+bench: bench-raft bench-remoting bench-controller ## every benchmark
 	$(RUN) -m benchmarks.simulator $(ARGS)
 
 bench-raft: $(VENV)/.bench ## raft beside the floor, PySyncObj and, where Go is found, hashicorp/raft and dragonboat
@@ -49,6 +56,9 @@ bench-raft: $(VENV)/.bench ## raft beside the floor, PySyncObj and, where Go is 
 
 bench-remoting: $(VENV)/.bench ## the codec, and echo requests over one connection
 	$(RUN) -m benchmarks.remoting $(ARGS)
+
+bench-controller: $(VENV)/.bench ## the controller beside the Java one, where Java is found
+	$(RUN) -m benchmarks.controller $(ARGS)
 
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every decoder, FUZZ_SECONDS for each
 	$(RUN) -m fuzz --seconds $(FUZZ_SECONDS) --jobs $(WORKERS) $(ARGS)
@@ -72,8 +82,8 @@ $(VENV)/.created:
 	$(RUN) -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.created raft/pyproject.toml
-	$(RUN) -m pip install --quiet -e './raft[demo]'
+$(VENV)/.demo: $(VENV)/.created pyproject.toml raft/pyproject.toml
+	$(RUN) -m pip install --quiet -e './raft[demo]' -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml raft/pyproject.toml
