@@ -1,4 +1,4 @@
-"""The examples: the key-value store as a state machine, and the demo as `make demo` runs it, with one kill."""
+"""The examples: the key-value store as a state machine, and the demo as `make demo-raft` runs it, with one kill."""
 
 from __future__ import annotations
 
