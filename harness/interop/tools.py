@@ -65,14 +65,14 @@ async def compare(stage: Stage, controllers: list[str], namesrv: str) -> None:
     expect(sorted(masked(original.stdout)) == sorted(masked(own.stdout)), f"{original}\n{own}")
 
 
-@scenario("5.5.0")
+@scenario("5.5.0", timeout_s=400)
 async def both_tools_say_the_same_of_our_controllers(stage: Stage) -> None:
     """Java's mqadmin and ours against our controllers and name server: equal output after masking numbers."""
     async with cluster(stage, 2) as made:
         await compare(stage, made.addresses, made.namesrv.address)
 
 
-@scenario("5.5.0")
+@scenario("5.5.0", timeout_s=500)
 async def our_mqadmin_against_java_controllers(stage: Stage) -> None:
     """The same against Java controllers and a Java name server."""
     async with (
@@ -88,7 +88,7 @@ async def our_mqadmin_against_java_controllers(stage: Stage) -> None:
         await compare(stage, addresses, namesrv.address)
 
 
-@scenario("5.5.0", timeout_s=400)
+@scenario("5.5.0", timeout_s=500)
 async def a_running_fleet_moves_to_our_controllers(stage: Stage) -> None:
     """Two Java brokers move from Java controllers to ours by import, restarted one by one; no id is lost."""
     async with (
