@@ -6,7 +6,8 @@ is judged one heartbeat timeout after the later of the last heartbeat and the mo
 
 Differs from ``DefaultBrokerHeartbeatManager`` in what that forgets: channel, address, epoch and offsets are those of
 the latest heartbeat, a channel that an older heartbeat came by closes nothing, one channel may carry many brokers, and
-silence is judged at its deadline, not at the next scan.
+silence is judged at its deadline, not at the next scan. A heartbeat that comes late by a channel older than the one in
+use says nothing: that channel is about to close, and its broker has gone on.
 
 Sans-IO: time is a number (ns), a connection any object.
 """
@@ -23,6 +24,8 @@ from controller.metadata.commands import LiveReplica, Observation
 from controller.metadata.groups import GroupKey
 
 MS = 1_000_000
+SWEPT_FROM = 1_000
+"""Places in the queue that are not worth sweeping."""
 
 
 class Life(Enum):
@@ -85,7 +88,11 @@ class Liveness:
         self._max = brokers_max
         self._groups: dict[GroupKey, dict[int, _Broker]] = {}
         self._by_connection: dict[object, set[_Broker]] = {}
+        self._order: dict[object, int] = {}
+        """Channels by when their first heartbeat came."""
+        self._channels = 0
         self._queue: list[tuple[int, int, _Broker]] = []
+        """By deadline; only the active controller has one."""
         self._pushes = 0
         self._count = 0
         self.active_since: int | None = None
@@ -102,9 +109,12 @@ class Liveness:
                 self.refused += 1
                 return False
             broker = self._add(beat.key, beat.broker_id, now)
+        elif broker.connection is not None and self._number(connection) < self._number(broker.connection):
+            return False
         fresh = broker.beat is None or broker.closed or broker.silent or broker.heard_ns + broker.timeout_ns < now
         if broker.connection is not connection:
             self._leave(broker)
+            self._number(connection)
             broker.connection = connection
             self._by_connection.setdefault(connection, set()).add(broker)
         broker.beat, broker.heard_ns, broker.closed, broker.silent = beat, now, False, False
@@ -115,6 +125,7 @@ class Liveness:
     def closed(self, connection: object) -> list[Gone]:
         """A channel closed: the brokers whose latest heartbeat came by it are dead, for certain."""
         gone = []
+        self._order.pop(connection, None)
         for broker in self._by_connection.pop(connection, ()):
             broker.connection = None
             if not broker.silent:
@@ -132,6 +143,9 @@ class Liveness:
 
     def deactivate(self) -> None:
         self.active_since = None
+        self._queue.clear()
+        for broker in self._brokers():
+            broker.due_ns = -1
 
     def expect(self, now: int, key: GroupKey, broker_id: int) -> None:
         """A group's master that this controller has never heard: it is to beat within the default timeout."""
@@ -147,7 +161,7 @@ class Liveness:
             if due != broker.due_ns:
                 continue
             broker.due_ns = -1
-            if broker.closed or broker.silent or self.active_since is None:
+            if broker.closed or broker.silent:
                 continue
             if self._deadline(broker) > now:
                 self._enqueue(broker)
@@ -253,6 +267,14 @@ class Liveness:
         self._count += 1
         return broker
 
+    def _number(self, connection: object) -> int:
+        """The place of this channel among all, by their first heartbeats."""
+        number = self._order.get(connection)
+        if number is None:
+            self._channels += 1
+            number = self._order[connection] = self._channels
+        return number
+
     def _leave(self, broker: _Broker) -> None:
         """Its former channel closes nothing any more."""
         if broker.connection is not None:
@@ -269,10 +291,14 @@ class Liveness:
     def _enqueue(self, broker: _Broker) -> None:
         """Into the queue, once; a broker that goes on beating moves only when its turn comes.
 
-        Earlier than it stands there only if its timeout was shortened.
+        Earlier than it stands there only if its timeout was shortened. Places that were given up are swept away before
+        they outnumber the brokers: whoever comes and goes must not make the queue grow.
         """
         deadline = self._deadline(broker)
-        if broker.due_ns < 0 or deadline < broker.due_ns:
+        if self.active_since is not None and (broker.due_ns < 0 or deadline < broker.due_ns):
             self._pushes += 1
             broker.due_ns = deadline
             heapq.heappush(self._queue, (deadline, self._pushes, broker))
+            if len(self._queue) > 2 * self._count + SWEPT_FROM:
+                self._queue = [place for place in self._queue if place[0] == place[2].due_ns]
+                heapq.heapify(self._queue)
