@@ -66,8 +66,8 @@ class ActiveController:
         self._metadata = metadata
         self._marked: dict[GroupKey, None] = {}
         """In the order in which things happened to them."""
-        self._asked: dict[GroupKey, AnyCommand] = {}
-        """One command at a time for each group."""
+        self._asked: dict[GroupKey, list[AnyCommand]] = {}
+        """Under way, by group: this controller's own, one at a time, and other people's elections."""
         self._later: list[tuple[int, GroupKey]] = []
 
     # --- inputs ----------------------------------------------------------------------------------------------
@@ -94,8 +94,9 @@ class ActiveController:
     def heartbeat(self, now: int, beat: Heartbeat, connection: object, *, raft_lease: bool = False) -> bool:
         """Returns whether the answer may renew the sender's lease as a master.
 
-        That needs ``raft_lease`` (nobody else can be the active controller now), that it is the recorded master, and
-        that no election of its group is under way.
+        That needs ``raft_lease`` (nobody else can be the active controller now), that it is the recorded master, that
+        no election of its group is under way, and that nobody is eligible whom a gate would have to protect: so a
+        master that lowered its gate in an announcement may lower it in fact once that was answered with a renewal.
         """
         key, broker_id = beat.key, beat.broker_id
         fresh = self.liveness.heartbeat(now, beat, connection)
@@ -104,10 +105,14 @@ class ActiveController:
             self.notifications.came_alive(now, key, broker_id)
         if not self.active or group is None:
             return False
-        is_master = group.master == broker_id
-        if (fresh and group.master is None) or (is_master and group.eligible and not announces_gate(beat.replica)):
+        if group.master is None:
             self._marked[key] = None
-        if not (raft_lease and is_master and key not in self._asked):
+        if group.master != broker_id:
+            return False
+        if group.eligible and not announces_gate(beat.replica):
+            self._marked[key] = None
+            return False
+        if not raft_lease or key in self._asked:
             return False
         self.liveness.renew_lease(now, key, broker_id)
         return True
@@ -120,12 +125,11 @@ class ActiveController:
     def asked(self, command: AnyCommand) -> None:
         """Somebody else's command that elects in its group is being proposed here."""
         if isinstance(command, ElectMaster):
-            self._asked.setdefault(command.key, command)
+            self._asked.setdefault(command.key, []).append(command)
 
     def answered(self, now: int, command: AnyCommand, outcome: Outcome | None) -> None:
         """What came of a command of ``poll`` or ``asked``; None: it is not known, or it never left."""
-        if isinstance(command, ElectMaster | DropEligible) and self._asked.get(command.key) is command:
-            del self._asked[command.key]
+        if isinstance(command, ElectMaster | DropEligible) and self._forget(command.key, command):
             if outcome is None and self.active:
                 heapq.heappush(self._later, (now + RETRY_MS * MS, command.key))
 
@@ -159,7 +163,7 @@ class ActiveController:
                 del self._marked[key]
                 command = self._wanted(now, key)
                 if command is not None:
-                    self._asked[key] = command
+                    self._asked[key] = [command]
                     todo.commands.append(command)
         todo.notifications = self.notifications.due(now, self._reachable_at(now))
         return todo
@@ -173,6 +177,19 @@ class ActiveController:
             soonest.append(self._later[0][0])
         return min((each for each in soonest if each is not None), default=None)
 
+    # --- questions -------------------------------------------------------------------------------------------
+
+    def observe(self, now: int, key: GroupKey) -> Observation:
+        """Who of this group is alive, for a command about it. A master whose lease is waited for counts as alive."""
+        group = self._metadata.groups.get(key)
+        master = group.master if group is not None else None
+        observation = self.liveness.observe(now, key, master)
+        if master is not None and master not in observation.live and self._lease_until(now, key, master) is not None:
+            beat = self.liveness.beat(key, master)
+            assert beat is not None  # it announced its lease
+            return Observation({**observation.live, master: beat.replica})
+        return observation
+
     # --- the decision ----------------------------------------------------------------------------------------
 
     def _wanted(self, now: int, key: GroupKey) -> AnyCommand | None:
@@ -184,11 +201,10 @@ class ActiveController:
             observation = self.liveness.observe(now, key, None)
             return self._election(key, observation) if self._somebody(group, observation) else None
         life = self.liveness.life(now, key, group.master)
-        if life is Life.CLOSED and self.settings.wait_master_lease:
-            until = self.liveness.lease_until(key, group.master)
-            if until is not None and until > now:
-                heapq.heappush(self._later, (until, key))
-                return None
+        until = self._lease_until(now, key, group.master)
+        if until is not None:
+            heapq.heappush(self._later, (until, key))
+            return None
         if life in (Life.CLOSED, Life.SILENT):
             return self._election(key, self.liveness.observe(now, key, group.master))
         beat = self.liveness.beat(key, group.master)
@@ -207,7 +223,24 @@ class ActiveController:
         among = group.replicas.keys() if self.settings.unclean else group.electable
         return any(broker_id in among and not replica.learner for broker_id, replica in observation.live.items())
 
+    def _lease_until(self, now: int, key: GroupKey, master: int) -> int | None:
+        """Until when an election must wait for a master whose channel closed; None: it need not."""
+        if not self.settings.wait_master_lease or self.liveness.life(now, key, master) is not Life.CLOSED:
+            return None
+        until = self.liveness.lease_until(key, master)
+        return until if until is not None and until > now else None
+
     # --- inside ----------------------------------------------------------------------------------------------
+
+    def _forget(self, key: GroupKey, command: AnyCommand) -> bool:
+        """This very command is under way no longer; False if it was not, in this leadership."""
+        under_way = self._asked.get(key, [])
+        left = [each for each in under_way if each is not command]
+        if left:
+            self._asked[key] = left
+        else:
+            self._asked.pop(key, None)
+        return len(left) < len(under_way)
 
     def _lost(self, key: GroupKey, broker_id: int) -> None:
         """A broker is dead. A slave's death changes nothing: its master takes it out of the SyncStateSet."""

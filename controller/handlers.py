@@ -83,8 +83,7 @@ class Controller:
         return member.address if member is not None else None
 
     def seen(self, connection: Connection) -> Seen:
-        return Seen(self.clock(), self.active.term, self.machine, self.active.liveness, self.settings,
-                    names_of(connection))
+        return Seen(self.clock(), self.machine, self.active, names_of(connection))
 
     # --- any controller --------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from controller.active import ElectionSettings
-from controller.liveness import Heartbeat, Liveness
+from controller.active import ActiveController
+from controller.liveness import Heartbeat
 from controller.metadata.clean import parse_ids
 from controller.metadata.commands import (
     PRIORITY_DEFAULT,
@@ -46,18 +46,15 @@ class Seen:
     """What this controller holds at the moment it takes a request. ``names``: the groups this connection spoke for."""
 
     now: int
-    term: int
     machine: MetadataMachine
-    liveness: Liveness
-    settings: ElectionSettings
+    active: ActiveController
     names: Mapping[str, GroupKey]
 
     def group(self, name: str, cluster: str | None) -> GroupKey | Refused:
         return self.machine.resolve(name, cluster, self.names.get(name))
 
     def observe(self, key: GroupKey) -> Observation:
-        group = self.machine.group(key)
-        return self.liveness.observe(self.now, key, group.master if group is not None else None)
+        return self.active.observe(self.now, key)
 
 
 def read_heartbeat(request: Command) -> Heartbeat | Refused:
@@ -88,7 +85,7 @@ def _alter(request: Command, seen: Seen) -> AnyCommand | Refused:
     if isinstance(key, Refused):
         return key
     return AlterSyncStateSet(
-        term=seen.term, key=key, broker_id=header.master_broker_id, master_epoch=header.master_epoch,
+        term=seen.active.term, key=key, broker_id=header.master_broker_id, master_epoch=header.master_epoch,
         sync_state_set=wanted.sync_state_set, sync_state_set_epoch=wanted.sync_state_set_epoch,
         observation=seen.observe(key))
 
@@ -100,9 +97,9 @@ def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
         return key
     broker_id = None if header.broker_id == NOBODY else header.broker_id
     by_itself = broker_id is not None and not header.designate_elect
-    settings = seen.settings
+    settings = seen.active.settings
     return ElectMaster(
-        term=seen.term, key=key, trigger=Trigger.BROKER if by_itself else Trigger.ADMIN, broker_id=broker_id,
+        term=seen.active.term, key=key, trigger=Trigger.BROKER if by_itself else Trigger.ADMIN, broker_id=broker_id,
         designate=header.designate_elect, unclean=settings.unclean, policy=settings.policy,
         preferred=settings.preferred.get(key), observation=seen.observe(key))
 
@@ -111,7 +108,7 @@ def _register(request: Command, seen: Seen) -> AnyCommand | Refused:
     header = RegisterBrokerToControllerRequest.from_ext(request.ext)
     key = GroupKey(header.cluster_name, header.broker_name)
     return RegisterBroker(
-        term=seen.term, key=key, broker_id=header.broker_id, address=header.broker_address,
+        term=seen.active.term, key=key, broker_id=header.broker_id, address=header.broker_address,
         learner=bool(header.learner), observation=seen.observe(key))
 
 
@@ -125,15 +122,15 @@ def _clean(request: Command, seen: Seen) -> AnyCommand | Refused:
     except ValueError as error:
         return Refused(code=ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark=str(error))
     return CleanBrokerData(
-        term=seen.term, key=key, broker_ids=broker_ids, clean_living=header.is_clean_living_broker,
+        term=seen.active.term, key=key, broker_ids=broker_ids, clean_living=header.is_clean_living_broker,
         observation=seen.observe(key))
 
 
 def _apply_id(request: Command, seen: Seen) -> AnyCommand | Refused:
     header = ApplyBrokerIdRequest.from_ext(request.ext)
     return ApplyBrokerId(
-        term=seen.term, key=GroupKey(header.cluster_name, header.broker_name), broker_id=header.applied_broker_id,
-        check_code=header.register_check_code)
+        term=seen.active.term, key=GroupKey(header.cluster_name, header.broker_name),
+        broker_id=header.applied_broker_id, check_code=header.register_check_code)
 
 
 _READERS: Mapping[RequestCode, Callable[[Command, Seen], AnyCommand | Refused]] = {
