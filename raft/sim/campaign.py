@@ -166,6 +166,7 @@ class Scene:
         cluster.counts["segment log"] += plan.disk == "segment"
         for node in cluster.nodes.values():
             node.slow = plan.slow
+            node.promises = plan.promises
         self.outcomes: Counter[str] = Counter()
         self._acts = tape.stream("client")
         self._faults = tape.stream("nemesis")

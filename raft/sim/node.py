@@ -20,6 +20,7 @@ from raft.errors import DamagedLog, DiskFull, NotLeader, Outcome, Rejected, Reje
 from raft.frame import Frame
 from raft.membership import Membership
 from raft.messages import (
+    AppendReply,
     Committed,
     Install,
     Load,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 FOLLOWER = Role.FOLLOWER
 GROUP = 1
 SYNC_NS = 200_000
+REPORT_NS = 1_000_000
 APPLY_NS = 20_000
 LOAD_NS = 50_000
 APPLY_FRAMES_MAX = 64
@@ -107,6 +109,8 @@ class SimNode:
     slow_ns: int = 20_000_000
     stalled_until: int = 0
     """World time before which no sync ends."""
+    promises: bool = False
+    """Acknowledgements leave with the sync that makes them true; the process hears of it ``REPORT_NS`` later."""
     full: bool = False
     damaged: bool = False
     """Bytes on its disk were damaged: its storage refuses to open, or to read them."""
@@ -120,8 +124,8 @@ class Life:
     __slots__ = (  # more attributes than an instance's shared keys hold
         "_fold", "_handlers", "_links", "_number", "applying", "broken", "checker", "clock", "cluster", "commit",
         "config", "dead", "durable", "flying", "ghost", "held", "installing", "log_bytes", "machine", "met", "name",
-        "node", "paused", "proposals", "queue", "replica", "snapshotting", "storage", "tickets", "timer", "waiting",
-        "world",
+        "node", "paused", "promised", "proposals", "queue", "replica", "snapshotting", "storage", "tickets", "timer",
+        "unheard", "waiting", "world",
     )
 
     def __init__(self, cluster: Cluster, node: SimNode, config: Config, machine: SimMachine) -> None:
@@ -136,6 +140,10 @@ class Life:
         """Token of the last write that is being synced; 0: the disk is idle."""
         self.durable = 0
         self.held: deque[Send] = deque()
+        self.promised: deque[tuple[int, str, AppendReply]] = deque()
+        """(token, peer, reply) that leave once that write is synced."""
+        self.unheard: deque[tuple[int, AppendReply]] = deque()
+        """(token, reply) of syncs whose acknowledgement left, and that the process has not heard of yet."""
         self.broken = False
         self.timer = NEVER
         self.commit = 0
@@ -205,8 +213,11 @@ class Life:
             self.checker.stepped(self.name)
         log = replica.log
         self._fold(self._number, kind, replica.term, replica.commit_index, log.last_index, log.last_mark)
-        if self.queue and not self.flying and not self.broken:
-            self._flush()
+        if self.queue:
+            if self.node.promises:
+                self._promise(self.queue[-1].token)
+            if not self.flying and not self.broken:
+                self._flush()
         # A follower's armed timer is early enough: hearing a leader only moves its deadline on.
         if (self.timer > replica.election_deadline or replica.role is not FOLLOWER
                 or replica.departed is not None):
@@ -316,6 +327,12 @@ class Life:
         self.checker.written(self.name, write)
         self.queue.append(write)
 
+    def _promise(self, token: int) -> None:
+        """Let the acknowledgement go with the newest write, if there is one to make."""
+        promised = self.promised
+        if (not promised or promised[-1][0] < token) and (promise := self.replica.following.promise()) is not None:
+            promised.append((token, *promise))
+
     def _flush(self) -> None:
         """Hand over what has gathered as one group commit."""
         node, world = self.node, self.world
@@ -347,6 +364,8 @@ class Life:
     def _full(self) -> None:
         self.cluster.counts["disk full"] += 1
         self.queue = []
+        self.promised.clear()
+        self._note_durable()
         self.checker.disk_full(self.name)
         self.replica.storage_fault(self.now, "full")
         self.settle(E_FAULT)
@@ -371,14 +390,39 @@ class Life:
             return
         self.storage.sync()
         token, self.flying = self.flying, 0
-        self.durable = token
         self.checker.durable(self.name, token)
+        promised, kept = self.promised, None
+        while promised and promised[0][0] <= token:
+            kept = promised.popleft()
+        if kept is not None:
+            self._leave(kept[1], kept[2])
+            self.unheard.append((token, kept[2]))
+            self.later(REPORT_NS, self._hear, None)
+            if self.queue:
+                self._flush()
+            return
+        self._note_durable()
+        self._durable(token)
+        self.settle(E_DURABLE)
+
+    def _hear(self, _: None) -> None:
+        """The process wakes up to what was synced while it slept."""
+        self._note_durable()
+        self.settle(E_DURABLE)
+
+    def _note_durable(self) -> None:
+        while self.unheard:
+            token, kept = self.unheard.popleft()
+            self.replica.following.kept(kept)
+            self._durable(token)
+
+    def _durable(self, token: int) -> None:
+        self.durable = max(self.durable, token)
         held = self.held
         while held and held[0].after <= token:
             send = held.popleft()
             self._leave(send.peer, send.message)
         self.replica.durable(self.clock.local(self.world.now), token)
-        self.settle(E_DURABLE)
 
     def _disk_failed(self) -> None:
         self.broken = True

@@ -51,6 +51,8 @@ class Plan:
     codec: bool = False
     disk: str = "memory"
     twice: float = 0.0
+    promises: bool = False
+    """Acknowledgements leave with the sync; the node hears of it later."""
 
     def config(self) -> Config:
         """Limits small enough for a short run to meet them all."""
@@ -104,6 +106,7 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
         capacity=stream.between(2, 20, 8) if traits["overflow"] else 4_096)
     if plan.disk == "segment" and plan.faults and stream.chance(0.5):
         plan.faults += (DAMAGE,)
+    plan.promises = stream.chance(0.5)
     return plan
 
 
