@@ -192,6 +192,11 @@ class Following:
             return None
         return core.leader, self._acknowledgement(min(self.verified, core.log.last_index))
 
+    @property
+    def needs_disk(self) -> bool:
+        """Whether a hand-over or a snapshot waits for the disk."""
+        return self._timeout_now is not None or self._installed_for is not None
+
     def kept(self, reply: AppendReply) -> None:
         """This promise left; it need not be said again."""
         if reply.term == self.core.term and reply.session == self._session:

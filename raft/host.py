@@ -97,6 +97,8 @@ class Host:
         self._touched: list[Node] = []
         self._transport: Transport | None = None
         self._writer: InlineWriter | LogWriter | None = None
+        self._waiting = 0
+        """Nodes that wait for the disk."""
         self._unheard: deque[Mapping[int, int]] = deque()
         """``LogWriter.reports``"""
         self._nursery: trio.Nursery | None = None
@@ -237,8 +239,8 @@ class Host:
         assert writer is not None
         return Surroundings(
             clock=self._clock, suspended_ns=suspended_ns, wall_ms=self._wall_ms, storage=self.storage,
-            submit=writer.submit, promise=None if isinstance(writer, InlineWriter) else self._promise,
-            kept=transport.note_kept, send=transport.send, has_room=self.storage.has_room,
+            submit=writer.submit, submit_quietly=None if isinstance(writer, InlineWriter) else self._submit_quietly,
+            hurry=self._hurry, kept=transport.note_kept, send=transport.send, has_room=self.storage.has_room,
             flush=transport.flush, run_blocking=self._run_blocking, addresses=self._learn_addresses,
             members_changed=self._members_changed, connected=transport.connected,
             refusals=lambda: list(transport.refusals.values()))
@@ -267,16 +269,25 @@ class Host:
 
     # --- callbacks -------------------------------------------------------------------------------------------
 
-    def _promise(self, write: Write, peer: str, message: PeerMessage) -> Prepared | None:
-        """Write, and let the writer's thread send this message the moment that is durable, if it can."""
+    def _submit_quietly(self, write: Write, promise: tuple[str, PeerMessage] | None) -> Prepared | None:
+        """Write, and let the writer's thread send this message to that peer the moment that is durable, if it can."""
         writer = self._writer
         assert isinstance(writer, LogWriter)
-        prepared = self.transport.prepare(peer, message)
-        if prepared is None:
-            writer.submit(write)
+        prepared = self.transport.prepare(*promise) if promise is not None else None
+        if promise is None or prepared is not None:
+            writer.submit_quietly(write, prepared)
         else:
-            writer.submit_with(write, prepared)
+            writer.submit(write)
         return prepared
+
+    def _hurry(self, wanted: bool) -> None:
+        """A node waits for its disk now, or no longer does."""
+        self._waiting += 1 if wanted else -1
+        writer = self._writer
+        if isinstance(writer, LogWriter):
+            writer.hurry = self._waiting > 0
+            if wanted and writer.reports:
+                writer.report()
 
     def _on_message(self, peer: str, message: PeerMessage) -> None:
         if self._unheard:

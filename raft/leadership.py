@@ -527,6 +527,16 @@ class Leadership:
         else:
             self.changes.advance()
 
+    @property
+    def needs_disk(self) -> bool:
+        """Whether the peers hold enough for a commit that this node's own disk holds back."""
+        core = self.core
+
+        def match(node_id: str) -> int:
+            return core.log.last_index if node_id == core.node_id else self._match(node_id)
+
+        return quorum_value(core.membership.voters, core.membership.outgoing, match) > core.commit_index
+
     def _resign_removed(self) -> None:
         """The membership without this node is committed: it led until here without counting itself (paper §6)."""
         core = self.core

@@ -75,6 +75,7 @@ STOP_TRANSFER_S = 1.0
 
 Clock: TypeAlias = Callable[[], int]
 RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
+SubmitQuietly: TypeAlias = Callable[[Write, tuple[str, PeerMessage] | None], Promise | None]
 
 
 @attrs.define(eq=False)
@@ -103,8 +104,11 @@ class Surroundings:
     suspended_ns: Callable[[], int] = attrs.field(default=lambda: 0, kw_only=True)
     """How long the machine has been suspended since it booted, ns: ``clock`` does not count that."""
     refusals: Callable[[], Sequence[Refusal]]
-    promise: Callable[[Write, str, PeerMessage], Promise | None] | None = attrs.field(default=None, kw_only=True)
-    """``submit``, and a message that leaves the moment the write is durable, without this thread's help."""
+    submit_quietly: SubmitQuietly | None = attrs.field(default=None, kw_only=True)
+    """``submit``, but its token may come late unless ``hurry`` says otherwise; with a message to a peer that leaves the
+    moment the write is durable, without this thread's help (None: it will not)."""
+    hurry: Callable[[bool], object] = attrs.field(default=lambda wanted: None, kw_only=True)
+    """Whether something waits for tokens now."""
     kept: Callable[[str, Any], object] = attrs.field(default=lambda peer, promised: None, kw_only=True)
     """That message to that peer left."""
 
@@ -150,7 +154,7 @@ class Node:
         self._writes: list[Write] = []
         self.submitted = self.durable_token = 0
         """Write tokens handed to the disk, and reported durable."""
-        self._pumping = False
+        self._pumping = self._hurried = False
         self._armed = 0
         self._timer: trio.CancelScope | None = None
         self._role_seen = trio.Event()
@@ -351,38 +355,35 @@ class Node:
         self._now = 0
         if self._pumping:
             return  # whoever pumps goes on
-        replica, held, committed = self.replica, self.held, 0
+        replica, held, writes = self.replica, self.held, self._writes
         self._pumping = True
         try:
-            while True:
-                while outputs := replica.drain():
-                    for output in outputs:
-                        kind = type(output)
-                        if kind is Send:
-                            if output.after <= self.durable_token:  # type: ignore[union-attr]
-                                self._post(output)  # type: ignore[arg-type]
-                            else:
-                                held.append(output)  # type: ignore[arg-type]
-                        elif kind is Write:
-                            self._writes.append(output)  # type: ignore[arg-type]
-                        elif kind is Committed:
-                            committed = output.index  # type: ignore[union-attr]
+            while outputs := replica.drain():
+                for output in outputs:
+                    kind = type(output)
+                    if kind is Send:
+                        if output.after <= self.durable_token:  # type: ignore[union-attr]
+                            self._post(output)  # type: ignore[arg-type]
                         else:
-                            if committed:  # it happened before what comes now, which may end it
-                                self._advance(committed)
-                                committed = 0
-                            self._carry_out(output)
-                if self._writes:
-                    # Peers' disks are further away than this one, but it is needed too: half of them go first.
-                    self.around.flush(len(replica.membership.voters) // 2)
-                    self._submit()
-                self.around.flush(None)
-                if not committed:
-                    break
-                index, committed = committed, 0
-                self._advance(index)  # while the disks work
+                            held.append(output)  # type: ignore[arg-type]
+                    elif kind is Write:
+                        writes.append(output)  # type: ignore[arg-type]
+                    elif kind is Committed:
+                        self.applier.advance(output.index)  # type: ignore[union-attr]
+                        self._progress()
+                    else:
+                        self._carry_out(output)
         finally:
             self._pumping = False
+        if writes:
+            # Peers' disks are further away than this one, but it is needed too: half of them go first.
+            self.around.flush(len(replica.membership.voters) // 2)
+            self._submit()
+        self.around.flush(None)
+        hurry = self.durable_token < self.submitted and replica.needs_disk
+        if hurry is not self._hurried:
+            self._hurried = hurry
+            self.around.hurry(hurry)
         self.barriers.release(self.applier.index, self._lease_valid)
         if self.proposals.flying < self._hold:
             self._bell.ring()
@@ -390,28 +391,20 @@ class Node:
             self._rearm(replica.deadline)
 
     def _submit(self) -> None:
-        """Hand over the writes. The last takes along the acknowledgement it makes true, if that is all it is for."""
+        """Hand over the writes. Word of mere entries may come late; a follower's acknowledgement goes along."""
         *others, last = self._writes
         self._writes.clear()
         self.submitted = last.token
         for write in others:
             self.around.submit(write)
-        promise = None
-        if (self.around.promise is not None and last.hard_state is None and last.install is None
-                and not last.truncate_from and not last.purge_to):
-            promise = self.replica.following.promise()
-        if promise is None:
+        quietly = self.around.submit_quietly
+        if quietly is None or last.hard_state or last.install or last.truncate_from or last.purge_to:
             self.around.submit(last)
             return
-        assert self.around.promise is not None
-        peer, reply = promise
-        if (promised := self.around.promise(last, peer, reply)) is not None:
-            self.promises.append((last.token, peer, reply, promised))
-
-    def _advance(self, index: int) -> None:
-        """Entries up to ``index`` may be applied."""
-        self.applier.advance(index)
-        self._progress()
+        promise = self.replica.following.promise()
+        if (promised := quietly(last, promise)) is not None:
+            assert promise is not None
+            self.promises.append((last.token, *promise, promised))
 
     def _post(self, send: Send) -> None:
         self.counters["messages_sent"] += 1

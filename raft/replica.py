@@ -599,6 +599,14 @@ class Replica:
             self.following.on_durable()
         self._announce()
 
+    @property
+    def needs_disk(self) -> bool:
+        """Whether something waits for nothing but this node's own disk, to commit, to apply or to answer."""
+        log = self.log
+        return log.durable_index < log.last_index and (
+            self.commit_index > log.durable_index
+            or (self.leadership.needs_disk if self.leadership else self.following.needs_disk))
+
     def applied(self, now: int, index: int) -> None:
         """The state machine has taken everything up to ``index``."""
         self._enter(now)

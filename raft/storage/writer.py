@@ -67,13 +67,22 @@ QUIET_S: Final = 0.001
 """How long the loop is left asleep when all that a write was for has been said already."""
 _STOP: Final = _Stop()
 _RESUME: Final = _Resume()
-_Item = Write | tuple[Write, Promise] | _Stop | _Resume
+_Quiet = tuple[Write, Promise | None]
+_Item = Write | _Quiet | _Stop | _Resume
 
 
 def _last_tokens(writes: list[Write]) -> dict[int, int]:
     if len(writes) == 1:
         return {writes[0].group: writes[0].token}
     return {write.group: write.token for write in writes}
+
+
+def _keep_promises(quiet: list[_Quiet]) -> bool:
+    """Whether all were: of each group's the last."""
+    kept = True
+    for promise in {write.group: promise for write, promise in quiet if promise is not None}.values():
+        kept = promise.say() and kept
+    return kept
 
 
 class Worker:
@@ -109,10 +118,11 @@ class Worker:
 class LogWriter:
     """A thread that writes. ``submit`` never blocks. Two more help: one prepares segments, one scrubs them once.
 
-    A write may come with a promise, which the thread keeps itself as soon as the write is durable; of several of one
-    group in one turn only the last, so it must say all that those before it say. When every write of a turn came with
-    a promise and all were kept, nobody waits for word of it: it goes to ``reports`` without waking the loop, which
-    fetches it with ``report`` when it is up anyway, and is woken for it only ``QUIET_S`` later.
+    ``submit_quietly`` is for a write that the loop need not be woken for. It may come with a promise, which the thread
+    keeps itself as soon as the write is durable; of several of one group in one turn only the last, so it must say all
+    that those before it say. A turn of such writes, all promises kept, goes to ``reports`` and no further: the loop
+    fetches that with ``report`` when it is up anyway, sets ``hurry`` when it comes to need it (and looks for itself
+    then), and is woken for it ``QUIET_S`` later at most.
     """
 
     def __init__(
@@ -126,6 +136,8 @@ class LogWriter:
         """Hand over a write; tokens of a group must rise."""
         self.reports: deque[Mapping[int, int]] = deque()
         """Tokens that are durable, in order, until the loop fetches them."""
+        self.hurry = False
+        """Set by the loop: wake it for every report."""
         self._silent = False
         """There are reports that the loop was not called for yet."""
         self._failed = self._full = False
@@ -144,8 +156,8 @@ class LogWriter:
             self._scrubber = threading.Thread(target=self._scrub, name="raft-storage-scrub", daemon=True)
             self._scrubber.start()
 
-    def submit_with(self, write: Write, promise: Promise) -> None:
-        """Hand over a write and what is to be said once it is durable."""
+    def submit_quietly(self, write: Write, promise: Promise | None) -> None:
+        """Hand over a write that nobody waits for, but for those to whom the promise is made."""
         self._queue.put((write, promise))
 
     def report(self) -> None:
@@ -167,22 +179,22 @@ class LogWriter:
         queue, running = self._queue, True
         while running:
             writes: list[Write] = []
-            promises: list[tuple[Write, Promise]] = []
+            quiet: list[_Quiet] = []
             for item in self._take(queue):
                 if type(item) is Write:
                     writes.append(item)
                 elif type(item) is tuple:
                     writes.append(item[0])
-                    promises.append(item)
+                    quiet.append(item)
                 elif item is _STOP:
                     running = False
                 else:
                     # What came before was submitted by a loop that did not know; it is lost, as the loop was told.
                     writes.clear()
-                    promises.clear()
+                    quiet.clear()
                     self._full = False
             if writes and not self._failed and not self._full:
-                self._commit(writes, promises)
+                self._commit(writes, quiet)
             elif self._due and not self._failed and time.monotonic() >= self._due:
                 self._guarded_sync()
         if self._due and not self._failed:
@@ -206,7 +218,7 @@ class LogWriter:
             return [first]
         return [first, *(queue.get() for _ in range(waiting))]
 
-    def _commit(self, writes: list[Write], promises: list[tuple[Write, Promise]]) -> None:
+    def _commit(self, writes: list[Write], quiet: list[_Quiet]) -> None:
         storage = self._storage
         try:
             storage.write(writes)
@@ -221,24 +233,16 @@ class LogWriter:
         except Exception as error:  # noqa: BLE001 - a bug here must stop the node as a broken disk does, not the thread
             self._fail(error)
             return
-        silent = bool(promises) and self._keep_promises(promises) and len(promises) == len(writes)
+        silent = bool(quiet) and _keep_promises(quiet) and len(quiet) == len(writes)
         self.reports.append(_last_tokens(writes))
-        self._silent = silent
-        if not silent:
+        self._silent = silent and not self.hurry
+        if not self._silent:
             self._call_soon(self.report)
         if self._due and time.monotonic() >= self._due:
             self._guarded_sync()
         if self._maintain is not None and not self._maintaining and storage.needs_maintenance:  # type: ignore[attr-defined]
             if not self._maintain_after or time.monotonic() >= self._maintain_after:
                 self._prepare()
-
-    @staticmethod
-    def _keep_promises(promises: list[tuple[Write, Promise]]) -> bool:
-        """Whether all were."""
-        if len(promises) == 1:
-            return promises[0][1].say()
-        kept = [promise.say() for promise in {write.group: promise for write, promise in promises}.values()]
-        return all(kept)
 
     def _guarded_sync(self) -> None:
         self._due = 0.0

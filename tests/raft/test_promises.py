@@ -1,4 +1,7 @@
-"""Acknowledgements that leave with the sync: what they say, when there are none, and that nothing is said twice."""
+"""Acknowledgements that leave with the sync: what they say, when there are none, and that nothing is said twice.
+
+And when a node must hear of a sync at once, because something waits for its disk alone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import trio
 import trio.testing
 
 from raft.frame import Frame
-from raft.messages import Append, AppendReply, Code, PeerMessage, Write
+from raft.messages import Append, AppendReply, Code, PeerMessage, TimeoutNow, Write
 from raft.node import Node
 from raft.outbox import Outbox
 from raft.replica import Replica
@@ -37,7 +40,7 @@ def follower(*messages: Append) -> Script:
     return script
 
 
-def give(script: Script, *messages: Append) -> None:
+def give(script: Script, *messages: PeerMessage) -> None:
     for message in messages:
         script["n1"].receive(script.now, "n0", message)
         script.pump("n1")
@@ -106,6 +109,55 @@ def test_a_promise_kept_in_another_session_or_term_silences_nothing() -> None:
         assert acknowledged(script)[-1] == 3
 
 
+# --- who waits for the disk --------------------------------------------------------------------------------------
+
+
+def waits(replica: Replica) -> bool:
+    return replica.needs_disk
+
+
+def test_a_leader_waits_for_its_disk_once_the_peers_hold_enough() -> None:
+    script = Script(3)
+    leader = script.elect("n0")
+    for node in script.nodes.values():
+        node.syncing = False
+    script.propose("n0", b"x")
+    script.settle()
+    assert not waits(leader), "no peer holds it yet, so its own disk would commit nothing"
+    script.sync("n1")
+    script.settle()
+    assert waits(leader) and leader.commit_index < leader.last_index
+    script.sync("n2")
+    script.settle()
+    assert waits(leader) and leader.commit_index == leader.last_index, "committed, but not to be applied here yet"
+    script.sync("n0")
+    assert not waits(leader)
+
+
+def test_a_leader_without_peers_waits_for_its_disk() -> None:
+    script = Script(1)
+    leader = script.elect("n0")
+    script.nodes["n0"].syncing = False
+    script.propose("n0", b"x")
+    assert waits(leader)
+    script.sync("n0")
+    assert not waits(leader)
+
+
+def test_a_follower_waits_for_its_disk_only_to_apply_or_to_take_over() -> None:
+    script = follower(append(1, (0, 0), frame(1, 1), sequence=2))
+    replica = script["n1"]
+    assert not waits(replica)
+    replica.receive(script.now, "n0", attrs.evolve(append(1, (1, 1), sequence=3), commit=1))
+    assert waits(replica)
+    script.sync("n1")
+    assert not waits(replica)
+    give(script, append(1, (1, 1), frame(2, 1), sequence=4))
+    assert not waits(replica)
+    give(script, TimeoutNow(1, 1, 2, 1))
+    assert waits(replica)
+
+
 # --- in a node ---------------------------------------------------------------------------------------------------
 
 
@@ -123,10 +175,14 @@ class Vow:
 async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_clock: trio.testing.MockClock) -> None:
     promised: list[tuple[str, int]] = []
 
-    def promise(net: Net, node: Node, write: Write, peer: str, message: PeerMessage) -> Vow:
+    def submit(net: Net, node: Node, write: Write, promise: tuple[str, PeerMessage] | None) -> Vow | None:
+        net.disks[node.node_id].submit(write)
+        if promise is None:
+            assert node.is_leader
+            return None
+        peer, message = promise
         assert isinstance(message, AppendReply) and write.frames and peer == node.leader
         promised.append((node.node_id, message.match))
-        net.disks[node.node_id].submit(write)
         if left:
             net.nodes[peer].receive(node.node_id, message)
             net.nodes[peer].pump()
@@ -136,7 +192,7 @@ async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_c
         net = Net(nursery)
         for name in THREE:
             node = await net.start(name, THREE, Counter())
-            node.around.promise = partial(promise, net, node)
+            node.around.submit_quietly = partial(submit, net, node)
         leader = await net.leader()
         assert await leader.propose(b"1") == 1
         await trio.testing.wait_all_tasks_blocked()

@@ -177,7 +177,7 @@ def held_back(storage: Watched, loop: Loop) -> LogWriter:
 def test_a_promise_is_said_by_the_thread_behind_the_sync_and_the_loop_hears_later() -> None:
     loop, storage = Loop(), Watched()
     writer = LogWriter(storage, loop.call_soon, loop.events)
-    writer.submit_with(vote(1), Vow(storage, "one"))
+    writer.submit_quietly(vote(1), Vow(storage, "one"))
     function, _ = loop.calls.get(timeout=30)
     assert function == writer.report and loop.said == []
     assert storage.calls == [[1], "sync", ("one", "raft-log-writer")]
@@ -193,12 +193,13 @@ def test_of_what_goes_together_a_group_says_only_its_last() -> None:
     loop, storage = Loop(), Watched()
     writer = held_back(storage, loop)
     for token in (2, 3, 4):
-        writer.submit_with(vote(token, group=token % 2 + 1), Vow(storage, f"of {token}"))
+        writer.submit_quietly(vote(token, group=token % 2 + 1), Vow(storage, f"of {token}"))
+    writer.submit_quietly(vote(5, group=2), None)
     storage.gate.set()
     loop.run_until(lambda: len(loop.said) == 2)
     writer.close()
     assert said(storage) == ["of 4", "of 3"]
-    assert loop.said == [{1: 1}, {1: 4, 2: 3}]
+    assert loop.said == [{1: 1}, {1: 4, 2: 5}]
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -207,7 +208,7 @@ def test_the_loop_is_woken_at_once_where_somebody_waits_for_word(left: bool, mon
     monkeypatch.setattr(writer_module, "QUIET_S", 600.0)
     loop, storage = Loop(), Watched()
     writer = held_back(storage, loop)
-    writer.submit_with(vote(2), Vow(storage, "2", left))
+    writer.submit_quietly(vote(2), Vow(storage, "2", left))
     if left:
         writer.submit(vote(3))
     storage.gate.set()
@@ -216,6 +217,21 @@ def test_the_loop_is_woken_at_once_where_somebody_waits_for_word(left: bool, mon
     assert said(storage) == ["2"]
     assert loop.said == [{1: 1}, {1: 3 if left else 2}]
     writer.close()
+
+
+def test_the_loop_is_woken_for_quiet_writes_only_while_it_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUIET_S", 600.0)
+    loop, storage = Loop(), Watched()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    writer.submit_quietly(vote(1), None)
+    while not writer.reports:
+        threading.Event().wait(0.001)
+    writer.hurry = True
+    writer.submit_quietly(vote(2), None)
+    loop.run_one()
+    assert loop.said == [{1: 1}, {1: 2}]
+    writer.close()
+    assert loop.calls.empty()
 
 
 BROKEN = WriteFailed("broken")
@@ -229,7 +245,7 @@ def test_what_was_kept_quiet_is_told_before_anything_else(
     monkeypatch.setattr(writer_module, "QUIET_S", 600.0)
     loop, storage = Loop(), Watched()
     writer = LogWriter(storage, loop.call_soon, loop.events)
-    writer.submit_with(vote(1), Vow(storage, "1"))
+    writer.submit_quietly(vote(1), Vow(storage, "1"))
     assert storage.entered.acquire(timeout=30)
     while not writer.reports:
         threading.Event().wait(0.001)
@@ -245,7 +261,7 @@ def test_nothing_is_said_of_a_write_that_failed() -> None:
         loop, storage = Loop(), Watched()
         storage.trouble = trouble
         writer = LogWriter(storage, loop.call_soon, loop.events)
-        writer.submit_with(vote(1), Vow(storage, "1"))
+        writer.submit_quietly(vote(1), Vow(storage, "1"))
         loop.run_one()
         writer.close()
         assert said(storage) == [] and not writer.reports
