@@ -12,10 +12,13 @@ from harness.java.process import JavaProcess, running
 from harness.java.servers import start_all
 
 HOST = "127.0.0.1"
+_LEASH = ("import os, sys, threading; "
+          "threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()")
+"""When the program that started it dies, however it dies, its end of the pipe closes and the server ends."""
 
 
 def _command(module: str, settings: Mapping[str, object]) -> list[str]:
-    run = f"import sys; from {module} import main; sys.exit(main())"
+    run = f"{_LEASH}; from {module} import main; sys.exit(main())"
     return [sys.executable, "-c", run, *(part for key, value in settings.items() for part in ("-D", f"{key}={value}"))]
 
 

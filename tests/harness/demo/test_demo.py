@@ -20,7 +20,6 @@ from harness.fleet import BrokerGroup, Fleet, SimulatedBroker, Witness
 from harness.fleet.broker import View
 from harness.java.process import JavaProcess
 
-
 ROOT = Path(__file__).parents[3]
 
 
