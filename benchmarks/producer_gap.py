@@ -55,7 +55,7 @@ async def _cluster(stage: Stage, system: str, size: int) -> AsyncIterator[tuple[
 
 
 async def gap(stage: Stage, system: str, phase_s: float, size: int) -> dict[str, Any]:
-    """One kill. ``next_poll_s``: when the client's next poll was due, which nothing but a living old address can beat."""
+    """One kill. ``next_poll_s``: until the client asks for routes again, which only a living old address can beat."""
     async with (
         _cluster(stage, system, size) as (controllers, namesrv, brokers),
         java.sender(stage.release, stage.here / "sender", namesrv=[namesrv], topic=TOPIC, interval_ms=20,
