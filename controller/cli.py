@@ -28,6 +28,7 @@ from controller.process import (
 from controller.server import serve_controller
 from controller.tls import tls_of
 from raft.errors import RaftError
+from raft.tls import ALPN
 from remoting.address import split_address
 from remoting.streams import TLSContext
 
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{name}={value}")
             return STOPPED
         check(config)
-        tls = tls_of(config)
+        tls = tls_of(config, raft_alpn=ALPN)
     except (ConfigError, OSError) as error:
         print(f"mqcontroller: {error}", file=sys.stderr)
         return USAGE

@@ -220,6 +220,12 @@ def check(config: ControllerConfig) -> None:
             raise ConfigError(peers_key, address, str(error)) from None
     if len(set(config.peers.values())) < len(config.peers):
         raise ConfigError(peers_key, ";".join(config.peers.values()), "names one address twice")
+    if config.tls_server_mode == "enforcing" and not config.tls_server_trust_cert_path:
+        raise ConfigError("tls.server.mode", "enforcing",
+                          "needs tls.server.trustCertPath too: controllers show each other certificates")
+    if config.tls_server_trust_cert_path and config.tls_server_key_password:
+        raise ConfigError("tls.server.keyPassword", "***", "is not offered with tls.server.trustCertPath: raft reads "
+                          "the key without a password")
     if config.preferred and config.elect_policy != "preferred":
         raise ConfigError("preferredMasters", config.preferred_masters, "needs electPolicy=preferred")
 

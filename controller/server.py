@@ -39,6 +39,7 @@ from raft.node import Node
 from raft.pending import Ticket
 from raft.storage.identity import NAME
 from raft.storage.interface import Files as RaftFiles
+from raft.tls import TLSConfig
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode
 from remoting.command import request
@@ -94,7 +95,7 @@ async def serve_controller(
         async with open_host(
             data_dir, node_id=config.self_id, listen=None, address=config.address, cluster=config.group, create=True,
             config=config.raft(), rng=rng, clock=clock, wall_ms=wall_ms, files=raft_files,
-            connect=raft_connect_tcp if connector is connect_tcp else connector,
+            connect=raft_connect_tcp if connector is connect_tcp else connector, tls=raft_tls(config),
         ) as host, trio.open_nursery() as nursery:
             machine = MetadataMachine()
             active = ActiveController(machine, Liveness(default_timeout_ms=config.broker_heartbeat_timeout_ms),
@@ -134,6 +135,14 @@ async def _export(core: Controller, server: Server, nursery: trio.Nursery) -> No
     page = ControllerMetrics(core, core.recorder, server.counters, Path(config.store_path).expanduser())  # noqa: ASYNC240
     listen = f"{config.metrics_prom_exporter_host or config.bind_address}:{config.metrics_prom_exporter_port}"
     await nursery.start(serve_metrics, page, listen)
+
+
+def raft_tls(config: ControllerConfig) -> TLSConfig | None:
+    """With a certificate and what others' are signed by, controllers talk to each other under mutual TLS."""
+    if not (config.tls_server_cert_path and config.tls_server_trust_cert_path):
+        return None
+    return TLSConfig(
+        cert=config.tls_server_cert_path, key=config.tls_server_key_path, ca=config.tls_server_trust_cert_path)
 
 
 def _formatted(data_dir: Path, files: RaftFiles | None) -> bool:

@@ -33,8 +33,11 @@ class TLSKeys:
         choices=("none", "optional", "require"))
 
 
-def tls_of(config: TLSKeys) -> TLSContext | None:
-    """What ``tls.server.*`` say; None without a certificate. Raises ``ConfigError``."""
+def tls_of(config: TLSKeys, *, raft_alpn: str = "") -> TLSContext | None:
+    """What ``tls.server.*`` say; None without a certificate. Raises ``ConfigError``.
+
+    ``raft_alpn``: raft shares the port, so whoever has a certificate is asked for it.
+    """
     cert, private_key = config.tls_server_cert_path, config.tls_server_key_path
     if not cert and not private_key:
         if config.tls_server_mode == "enforcing":
@@ -43,9 +46,13 @@ def tls_of(config: TLSKeys) -> TLSContext | None:
     if not cert or not private_key:
         missing = "tls.server.keyPath" if cert else "tls.server.certPath"
         raise ConfigError(missing, "", "certificate and key come together")
+    ca = config.tls_server_trust_cert_path or None
+    client_auth = ClientAuth(config.tls_server_need_client_auth)
+    if raft_alpn and ca and client_auth is ClientAuth.NONE:
+        client_auth = ClientAuth.OPTIONAL
     try:
         return server_context(
-            cert, private_key, key_password=config.tls_server_key_password or None,
-            ca=config.tls_server_trust_cert_path or None, client_auth=ClientAuth(config.tls_server_need_client_auth))
+            cert, private_key, key_password=config.tls_server_key_password or None, ca=ca, client_auth=client_auth,
+            alpn=(raft_alpn,) if raft_alpn else ())
     except ValueError as error:
         raise ConfigError("tls.server.certPath", cert, str(error)) from None

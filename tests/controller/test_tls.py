@@ -1,0 +1,76 @@
+"""Controllers under TLS on real sockets: raft between them by certificates, brokers' requests beside it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+
+from controller.config import check, from_properties
+from controller.files import MemoryFiles
+from controller.keys import ConfigError
+from controller.server import RunningController, serve_controller
+from controller.tls import tls_of
+from raft.tls import ALPN
+from remoting.client import open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request
+from remoting.errors import RemotingError
+from remoting.headers.controller import ApplyBrokerIdRequest
+from remoting.tls import client_context
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+async def test_three_controllers_under_mutual_tls(tmp_path: Path, mode: str) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(3)]
+    addresses = [f"127.0.0.1:{listener.socket.getsockname()[1]}" for listener in listeners]
+    peers = ";".join(f"n{number}-{address}" for number, address in enumerate(addresses))
+    running: list[RunningController] = []
+    async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
+        for number, listener in enumerate(listeners):
+            issued = authority.issue_cert(f"n{number}", "127.0.0.1")
+            issued.private_key_pem.write_to_path(str(tmp_path / f"n{number}.key"))
+            issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"n{number}.pem"))
+            config = from_properties({
+                "controllerDLegerGroup": "g", "controllerDLegerPeers": peers, "controllerDLegerSelfId": f"n{number}",
+                "controllerStorePath": str(tmp_path / f"n{number}"), "tls.server.mode": mode,
+                "tls.server.certPath": str(tmp_path / f"n{number}.pem"),
+                "tls.server.keyPath": str(tmp_path / f"n{number}.key"),
+                "tls.server.trustCertPath": str(tmp_path / "ca.pem"), "segmentBytes": str(1 << 20)})
+
+            async def run(*, task_status: trio.TaskStatus[RunningController], config=config, listener=listener) -> None:  # type: ignore[no-untyped-def]
+                await serve_controller(config, files=MemoryFiles(), listeners=[listener],
+                                       tls=tls_of(config, raft_alpn=ALPN), task_status=task_status)
+
+            running.append(await nursery.start(run))
+        secure = await stack.enter_async_context(open_client(tls=client_context(ca=str(tmp_path / "ca.pem"))))
+        plain = await stack.enter_async_context(open_client())
+        with trio.fail_after(30):
+            while not any(controller.core.active.active for controller in running):
+                await trio.sleep(0.02)
+            active = next(address for controller, address in zip(running, addresses, strict=True)
+                          if controller.core.active.active)
+            answer = await secure.call(active, request(
+                RequestCode.CONTROLLER_APPLY_BROKER_ID, ApplyBrokerIdRequest("c", "a", 1, "127.0.0.1:1;1")))
+            assert answer.code == ResponseCode.SUCCESS, answer
+            if mode == "enforcing":
+                with pytest.raises(RemotingError):
+                    await plain.call(active, request(RequestCode.CONTROLLER_GET_METADATA_INFO))
+            else:
+                answer = await plain.call(active, request(RequestCode.CONTROLLER_GET_METADATA_INFO))
+                assert answer.ext["isLeader"] == "true"
+        await stack.aclose()
+        nursery.cancel_scope.cancel()
+
+
+def test_enforcing_needs_what_controllers_check_each_other_with() -> None:
+    config = from_properties({
+        "controllerDLegerGroup": "g", "controllerDLegerPeers": "n0-h:1", "controllerDLegerSelfId": "n0",
+        "tls.server.mode": "enforcing", "tls.server.certPath": "c", "tls.server.keyPath": "k"})
+    with pytest.raises(ConfigError, match="trustCertPath"):
+        check(config)
