@@ -29,6 +29,7 @@ from controller.metadata.outcomes import (
     Elected,
     EligibleDropped,
     FormatRaised,
+    Imported,
     Refused,
     Superseded,
     Unreadable,
@@ -131,6 +132,8 @@ def test_there_is_room_for_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> No
     imported = ImportedGroup(GroupKey("c", "3"), {1: Replica("a:1", None)}, 2, frozenset(), 0, None, 0)
     assert "all there may be" in of(fleet.do(ImportGroups(term=1, groups=(imported,))), Refused).remark
     assert of(fleet.apply_id(2), BrokerIdApplied).changed  # one that is there, though removed, may come back
+    monkeypatch.setattr(module, "GROUPS_MAX", 3)
+    assert of(fleet.do(ImportGroups(term=1, groups=(imported,))), Imported).changed
 
 
 def test_names_lead_to_groups() -> None:
