@@ -29,7 +29,7 @@ from remoting.bodies.controller import SyncStateSet
 from remoting.bodies.namesrv import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from remoting.client import Client, checked, open_client
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ONEWAY, Command, request, response
+from remoting.command import Command, request, response
 from remoting.config import ClientConfig, ServerConfig
 from remoting.connection import Connection
 from remoting.deadlines import Deadlines
@@ -477,14 +477,9 @@ class Fleet:
             await trio.sleep_until(due)
 
     def _beat(self, broker: SimulatedBroker) -> None:
-        group, config = broker.group, self.config
         if broker.is_master:
             broker.max_offset += 1_024
-        header = BrokerHeartbeatRequest(
-            group.cluster, broker.address, group.name, broker.broker_id, broker.view.master_epoch, broker.max_offset,
-            broker.max_offset, config.heartbeat_timeout_ms, min_in_sync_replicas=config.min_in_sync_replicas)
-        command = request(RequestCode.BROKER_HEARTBEAT, header, oneway=True)
-        assert command.flag & ONEWAY
+        command = self._heartbeat(broker)
         for server in self.controllers:
             connection = self._client.connection(_key(server, broker))
             if connection is None:
@@ -493,6 +488,13 @@ class Fleet:
                 with suppress(RemotingError):
                     connection.send(command)
                     self.beats += 1
+
+    def _heartbeat(self, broker: SimulatedBroker) -> Command:
+        group, config = broker.group, self.config
+        return request(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequest(
+            group.cluster, broker.address, group.name, broker.broker_id, broker.view.master_epoch, broker.max_offset,
+            broker.max_offset, config.heartbeat_timeout_ms, min_in_sync_replicas=config.min_in_sync_replicas,
+        ), oneway=True)
 
     def _poll_nowait(self, broker: SimulatedBroker) -> None:
         connection = self._client.connection(_key(self.active, broker)) if self.active is not None else None
@@ -525,6 +527,9 @@ class Fleet:
         else:
             if not broker.running:
                 connection.close("this broker was killed")
+            elif broker.registered and not broker.silent and server in self.controllers:
+                with suppress(RemotingError):
+                    connection.send(self._heartbeat(broker))
         finally:
             self._dialling.discard(key)
 
