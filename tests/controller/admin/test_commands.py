@@ -1,0 +1,182 @@
+"""``mqadmin`` against whole controllers on virtual time, with a name server and a broker that answer from a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from trio.testing import MockClock
+
+from controller.admin.cli import DONE, FAILED, main, parser, run
+from controller.admin.command import COMMANDS
+from remoting.bodies.controller import EpochEntry, EpochEntryCache
+from remoting.bodies.namesrv import BrokerData, ClusterInfo, KVTable, QueueData, TopicRouteData
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.server import Server
+from tests.controller.world import CLUSTER, MemoryListener, World, group_of, world
+
+
+class Shop:
+    """A controller cluster with a group ``a`` of two, and an ``mqadmin`` to ask it with."""
+
+    def __init__(self, made: World, capsys: pytest.CaptureFixture[str]) -> None:
+        self.made, self._capsys = made, capsys
+
+    async def mqadmin(self, *arguments: str, code: int = DONE) -> str:
+        options = parser().parse_args(arguments)
+        assert await run(options, self.made.network.connector("admin")) == code  # type: ignore[arg-type]
+        out, err = self._capsys.readouterr()
+        return out if code == DONE else err
+
+
+@asynccontextmanager
+async def shop(capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Shop]:
+    async with world() as made:
+        await group_of(made, "a", 2)
+        listener = made.network.listeners["ns:1"] = MemoryListener()
+        made.nursery.start_soon(Server({
+            RequestCode.GET_BROKER_CLUSTER_INFO: _clusters, RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
+        }).run, [listener])
+        broker = made.network.listeners["b:1"] = MemoryListener()
+        made.nursery.start_soon(Server({
+            RequestCode.GET_BROKER_EPOCH_CACHE: _epochs, RequestCode.GET_BROKER_RUNTIME_INFO: _runtime,
+        }).run, [broker])
+        yield Shop(made, capsys)
+
+
+def _clusters(_: Connection, command: Command) -> Command:
+    groups = {"a": BrokerData("a", CLUSTER, {0: "b:1", 2: "gone:1"})}
+    return response(command, body=ClusterInfo(groups, {CLUSTER: ["a"]}).to_json())
+
+
+def _route(_: Connection, command: Command) -> Command:
+    if command.ext["topic"] != "orders":
+        return response(command, ResponseCode.TOPIC_NOT_EXIST, remark="no such topic")
+    return response(command, body=TopicRouteData(
+        [QueueData("a", 4, 8, 6)], [BrokerData("a", CLUSTER, {0: "b:1"})]).to_json())
+
+
+def _epochs(_: Connection, command: Command) -> Command:
+    return response(command, body=EpochEntryCache(
+        CLUSTER, "a", 0, [EpochEntry(1, 0, 100), EpochEntry(2, 100)], 250).to_json())
+
+
+def _runtime(_: Connection, command: Command) -> Command:
+    return response(command, body=KVTable({
+        "brokerVersionDesc": "V5_5_0", "putTps": "12.5 11 10", "brokerActive": "true",
+        "msgPutTotalTodayNow": "30", "msgPutTotalTodayMorning": "10"}).to_json())
+
+
+async def test_who_leads(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shop(capsys) as asked:
+        active = await asked.made.active()
+        follower = next(name for name in asked.made.names if name != active)
+        said = await asked.mqadmin("getControllerMetaData", "-a", f"nowhere:1;{follower}:1")
+        assert said.splitlines() == [
+            "", "#ControllerGroup\tg", f"#ControllerLeaderId\t{active}", f"#ControllerLeaderAddress\t{active}:1",
+            "#Peer:\tn0:n0:1", "#Peer:\tn1:n1:1", "#Peer:\tn2:n2:1"]
+        data = json.loads(await asked.mqadmin("getControllerMetaData", "-a", f"{follower}:1", "--json"))
+        assert data["leaderId"] == active
+
+
+async def test_who_is_in_sync(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shop(capsys) as asked:
+        said = await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-b", "a")
+        assert said.splitlines() == [
+            "", "#brokerName\ta", "#MasterBrokerId\t1", "#MasterAddr\ta-1:1", "#MasterEpoch\t1",
+            "#SyncStateSetEpoch\t2", "#SyncStateSetNums\t2",
+            "", "InSyncReplica:\tReplicaIdentity{brokerName='a', brokerId=1, brokerAddress='a-1:1', alive=true}",
+            "", "InSyncReplica:\tReplicaIdentity{brokerName='a', brokerId=2, brokerAddress='a-2:1', alive=true}"]
+        by_cluster = await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-c", CLUSTER, "-n", "ns:1")
+        assert by_cluster == said
+        err = await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-c", CLUSTER, code=FAILED)
+        assert "-n is needed" in err
+
+
+async def test_elect_and_clean(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shop(capsys) as asked:
+        said = await asked.mqadmin("electMaster", "-a", "n0:1", "-c", CLUSTER, "-bn", "a", "-b", "2")
+        assert said.splitlines() == [
+            "", f"#ClusterName\t{CLUSTER}", "#BrokerName\ta", "#BrokerMasterAddr\ta-2:1", "#MasterEpoch\t2",
+            "#SyncStateSetEpoch\t3", "\t#Broker\t1\ta-1:1", "\t#Broker\t2\ta-2:1"]
+        err = await asked.mqadmin("electMaster", "-a", "n0:1", "-c", CLUSTER, "-bn", "a", "-b", "2", code=FAILED)
+        assert "2011" in err
+        clean = "cleanBrokerMetadata", "-a", "n0:1", "-bn", "a"
+        err = await asked.mqadmin(*clean, "-c", CLUSTER, "-b", "1", code=FAILED)
+        assert "2009" in err and "alive" in err
+        err = await asked.mqadmin(*clean, "-b", "1", code=FAILED)
+        assert "-c is needed" in err
+        err = await asked.mqadmin(*clean, "-c", CLUSTER, "-b", "x", code=FAILED)
+        assert "'x' is no broker id" in err
+        await asked.mqadmin(*clean, "-c", CLUSTER, "-b", "1", "-l")
+        assert "brokerId=1," not in await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-b", "a")
+
+
+async def test_configuration(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shop(capsys) as asked:
+        said = await asked.mqadmin(
+            "updateControllerConfig", "-a", "n0:1;n1:1", "-k", "notifyBrokerRoleChanged", "-v", "false")
+        assert said.splitlines() == [
+            "update controller config success![n0:1, n1:1]", "notifyBrokerRoleChanged : false"]
+        data = json.loads(await asked.mqadmin("getControllerConfig", "-a", "n0:1;n2:1", "--json"))
+        assert data["n0:1"]["notifyBrokerRoleChanged"] == "false"
+        assert data["n2:1"]["notifyBrokerRoleChanged"] == "true"
+        err = await asked.mqadmin(
+            "updateControllerConfig", "-a", "n0:1", "-k", "configStorePath", "-v", "/x", code=FAILED)
+        assert "black list" in err
+
+
+async def test_groups_move_to_other_controllers(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both sides speak the same protocol, so one cluster can be both: what is there already is not changed."""
+    async with shop(capsys) as asked:
+        said = await asked.mqadmin("importControllerMetaData", "-f", "n0:1", "-a", "n1:1", "-c", CLUSTER, "-n", "ns:1",
+                                   "--dry-run")
+        assert said.splitlines() == ["c/a would be imported: 2 brokers, next id 3, master 1, epoch 1"]
+        said = await asked.mqadmin("importControllerMetaData", "-f", "n0:1", "-a", "n1:1", "-c", CLUSTER, "-n", "ns:1")
+        assert "c/a imported: 2 brokers" in said
+        err = await asked.mqadmin("importControllerMetaData", "-f", "n0:1", "-a", "n1:1", "-b", "none", code=FAILED)
+        assert "no broker group none" in err
+
+
+async def test_the_controllers_themselves(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shop(capsys) as asked:
+        said = await asked.mqadmin("changeControllerGroup", "-a", "n0:1", "--remove", "n2")
+        assert said.splitlines() == ["#Peer:\tn0:n0:1", "#Peer:\tn1:n1:1"]
+        err = await asked.mqadmin("changeControllerGroup", "-a", "n0:1", "--add", "nonsense", code=FAILED)
+        assert "nonsense" in err
+        assert "n1:1" in await asked.mqadmin("explainController", "-a", "n0:1;n1:1")
+
+
+async def test_brokers_and_topics(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shop(capsys) as asked:
+        data = json.loads(await asked.mqadmin("clusterList", "-n", "ns:1", "--json"))
+        assert [(row["brokerId"], row["address"]) for row in data] == [(0, "b:1"), (2, "gone:1")]
+        assert "unreachable" in data[1]["stats"]
+        lines = (await asked.mqadmin("clusterList", "-n", "ns:1")).splitlines()
+        assert "V5_5_0" in lines[1] and "12.50(0,0ms)" in lines[1] and "UNREACHABLE" in lines[2]
+        assert (await asked.mqadmin("clusterList", "-n", "ns:1", "-m")).splitlines()[1].split()[-2] == "20"
+        assert json.loads(await asked.mqadmin("topicRoute", "-n", "ns:1", "-t", "orders"))["queueDatas"][0]["perm"] == 6
+        assert "Total:" in await asked.mqadmin("topicRoute", "-n", "ns:1", "-t", "orders", "-l")
+        assert "17" in await asked.mqadmin("topicRoute", "-n", "ns:1", "-t", "none", code=FAILED)
+        err = await asked.mqadmin("getBrokerEpoch", "-n", "ns:1", "-b", "a", code=FAILED)
+        assert "gone:1" in err
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            main(["help", name])
+        assert ended.value.code == 0
+        assert name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--print-completion", shell])
+    assert ended.value.code == 0
+    assert "getSyncStateSet" in capsys.readouterr().out
