@@ -1,4 +1,7 @@
-"""This project's own servers as processes, beside the Java peers and with the same handles on them."""
+"""This project's own servers as processes, beside the Java peers and with the same handles on them.
+
+Knows their commands and keys; what they do is for scenarios and benchmarks to watch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Commands about brokers and clusters, found by the name server and asked one by one."""
+"""Commands about brokers and clusters, found by the name server and asked one by one.
+
+Knows the columns of the original's output; controllers are not asked.
+"""
 
 from __future__ import annotations
 

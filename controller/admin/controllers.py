@@ -1,4 +1,7 @@
-"""Commands about the controller group itself."""
+"""Commands about the controller group itself: who leads, configuration, members.
+
+Knows nothing of broker groups.
+"""
 
 from __future__ import annotations
 

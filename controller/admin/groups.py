@@ -1,4 +1,7 @@
-"""Commands about broker groups, asked of the active controller."""
+"""Commands about broker groups, asked of the active controller.
+
+Brokers themselves are not asked; a cluster's groups are those that the name server has.
+"""
 
 from __future__ import annotations
 
@@ -183,9 +186,11 @@ async def _imported(admin: Admin, source: str, key: GroupKey, group: ReplicasInf
         replica.broker_id: Replica(replica.broker_address or "", None)
         for replica in (*group.in_sync_replicas, *group.not_in_sync_replicas) if replica.broker_id is not None}
     in_sync = frozenset(replica.broker_id for replica in group.in_sync_replicas if replica.broker_id is not None)
+    # A Java controller that was told to forget its master still names it (its clean does not touch that field).
+    master = group.master_broker_id if group.master_broker_id in in_sync else None
     return ImportedGroup(
         key=key, replicas=dict(sorted(replicas.items())),
         next_broker_id=max(following, max(replicas, default=0) + 1),  # Java's counter may stand at an id in use
         sync_state_set=in_sync,
-        sync_state_set_epoch=group.sync_state_set_epoch, master=group.master_broker_id,
+        sync_state_set_epoch=group.sync_state_set_epoch, master=master,
         master_epoch=group.master_epoch)

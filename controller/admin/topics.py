@@ -1,4 +1,7 @@
-"""Commands about topics, asked of the name server."""
+"""Commands about topics, asked of the name server.
+
+Knows routes as they are sent to clients, and nothing of what brokers store.
+"""
 
 from __future__ import annotations
 

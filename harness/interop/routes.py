@@ -1,4 +1,7 @@
-"""Java brokers and a Java client with our name server."""
+"""Java brokers and a Java client with our name server.
+
+No controller takes part; what routes hold is asserted by the Java side.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Asking the Java ``mqadmin``, what it says of a broker group as values, and waiting until it says what is wanted."""
+"""Asking the Java ``mqadmin``, what it says of a broker group as values, and waiting until it says what is wanted.
+
+Knows the tool's output; which cluster it is asked of is the scenario's business.
+"""
 
 from __future__ import annotations
 
