@@ -49,7 +49,8 @@ class Broker:
         self.scene = host.scene
         self.gate = self.enforced = self.scene.plan.gate
         """``minInSyncReplicas`` as announced, and as kept: lowered only when that can do no harm."""
-        self.leader = 0
+        self.leader = self.turn = 0
+        self.hinted = False
         self.stop()
 
     def stop(self) -> None:
@@ -98,13 +99,21 @@ class Broker:
                 return
             self.busy.discard(what)
             if command is None:
-                self.leader += 1
+                self._ask_another(None)
             elif command.code == ResponseCode.CONTROLLER_NOT_LEADER:
-                hint = command.ext.get(LEADER_ADDRESS)
-                self.leader = names.index(hint) if hint in names else self.leader + 1
+                self._ask_another(command.ext.get(LEADER_ADDRESS))
             then(command)
 
         self.host.ask(names[self.leader % len(names)], request(code, header, body), answered)
+
+    def _ask_another(self, hint: str | None) -> None:
+        """Whoever it is said to be, or the next in turn: those that left the controller group hint at each other."""
+        names = self.scene.controllers.names
+        if hint in names and not self.hinted:
+            self.hinted, self.leader = True, names.index(hint)
+        else:
+            self.hinted, self.turn = False, self.turn + 1
+            self.leader = self.turn % len(names)
 
     # --- timers ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from controller.active import ElectionSettings
-from raft.config import MS, Read, Rules
+from raft.config import MS, Config, Read, Rules
 from raft.sim.links import LinkProfile
 from raft.sim.swarm import NEMESES, PROFILES, Plan, draw_plan
 from raft.sim.tape import Stream, Tape
@@ -65,8 +65,19 @@ class ControllerPlan(Plan):
     site_chance: float = 0.0
     """Chance of a crash at each write of a registration."""
 
+    snapshot_bytes: int = 0
+    """Log of so many bytes makes a snapshot."""
+
+    def config(self) -> Config:
+        return attrs.evolve(super().config(), snapshot_log_bytes=self.snapshot_bytes, snapshot_tail_entries=4)
+
     def priority(self, broker_id: int) -> int | None:
         return 10 - broker_id if self.priorities else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether controllers wait for leases that brokers hold."""
+        return self.settings.wait_master_lease and bool(self.lease_ms)
 
     @property
     def true_clocks(self) -> bool:
@@ -100,16 +111,19 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
     plan.settings = ElectionSettings(
         unclean=stream.chance(0.1), policy=stream.pick(("default", "preferred", "priority"), "default"),
         wait_master_lease=stream.chance(0.5))
-    if plan.settings.wait_master_lease and plan.lease_ms and stream.chance(0.8):
+    if plan.waits and stream.chance(0.8):
         plan.faults = tuple(fault for fault in plan.faults if fault not in CLOCKS)
         plan.java = plan.all_ack = False
     plan.read = Read.LEASE if stream.chance(0.5) else Read.INDEX
+    plan.snapshot_bytes = stream.pick((0, 1_000, 4_000), 0)
     _harm(plan, stream, profile)
     return plan
 
 
 def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
     harms = tuple(harm for harm in BROKER_FAULTS if stream.chance(0.5))
+    if plan.waits and "reset" not in harms:
+        harms += ("reset",)
     strength = stream.between(1, 10, 4) / 100
     shape = LinkProfile(
         latency_ns=100_000 * stream.between(1, 40, 5), loss=stream.pick((0.0, 0.0, 0.02, 0.2), 0.0),
