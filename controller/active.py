@@ -99,8 +99,8 @@ class ActiveController:
         master that lowered its gate in an announcement may lower it in fact once that was answered with a renewal.
         """
         key, broker_id = beat.key, beat.broker_id
-        fresh = self.liveness.heartbeat(now, beat, connection)
         group = self._metadata.groups.get(key)
+        fresh = self.liveness.heartbeat(now, beat, connection, members=group.replicas if group is not None else ())
         if fresh:
             self.notifications.came_alive(now, key, broker_id)
         if not self.active or group is None:

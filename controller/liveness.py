@@ -6,8 +6,8 @@ is judged one heartbeat timeout after the later of the last heartbeat and the mo
 
 Differs from ``DefaultBrokerHeartbeatManager`` in what that forgets: channel, address, epoch and offsets are those of
 the latest heartbeat, a channel that an older heartbeat came by closes nothing, one channel may carry many brokers, and
-silence is judged at its deadline, not at the next scan. A heartbeat that comes late by a channel older than the one in
-use says nothing: that channel is about to close, and its broker has gone on.
+silence is judged at its deadline, not at the next scan. A heartbeat that comes late by a channel that its broker has
+left says nothing: that channel is about to close, and its broker has gone on.
 
 Sans-IO: time is a number (ns), a connection any object.
 """
@@ -15,7 +15,7 @@ Sans-IO: time is a number (ns), a connection any object.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum
 
 import attrs
@@ -24,6 +24,8 @@ from controller.metadata.commands import LiveReplica, Observation
 from controller.metadata.groups import GroupKey
 
 MS = 1_000_000
+STRANGERS_MAX = 256
+"""Brokers of one group that are heard without being members, which only those that just got their ids are."""
 SWEPT_FROM = 1_000
 """Places in the queue that are not worth sweeping."""
 
@@ -67,6 +69,8 @@ class _Broker:
     silent: bool = False
     renewed_ns: int | None = None
     """When this controller last renewed its master's lease."""
+    left: set[object] = attrs.field(factory=set)
+    """Channels that are open and that it used before this one."""
     due_ns: int = -1
     """Deadline under which it stands in the queue; -1: it does not."""
 
@@ -81,40 +85,44 @@ class Gone:
 
 
 class Liveness:
-    """The table. ``brokers_max`` bounds what strangers can make it hold."""
+    """The table. ``brokers_max`` bounds what strangers can make it hold; members always have a place."""
 
     def __init__(self, *, default_timeout_ms: int = 10_000, brokers_max: int = 200_000) -> None:
         self._default_ns = default_timeout_ms * MS
         self._max = brokers_max
         self._groups: dict[GroupKey, dict[int, _Broker]] = {}
         self._by_connection: dict[object, set[_Broker]] = {}
-        self._order: dict[object, int] = {}
-        """Channels by when their first heartbeat came."""
-        self._channels = 0
+        self._left: dict[object, set[_Broker]] = {}
         self._queue: list[tuple[int, int, _Broker]] = []
         """By deadline; only the active controller has one."""
         self._pushes = 0
         self._count = 0
         self.active_since: int | None = None
         self.refused = 0
-        """Heartbeats of strangers beyond ``brokers_max``."""
+        """Heartbeats of strangers beyond ``brokers_max``, or ``STRANGERS_MAX`` in one group."""
 
     # --- inputs ----------------------------------------------------------------------------------------------
 
-    def heartbeat(self, now: int, beat: Heartbeat, connection: object) -> bool:
-        """Returns whether this broker was not alive before."""
+    def heartbeat(
+        self, now: int, beat: Heartbeat, connection: object, *, members: Collection[int] = ()
+    ) -> bool:
+        """Returns whether this broker was not alive before. ``members``: the ids of its group."""
         broker = self._find(beat.key, beat.broker_id)
         if broker is None:
-            if self._count >= self._max:
+            heard = len(self._groups.get(beat.key, ()))
+            if beat.broker_id not in members and (
+                    self._count >= self._max or heard >= len(members) + STRANGERS_MAX):
                 self.refused += 1
                 return False
             broker = self._add(beat.key, beat.broker_id, now)
-        elif broker.connection is not None and self._number(connection) < self._number(broker.connection):
+        elif connection in broker.left and self.life(now, beat.key, beat.broker_id) is Life.ALIVE:
             return False
         fresh = broker.beat is None or broker.closed or broker.silent or broker.heard_ns + broker.timeout_ns < now
-        if broker.connection is not connection:
+        if broker.connection != connection:
+            if broker.connection is not None:
+                broker.left.add(broker.connection)
+                self._left.setdefault(broker.connection, set()).add(broker)
             self._leave(broker)
-            self._number(connection)
             broker.connection = connection
             self._by_connection.setdefault(connection, set()).add(broker)
         broker.beat, broker.heard_ns, broker.closed, broker.silent = beat, now, False, False
@@ -125,7 +133,8 @@ class Liveness:
     def closed(self, connection: object) -> list[Gone]:
         """A channel closed: the brokers whose latest heartbeat came by it are dead, for certain."""
         gone = []
-        self._order.pop(connection, None)
+        for broker in self._left.pop(connection, ()):
+            broker.left.discard(connection)
         for broker in self._by_connection.pop(connection, ()):
             broker.connection = None
             if not broker.silent:
@@ -176,6 +185,11 @@ class Liveness:
         broker = members.pop(broker_id, None) if members else None
         if broker is not None:
             self._leave(broker)
+            for connection in broker.left:
+                others = self._left[connection]
+                others.discard(broker)
+                if not others:
+                    del self._left[connection]
             broker.due_ns = -1
             self._count -= 1
             if not members:
@@ -266,14 +280,6 @@ class Liveness:
         self._groups.setdefault(key, {})[broker_id] = broker
         self._count += 1
         return broker
-
-    def _number(self, connection: object) -> int:
-        """The place of this channel among all, by their first heartbeats."""
-        number = self._order.get(connection)
-        if number is None:
-            self._channels += 1
-            number = self._order[connection] = self._channels
-        return number
 
     def _leave(self, broker: _Broker) -> None:
         """Its former channel closes nothing any more."""

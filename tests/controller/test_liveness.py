@@ -121,7 +121,7 @@ def test_BUG_A2_a_stale_channel_closes_nothing() -> None:
     assert table.liveness.closed("new") == [Gone(KEY, 1, Life.CLOSED)]
 
 
-def test_BUG_A15_a_late_heartbeat_by_an_older_channel_says_nothing() -> None:
+def test_BUG_A15_a_late_heartbeat_by_a_channel_that_was_left_says_nothing() -> None:
     """It was sent before those that came by the new channel: neither its data nor its channel are the latest."""
     table = Table()
     table.hear(0, "old")
@@ -133,13 +133,34 @@ def test_BUG_A15_a_late_heartbeat_by_an_older_channel_says_nothing() -> None:
     assert table.life(20) is Life.ALIVE
 
 
-def test_an_older_channel_counts_again_when_the_newer_is_gone() -> None:
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_channel_that_was_left_counts_again_when_the_other_carries_nothing(closes: bool) -> None:
     table = Table()
     table.hear(0, "old")
     table.hear(10, "new")
-    table.liveness.closed("new")
-    assert table.hear(20, "old")
+    if closes:
+        table.liveness.closed("new")
+    else:
+        table.expire(2_000)
+    assert table.hear(2_000, "old")
     assert table.liveness.closed("old") == [Gone(KEY, 1, Life.CLOSED)]
+
+
+def test_a_broker_may_move_into_a_container_that_was_there_before() -> None:
+    table = Table()
+    table.hear(0, "container", broker_id=2)
+    table.hear(10, "alone")
+    table.hear(20, "container")
+    assert table.liveness.closed("alone") == []
+    assert table.liveness.closed("container") == [Gone(KEY, 1, Life.CLOSED), Gone(KEY, 2, Life.CLOSED)]
+
+
+def test_who_is_forgotten_left_nothing_behind() -> None:
+    table = Table()
+    table.hear(0, "old")
+    table.hear(10, "new")
+    table.liveness.forget(KEY, 1)
+    assert not table.liveness._left and not table.liveness._by_connection
 
 
 def test_BUG_A3_a_channel_carries_many_brokers() -> None:
@@ -215,7 +236,7 @@ def test_BUG_A16_who_comes_and_goes_leaves_nothing_behind(active_at: int | None)
         table.liveness.forget(KEY, 2)
     assert len(table.liveness) == 1
     assert len(table.liveness._queue) <= SWEPT_FROM + 2
-    assert len(table.liveness._order) == len(table.liveness._by_connection) == 1
+    assert len(table.liveness._by_connection) == 1 and not table.liveness._left
     table.liveness.activate(0)
     assert table.expire(1_001) == [Gone(KEY, 1, Life.SILENT)], "those that stay are still judged"
 
