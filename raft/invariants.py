@@ -33,7 +33,7 @@ from raft.messages import (
     Write,
 )
 from raft.replica import GUESTS_MAX, Replica
-from raft.shadow import LogShadow
+from raft.shadow import Ghost
 from raft.trace import BecameLeader, CommitAdvanced, Event, RoundStarted, VoteCast
 
 DECLARED = tuple(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29))
@@ -65,35 +65,6 @@ def quorum(membership: Membership, names: Iterable[str]) -> bool:
     held, voters, outgoing = set(names), membership.voters, membership.outgoing
     return 2 * len(held.intersection(voters)) > len(voters) and (
         not outgoing or 2 * len(held.intersection(outgoing)) > len(outgoing))
-
-
-class Ghost:
-    """What the checker knows of one node, over all its lives."""
-
-    def __init__(self, name: str, incarnation: bytes, bootstrap: Membership) -> None:
-        self.name, self.incarnation = name, incarnation
-        self.replica: Replica | None = None
-        """None while the node is down."""
-        self.memory = LogShadow(bootstrap)
-        self.disk = LogShadow(bootstrap)
-        self.former: LogShadow | None = None
-        """What was on the disk before it was wiped: it did count when it was acknowledged."""
-        self.pending: deque[Write] = deque()
-        self.role, self.term = Role.FOLLOWER, 0
-        self.vote: str | None = None
-        self.commit = self.applied = 0
-        self.snapshot = 0
-        """Index of the newest finished snapshot on its disk."""
-        self.snapshot_seen = 0
-        self.term_first = (0, 0)
-        """(term, index) of the first entry it wrote as leader."""
-        self.broken = False
-        self.full = False
-        """Its disk lags behind its memory for want of room: writes now restore the disk and change nothing else."""
-        self.alone: tuple[int, int, int] | None = None
-        """(connectivity version, samples since, term at the last one) while it hears nobody."""
-        self.cut_since: int | None = None
-        """When this leader, by its own clock, was first seen without a quorum in reach."""
 
 
 class Checker:
@@ -482,20 +453,12 @@ def INV_R10(group: Checker, node: Ghost, replica: Replica, index: int) -> None:
     membership, mark, holders = replica.membership, node.memory.marks.get(index), []
     for voter in (*membership.voters, *membership.outgoing):
         ghost = group.nodes.get(voter)
-        if ghost is not None and (on_disk(ghost.disk, index, mark) or (
-                ghost.former is not None and on_disk(ghost.former, index, mark))):
+        if ghost is not None and (ghost.disk.may_hold(index, mark) or (
+                ghost.former is not None and ghost.former.may_hold(index, mark))):
             holders.append(voter)
     if not quorum(membership, holders):
         raise InvariantViolation("INV_R10", f"{node.name} counts {index} as committed; it is on the disks of "
                                             f"{holders}, of {membership.voters} and {membership.outgoing}")
-
-
-def on_disk(disk: LogShadow, index: int, mark: int | None) -> bool:
-    """Whether a disk holds ``index``, with this mark as far as both marks are known."""
-    if disk.last < index:
-        return False
-    held = disk.marks.get(index)
-    return not held or not mark or held == mark
 
 
 def INV_R11(group: Checker, node: Ghost, event: CommitAdvanced) -> None:

@@ -1,16 +1,19 @@
 """A log as its ``Write``s make it, kept beside the real one: what a checker compares memory, disk and recovery with.
 
-Built from writes alone, never from the log it shadows. Knows frames and memberships; knows no roles and no replica.
+Built from writes alone, never from the log it shadows. ``Ghost`` keeps two of them and what else was seen of a node.
+Compares nothing and asks no replica.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from typing import Final
 
 from raft.frame import Frame, Kind
 from raft.membership import Membership
-from raft.messages import SnapshotMeta, Write
+from raft.messages import Role, SnapshotMeta, Write
+from raft.replica import Replica
 
 MEMBERSHIP: Final = Kind.MEMBERSHIP
 
@@ -61,6 +64,13 @@ class LogShadow:
     def mark_at(self, index: int) -> int:
         """Hash of the whole prefix that ends at ``index``; 0 where unknown: not a frame's end, or before the base."""
         return self.marks.get(index, 0)
+
+    def may_hold(self, index: int, mark: int | None) -> bool:
+        """Whether ``index`` is here, with this mark as far as both marks are known."""
+        if self.last < index:
+            return False
+        held = self.marks.get(index)
+        return not held or not mark or held == mark
 
     def term_at(self, index: int) -> int:
         """Term of an entry, 0 where unknown."""
@@ -113,3 +123,32 @@ class LogShadow:
         self.last = self.lasts[-1] if keep else self.base[0]
         while len(self.memberships) > 1 and self.memberships[-1][0] >= first:
             self.memberships.pop()
+
+
+class Ghost:
+    """What the checker knows of one node, over all its lives."""
+
+    def __init__(self, name: str, incarnation: bytes, bootstrap: Membership) -> None:
+        self.name, self.incarnation = name, incarnation
+        self.replica: Replica | None = None
+        """None while the node is down."""
+        self.memory = LogShadow(bootstrap)
+        self.disk = LogShadow(bootstrap)
+        self.former: LogShadow | None = None
+        """What was on the disk before it was wiped: it did count when it was acknowledged."""
+        self.pending: deque[Write] = deque()
+        self.role, self.term = Role.FOLLOWER, 0
+        self.vote: str | None = None
+        self.commit = self.applied = 0
+        self.snapshot = 0
+        """Index of the newest finished snapshot on its disk."""
+        self.snapshot_seen = 0
+        self.term_first = (0, 0)
+        """(term, index) of the first entry it wrote as leader."""
+        self.broken = False
+        self.full = False
+        """Its disk lags behind its memory for want of room: writes now restore the disk and change nothing else."""
+        self.alone: tuple[int, int, int] | None = None
+        """(connectivity version, samples since, term at the last one) while it hears nobody."""
+        self.cut_since: int | None = None
+        """When this leader, by its own clock, was first seen without a quorum in reach."""

@@ -11,7 +11,7 @@ import pytest
 from raft import invariants
 from raft.config import MS, Read
 from raft.frame import Frame, Kind, build
-from raft.invariants import DECLARED, Checker, Ghost, InvariantViolation
+from raft.invariants import DECLARED, Checker, InvariantViolation
 from raft.membership import Membership
 from raft.messages import (
     AppendReply,
@@ -27,6 +27,7 @@ from raft.messages import (
     Write,
 )
 from raft.replica import GUESTS_MAX, Replica
+from raft.shadow import Ghost
 from raft.sim import Cluster
 from raft.trace import BecameLeader, CommitAdvanced, RoundStarted, VoteCast
 from tests.raft.sim.machines import Counter
