@@ -13,10 +13,13 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
+from controller.membership import NODE_ID
+from controller.metadata.identity import BROKER_ID_MAX
 from controller.metadata.policy import POLICIES
-from controller.tls import TLSKeys
+from controller.tls import TLSKeys, hidden
 from raft.config import Config as RaftConfig
 from remoting.address import split_address
+from remoting.fields import decimal
 
 WITHOUT_MEANING: Mapping[str, object] = {
     # ControllerConfig
@@ -41,7 +44,6 @@ election asked for again when something changes, so there is nothing to scan and
 ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "rocketmqHome")
 DLEDGER, JRAFT = "DLedger", "jRaft"
 _PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>.+)")
-_NODE_ID = re.compile(r"[A-Za-z0-9_.]{1,64}")
 
 
 @attrs.frozen(kw_only=True)
@@ -118,6 +120,11 @@ class ControllerConfig(TLSKeys):
         return dict(_split_peer(item) for item in _list(self.controller_dleger_peers, ";"))
 
     @property
+    def peers_key(self) -> str:
+        """Which key ``peers`` come from."""
+        return "jRaftControllerRPCAddr" if self.controller_type == JRAFT else "controllerDLegerPeers"
+
+    @property
     def self_id(self) -> str:
         if self.controller_type == JRAFT:
             return f"n{_list(self.j_raft_init_conf, ',').index(self.j_raft_server_id)}"
@@ -180,9 +187,14 @@ def from_properties(
 
 
 def to_properties(config: ControllerConfig) -> dict[str, str]:
-    """All keys, those without a meaning among them: what code 1010 answers."""
+    """All keys, those without a meaning among them: what is written to ``config_store_path``."""
     idle = {name: written(default) for name, default in WITHOUT_MEANING.items()}
     return dict(sorted({**idle, **config.without_meaning, **properties(config)}.items()))
+
+
+def listing(config: ControllerConfig) -> dict[str, str]:
+    """``to_properties`` for people and for code 1010: without the password."""
+    return hidden(to_properties(config))
 
 
 def live_keys() -> frozenset[str]:
@@ -200,16 +212,14 @@ def check(config: ControllerConfig) -> None:
         if config.j_raft_server_id not in members:
             raise ConfigError("jRaftServerId", config.j_raft_server_id,
                               f"must be one of jRaftInitConf, {config.j_raft_init_conf}")
-        peers_key = "jRaftControllerRPCAddr"
     else:
         if not config.controller_dleger_group.strip():
             raise ConfigError("controllerDLegerGroup", config.controller_dleger_group, "must name the controller group")
-        peers_key = "controllerDLegerPeers"
         if not config.controller_dleger_peers:
-            raise ConfigError(peers_key, "", "must name all first members: n0-host:port;n1-host:port")
+            raise ConfigError(config.peers_key, "", "must name all first members: n0-host:port;n1-host:port")
         listed = [_split_peer(item)[0] for item in _list(config.controller_dleger_peers, ";")]
         if len(set(listed)) < len(listed):
-            raise ConfigError(peers_key, config.controller_dleger_peers, "names one id twice")
+            raise ConfigError(config.peers_key, config.controller_dleger_peers, "names one id twice")
         if config.controller_dleger_self_id not in listed:
             raise ConfigError("controllerDLegerSelfId", config.controller_dleger_self_id,
                               f"must be one of the ids in controllerDLegerPeers: {', '.join(listed)}")
@@ -217,9 +227,9 @@ def check(config: ControllerConfig) -> None:
         try:
             split_address(address)
         except ValueError as error:
-            raise ConfigError(peers_key, address, str(error)) from None
+            raise ConfigError(config.peers_key, address, str(error)) from None
     if len(set(config.peers.values())) < len(config.peers):
-        raise ConfigError(peers_key, ";".join(config.peers.values()), "names one address twice")
+        raise ConfigError(config.peers_key, ";".join(config.peers.values()), "names one address twice")
     if config.tls_server_mode == "enforcing" and not config.tls_server_trust_cert_path:
         raise ConfigError("tls.server.mode", "enforcing",
                           "needs tls.server.trustCertPath too: controllers show each other certificates")
@@ -236,7 +246,7 @@ def _list(text: str, separator: str) -> list[str]:
 
 def _split_peer(item: str) -> tuple[str, str]:
     found = _PEER.fullmatch(item)
-    if found is None or not _NODE_ID.fullmatch(found["id"]):
+    if found is None or not NODE_ID.fullmatch(found["id"]):
         raise ConfigError("controllerDLegerPeers", item, "must be id-host:port, as in n0-10.0.0.1:9877")
     return found["id"], found["address"]
 
@@ -244,6 +254,7 @@ def _split_peer(item: str) -> tuple[str, str]:
 def _split_preferred(item: str) -> tuple[tuple[str, str], int]:
     names_, colon, number = item.rpartition(":")
     cluster, slash, group = names_.partition("/")
-    if not (colon and slash and cluster and group and number.isdecimal()):
+    broker_id = decimal(number)
+    if not (colon and slash and cluster and group) or broker_id is None or not 0 < broker_id < BROKER_ID_MAX:
         raise ConfigError("preferredMasters", item, "must be cluster/group:id")
-    return (cluster, group), int(number)
+    return (cluster, group), broker_id

@@ -15,22 +15,25 @@ import attrs
 
 from controller import answers
 from controller.active import ActiveController, ElectionSettings
-from controller.config import ControllerConfig, from_properties, live_keys, to_properties
+from controller.config import ControllerConfig, check, from_properties, listing, live_keys, to_properties
 from controller.files import Files
 from controller.imported import read_groups
 from controller.keys import ConfigError
 from controller.liveness import Life
+from controller.logs import of_peer
 from controller.membership import changed_members, peers_text
 from controller.metadata.codec import encode
-from controller.metadata.commands import AnyCommand, ImportGroups
+from controller.metadata.commands import AnyCommand, ElectMaster, ImportGroups, RaiseFormat
 from controller.metadata.groups import GroupKey
+from controller.metadata.identity import key_problem
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Outcome, Refused
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
-from controller.recorder import Recorder
-from controller.requests import WRITES, Seen, read_command, read_heartbeat
+from controller.recorder import Recorder, request_name
+from controller.requests import WRITES, Seen, read_command, read_heartbeat, refused
+from controller.tls import hidden
 from raft.config import Read
-from raft.errors import Faulted, NotLeader, RaftError, Rejected, Unknown
+from raft.errors import NotLeader, RaftError
 from raft.node import Node
 from remoting import properties
 from remoting.bodies.controller import BrokerNames
@@ -51,6 +54,16 @@ LEADER_ADDRESS = "controllerLeaderAddress"
 """Ext field of a NOT_LEADER, ours: whom to ask instead."""
 COMMITTED = "committedIndex"
 """Ext field of 1005, ours: above 0 this group has begun."""
+READS_FORMAT = "readsFormat"
+"""Ext field of 1005, ours: the newest format of commands and snapshots that this controller reads."""
+CONFIG_BYTES_MAX = 1 << 16
+"""Of the body of 1009."""
+ASKED_NAMES_MAX = 10_000
+"""Of one 1006."""
+_BY_ADMIN = frozenset({
+    RequestCode.CLEAN_BROKER_DATA, RequestCode.UPDATE_CONTROLLER_CONFIG, OwnCode.IMPORT_METADATA,
+    OwnCode.CHANGE_CONTROLLER_GROUP})
+"""What operators do is written down, refused or not."""
 
 
 @attrs.define(eq=False)
@@ -92,7 +105,8 @@ class Controller:
         beat = read_heartbeat(request)
         if isinstance(beat, Refused):
             return answers.answer(request, beat)
-        names_of(connection)[beat.key.name] = beat.key
+        if self.machine.group(beat.key) is not None:  # strangers would make it grow for ever
+            names_of(connection)[beat.key.name] = beat.key
         held = self.active.active and self.node.holds_lease
         renewed = self.active.heartbeat(self.clock(), beat, connection, raft_lease=held)
         self.turn()
@@ -108,14 +122,22 @@ class Controller:
             self.node.name, replica.leader, self.leader_address, self.active.active, peers_text(replica.membership))
         answer = response(request, ResponseCode.SUCCESS, header)
         answer.ext[COMMITTED] = str(replica.commit_index)
+        answer.ext[READS_FORMAT] = str(self.machine.reads)
         return answer
 
     def get_config(self, _: Connection, request: Command) -> Command:
         """1010."""
-        return response(request, body=properties.encode(to_properties(self.config)).encode())
+        return response(request, body=properties.encode(listing(self.config)).encode())
 
-    def update_config(self, _: Connection, request: Command) -> Command:
-        """1009. What a running controller cannot follow is written down for its next start."""
+    def update_config(self, connection: Connection, request: Command) -> Command:
+        """1009."""
+        return written_down(connection, request, self._change_config(connection, request))
+
+    def _change_config(self, connection: Connection, request: Command) -> Command:
+        """What a running controller cannot follow is written down for its next start."""
+        if len(request.body) > CONFIG_BYTES_MAX:
+            return response(request, ResponseCode.SYSTEM_ERROR,
+                            remark=f"a body of {len(request.body)} bytes; at most {CONFIG_BYTES_MAX} are taken")
         try:
             given = properties.parse(request.body.decode())
         except (UnicodeDecodeError, ValueError) as error:
@@ -128,6 +150,7 @@ class Controller:
             return response(request)
         try:
             changed = from_properties(given, start=self.config)
+            check(changed)
             self.files.replace(self.config_path, properties.encode(to_properties(changed)).encode())
         except ConfigError as error:
             return response(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
@@ -136,8 +159,8 @@ class Controller:
         waiting = sorted(given.keys() - live_keys())
         self.config = changed
         self.active.settings = election_settings(changed)
-        logger.warning("configuration changed: %s%s", ", ".join(f"{key}={given[key]}" for key in sorted(given)),
-                       f"; at the next start: {', '.join(waiting)}" if waiting else "")
+        logger.warning("configuration changed", extra={
+            "peer": connection.peer, "keys": hidden(dict(sorted(given.items()))), "at_next_start": waiting})
         return response(request, remark=f"at the next start: {', '.join(waiting)}" if waiting else None)
 
     def explain(self, _: Connection, request: Command) -> Command:
@@ -151,15 +174,17 @@ class Controller:
         command = read_command(request, self.seen(connection))
         if isinstance(command, Refused):
             return answers.answer(request, command)
-        names_of(connection).setdefault(command.key.name, command.key)  # type: ignore[union-attr]
-        return answers.answer(request, await self._decide(command))
+        outcome = await self._decide(command)
+        assert not isinstance(command, ImportGroups | RaiseFormat)
+        if self.machine.group(command.key) is not None:
+            names_of(connection).setdefault(command.key.name, command.key)
+        return answers.answer(request, outcome)
 
     async def replica_info(self, connection: Connection, request: Command) -> Command:
         """1004."""
         header = GetReplicaInfoRequest.from_ext(request.ext)
         await self.node.read_barrier(self.read_level)
-        name = header.broker_name
-        key = self.machine.resolve(name, header.cluster_name, names_of(connection).get(name))
+        key = self.seen(connection).group(header.broker_name, header.cluster_name)
         if isinstance(key, Refused):
             return answers.answer(request, key)
         return answers.replica_info(request, self.machine.group(key), key)
@@ -169,6 +194,9 @@ class Controller:
         names = BrokerNames.from_json(request.body).names if request.body else []
         if not names:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="name at least one broker group in the body")
+        if len(names) > ASKED_NAMES_MAX:
+            return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST,
+                            remark=f"{len(names)} names in the body; at most {ASKED_NAMES_MAX} are taken")
         await self.node.read_barrier(self.read_level)
         found = []
         for name in names:
@@ -186,6 +214,8 @@ class Controller:
         """1012."""
         header = GetNextBrokerIdRequest.from_ext(request.ext)
         key = GroupKey(header.cluster_name, header.broker_name)
+        if wrong := key_problem(key):
+            return answers.answer(request, refused(wrong))
         await self.node.read_barrier(self.read_level)
         return answers.next_broker_id(request, key, self.machine.next_broker_id(key))
 
@@ -209,7 +239,8 @@ class Controller:
         await self.node.read_barrier(self.read_level)
         outcome = self.machine.preview(command)
         if not outcome.changed:
-            self.recorder.decided(outcome)
+            if isinstance(command, ElectMaster) and self.machine.group(command.key) is not None:
+                self.recorder.decided(outcome)
             return outcome
         self.active.asked(command)
         applied: Outcome | None = None
@@ -249,13 +280,16 @@ class Controller:
             return carry_out(connection, request) if self.active.active else self.not_leader(request)
 
         async def carry_out(connection: Connection, request: Command) -> Command:
+            return written_down(connection, request, await answered(connection, request))
+
+        async def answered(connection: Connection, request: Command) -> Command:
             try:
                 return await handler(connection, request)
             except (HeaderError, BodyError) as error:
                 return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark=str(error))
             except NotLeader:
                 return self.not_leader(request)
-            except (Rejected, Unknown, Faulted) as error:
+            except RaftError as error:
                 return self.failed(request, error)
 
         return handle
@@ -275,6 +309,17 @@ class Controller:
         if not self.active.active:
             return self.not_leader(request)
         return response(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
+
+
+def written_down(connection: Connection, request: Command, answer: Command) -> Command:
+    """The answer; what operators asked for is in the log, refused or not."""
+    if request.code in _BY_ADMIN or request.ext.get("designateElect") == "true":
+        done = answer.code == ResponseCode.SUCCESS
+        level, said = (logging.INFO, "admin operation done") if done else (logging.WARNING, "admin operation refused")
+        logger.log(level, said, extra={
+            "request": request_name(request.code), "peer": connection.peer, "code": int(answer.code),
+            "why": answer.remark, **of_peer(request.ext)})
+    return answer
 
 
 def readable(

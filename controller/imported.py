@@ -15,6 +15,7 @@ from controller.metadata.commands import ImportedGroup
 from controller.metadata.groups import GroupKey, Replica
 from remoting.errors import BodyError
 from remoting.fastjson import dumps, loads
+from remoting.fields import shown
 
 
 def write_groups(groups: Iterable[ImportedGroup]) -> bytes:
@@ -49,16 +50,16 @@ def _read(group: Any, at: int) -> ImportedGroup:
             master=None if group.get("master") is None else _number(group["master"]),
             master_epoch=_number(group["masterEpoch"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BodyError(f"group {at} of the import: {type(error).__name__}: {error}") from None
+        raise BodyError(f"group {at} of the import: {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise TypeError(f"{value!r} is not text")
+        raise TypeError(f"{shown(value)} is not text")
     return value
 
 
 def _number(value: Any) -> int:
     if type(value) is not int:
-        raise TypeError(f"{value!r} is not a whole number")
+        raise TypeError(f"{shown(value)} is not a whole number")
     return value

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 import attrs
+
+from remoting.fields import decimal
+
+SHOWN_CHARS_MAX: Final = 400
+"""Of what a message repeats."""
 
 
 class ConfigError(ValueError):
     """A configuration that cannot be used: ``key`` and ``value`` as written, ``rule`` as what was expected."""
 
     def __init__(self, key: str, value: str, rule: str) -> None:
-        super().__init__(f"{key} = {value}: {rule}")
+        super().__init__(f"{_short(key)} = {_short(value)}: {rule}")
         self.key, self.value, self.rule = key, value, rule
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
 
 
 def key(
@@ -66,10 +75,7 @@ def _value(name: str, text: str, kind: type, metadata: Mapping[str, Any]) -> Any
         return text.lower() == "true"
     if kind is int:
         least, most = metadata["least"], metadata["most"]
-        try:
-            number = int(text) if len(text) <= 20 else None
-        except ValueError:
-            number = None
+        number = decimal(text)
         if number is None or (least is not None and number < least) or (most is not None and number > most):
             raise ConfigError(name, text, f"must be a whole number{_bounds(least, most)}")
         return number

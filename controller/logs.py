@@ -9,8 +9,12 @@ import datetime as dt
 import json
 import logging
 import sys
+from collections.abc import Mapping
+from itertools import islice
 from typing import Final, TextIO
 
+_PEER_FIELDS_MAX: Final = 20
+_PEER_CHARS_MAX: Final = 200
 _PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -18,6 +22,12 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 def fields(record: logging.LogRecord) -> dict[str, object]:
     """What ``extra`` brought."""
     return {name: value for name, value in vars(record).items() if name not in _PLAIN}
+
+
+def of_peer(ext: Mapping[str, str]) -> dict[str, str]:
+    """Fields that a peer sent, under names that clash with no other, and no more of them than anybody reads."""
+    return {f"ext_{name[:_PEER_CHARS_MAX]}": value[:_PEER_CHARS_MAX]
+            for name, value in islice(ext.items(), _PEER_FIELDS_MAX)}
 
 
 class TextLines(logging.Formatter):

@@ -5,8 +5,14 @@ Pure: what is to change is worked out here, and carried out by raft.
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+from controller.metadata.identity import address_problem
 from raft.membership import Membership
 from remoting.address import split_address
+
+NODE_ID: Final = re.compile(r"[A-Za-z0-9_.]{1,64}")
 
 
 def peers_text(membership: Membership) -> str:
@@ -21,13 +27,15 @@ def changed_members(membership: Membership, add: str, remove: str) -> tuple[dict
     learners = {node: address for node, address in members.items() if node not in voters}
     for node in filter(None, (item.strip() for item in remove.split(";"))):
         if node not in members:
-            raise ValueError(f"{node} is no member; {', '.join(sorted(members))} are")
+            raise ValueError(f"{node[:64]} is no member; {', '.join(sorted(members))} are")
         voters.pop(node, None)
         learners.pop(node, None)
     for item in filter(None, (item.strip() for item in add.split(";"))):
         node, dash, address = item.partition("-")
-        if not (dash and node):
-            raise ValueError(f"{item!r} is not id-host:port, as in n3-10.0.0.4:9877")
+        if not (dash and NODE_ID.fullmatch(node)):
+            raise ValueError(f"{item[:200]!r} is not id-host:port, as in n3-10.0.0.4:9877")
+        if wrong := address_problem(address):
+            raise ValueError(wrong)
         split_address(address)
         learners.pop(node, None)
         voters[node] = address

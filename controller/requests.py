@@ -1,6 +1,7 @@
 """Requests that may change the metadata (1001-1003, 1011, 1013), as commands for the state machine.
 
-What a command is decided from is put into it here: the term, who is alive, the settings of this controller. Pure.
+What a command is decided from is put into it here: the term, who is alive, the settings of this controller. Names that
+no group can have are refused before anything remembers or repeats them. Pure.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from controller.metadata.commands import (
     Trigger,
 )
 from controller.metadata.groups import GroupKey
+from controller.metadata.identity import address_problem, key_problem, name_problem
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Refused
 from remoting.bodies.controller import SyncStateSet
@@ -51,17 +53,29 @@ class Seen:
     names: Mapping[str, GroupKey]
 
     def group(self, name: str, cluster: str | None) -> GroupKey | Refused:
-        return self.machine.resolve(name, cluster, self.names.get(name))
+        wrong = name_problem("broker name", name)
+        if not wrong and cluster and cluster.strip():
+            wrong = name_problem("cluster name", cluster)
+        return refused(wrong) if wrong else self.machine.resolve(name, cluster, self.names.get(name))
 
     def observe(self, key: GroupKey) -> Observation:
         return self.active.observe(self.now, key)
+
+
+def refused(remark: str) -> Refused:
+    """A request that makes no sense."""
+    return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=remark)
 
 
 def read_heartbeat(request: Command) -> Heartbeat | Refused:
     """904. Raises ``HeaderError``."""
     header = BrokerHeartbeatRequest.from_ext(request.ext)
     if header.broker_id is None:
-        return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with empty brokerId")
+        return refused("Heart beat with empty brokerId")
+    key = GroupKey(header.cluster_name, header.broker_name)
+    wrong = key_problem(key) or address_problem(header.broker_addr)
+    if wrong or header.broker_id < 0:
+        return refused(wrong or f"brokerId = {header.broker_id}: ids of brokers are not negative")
     replica = LiveReplica(
         epoch=-1 if header.epoch is None else header.epoch,
         max_offset=-1 if header.max_offset is None else header.max_offset,
@@ -69,7 +83,7 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
         priority=PRIORITY_DEFAULT if header.election_priority is None else header.election_priority,
         learner=bool(header.learner), min_in_sync_replicas=header.min_in_sync_replicas)
     return Heartbeat(
-        GroupKey(header.cluster_name, header.broker_name), header.broker_id, header.broker_addr, replica,
+        key, header.broker_id, header.broker_addr, replica,
         header.heartbeat_timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set))
 
 
@@ -92,6 +106,8 @@ def _alter(request: Command, seen: Seen) -> AnyCommand | Refused:
 
 def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
     header = ElectMasterRequest.from_ext(request.ext)
+    if "brokerId" not in request.ext and "brokerAddress" in request.ext:
+        return refused("brokerId is missing: releases before 5.1 name brokers by brokerAddress; upgrade the sender")
     key = seen.group(header.broker_name, header.cluster_name)
     if isinstance(key, Refused):
         return key
@@ -107,6 +123,9 @@ def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
 def _register(request: Command, seen: Seen) -> AnyCommand | Refused:
     header = RegisterBrokerToControllerRequest.from_ext(request.ext)
     key = GroupKey(header.cluster_name, header.broker_name)
+    wrong = key_problem(key)
+    if wrong:
+        return refused(wrong)
     return RegisterBroker(
         term=seen.active.term, key=key, broker_id=header.broker_id, address=header.broker_address,
         learner=bool(header.learner), observation=seen.observe(key))

@@ -5,7 +5,8 @@ Loading one reads its files; knows no stream, so that configurations stay free o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -14,6 +15,15 @@ from remoting.tls import ClientAuth, server_context
 
 if TYPE_CHECKING:
     from remoting.streams import TLSContext
+
+
+_SECRET: Final = "tls.server.keyPassword"
+HIDDEN: Final = "******"
+
+
+def hidden(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties for people and for answers: without the password."""
+    return {name: HIDDEN if name == _SECRET and value else value for name, value in properties.items()}
 
 
 @attrs.frozen(kw_only=True)

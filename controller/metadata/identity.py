@@ -93,13 +93,17 @@ def address_in(check_code: str) -> str:
 
 def key_problem(key: GroupKey) -> str | None:
     """Why no group can be called that; None if one can."""
-    for what, name in (("cluster name", key.cluster), ("broker name", key.name)):
-        if not name.strip():
-            return f"the {what} is missing or blank"
-        if len(name) > NAME_CHARS_MAX:
-            return f"the {what} has {len(name)} characters; at most {NAME_CHARS_MAX} are allowed"
-        if not name.isprintable() or any(mark in name for mark in "#;"):
-            return f"the {what} {name!r} must be printable and without '#' and ';', which delimit it in files and lists"
+    return name_problem("cluster name", key.cluster) or name_problem("broker name", key.name)
+
+
+def name_problem(what: str, name: str) -> str | None:
+    """Why nothing can be called that; None if something can."""
+    if not name.strip():
+        return f"the {what} is missing or blank"
+    if len(name) > NAME_CHARS_MAX:
+        return f"the {what} has {len(name)} characters; at most {NAME_CHARS_MAX} are allowed"
+    if not name.isprintable() or any(mark in name for mark in "#;"):
+        return f"the {what} {name!r} must be printable and without '#' and ';', which delimit it in files and lists"
     return None
 
 

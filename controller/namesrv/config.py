@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
-from controller.tls import TLSKeys
+from controller.tls import TLSKeys, hidden
 
 WITHOUT_MEANING: Mapping[str, object] = {
     # NamesrvConfig
@@ -33,8 +33,6 @@ WITHOUT_MEANING: Mapping[str, object] = {
 }
 """Keys of Java that nothing here depends on, with Java's defaults where these are fixed numbers."""
 
-SECRET = ("tls.server.keyPassword",)
-HIDDEN = "******"
 ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 
 
@@ -105,8 +103,7 @@ def to_properties(config: NamesrvConfig) -> dict[str, str]:
 
 def listing(config: NamesrvConfig) -> dict[str, str]:
     """``to_properties`` for people and for code 319: without the password."""
-    shown = to_properties(config)
-    return {**shown, **{name: HIDDEN for name in SECRET if shown[name]}}
+    return hidden(to_properties(config))
 
 
 def live_keys() -> frozenset[str]:

@@ -15,6 +15,7 @@ import trio
 from trio.abc import Listener, Stream
 
 from controller.files import Files
+from controller.logs import of_peer
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.effects import BrokerCame, BrokerLeft, Close, MinIdChanged, RegistrationRefused, Save
 from controller.namesrv.kvconfig import KVConfig
@@ -144,7 +145,7 @@ class _Shell:
         if command.code == RequestCode.REGISTER_BROKER and core.next_deadline() != self._awaited:
             self._bell.ring()
         elif command.code in _LOGGED and not answer.code:
-            logger.info("request", extra={"code": command.code, "peer": connection.peer, **_shown(command.ext)})
+            logger.info("request", extra={"code": command.code, "peer": connection.peer, **of_peer(command.ext)})
         return answer
 
     def closed(self, connection: Connection, reason: str) -> None:
@@ -191,10 +192,6 @@ class _Shell:
             logger.error("%s could not be written: %s", save.path, error, extra={"path": save.path})
             return f"in effect until the next start, for {save.path} could not be written: {error}"
         return None
-
-
-def _shown(ext: dict[str, str]) -> dict[str, str]:
-    return {f"ext_{name}": value[:200] for name, value in list(ext.items())[:20]}
 
 
 def _log(event: BrokerCame | BrokerLeft | RegistrationRefused) -> None:
