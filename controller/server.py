@@ -20,12 +20,14 @@ from controller import answers
 from controller.active import ActiveController
 from controller.config import ControllerConfig, check
 from controller.files import Files
-from controller.handlers import COMMITTED, Controller, election_settings
+from controller.handlers import COMMITTED, READS_FORMAT, Controller, election_settings
+from controller.keys import ConfigError
 from controller.liveness import Liveness
 from controller.membership import changed_members
-from controller.metadata.codec import encode
-from controller.metadata.commands import AnyCommand
+from controller.metadata.codec import FORMAT, encode
+from controller.metadata.commands import AnyCommand, RaiseFormat
 from controller.metadata.events import Applied
+from controller.metadata.groups import GroupKey
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Elected, NotElected, Outcome
 from controller.notifications import Notification
@@ -41,11 +43,12 @@ from raft.storage.identity import NAME
 from raft.storage.interface import Files as RaftFiles
 from raft.tls import TLSConfig
 from remoting.client import Client, open_client
-from remoting.codes import RequestCode
-from remoting.command import request
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
 from remoting.config import ClientConfig, ServerConfig, TLSMode
 from remoting.connection import Connection
 from remoting.errors import RemotingError
+from remoting.fields import decimal
 from remoting.server import Server
 from remoting.streams import Connector, TLSContext, connect_tcp
 from remoting.wakeup import Bell
@@ -57,7 +60,8 @@ Clock = Callable[[], int]
 STOP_GRACE_MS = 1_000
 PROBE_TIMEOUT_MS = 1_000
 NOTIFY_TIMEOUT_MS = 3_000
-READMIT_LOOK_S = 5.0
+LOOK_S = 5.0
+"""Between two looks of the active controller at the other controllers."""
 
 
 @attrs.frozen
@@ -79,10 +83,10 @@ async def serve_controller(
     config: ControllerConfig, *, files: Files, listeners: Sequence[Listener[Stream]], clock: Clock = monotonic_ns,
     wall_ms: Callable[[], int] = wall_clock_ms, connector: Connector = connect_tcp, raft_files: RaftFiles | None = None,
     rng: Random | None = None, tls: TLSContext | None = None, config_path: str = "",
-    on_applied: Callable[[Applied], None] | None = None,
+    on_applied: Callable[[Applied], None] | None = None, reads: int = FORMAT,
     task_status: trio.TaskStatus[RunningController] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled or stopped; closes ``listeners``.
+    """Serve until cancelled or stopped; closes ``listeners``. ``reads``: lower it only to play an old controller.
 
     Raises ``ConfigError``, ``raft.WrongDirectory``, ``raft.DamagedLog``, and ``raft.Faulted`` when the disk or the
     state machine fails while it runs: nothing is skipped, the process has to be restarted.
@@ -97,7 +101,7 @@ async def serve_controller(
             config=config.raft(), rng=rng, clock=clock, wall_ms=wall_ms, files=raft_files,
             connect=raft_connect_tcp if connector is connect_tcp else connector, tls=raft_tls(config),
         ) as host, trio.open_nursery() as nursery:
-            machine = MetadataMachine()
+            machine = MetadataMachine(reads=reads)
             active = ActiveController(machine, Liveness(default_timeout_ms=config.broker_heartbeat_timeout_ms),
                                       election_settings(config))
             actor = _Actor(machine, active, client, clock)
@@ -113,12 +117,13 @@ async def serve_controller(
                 config=ServerConfig(
                     idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
                     tls_mode=TLSMode(config.tls_server_mode)))
-            for task in (actor.follow_role, actor.act, actor.readmit):
+            for task in (actor.follow_role, actor.act, actor.readmit, actor.raise_format):
                 nursery.start_soon(task)
             await nursery.start(server.run, listeners)
             if config.exports_metrics:
                 await _export(core, server, nursery)
-            logger.info("controller %s of group %s serves at %s", config.self_id, config.group, config.address)
+            logger.info("controller serves", extra={
+                "controller_group": config.group, "node": config.self_id, "address": config.address})
             task_status.started(RunningController(core, server, config.address, stopped))
             await stopped.wait()
             await node.stop(transfer=True)
@@ -151,16 +156,22 @@ def _formatted(data_dir: Path, files: RaftFiles | None) -> bool:
 
 
 async def _begun_elsewhere(config: ControllerConfig, client: Client) -> bool:
-    """Whether the group has committed something already: then an empty directory joins it and begins no second one."""
+    """Whether the group has committed something already: then an empty directory joins it and begins no second one.
+
+    Raises ``ConfigError`` for a peer that is none: its group would not take this controller, nor this one it.
+    """
     begun = False
 
-    async def ask(address: str, scope: trio.CancelScope) -> None:
+    async def ask(node: str, address: str, scope: trio.CancelScope) -> None:
         nonlocal begun
         try:
             answer = await client.call(
                 address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
         except RemotingError:
             return
+        wrong = disagreement(config, node, answer)
+        if wrong:
+            raise ConfigError(config.peers_key, f"{node}-{address}", wrong)
         if answer.ext.get(COMMITTED, "0") != "0":
             begun = True
             scope.cancel()
@@ -168,8 +179,25 @@ async def _begun_elsewhere(config: ControllerConfig, client: Client) -> bool:
     async with trio.open_nursery() as nursery:
         for node, address in config.peers.items():
             if node != config.self_id:
-                nursery.start_soon(ask, address, nursery.cancel_scope)
+                nursery.start_soon(ask, node, address, nursery.cancel_scope)
     return begun
+
+
+def disagreement(config: ControllerConfig, node: str, answer: Command) -> str | None:
+    """Why whoever gave this answer to 1005 cannot be the peer ``node`` of a new controller; None if it can."""
+    if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+        return None  # it has its own troubles
+    if COMMITTED not in answer.ext:
+        return "is no controller of this kind, such as each of the group must be"
+    group = answer.ext.get("group")
+    if group != config.group:
+        return f"is a controller of group {group}; this one is of group {config.group}"
+    there = dict(item.split(":", 1) for item in answer.ext.get("peers", "").split(";") if ":" in item)
+    for name, address in ((config.self_id, config.address), (node, config.peers[node])):
+        if there.get(name, address) != address:
+            return f"has {name} at {there[name]}, not at {address}: write it as the others do"
+    taken = [name for name, address in there.items() if address == config.address and name != config.self_id]
+    return f"has {taken[0]} at {config.address}; here that is {config.self_id}" if taken else None
 
 
 def _observe(actor: _Actor, on_applied: Callable[[Applied], None] | None, applied: Applied) -> None:
@@ -216,7 +244,7 @@ class _Actor:
             if not isinstance(event, RoleChanged):
                 continue
             if self.active.active:
-                logger.warning("no longer the active controller: term %d", event.term)
+                logger.warning("no longer the active controller", extra={"term": event.term, "leader": event.leader})
                 self.active.deactivate()
             if event.role is Role.LEADER:
                 try:
@@ -224,7 +252,7 @@ class _Actor:
                 except RaftError:
                     continue  # another event follows
                 if self.node.replica.term == event.term and self.node.is_leader:
-                    logger.warning("this is the active controller: term %d", event.term)
+                    logger.warning("this is the active controller", extra={"term": event.term})
                     self.active.activate(self._clock(), event.term)
                     self.bell.ring()
 
@@ -273,7 +301,8 @@ class _Actor:
         self.bell.ring()
 
     def _answered(self, command: AnyCommand, error: RaftError) -> None:
-        logger.warning("%s was not carried out: %s", type(command).__name__, error)
+        logger.warning("command not carried out", extra={
+            "command": type(command).__name__, **_of_group(getattr(command, "key", None)), "why": str(error)})
         self.active.answered(self._clock(), command, None)
 
     async def _notify(self, notification: Notification) -> None:
@@ -282,7 +311,10 @@ class _Actor:
             await self._client.call(
                 notification.address, answers.role_changed(notification.change), timeout_ms=NOTIFY_TIMEOUT_MS)
         except RemotingError as error:
-            logger.warning("cannot notify broker %d of %s: %s", notification.broker_id, notification.change.key, error)
+            change = notification.change
+            logger.warning("broker not told of its master", extra={
+                **_of_group(change.key), "broker_id": notification.broker_id, "address": notification.address,
+                "epoch": change.master_epoch, "why": str(error)})
             notifications.failed(self._clock(), notification)
         else:
             notifications.acknowledged(notification)
@@ -291,23 +323,53 @@ class _Actor:
     async def readmit(self) -> None:
         """Members that lost their disks are taken in again, as learners first, when the active controller sees them."""
         while True:
-            await trio.sleep(READMIT_LOOK_S)
+            await trio.sleep(LOOK_S)
             if not (self.active.active and self.controller.config.readmit_wiped_controllers):
                 continue
             status = self.node.status()
             if status.strangers and not status.change:
-                logger.warning("controllers %s came back with empty disks: they are taken in again",
-                               ", ".join(status.strangers))
+                logger.warning("controllers came back with empty disks: they are taken in again",
+                               extra={"nodes": sorted(status.strangers)})
                 voters, learners = changed_members(status.membership, "", "")
                 try:
                     await self.node.reconfigure(voters, learners)
                 except RaftError as error:
-                    logger.warning("taking them in did not end: %s", error)
+                    logger.warning("taking them in did not end", extra={"why": str(error)})
+
+    async def raise_format(self) -> None:
+        """The group goes on to the next format of its log once the active controller heard every member read it."""
+        while True:
+            await trio.sleep(LOOK_S)
+            following = self.machine.format + 1
+            if not self.active.active or self.machine.reads < following:
+                continue
+            asked = self.node.replica.membership
+            others = [member.address for name, member in asked.members.items() if name != self.node.node_id]
+            if all([await self._reads(address) >= following for address in others]) \
+                    and self.node.replica.membership == asked:
+                logger.warning("all controllers read the next format: it is in use", extra={"format": following})
+                await self._propose([RaiseFormat(term=self.active.term, format=following)])
+
+    async def _reads(self, address: str) -> int:
+        """The newest format that this controller reads; 0 from one that does not answer."""
+        try:
+            answer = await self._client.call(
+                address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
+        except RemotingError:
+            return 0
+        return decimal(answer.ext.get(READS_FORMAT, "")) or 0
+
+
+def _of_group(key: GroupKey | None) -> dict[str, str]:
+    return {} if key is None else {"cluster": key.cluster, "group": key.name}
 
 
 def _log_election(outcome: Elected | NotElected) -> None:
     if isinstance(outcome, Elected):
-        logger.warning("broker %d at %s is master of %s, epoch %d", outcome.master, outcome.address, outcome.key,
-                       outcome.master_epoch)
+        logger.warning("master elected", extra={
+            **_of_group(outcome.key), "broker_id": outcome.master, "address": outcome.address,
+            "epoch": outcome.master_epoch, "previous": outcome.previous, "clean": outcome.clean})
     elif outcome.changed:
-        logger.error("%s has no master, epoch %d: %s", outcome.key, outcome.master_epoch, outcome.remark)
+        logger.error("group without a master", extra={
+            **_of_group(outcome.key), "epoch": outcome.master_epoch, "previous": outcome.previous,
+            "why": outcome.remark})

@@ -53,8 +53,8 @@ class UnknownFormat(MalformedCommand):
 
 def encode(command: Command, format: int = FORMAT) -> bytes:  # noqa: A002  the word of the log
     """The bytes of a command; the same command always gives the same bytes. ``format``: the one in use."""
-    if format != FORMAT:
-        raise ValueError(f"format {format} is not written by this version, which writes {FORMAT}")
+    if not 1 <= format <= FORMAT:
+        raise ValueError(f"format {format} is not written by this version, which writes 1 to {FORMAT}")
     kind, pack, _ = _KINDS_BY_CLASS[type(command)]
     return cbor2.dumps([format, kind, command.term, *pack(command)])
 
