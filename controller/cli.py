@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from controller.config import ControllerConfig, check, from_properties, to_properties
+from controller.config import ControllerConfig, check, from_properties, listing
 from controller.files import DiskFiles
 from controller.keys import ConfigError
 from controller.logs import set_up
@@ -24,6 +24,7 @@ from controller.process import (
     run_until_stopped,
     server_parser,
     tell_of_idle_keys,
+    words,
 )
 from controller.server import serve_controller
 from controller.tls import tls_of
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = from_properties(given_properties(options, DiskFiles()))
         if options.printConfigItem:
-            for name, value in to_properties(config).items():
+            for name, value in listing(config).items():
                 print(f"{name}={value}")
             return STOPPED
         check(config)
@@ -70,10 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = STOPPED
     try:
         trio.run(run, config, tls)
-    except* (OSError, RaftError, ModuleNotFoundError) as failures:
+    except* (OSError, ConfigError, RaftError, ModuleNotFoundError) as failures:
         code = FAILED
         for failure in leaves(failures):
-            print(f"mqcontroller: {failure}", file=sys.stderr)
+            print(f"mqcontroller: {words(failure)}", file=sys.stderr)
     return code
 
 

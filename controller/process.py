@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from typing import Final, Protocol
 
 import attrs
+import shtab
 import trio
 
 from controller.files import Files
@@ -52,6 +53,7 @@ def server_parser(
         help="set one key, on top of the file; may be repeated")
     made.add_argument("--log-level", choices=LEVELS, default="info", help="default: info")
     made.add_argument("--log-json", action="store_true", help="log lines are JSON objects")
+    shtab.add_argument_to(made, ["--print-completion"], help="print a completion script for this shell and exit")
     return made
 
 
@@ -105,6 +107,12 @@ def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
             yield from leaves(error)
         else:
             yield error
+
+
+def words(failure: BaseException) -> str:
+    """What an error says, and what the error behind it says."""
+    cause = failure.__cause__
+    return str(failure) if cause is None or str(cause) in str(failure) else f"{failure}: {cause}"
 
 
 def raise_file_limit() -> None:

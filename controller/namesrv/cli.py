@@ -30,6 +30,7 @@ from controller.process import (
     run_until_stopped,
     server_parser,
     tell_of_idle_keys,
+    words,
 )
 from controller.server import serve_controller
 from controller.tls import tls_of
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.printConfigItem:
             shown = listing(config.namesrv)
             if config.controller is not None:
-                shown = {**controllers.to_properties(config.controller), **shown}
+                shown = {**controllers.listing(config.controller), **shown}
             for name, value in sorted(shown.items()):
                 print(f"{name}={value}")
             return STOPPED
@@ -101,10 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = STOPPED
     try:
         trio.run(run, config, tls)
-    except* (OSError, BodyError, RaftError) as failures:
+    except* (OSError, BodyError, ConfigError, RaftError, ModuleNotFoundError) as failures:
         code = FAILED
         for failure in leaves(failures):
-            print(f"mqnamesrv: {failure}", file=sys.stderr)
+            print(f"mqnamesrv: {words(failure)}", file=sys.stderr)
     return code
 
 
