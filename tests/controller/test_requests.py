@@ -1,0 +1,168 @@
+"""Requests as commands: what each field becomes, and what of the moment goes into the command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.active import ActiveController, ElectionSettings
+from controller.liveness import MS, Heartbeat, Liveness
+from controller.metadata.codec import encode
+from controller.metadata.commands import (
+    PRIORITY_DEFAULT,
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    Command,
+    ElectMaster,
+    LiveReplica,
+    Observation,
+    RegisterBroker,
+    Trigger,
+)
+from controller.metadata.groups import GroupKey
+from controller.metadata.machine import MetadataMachine
+from controller.metadata.outcomes import Refused
+from controller.requests import WRITES, Seen, read_command, read_heartbeat
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request
+from remoting.errors import BodyError, HeaderError
+
+KEY = GroupKey("c", "a")
+SETTINGS = ElectionSettings(unclean=True, policy="preferred", preferred={KEY: 2})
+NAMES = {"clusterName": "c", "brokerName": "a"}
+
+
+def seen(*clusters: str, names: dict[str, GroupKey] | None = None, settings: ElectionSettings = SETTINGS) -> Seen:
+    """A moment of an active controller in term 7, whose groups are called a; brokers 1 and 2 of c/a are alive."""
+    machine = MetadataMachine()
+    for cluster in clusters or ("c",):
+        machine.apply_at(encode(ApplyBrokerId(
+            term=1, key=GroupKey(cluster, "a"), broker_id=1, check_code="b1:1;1")), 1)
+    active = ActiveController(machine, Liveness(), settings)
+    active.activate(0, 7)
+    for broker_id in (1, 2):
+        active.heartbeat(0, Heartbeat(KEY, broker_id, f"b{broker_id}:1", LiveReplica(max_offset=broker_id)), broker_id)
+    return Seen(MS, machine, active, names or {})
+
+
+LIVE = Observation({1: LiveReplica(max_offset=1), 2: LiveReplica(max_offset=2)})
+
+
+def sent(code: int, body: bytes = b"", /, **ext: str) -> Any:
+    command = request(code, body=body)
+    command.ext.update(ext)
+    return command
+
+
+def elect(**fields: Any) -> ElectMaster:
+    return ElectMaster(term=7, key=KEY, unclean=True, policy="preferred", preferred=2, observation=LIVE, **fields)
+
+
+ROWS: list[tuple[Any, Command]] = [
+    (sent(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, SyncStateSet(frozenset({1, 2}), 4).to_json(), brokerName="a",
+          masterBrokerId="1", masterEpoch="3"),
+     AlterSyncStateSet(term=7, key=KEY, broker_id=1, master_epoch=3, sync_state_set=frozenset({1, 2}),
+                       sync_state_set_epoch=4, observation=LIVE)),
+    (sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="1"), elect(trigger=Trigger.BROKER, broker_id=1)),
+    (sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="1", designateElect="true"),
+     elect(trigger=Trigger.ADMIN, broker_id=1, designate=True)),
+    (sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="-1"), elect(trigger=Trigger.ADMIN, broker_id=None)),
+    (sent(RequestCode.CONTROLLER_ELECT_MASTER, brokerName="a"), elect(trigger=Trigger.ADMIN, broker_id=None)),
+    (sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="1", brokerAddress="b1:2"),
+     RegisterBroker(term=7, key=KEY, broker_id=1, address="b1:2", observation=LIVE)),
+    (sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="1", brokerAddress="b1:2", learner="true"),
+     RegisterBroker(term=7, key=KEY, broker_id=1, address="b1:2", learner=True, observation=LIVE)),
+    (sent(RequestCode.CLEAN_BROKER_DATA, **NAMES, brokerControllerIdsToClean="1;2"),
+     CleanBrokerData(term=7, key=KEY, broker_ids=frozenset({1, 2}), observation=LIVE)),
+    (sent(RequestCode.CLEAN_BROKER_DATA, **NAMES, isCleanLivingBroker="true"),
+     CleanBrokerData(term=7, key=KEY, broker_ids=None, clean_living=True, observation=LIVE)),
+    (sent(RequestCode.CONTROLLER_APPLY_BROKER_ID, **NAMES, appliedBrokerId="3", registerCheckCode="b3:1;9"),
+     ApplyBrokerId(term=7, key=KEY, broker_id=3, check_code="b3:1;9")),
+]
+
+
+@pytest.mark.parametrize(("asked", "command"), ROWS, ids=lambda each: type(each).__name__)
+def test_what_a_request_becomes(asked: Any, command: Command) -> None:
+    assert read_command(asked, seen()) == command
+
+
+def test_every_write_has_a_row() -> None:
+    assert {asked.code for asked, _ in ROWS} == set(WRITES)
+
+
+@pytest.mark.parametrize(("clusters", "names", "ext", "key"), [
+    (("c",), {}, {}, KEY),
+    (("c", "d"), {"a": GroupKey("d", "a")}, {}, GroupKey("d", "a")),
+    (("c", "d"), {"a": GroupKey("d", "a")}, {"clusterName": "c"}, KEY),
+    (("c", "d"), {}, {}, ResponseCode.CONTROLLER_INVALID_REQUEST),
+])
+def test_which_group_a_name_means(
+    clusters: tuple[str, ...], names: dict[str, GroupKey], ext: dict[str, str], key: GroupKey | ResponseCode
+) -> None:
+    """The cluster that the request names, else the group this connection spoke for, else the only one of that name."""
+    asked = sent(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, SyncStateSet(frozenset({1}), 1).to_json(),
+                 brokerName="a", masterBrokerId="1", masterEpoch="1", **ext)
+    command = read_command(asked, seen(*clusters, names=names))
+    if isinstance(command, Refused):
+        assert command.code == key and "clusterName" in command.remark
+    else:
+        assert isinstance(command, AlterSyncStateSet) and command.key == key
+
+
+def test_an_election_by_a_broker_waits_for_a_lease_as_the_controllers_own_does() -> None:
+    """What a request observes is what the active controller holds, its waiting for a lease included."""
+    moment = seen(settings=ElectionSettings(wait_master_lease=True))
+    active, machine = moment.active, moment.machine
+    beat = Heartbeat(KEY, 1, "b1:1", LiveReplica(), master_lease_ms=500)
+    active.heartbeat(0, beat, 1)
+    machine.apply_at(encode(ElectMaster(
+        term=1, key=KEY, trigger=Trigger.BROKER, broker_id=1, observation=Observation({1: LiveReplica()}))), 1)
+    assert active.heartbeat(0, beat, 1, raft_lease=True)
+    active.closed(1)
+    asked = sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="2")
+    for now, alive in ((499, {1, 2}), (500, {2})):
+        command = read_command(asked, Seen(now * MS, machine, active, {}))
+        assert isinstance(command, ElectMaster) and set(command.observation.live) == alive
+
+
+@pytest.mark.parametrize(("asked", "error"), [
+    (sent(RequestCode.CONTROLLER_APPLY_BROKER_ID, **NAMES, appliedBrokerId="x", registerCheckCode="b"), HeaderError),
+    (sent(RequestCode.CONTROLLER_REGISTER_BROKER, brokerName="a"), HeaderError),
+    (sent(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, b"{", brokerName="a", masterBrokerId="1", masterEpoch="1"),
+     BodyError),
+])
+def test_what_cannot_be_read_is_said(asked: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        read_command(asked, seen())
+
+
+@pytest.mark.parametrize("ids", ["1;x", ";", "-1", "9" * 30])
+def test_ids_that_are_none(ids: str) -> None:
+    asked = sent(RequestCode.CLEAN_BROKER_DATA, **NAMES, brokerControllerIdsToClean=ids)
+    refused = read_command(asked, seen())
+    assert isinstance(refused, Refused) and refused.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+
+
+BEAT = {**NAMES, "brokerAddr": "b1:1", "brokerId": "1"}
+
+
+@pytest.mark.parametrize(("ext", "beat"), [
+    ({}, Heartbeat(KEY, 1, "b1:1", LiveReplica(-1, -1, -1, PRIORITY_DEFAULT))),
+    ({"epoch": "3", "maxOffset": str(2**40), "confirmOffset": "5", "electionPriority": "1",
+      "heartbeatTimeoutMills": "3000"},
+     Heartbeat(KEY, 1, "b1:1", LiveReplica(3, 2**40, 5, 1), 3_000)),
+    ({"masterLeaseMs": "900", "allAckInSyncStateSet": "true", "minInSyncReplicas": "2", "learner": "true"},
+     Heartbeat(KEY, 1, "b1:1", LiveReplica(learner=True, min_in_sync_replicas=2), None, 900, True)),
+])
+def test_what_a_heartbeat_tells(ext: dict[str, str], beat: Heartbeat) -> None:
+    """Java's announces neither lease nor gate, an old one no epoch: absent is not zero."""
+    assert read_heartbeat(sent(RequestCode.BROKER_HEARTBEAT, **BEAT, **ext)) == beat
+
+
+def test_a_heartbeat_for_a_name_server_is_none_for_a_controller() -> None:
+    asked = sent(RequestCode.BROKER_HEARTBEAT, **{name: value for name, value in BEAT.items() if name != "brokerId"})
+    refused = read_heartbeat(asked)
+    assert isinstance(refused, Refused) and refused.code == ResponseCode.CONTROLLER_INVALID_REQUEST
