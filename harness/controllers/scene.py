@@ -432,19 +432,23 @@ class Progress:
         scene, plan = self.scene, self.scene.plan
 
         def ready() -> bool:
-            group = scene.group(key)
-            return group is not None and self._agrees(key) and len(
-                [each for each in group.sync_state_set if scene.broker_of(key, each) is not None]) > 1
+            group, active = scene.group(key), scene.active()
+            return group is not None and active is not None and self._agrees(key) and len(
+                [each for each in group.sync_state_set if scene.broker_of(key, each) is not None]) > 1 and all(
+                    scene.watch.hears(active, key, each) for each in group.sync_state_set)
 
         self.cluster.run_until(ready, SETTLE_MS)
         group = scene.group(key)
         former = scene.broker_of(key, group.master) if group is not None else None
         if not ready() or group is None or former is None:
             return
+        active = scene.active()
         former.host.crash(lambda: closes)
         # Channels close as late as the seed says; a lease may have to be waited for.
         bound_ms = 500 + plan.late_close_ms + plan.lease_ms if closes else 500 + plan.timeout_ms
         self.cluster.run_until(lambda: self._led_by_another(key, group), bound_ms)
+        if scene.active() is not active:
+            return  # a restart that the first phase had in store: this controller saw nothing close
         scene.watch.counts["INV_C20"] += 1
         require(self._led_by_another(key, group), "INV_C20", "a lost master is not replaced in time", key,
                 f"{bound_ms} ms", scene.group(key))

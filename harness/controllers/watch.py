@@ -120,6 +120,11 @@ class Watch:
             timeout_ns = (self.scene.plan.timeout_ms if beat.timeout_ms is None else beat.timeout_ms) * MS
             self._heard[process, beat.key, beat.broker_id] = Heard(sent, process.now, channel, timeout_ns)
 
+    def hears(self, process: Process, key: GroupKey, broker_id: int) -> bool:
+        """Whether this broker has an open channel to this controller by which it has beaten."""
+        heard = self._heard.get((process, key, broker_id))
+        return heard is not None and heard.channel.open_here and heard.channel.open_there
+
     def elects(self, process: Process, command: ElectMaster) -> None:
         """INV_C21: an active controller elects of itself only for a master that it lost.
 
