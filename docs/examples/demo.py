@@ -1,4 +1,4 @@
-"""What ``make demo-raft`` runs: three real processes of the key-value store, and a leader killed with -9 again and again.
+"""What ``make demo-raft`` runs: three real processes of the key-value store; a leader killed with -9, again and again.
 
 Writers keep writing through ``raft.connect``. For each kill the demo shows the new leader and for how long nothing was
 acknowledged. Then it kills all three at once, starts them again and reads everything back: what was acknowledged must

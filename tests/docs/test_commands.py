@@ -11,6 +11,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,19 +19,25 @@ from typing import Any
 
 import pytest
 
+from controller import cli as controller_cli
+from controller.admin import cli as admin_cli
+from controller.admin.command import COMMANDS
+from controller.namesrv import cli as namesrv_cli
 from raft.cli import ADDRESSES_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = {"raftctl": "raft.cli", "raftlog": "raft.raftlog"}
-OWN = ("raft", "benchmarks", "tests", "fuzz")
+PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser, "mqadmin": admin_cli.parser}
+OWN = ("raft", "benchmarks", "tests", "fuzz", "harness")
 NO_ARGUMENTS = {"tests.raft.bugs.registry"}
 """Modules that take none: only that they exist is checked."""
 
 
 def commands(page: Path) -> list[str]:
     """Lines of blocks, fenced or indented, and inline code, that begin with the name of a program."""
-    first = rf"(?:make|python|pip|export|{'|'.join(PROGRAMS)}) +[^`\n]*"
+    first = rf"(?:make|python|pip|export|{'|'.join((*PROGRAMS, *PARSERS))}) +[^`\n]*"
     text = page.read_text()
     lines = re.findall(rf"^(?:    )?({first})$", text, re.MULTILINE) + re.findall(rf"`({first})`", text)
     return [line for line in lines if "[" not in line and "COMMAND" not in line]  # patterns, not commands
@@ -80,10 +87,15 @@ def check(line: str, patch: pytest.MonkeyPatch) -> None:
     elif program == "python":
         assert words[0] in "".join(re.findall(r"<!-- file: (\S+) -->", (ROOT / TUTORIAL).read_text()))
     elif program == "pip":
-        assert words == ["install", "./raft"] and (ROOT / "raft" / "pyproject.toml").exists()
+        assert words in (["install", "./raft"], ["install", "./raft", "."])
+        assert all((ROOT / folder / "pyproject.toml").exists() for folder in words[1:])
     elif program == "export":
         assert words[0].startswith(f"{ADDRESSES_VARIABLE}=")
-    else:
+    elif program == "mqadmin" and len(words) == 1:
+        assert words[0] in COMMANDS  # it is named, not run
+    elif program in PARSERS and words != ["--help"]:
+        PARSERS[program]().parse_args(words)
+    elif program in PROGRAMS:
         understand(PROGRAMS[program], words, patch)
 
 
@@ -98,13 +110,14 @@ def test_a_command_is_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_commands_are_found() -> None:
     programs = {command.split()[0] for command in ALL}
-    assert programs == {"make", "python", "pip", "export", *PROGRAMS}
-    assert len(ALL) > 25
+    assert programs == {"make", "python", "pip", "export", *PROGRAMS, *PARSERS}
+    assert len(ALL) > 48
 
 
 @pytest.mark.parametrize("command", [
     "make nothing", 'make bench-raft ARGS="--no-such"', "python -m raft.nothing", "python -m raft.sim --no-such",
-    "python nothing.py", "raftctl nothing", "raftlog verify", "pip install nothing", "export NOTHING=1",
+    "python nothing.py", "raftctl nothing", "mqadmin nothing", "mqadmin electMaster -a h:1", "mqcontroller --nothing",
+    "raftlog verify", "pip install nothing", "export NOTHING=1",
 ])
 def test_what_is_no_command_is_noticed(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises((AssertionError, SystemExit, ImportError)):

@@ -1,0 +1,106 @@
+"""Writes those parts of the reference that the code knows: keys of the configuration, commands and their options.
+
+    python docs/generate.py            rewrite them
+    python docs/generate.py --check    exit code 1 if one is not as the code says
+
+A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; what is around it is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from textwrap import fill
+from typing import Final
+
+import attrs
+
+REFERENCE: Final = Path(__file__).resolve().parent / "reference"
+sys.path.insert(0, str(REFERENCE.parents[1]))
+
+from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
+from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
+from controller.keys import names, written  # noqa: E402
+
+_PART: Final = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def keys(config: type[attrs.AttrsInstance] = ControllerConfig) -> Iterator[str]:
+    """A row per key."""
+    yield "| key | default | range | live | what it is |"
+    yield "|---|---|---|---|---|"
+    for name, field in names(config).items():
+        default, meta = written(field.default), field.metadata
+        bounds = f"{meta['least']}..{meta['most']}" if meta["least"] is not None else ", ".join(meta["choices"])
+        cells = (f"`{name}`", f"`{default}`" if default else "", bounds, "yes" if meta["live"] else "", meta["about"])
+        yield f"| {' | '.join(cells)} |"
+
+
+def idle_keys() -> Iterator[str]:
+    """Keys of Java that nothing depends on."""
+    yield fill(", ".join(f"`{name}`" for name in sorted(WITHOUT_MEANING)) + ".", 120, break_on_hyphens=False)
+
+
+def commands() -> Iterator[str]:
+    """A section per command of mqadmin, with its options."""
+    (subparsers,) = (
+        action for action in mqadmin_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    abouts = {choice.dest: choice.help or "" for choice in subparsers._choices_actions}
+    for name, sub in sorted(subparsers.choices.items()):
+        yield f"### {name}"
+        yield ""
+        yield f"{abouts[name][:1].upper()}{abouts[name][1:]}."
+        if sub.epilog:
+            yield ""
+            yield fill(" ".join(sub.epilog.split()), 120)
+        yield ""
+        yield "| option | |"
+        yield "|---|---|"
+        for action in sub._actions:
+            if action.dest not in ("help", "namesrvAddr", "json"):
+                yield f"| {_option(action)} | {_meaning(action)} |"
+        yield ""
+
+
+def _option(action: argparse.Action) -> str:
+    metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    takes = f" {metavar}" if action.nargs != 0 else ""
+    return ", ".join(f"`{flag}`" for flag in action.option_strings) + (f" `{takes.strip()}`" if takes else "")
+
+
+def _meaning(action: argparse.Action) -> str:
+    return f"{action.help or ''}{'; needed' if action.required else ''}"
+
+
+PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
+    "controller-keys": keys, "controller-idle-keys": idle_keys, "mqadmin-commands": commands}
+
+
+def renewed(page: str) -> str:
+    """The page with its parts as the code says. Raises ``KeyError`` for a part that nobody makes."""
+    return _PART.sub(lambda found: found[1] + "\n".join(PARTS[found[2]]()).strip("\n") + "\n" + found[3], page)
+
+
+def main() -> int:
+    """The command; returns its exit code."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    stale = 0
+    for path in sorted(REFERENCE.glob("*.md")):
+        before = path.read_text(encoding="utf-8")
+        after = renewed(before)
+        if after != before:
+            stale = 1
+            print(f"{path.name}: {'is not as the code says' if options.check else 'written'}")
+            if not options.check:
+                path.write_text(after, encoding="utf-8")
+    return stale if options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""The references of mqcontroller and mqadmin: what is generated is fresh, what is written by hand is complete."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from controller import process
+from controller.admin import cli as admin
+from controller.handlers import LEADER_ADDRESS, Controller
+from controller.metadata.machine import MetadataMachine
+from remoting.headers.controller import (
+    ApplyBrokerIdResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+CONTROLLER = (REFERENCE / "controller.md").read_text()
+GENERATE = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+GENERATED = [page for page in sorted(REFERENCE.glob("*.md")) if "<!-- generated: " in page.read_text()]
+
+
+@pytest.mark.parametrize("page", GENERATED, ids=lambda page: page.stem)
+def test_generated_parts_are_as_the_code_says(page: Path) -> None:
+    text = page.read_text()
+    assert GENERATE["renewed"](text) == text, "run docs/generate.py"
+
+
+def test_a_stale_part_is_noticed() -> None:
+    stale = CONTROLLER.replace("| `controllerDLegerGroup` |", "| `controllerDLedgerGroup` |")
+    assert stale != CONTROLLER
+    assert GENERATE["renewed"](stale) == CONTROLLER
+
+
+def test_every_part_is_somewhere() -> None:
+    placed = [name for page in GENERATED for name in re.findall(r"<!-- generated: (\S+) -->", page.read_text())]
+    assert sorted(placed) == sorted(GENERATE["PARTS"])
+
+
+def section(title: str) -> list[list[str]]:
+    body = CONTROLLER.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = [line for line in body.splitlines() if line[:2] == "| "][1:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in rows]
+
+
+def test_every_code_is_on_the_page() -> None:
+    listed = {int(number) for row in section("Codes") for number in re.findall(r"\d+", row[0])}
+    core = Controller.__new__(Controller)
+    core.machine = cast("MetadataMachine", None)
+    assert listed == set(core.handlers())
+
+
+def test_every_exit_code_is_on_the_page() -> None:
+    assert [int(row[0]) for row in section("Exit codes")] == [process.STOPPED, process.FAILED, process.USAGE]
+    text = (REFERENCE / "mqadmin.md").read_text()
+    assert [int(code) for code in re.findall(r"^\| (\d) \|", text, re.MULTILINE)] == [
+        admin.DONE, admin.FAILED, admin.USAGE]
+
+
+def test_every_optional_field_is_one() -> None:
+    known = {
+        *BrokerHeartbeatRequest("c", "a", "b", 1, 1, 1, 1, 1, 1, 1, True, 1, True).to_ext(),
+        *BrokerHeartbeatResponse(True).to_ext(), *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS,
+        "committedIndex"}
+    for _, field, _ in section("Optional header fields"):
+        assert field.strip("`") in known, field
