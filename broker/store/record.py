@@ -1,0 +1,298 @@
+"""One message in the commit log: its bytes, as they are on disk, in answers to pulls and in the replication stream.
+
+    0  total size 4      8  body CRC 4    16  flag 4            28  physical offset 8   40  born time 8
+    4  magic 4          12  queue id 4    20  queue offset 8    36  system flag 4       48  born host 8 or 20
+
+then store time 8, store host 8 or 20, reconsume times 4, prepared transaction offset 8, body size 4 and body, topic
+size 1 (2 under the second magic) and topic, properties size 2 and properties. Big-endian. Offsets above are those of
+every record; the rest moves when a host is IPv6. A blank (size, magic) ends a file without room for the next record.
+
+It knows one record, and neither files nor queues. Source: ``MessageExtEncoder``, ``MessageDecoder`` and
+``CommitLog.checkMessageAndReturnSize`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+import attrs
+
+from broker.store.errors import DamagedRecord, MessageIllegal
+
+MAGIC: Final = 0xDAA320A7 - (1 << 32)
+MAGIC_LONG_TOPIC: Final = 0xDAA320AB - (1 << 32)
+"""Two bytes for the size of the topic. C++ and node clients cannot read these."""
+MAGIC_BLANK: Final = 0xCBD43194 - (1 << 32)
+BLANK_BYTES_MIN: Final = 8
+"""Every file keeps this much behind its last record."""
+
+TOPIC_BYTES_MAX: Final = 127
+"""Of the first magic: readers take its size for a signed byte."""
+PROPERTIES_BYTES_MAX: Final = 32_767
+BODY_BYTES_MAX: Final = 4 << 20
+RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + (64 << 10)
+
+COMPRESSED: Final = 1
+MULTI_TAGS: Final = 2
+PREPARED: Final = 4
+COMMIT: Final = 8
+ROLLBACK: Final = 12
+"""The mask of the transaction's state as well."""
+BORN_HOST_V6: Final = 16
+STORE_HOST_V6: Final = 32
+NEED_UNWRAP: Final = 64
+INNER_BATCH: Final = 128
+COMPRESSION_SHIFT: Final = 8
+"""Three bits: 0 and 3 zlib, 1 LZ4, 2 zstd."""
+
+_HEAD: Final = "iiiiiqqiq"
+_FIXED: Final = {  # by the two flags for IPv6
+    flags: Struct(f">{_HEAD}{20 if flags & BORN_HOST_V6 else 8}sq{20 if flags & STORE_HOST_V6 else 8}siqi")
+    for flags in (0, BORN_HOST_V6, STORE_HOST_V6, BORN_HOST_V6 | STORE_HOST_V6)
+}
+_V4: Final = _FIXED[0]
+_V6_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6
+_CRC_MASK: Final = 0x7FFFFFFF
+_SHORT: Final = Struct(">H")
+_BLANK: Final = Struct(">ii")
+_FRONT: Final = Struct(">ii12xqqi")  # size, magic, queue offset, physical offset, system flag: past crc, id and flag
+RECORD_BYTES_MIN: Final = _V4.size + 3
+_INNER: Final = Struct(">iiiii")
+
+
+@attrs.define(eq=True)
+class Message:
+    """What a sender wants stored. Times are milliseconds of the wall clock; hosts as ``packed_host`` makes them."""
+
+    topic: bytes
+    body: bytes
+    queue_id: int = 0
+    properties: bytes = b""
+    flag: int = 0
+    sys_flag: int = 0
+    """Bits for IPv6 are set from the hosts."""
+    born_time_ms: int = 0
+    born_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+    store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+
+
+@attrs.define(eq=True)
+class Record:
+    """A message as it is stored. ``size`` counts all of its bytes."""
+
+    message: Message
+    queue_offset: int
+    offset: int
+    """Where it stands in the commit log."""
+    store_time_ms: int
+    size: int
+    body_crc: int
+
+    @property
+    def message_id(self) -> str:
+        """The one of the store, not the client's."""
+        return message_id(self.message.store_host, self.offset)
+
+
+# --- hosts, ids, properties ----------------------------------------------------------------------------------
+
+
+def packed_host(host: str, port: int) -> bytes:
+    """8 bytes for an IPv4 address and port, 20 for IPv6. Raises ``MessageIllegal`` for anything else."""
+    try:
+        return ipaddress.ip_address(host).packed + port.to_bytes(4, "big")
+    except (ValueError, OverflowError):
+        raise MessageIllegal(f"host {host!r} port {port!r} is no IP address with a port") from None
+
+
+def unpacked_host(packed: bytes) -> tuple[str, int]:
+    """The address and the port."""
+    return str(ipaddress.ip_address(packed[:-4])), int.from_bytes(packed[-4:], "big", signed=True)
+
+
+def message_id(store_host: bytes, offset: int) -> str:
+    """32 or 56 hexadecimal digits: the broker's host and port, and the offset in its log."""
+    return (store_host + offset.to_bytes(8, "big", signed=True)).hex().upper()
+
+
+def parse_message_id(text: str) -> tuple[bytes, int]:
+    """The host and the offset. Raises ``MessageIllegal``."""
+    if len(text) in (32, 56) and text.isascii() and text.isalnum():
+        try:
+            raw = bytes.fromhex(text)
+        except ValueError:
+            pass
+        else:
+            return raw[:-8], int.from_bytes(raw[-8:], "big", signed=True)
+    raise MessageIllegal(f"{text[:60]!r} is no message id of a store: 32 or 56 hexadecimal digits")
+
+
+def encode_properties(values: Mapping[str, str]) -> bytes:
+    """``key`` 1 ``value`` 2 and so on. Raises ``MessageIllegal`` for 1 or 2 within a key or value, or an empty key."""
+    parts = []
+    for key, value in values.items():
+        part = f"{key}\x01{value}\x02"
+        if not key or part.count("\x01") != 1 or part.count("\x02") != 1:
+            raise MessageIllegal(f"property {key[:40]!r} is empty or holds the characters 1 or 2, which separate them")
+        parts.append(part)
+    try:
+        raw = "".join(parts).encode()
+    except UnicodeEncodeError:
+        raise MessageIllegal("a property holds half of a surrogate pair") from None
+    if len(raw) > PROPERTIES_BYTES_MAX:
+        raise MessageIllegal(f"properties of {len(raw)} bytes; {PROPERTIES_BYTES_MAX} are allowed")
+    return raw
+
+
+def decode_properties(raw: bytes) -> dict[str, str]:
+    """As Java reads them: pairs without a 1 are passed over, the last 2 may be missing, and so may good UTF-8."""
+    values = {}
+    for pair in raw.decode(errors="replace").split("\x02"):
+        key, separator, value = pair.partition("\x01")
+        if separator:
+            values[key] = value
+    return values
+
+
+def property_of(raw: bytes, key: bytes) -> bytes | None:
+    """The value of one key, without reading the others."""
+    sought = key + b"\x01"
+    if raw.startswith(sought):
+        at = len(sought)
+    else:
+        at = raw.find(b"\x02" + sought)
+        if at < 0:
+            return None
+        at += 1 + len(sought)
+    end = raw.find(b"\x02", at)
+    return raw[at:] if end < 0 else raw[at:end]
+
+
+# --- records -------------------------------------------------------------------------------------------------
+
+
+def encode(message: Message, queue_offset: int, offset: int, store_time_ms: int,
+           body_bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """The bytes of ``message`` at ``offset`` of the log.
+
+    Raises:
+        MessageIllegal: a part has no room.
+    """
+    topic, body, properties = message.topic, message.body, message.properties
+    topic_size, body_size, properties_size = len(topic), len(body), len(properties)
+    sys_flag, born_host, store_host = message.sys_flag, message.born_host, message.store_host
+    if len(born_host) == 8 == len(store_host):
+        fixed, sys_flag = _V4, sys_flag & ~_V6_FLAGS
+    else:
+        v6 = (BORN_HOST_V6 if len(born_host) == 20 else 0) | (STORE_HOST_V6 if len(store_host) == 20 else 0)
+        fixed, sys_flag = _FIXED[v6], sys_flag & ~_V6_FLAGS | v6
+    if not 0 < topic_size <= PROPERTIES_BYTES_MAX:
+        raise MessageIllegal(f"topic of {topic_size} bytes; 1 to {PROPERTIES_BYTES_MAX} are allowed")
+    if body_size > body_bytes_max:
+        raise MessageIllegal(f"body of {body_size} bytes; {body_bytes_max} are allowed")
+    if properties_size > PROPERTIES_BYTES_MAX:
+        raise MessageIllegal(f"properties of {properties_size} bytes; {PROPERTIES_BYTES_MAX} are allowed")
+    if topic_size <= TOPIC_BYTES_MAX:
+        magic, sized = MAGIC, topic_size.to_bytes(1, "big")
+    else:
+        magic, sized = MAGIC_LONG_TOPIC, _SHORT.pack(topic_size)
+    return b"".join((
+        fixed.pack(
+            fixed.size + body_size + len(sized) + topic_size + 2 + properties_size, magic, crc32(body) & _CRC_MASK,
+            message.queue_id, message.flag, queue_offset, offset, sys_flag, message.born_time_ms, born_host,
+            store_time_ms, store_host, message.reconsume_times, message.prepared_offset, body_size),
+        body, sized, topic, _SHORT.pack(properties_size), properties,
+    ))
+
+
+def decode(data: bytes | memoryview, at: int = 0, *, check_crc: bool = True,
+           size_max: int = RECORD_BYTES_MAX) -> Record:
+    """The record that begins at ``at`` of ``data``. Its own offset is what it says.
+
+    Raises:
+        DamagedRecord: it is none, is cut off, or its sizes or its CRC do not fit.
+    """
+    if len(data) - at < RECORD_BYTES_MIN:
+        raise DamagedRecord(at, f"{len(data) - at} bytes; a record has {RECORD_BYTES_MIN} or more")
+    size, magic, _, _, sys_flag = _FRONT.unpack_from(data, at)
+    if magic not in (MAGIC, MAGIC_LONG_TOPIC):
+        raise DamagedRecord(at, f"magic {magic & 0xFFFFFFFF:#010x}")
+    if not RECORD_BYTES_MIN <= size <= size_max or size > len(data) - at:
+        raise DamagedRecord(at, f"size {size}, where {len(data) - at} bytes are here and {size_max} allowed")
+    fixed = _FIXED[sys_flag & _V6_FLAGS]
+    end = at + size
+    if fixed.size + 3 > size:
+        raise DamagedRecord(at, f"size {size} is too small for its hosts")
+    (_, _, body_crc, queue_id, flag, queue_offset, offset, sys_flag, born_time_ms, born_host, store_time_ms, store_host,
+     reconsume_times, prepared_offset, body_size) = fixed.unpack_from(data, at)
+    body_at = at + fixed.size
+    topic_at = body_at + body_size + (1 if magic == MAGIC else 2)
+    if body_size < 0 or topic_at + 2 > end:
+        raise DamagedRecord(at, f"body of {body_size} bytes in a record of {size}")
+    properties_at = topic_at + (data[topic_at - 1] if magic == MAGIC else _SHORT.unpack_from(data, topic_at - 2)[0]) + 2
+    if properties_at > end or properties_at + _SHORT.unpack_from(data, properties_at - 2)[0] != end:
+        raise DamagedRecord(at, f"the sizes of its parts do not add up to {size}")
+    body = bytes(data[body_at : body_at + body_size])
+    if check_crc and crc32(body) & _CRC_MASK != body_crc:
+        raise DamagedRecord(at, f"CRC {body_crc:#010x} is not that of its body")
+    return Record(
+        Message(bytes(data[topic_at : properties_at - 2]), body, queue_id, bytes(data[properties_at:end]), flag,
+                sys_flag, born_time_ms, born_host, store_host, reconsume_times, prepared_offset),
+        queue_offset, offset, store_time_ms, size, body_crc)
+
+
+def decode_all(data: bytes | memoryview) -> list[Record]:
+    """Records one behind the other, as a pull brings them. Raises ``DamagedRecord``."""
+    records, at = [], 0
+    while at < len(data):
+        record = decode(data, at)
+        records.append(record)
+        at += record.size
+    return records
+
+
+def blank(size: int) -> bytes:
+    """The end of a file with ``size`` bytes left; only its first eight have a meaning."""
+    return _BLANK.pack(size, MAGIC_BLANK)
+
+
+def blank_size(data: bytes | memoryview, at: int = 0) -> int | None:
+    """How much a blank at ``at`` says is left; None where there is none."""
+    size, magic = _BLANK.unpack_from(data, at)
+    return size if magic == MAGIC_BLANK else None
+
+
+# --- batches -------------------------------------------------------------------------------------------------
+
+
+def encode_batch(messages: list[tuple[int, bytes, bytes]]) -> bytes:
+    """The body of a batch that a client sends: (flag, body, properties) of each."""
+    return b"".join(
+        part for flag, body, properties in messages
+        for part in (_INNER.pack(_INNER.size + len(body) + 2 + len(properties), 0, 0, flag, len(body)), body,
+                     _SHORT.pack(len(properties)), properties))
+
+
+def decode_batch(raw: bytes, count_max: int = 1 << 16) -> list[tuple[int, bytes, bytes]]:
+    """(flag, body, properties) of each message of a client's batch. Raises ``MessageIllegal``, naming the broken one."""
+    found: list[tuple[int, bytes, bytes]] = []
+    at = 0
+    while at < len(raw):
+        if len(raw) - at < _INNER.size + 2:
+            raise MessageIllegal(f"message {len(found)} of the batch is cut off")
+        if len(found) == count_max:
+            raise MessageIllegal(f"a batch of more than {count_max} messages")
+        size, _, _, flag, body_size = _INNER.unpack_from(raw, at)
+        end, properties_at = at + size, at + _INNER.size + body_size + 2
+        if body_size < 0 or not properties_at <= end <= len(raw) or (
+                properties_at + _SHORT.unpack_from(raw, properties_at - 2)[0] != end):
+            raise MessageIllegal(f"the sizes of message {len(found)} of the batch do not fit")
+        found.append((flag, raw[at + _INNER.size : properties_at - 2], raw[properties_at:end]))
+        at = end
+    return found
