@@ -1,0 +1,247 @@
+"""How many replicas must hold a message before its producer hears of it, and the producers that wait.
+
+Sources: RIP-34 (quorum write and automatic degradation) and ``CommitLog.asyncPutMessage``, ``calcNeedAckNums`` and
+``GroupTransferService`` of RocketMQ. In a plain group RIP-34 refuses writes when too few replicas are left; RocketMQ
+does so only where a slave may act as master. Here it is so there, and where ``enableAutoInSyncReplicas`` is on.
+Members are counted by broker id, never by connection. This module knows numbers and sets, and no replication.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
+
+import attrs
+
+
+class PutStatus(enum.Enum):
+    """``PutMessageStatus``: how a put ended."""
+
+    PUT_OK = "PUT_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    OS_PAGE_CACHE_BUSY = "OS_PAGE_CACHE_BUSY"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+    IN_SYNC_REPLICAS_NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"
+    PUT_TO_REMOTE_BROKER_FAIL = "PUT_TO_REMOTE_BROKER_FAIL"
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"
+    WHEEL_TIMER_FLOW_CONTROL = "WHEEL_TIMER_FLOW_CONTROL"
+    WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"
+    WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
+
+
+class BrokerRole(enum.Enum):
+    """``brokerRole``. Under a controller every master is a ``SYNC_MASTER``."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+def _positive(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{attribute.name} is {value}; it counts the master too, so it is 1 at least")
+
+
+@attrs.frozen
+class QuorumConfig:
+    """Keys of ``MessageStoreConfig`` and their defaults. Raises ``ValueError`` when they contradict each other."""
+
+    total_replicas: int = attrs.field(default=1, validator=_positive)
+    in_sync_replicas: int = attrs.field(default=1, validator=_positive)
+    min_in_sync_replicas: int = attrs.field(default=1, validator=_positive)
+    enable_auto_in_sync_replicas: bool = False
+    ha_max_gap_not_in_sync: int = 256 << 20
+    all_ack_in_sync_state_set: bool = False
+    slave_timeout_ms: int = 3_000
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("in_sync_replicas", "min_in_sync_replicas"):
+            if getattr(self, name) > self.total_replicas > 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, total_replicas {self.total_replicas}: no put could "
+                                 "ever succeed")
+
+
+@attrs.frozen
+class Mode:
+    """What kind of group this broker's is."""
+
+    role: BrokerRole = BrokerRole.SYNC_MASTER
+    controller: bool = False
+    slave_acting_master: bool = False
+
+
+@attrs.frozen
+class Replicas:
+    """What the master knows of its group."""
+
+    accepted: int = 1
+    """Members of the SyncStateSet that the controller has accepted, never of a proposal (controller mode)."""
+    alive: int = 1
+    """Replicas that the name server has seen, the master among them (master/slave mode)."""
+    in_sync: int = 1
+    """1 + slaves within ``ha_max_gap_not_in_sync`` (master/slave mode)."""
+
+
+ALL: Final = -1
+"""Every member of the SyncStateSet, of the accepted and of the one that is asked for."""
+
+
+@attrs.frozen
+class Deny:
+    """Nothing is written; the status is ``IN_SYNC_REPLICAS_NOT_ENOUGH``."""
+
+    have: int
+    need: int
+
+
+@attrs.frozen
+class Need:
+    """Write, then wait for so many holders, the master among them; ``ALL``, or 1 and nobody is waited for."""
+
+    acks: int
+
+    @property
+    def waits(self) -> bool:
+        return self.acks == ALL or self.acks > 1
+
+
+def needed_acks(mode: Mode, config: QuorumConfig, replicas: Replicas, wait_store_ok: bool = True) -> Need | Deny:
+    """The decision for one put, from what is known before it is written.
+
+    ============== ========================= ===================================== ==========================
+    group          deny when                 need                                  counted by
+    ============== ========================= ===================================== ==========================
+    not SYNC       never                     1                                     --
+    controller     accepted < min            ALL, or ``in_sync_replicas``          the accepted SyncStateSet
+    acting or auto need > cur                ``in_sync_replicas``; auto: that and  cur = min(alive, in_sync)
+                                             cur, the smaller, but min at least
+    other          never                     ``in_sync_replicas``                  --
+    ============== ========================= ===================================== ==========================
+
+    A message that does not wait for its storing passes no gate.
+    """
+    if mode.role is not BrokerRole.SYNC_MASTER or not wait_store_ok:
+        return Need(1)
+    need = config.in_sync_replicas
+    if mode.controller:
+        if replicas.accepted < config.min_in_sync_replicas:
+            return Deny(replicas.accepted, config.min_in_sync_replicas)
+        return Need(ALL if config.all_ack_in_sync_state_set else need)
+    if mode.slave_acting_master or config.enable_auto_in_sync_replicas:
+        have = min(replicas.alive, replicas.in_sync)
+        if config.enable_auto_in_sync_replicas:
+            need = max(min(need, have), config.min_in_sync_replicas)
+        if need > have:
+            return Deny(have, need)
+    return Need(need)
+
+
+def in_sync_count(config: QuorumConfig, log_end: int, acks: Mapping[int, int | None]) -> int:
+    """1 + slaves whose log is less than the gap behind; one that has not reported yet counts as at -1, as in Java."""
+    return 1 + sum(log_end - (-1 if ack is None else ack) < config.ha_max_gap_not_in_sync for ack in acks.values())
+
+
+class Holders(Protocol):
+    """Who holds what; the master's side of replication has it."""
+
+    def holds_all(self, end: int) -> bool:
+        """Whether every member of the SyncStateSet, and of any that is asked for, holds the log up to ``end``."""
+        ...
+
+    def holders(self, end: int) -> int:
+        """How many distinct replicas that may count hold the log up to ``end``, this one among them."""
+        ...
+
+
+def satisfied(need: Need, end: int, holders: Holders) -> bool:
+    """Whether a message that ends at ``end`` is held by as many as it needs."""
+    if need.acks == ALL:
+        return holders.holds_all(end)
+    return need.acks <= 1 or holders.holders(end) >= need.acks
+
+
+@attrs.frozen
+class _Waiting:
+    end: int
+    deadline_ns: int
+    need: Need
+
+
+class PutQueue:
+    """Puts that wait for acknowledgements, released in the order of their offsets.
+
+    One offset that many need is judged once. Where one put needs ``ALL`` and the next one a number, neither waits for
+    the other. ``release`` is called with a put's token and its status.
+    """
+
+    def __init__(self, release: Callable[[int, PutStatus], None], waiting_max: int = 100_000) -> None:
+        self._release = release
+        self._waiting_max = waiting_max
+        self._waiting: dict[int, _Waiting] = {}
+        self._by_end: dict[int, list[tuple[int, int]]] = {}
+        self._by_deadline: list[tuple[int, int]] = []
+        self._token = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, end: int, need: Need, deadline_ns: int) -> int | None:
+        """A token; None when the queue is full, and the put's holders are then unknown (``FLUSH_SLAVE_TIMEOUT``)."""
+        if len(self._waiting) >= self._waiting_max:
+            return None
+        self._token += 1
+        self._waiting[self._token] = _Waiting(end, deadline_ns, need)
+        heapq.heappush(self._by_end.setdefault(need.acks, []), (end, self._token))
+        heapq.heappush(self._by_deadline, (deadline_ns, self._token))
+        return self._token
+
+    def advanced(self, holders: Holders) -> None:
+        """Somebody acknowledged, or the SyncStateSet changed: release what is held now."""
+        for acks, queue in self._by_end.items():
+            judged, verdict = -1, True
+            while queue:
+                end, token = queue[0]
+                if token in self._waiting:
+                    if end != judged:
+                        judged, verdict = end, satisfied(Need(acks), end, holders)
+                    if not verdict:
+                        break
+                    del self._waiting[token]
+                    self._release(token, PutStatus.PUT_OK)
+                heapq.heappop(queue)
+
+    def expire(self, now_ns: int) -> None:
+        """Those whose time is over: the message stays in the log, and nobody knows who holds it."""
+        for token in self._due(now_ns):
+            del self._waiting[token]
+            self._release(token, PutStatus.FLUSH_SLAVE_TIMEOUT)
+        for queue in self._by_end.values():
+            while queue and queue[0][1] not in self._waiting:
+                heapq.heappop(queue)
+
+    def fail_all(self, status: PutStatus = PutStatus.FLUSH_SLAVE_TIMEOUT) -> None:
+        """This broker is master no longer: what waited can be acknowledged by nobody."""
+        waiting, self._waiting = self._waiting, {}
+        self._by_end.clear()
+        self._by_deadline.clear()
+        for token in waiting:
+            self._release(token, status)
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When ``expire`` is next due."""
+        while self._by_deadline and self._by_deadline[0][1] not in self._waiting:
+            heapq.heappop(self._by_deadline)
+        return self._by_deadline[0][0] if self._by_deadline else None
+
+    def _due(self, now_ns: int) -> Iterator[int]:
+        while (deadline := self.deadline_ns) is not None and deadline <= now_ns:
+            yield heapq.heappop(self._by_deadline)[1]
