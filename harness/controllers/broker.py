@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 LEADER_ADDRESS = "controllerLeaderAddress"
 TRY_NS = 700 * MS
 PUSH_MAX = 64
+ENTRY_BYTES = 100 << 20
+"""As heartbeats tell it: logs are far longer than 32 bits count."""
 LAG_NS = 1_200 * MS
 
 
@@ -144,7 +146,8 @@ class Broker:
         java = plan.java
         header = BrokerHeartbeatRequest(
             self.key.cluster, self.host.address, self.key.name, self.disk.broker_id,
-            log[-1][0] if log else -1, len(log), mastership.confirmed(len(log)) if mastership else len(log),
+            log[-1][0] if log else -1, len(log) * ENTRY_BYTES,
+            (mastership.confirmed(len(log)) if mastership else len(log)) * ENTRY_BYTES,
             plan.timeout_ms, plan.priority(self.disk.broker_id),
             None if java or not plan.lease_ms else plan.lease_ms,
             None if java else plan.all_ack, None if java else announced)

@@ -158,6 +158,8 @@ class Process:
             if isinstance(wanted, Refused):
                 self._answer(ask, answers.answer(command, wanted))
             else:
+                if isinstance(wanted, ElectMaster):
+                    self.scene.watch.elects(self, wanted)
                 ask.channel.names.setdefault(wanted.key.name, wanted.key)  # type: ignore[union-attr]
                 self._behind_barrier(ask, lambda: self._decide(ask, wanted))
         elif command.code == RequestCode.CONTROLLER_GET_REPLICA_INFO:

@@ -126,13 +126,13 @@ class Watch:
         return heard is not None and heard.channel.open_here and heard.channel.open_there
 
     def elects(self, process: Process, command: ElectMaster) -> None:
-        """INV_C21: an active controller elects of itself only for a master that it lost.
+        """INV_C21: an active controller elects, of itself or for a broker, only in place of a master that it lost.
 
-        That is, whose latest heartbeat came by a channel that it saw close, or none came for a whole timeout while it
-        was active.
+        That is, one whose latest heartbeat came by a channel that it saw close, or whose heartbeats stayed away for a
+        whole timeout while it was active.
         """
-        group = process.machine.groups[command.key]
-        if group.master is None:
+        group = process.machine.groups.get(command.key)
+        if group is None or group.master is None or group.master in command.observation.live:
             return
         self.counts["INV_C21"] += 1
         heard = self._heard.get((process, command.key, group.master))

@@ -1,0 +1,138 @@
+"""Simulated controllers and brokers: seeds pass, repeat exactly, and a bug is found, made small and told how to repeat.
+
+Planted bugs by the dozen are in ``run_mutants``; here are those that a few seeds find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import attrs
+import pytest
+
+from controller.liveness import Liveness
+from controller.metadata import machine
+from controller.metadata.commands import ElectMaster
+from controller.metadata.elect import elect
+from controller.metadata.groups import BrokerGroup
+from controller.metadata.invariants import INVARIANTS
+from controller.metadata.outcomes import Elected, Outcome
+from harness.controllers.plan import draw
+from harness.controllers.replication import Mastership, agreement
+from harness.controllers.scene import CONTROLLERS
+from harness.controllers.watch import PREDICATES
+from raft.sim.campaign import Result, run
+from raft.sim.command import main
+from raft.sim.tape import Tape, count, load
+from tests.harness.controllers.mutants import PLANTED
+
+ROOT = Path(__file__).parents[3]
+
+
+def play(seed: int, profile: str = "swarm") -> Result:
+    return run(Tape(seed), profile, program=CONTROLLERS)
+
+
+@pytest.mark.parametrize(("profile", "seed"), [
+    ("swarm", 2), ("swarm", 42), ("swarm", 1019), ("swarm", 1026), ("brokers", 3), ("controllers", 4), ("calm", 5)])
+def test_seeds_pass(profile: str, seed: int) -> None:
+    """Some of them once failed."""
+    result = play(seed, profile)
+    assert result.failure is None, result.message
+    assert result.predicates["INV_C21"] + result.predicates["INV_C17"] > 0
+
+
+def test_a_seed_is_the_same_every_time() -> None:
+    first, second = play(11), play(11)
+    assert first.events > 1_000
+    assert (first.fingerprint, first.predicates, first.applied) == (
+        second.fingerprint, second.predicates, second.applied)
+
+
+def test_every_property_of_the_table_is_asked() -> None:
+    assert {f"INV_C{number}" for number in range(1, 23)} <= set(PREDICATES)
+    assert set(INVARIANTS) <= set(PREDICATES)
+
+
+def keep_the_set(group: BrokerGroup, command: ElectMaster) -> tuple[Outcome, BrokerGroup]:
+    outcome, after = elect(group, command)
+    if isinstance(outcome, Elected):
+        after = attrs.evolve(after, sync_state_set=after.sync_state_set | group.sync_state_set)
+    return outcome, after
+
+
+def test_a_failure_is_made_small_and_repeats(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "elect", keep_the_set)
+    arguments = ["--seed", "1", "--seeds", "20", "--jobs", "1", "--out", str(tmp_path)]
+    assert main(arguments, CONTROLLERS) == 1
+    (path,) = tmp_path.iterdir()
+    said = capsys.readouterr().out
+    assert "INV_C6" in said and f"python -m harness.controllers --replay {path}" in said
+    assert count(load(path)[0].deviations) < 10
+    assert main(["--replay", str(path)], CONTROLLERS) == 1
+    assert "INV_C6" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert main(["--replay", str(path)], CONTROLLERS) == 0
+
+
+def test_a_controller_that_judges_silence_without_grace_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Liveness, "_deadline", lambda self, broker: broker.heard_ns + broker.timeout_ns + 1)
+    assert any(play(seed).failure == "INV_C21" for seed in range(1, 60))
+
+
+def test_a_campaign_in_which_nothing_happens_is_invalid(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["--events", "1", "--jobs", "1", "--out", str(tmp_path)], CONTROLLERS) == 2
+    assert "never happened: " in capsys.readouterr().out
+    everything = Counter(dict.fromkeys((*CONTROLLERS.predicates, *CONTROLLERS.faults), 1))
+    assert CONTROLLERS.missing(everything, everything) == []
+
+
+@pytest.mark.parametrize("profile", CONTROLLERS.profiles)
+def test_every_profile_can_be_drawn(profile: str) -> None:
+    for seed in range(20):
+        plan = draw(Tape(seed), profile)
+        plan.config()
+        assert plan.beat_ms * 2 < plan.timeout_ms and plan.lease_ms < plan.timeout_ms
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
+def test_every_planted_bug_can_still_be_planted(planted: object) -> None:
+    assert isinstance(planted, type(PLANTED[0]))
+    compile(planted.apply((ROOT / planted.file).read_text(encoding="utf-8")), planted.file, "exec")
+    for test in planted.caught_by:
+        if not test.startswith("INV_"):
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
+        else:
+            assert test in PREDICATES
+
+
+@pytest.mark.parametrize(("mine", "my_end", "other", "other_end", "upto"), [
+    ((), 0, (), 0, 0),
+    (((1, 0),), 10, (), 0, 0),
+    (((1, 0),), 10, ((1, 0),), 7, 7),
+    (((1, 0), (3, 10)), 15, ((1, 0), (2, 7)), 20, 7),
+    (((1, 0), (3, 10)), 15, ((1, 0), (3, 10)), 12, 12),
+    (((2, 0),), 5, ((1, 0),), 5, 0),
+])
+def test_where_two_logs_agree(
+    mine: tuple[tuple[int, int], ...], my_end: int, other: tuple[tuple[int, int], ...], other_end: int, upto: int
+) -> None:
+    assert agreement(mine, my_end, other, other_end) == agreement(other, other_end, mine, my_end) == upto
+
+
+def test_what_was_asked_for_counts_until_it_is_void() -> None:
+    master = Mastership(1, 4, frozenset({1}), 7, sure=True)
+    assert master.confirmed(10) == 10
+    master.want(frozenset({1, 2}))
+    master.want(frozenset({1, 3}))
+    master.held = {2: 9, 3: 5}
+    assert master.counted == {1, 2, 3} and master.confirmed(10) == 5
+    assert not master.adopt(frozenset({1}), 7)
+    assert master.adopt(frozenset({1, 2}), 8)
+    assert master.counted == {1, 2} and master.confirmed(10) == 9
