@@ -27,6 +27,13 @@ class SimMetadata(MetadataMachine):
         self._applied = applied
 
     def apply_entries(self, entries: Entries) -> list[object]:
+        try:
+            return self._apply_entries(entries)
+        except Exception as error:
+            self.watch.found(error)  # a node only stops of it
+            raise
+
+    def _apply_entries(self, entries: Entries) -> list[object]:
         results: list[object] = []
         for number, data in enumerate(entries.commands):
             outcome = self.apply_at(data, entries.term)

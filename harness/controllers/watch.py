@@ -3,18 +3,12 @@
 What concerns one controller's state alone is ``controller.metadata.invariants``, which this feeds with every entry at
 its first application. ``counts`` says how often each property was asked about something. No property asks the code that
 it checks: who is alive is judged from the heartbeats as they were sent, not from ``Liveness``.
-
-    INV_C13  one log, one state, on every controller          INV_C17  all agree, notifications or not (at the end)
-    INV_C14  acknowledgements of one epoch                    INV_C18  reads see what was known before they began
-    INV_C15  epochs as brokers take them                      INV_C20  a lost master is replaced in time (at the end)
-    INV_C16  who knows of a later epoch writes nothing        INV_C21  no election by a controller without a reason
-    INV_DATA what was acknowledged, later masters have        INV_LEASE  no two masters that may acknowledge
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -35,8 +29,21 @@ if TYPE_CHECKING:
     from harness.controllers.replication import Disk, Entry, Mastership
     from harness.controllers.scene import ControllerScene
 
-PREDICATES = (*INVARIANTS, "INV_C13", "INV_C14", "INV_C15", "INV_C16", "INV_C17", "INV_C18", "INV_C20", "INV_C21",
-              "INV_DATA", "INV_LEASE")
+STATEMENTS: Final[dict[str, str]] = {
+    "INV_C13": "the same log gives the same state on every controller, after a snapshot too",
+    "INV_C14": "who moved to a later epoch acknowledges nothing in an older one; one master of an epoch acknowledges",
+    "INV_C15": "a broker's epoch never falls, and an epoch has one master, or none, for all brokers",
+    "INV_C16": "a broker that knows of a later epoch, or whose lease is over, accepts no write",
+    "INV_C17": "after healing all brokers agree with the controllers, though every notification be lost",
+    "INV_C18": "a read sees whatever anybody knew before it began",
+    "INV_C20": "a lost master is replaced at once after a close, within the heartbeat timeout after silence",
+    "INV_C21": "no master is replaced that the active controller did not lose; a new one gives every master a timeout",
+    "INV_DATA": "a later master, cleanly elected, holds all that the SyncStateSet had acknowledged, the eligible "
+                "included",
+    "INV_LEASE": "where leases are waited for, no master is elected while the former may acknowledge",
+}
+PREDICATES: Final = tuple(dict.fromkeys((*INVARIANTS, *STATEMENTS)))
+"""All that is asked: properties of the metadata, and those between brokers and controllers."""
 
 
 @attrs.frozen
@@ -72,6 +79,11 @@ class Watch:
         self._latest: dict[GroupKey, Broker] = {}
         self.void: set[GroupKey] = set()
         """Groups where somebody accepted loss: an unclean election, or all members cleaned away."""
+
+    def found(self, error: Exception) -> None:
+        """Something was found where a node would swallow it: it ends the run right after this event."""
+        world = self.scene.cluster.world
+        world.at(world.now, _throw, error, tie=-1)
 
     # --- controllers -----------------------------------------------------------------------------------------
 
@@ -238,3 +250,7 @@ class Watch:
             require(latest.disk.log[:confirmed] == log[:confirmed], "INV_DATA",
                     "acknowledged although a later master lacks it", key, mastership.epoch, latest.disk.epoch)
         acknowledged.extend(log[len(acknowledged) : confirmed])
+
+
+def _throw(error: Exception) -> None:
+    raise error

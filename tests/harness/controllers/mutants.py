@@ -58,6 +58,11 @@ PLANTED = (
             "        eligible=group.eligible - removed,\n",
             "        eligible=group.eligible - removed,\n"
             "        next_broker_id=max(group.replicas.keys() - removed, default=0) + 1,\n", ("INV_C12",)),
+    Planted("a cleaned master stays master", METADATA + "clean.py",
+            "        master=None if lost_master else group.master,\n", "        master=group.master,\n",
+            ("INV_C2", "INV_C4")),
+    Planted("a living master is replaced", METADATA + "elect.py",
+            "and target in (None, group.master):\n", "and target == group.master:\n", ("INV_C8",)),
     Planted("a cleaned broker stays in sync", METADATA + "clean.py",
             "    shrunk = group.sync_state_set - removed\n", "    shrunk = group.sync_state_set\n", ("INV_C4",)),
     Planted("the living are cleaned", METADATA + "clean.py",
