@@ -37,6 +37,9 @@ def changed_members(membership: Membership, add: str, remove: str) -> tuple[dict
         if wrong := address_problem(address):
             raise ValueError(wrong)
         split_address(address)
+        taken = [other for other, known in {**voters, **learners}.items() if known == address and other != node]
+        if taken:
+            raise ValueError(f"{taken[0]} is at that address: {item}")
         learners.pop(node, None)
         voters[node] = address
     if not voters:

@@ -76,6 +76,8 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
     wrong = key_problem(key) or address_problem(header.broker_addr)
     if wrong or header.broker_id < 0:
         return refused(wrong or f"brokerId = {header.broker_id}: ids of brokers are not negative")
+    if header.heartbeat_timeout_ms is not None and header.heartbeat_timeout_ms < 1:
+        return refused(f"heartbeatTimeoutMills = {header.heartbeat_timeout_ms}: must be above 0")
     replica = LiveReplica(
         epoch=-1 if header.epoch is None else header.epoch,
         max_offset=-1 if header.max_offset is None else header.max_offset,
