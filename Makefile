@@ -19,7 +19,7 @@ EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
 ARGS ?=
 
-.PHONY: help demo demo-raft test check fix sim interop bench bench-raft bench-remoting bench-controller fuzz mutants \
+.PHONY: help demo demo-raft test check fix sim sim-controllers interop bench bench-raft bench-remoting bench-controller fuzz mutants \
         powercut clean
 
 help: ## list the targets
@@ -48,6 +48,9 @@ sim: $(VENV)/.dev ## simulate seeded clusters under every fault for EVENTS event
 interop: $(VENV)/.demo ## scenarios with real Java peers; says `not run` where Java or Maven is missing
 	$(RUN) -m harness.interop $(ARGS)
 
+sim-controllers: $(VENV)/.dev ## controllers and model brokers under every fault for EVENTS events
+	$(RUN) -m harness.controllers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
+
 bench: bench-raft bench-remoting bench-controller ## every benchmark
 	$(RUN) -m benchmarks.simulator $(ARGS)
 
@@ -65,6 +68,9 @@ fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every decoder, FUZZ_SECONDS fo
 
 mutants: $(VENV)/.dev ## remove each guard in turn: its named tests must turn red
 	$(RUN) -m tests.raft.bugs.run_mutants --jobs $(WORKERS) $(ARGS)
+
+mutants-controllers: $(VENV)/.dev ## plant bugs in controllers and brokers: simulation or a test must notice each
+	$(RUN) -m tests.harness.controllers.run_mutants --jobs $(WORKERS) $(ARGS)
 
 powercut: $(VENV)/.dev ## a thousand power cuts: nothing acknowledged may be lost, unless sync=never
 	$(RUN) -m tests.powercut $(ARGS)
