@@ -20,7 +20,7 @@ FUZZ_SECONDS ?= 60
 ARGS ?=
 
 .PHONY: help demo demo-raft test check fix sim sim-controllers interop bench bench-raft bench-remoting bench-controller fuzz mutants \
-        powercut clean
+        mutants-controllers powercut clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
