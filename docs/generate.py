@@ -1,4 +1,4 @@
-"""Writes those parts of the reference that the code knows: keys of the configuration, commands and their options.
+"""Writes those parts of the reference that the code knows: keys, commands and their options, scenarios and results.
 
     python docs/generate.py            rewrite them
     python docs/generate.py --check    exit code 1 if one is not as the code says
@@ -24,6 +24,12 @@ sys.path.insert(0, str(REFERENCE.parents[1]))
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from controller.keys import names, written  # noqa: E402
+from harness.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
+from harness.interop.report import read as read_results  # noqa: E402
+from harness.interop.scenario import SCENARIOS  # noqa: E402
+
+RESULTS: Final = REFERENCE / "interop.json"
+"""Written by ``python -m harness.interop --report docs/reference/interop.json``."""
 
 _PART: Final = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -65,6 +71,19 @@ def commands() -> Iterator[str]:
         yield ""
 
 
+def scenarios() -> Iterator[str]:
+    """A row per scenario and release of RocketMQ, with what its latest recorded run came to."""
+    results = read_results(RESULTS)
+    yield "| RocketMQ | scenario | what it shows | run |"
+    yield "|---|---|---|---|"
+    for release in sorted({release for each in SCENARIOS for release in each.releases}, reverse=True):
+        for each in SCENARIOS:
+            if release in each.releases:
+                found = results.get((each.name, release))
+                ran = f"{found.outcome}, Java {found.java}, {found.day}" if found is not None else "not yet"
+                yield f"| {release} | `{each.name}` | {each.about} | {ran} |"
+
+
 def _option(action: argparse.Action) -> str:
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
     takes = f" {metavar}" if action.nargs != 0 else ""
@@ -76,7 +95,7 @@ def _meaning(action: argparse.Action) -> str:
 
 
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
-    "controller-keys": keys, "controller-idle-keys": idle_keys, "mqadmin-commands": commands}
+    "controller-keys": keys, "controller-idle-keys": idle_keys, "mqadmin-commands": commands, "interop": scenarios}
 
 
 def renewed(page: str) -> str:

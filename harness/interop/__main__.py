@@ -6,7 +6,8 @@
     python -m harness.interop --list          what there is
 
 Each line says ok, FAILED or not run; the last names how many of each. Exit code 0: all ran and passed; 1: some failed;
-3: Java or Maven is missing, so nothing ran. ``--declared N`` makes it 1 when fewer than N ran.
+3: Java or Maven is missing, so nothing ran. ``--declared N`` makes it 1 when fewer than N ran. ``--report FILE`` keeps
+what came of each, beside what the file has of others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 import trio
 
 from harness import java
-from harness.interop import admin_commands, failover, routes, tools  # noqa: F401  they register their scenarios
+from harness.interop import admin_commands, failover, report, routes, tools  # noqa: F401  they register their scenarios
 from harness.interop.scenario import SCENARIOS, Scenario, Stage
 from harness.java import FetchFailed, JavaMissing
 
@@ -49,6 +50,7 @@ def _options() -> argparse.Namespace:
     made.add_argument("--list", action="store_true")
     made.add_argument("--retries", type=int, default=1, help="a scenario that failed is tried so often again")
     made.add_argument("--declared", type=int, default=0, help="fail when fewer scenarios ran")
+    made.add_argument("--report", type=Path, help="write results to this file")
     made.add_argument("--keep", type=Path, help="keep the directories of failed scenarios here")
     return made.parse_args()
 
@@ -63,6 +65,7 @@ async def _run(chosen: list[tuple[Scenario, str]], options: argparse.Namespace) 
             print(f"not run  {each.name} [{release}]: {missing}")
         return 3
     passed = failed = 0
+    version = (await java.find_tools()).version
     for number, (each, release) in enumerate(chosen, 1):
         print(f"{number}/{len(chosen)} {each.name} [{release}] …", flush=True)
         began = time.monotonic()
@@ -79,6 +82,10 @@ async def _run(chosen: list[tuple[Scenario, str]], options: argparse.Namespace) 
         else:
             failed += 1
             print(f"FAILED   {each.name} [{release}] {took}", flush=True)
+        if options.report is not None:
+            report.write(options.report, [report.Result(
+                each.name, release, report.OK if error is None else report.FAILED,
+                round(time.monotonic() - began), version, report.today())])
     print(f"{passed} passed, {failed} failed, {len(chosen) - passed - failed} not run")
     return 1 if failed or passed + failed < options.declared else 0
 

@@ -31,7 +31,7 @@ PROGRAMS = {"raftctl": "raft.cli", "raftlog": "raft.raftlog"}
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser, "mqadmin": admin_cli.parser}
 OWN = ("raft", "benchmarks", "tests", "fuzz", "harness")
-NO_ARGUMENTS = {"tests.raft.bugs.registry"}
+NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects"}
 """Modules that take none: only that they exist is checked."""
 
 

@@ -1,0 +1,47 @@
+"""What the operator's guide says of backups, done with real processes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import trio
+
+from harness import ours
+from harness.fleet import FleetConfig, open_fleet
+
+
+@pytest.mark.slow
+def test_copies_of_two_directories_bring_a_group_back(tmp_path: Path) -> None:
+    trio.run(_restore, tmp_path)
+
+
+async def _restore(here: Path) -> None:
+    async with ours.controllers(here / "c") as controllers:
+        addresses = [each.address for each in controllers]
+        async with open_fleet(addresses, config=FleetConfig(groups=3, catch_up_ms=50)) as fleet:
+            with trio.fail_after(90):
+                await fleet.start()
+                for number in (0, 1):
+                    await controllers[number].stop()
+                    shutil.copytree(controllers[number].directory / "store", here / f"backup{number}")
+                    await controllers[number].start()
+                for each in controllers:
+                    await each.stop()
+                    shutil.rmtree(each.directory / "store")
+                for number in (0, 1):
+                    shutil.copytree(here / f"backup{number}", controllers[number].directory / "store")
+                async with trio.open_nursery() as nursery:
+                    for each in controllers:
+                        nursery.start_soon(each.start)
+                group = fleet.groups[0]
+                before, master = group.newest.master_epoch, group.master
+                assert master is not None
+                fleet.kill(master)
+                await fleet.wait_master(group, before)
+                fleet.restart(master)
+                await fleet.settled()
+            assert fleet.witness.violations == []
+            ids = [sorted(broker.broker_id or 0 for broker in each.brokers) for each in fleet.groups]
+            assert ids == [[1, 2, 3]] * 3
