@@ -126,9 +126,16 @@ def run(
 
     ``program`` None: ``RAFT``.
     """
-    make = (program or RAFT).scene
     enabled = gc.isenabled()
     gc.disable()
+    try:
+        return _run(tape, profile, until_ns, (program or RAFT).scene)
+    finally:  # nothing holds the scene any more: the collector frees it at its first look
+        if enabled:
+            gc.enable()
+
+
+def _run(tape: Tape, profile: str, until_ns: int | None, make: Callable[[Tape, str], Scene]) -> Result:
     scene: Scene | None = None
     failure, message = None, ""
     try:
@@ -138,9 +145,6 @@ def run(
         failure, message = error.id, "\n".join([error.message, *getattr(error, "__notes__", ())])
     except Exception as error:  # noqa: BLE001  an exception out of the code under test is a finding with a name
         failure, message = name_of(error), "".join(traceback.format_exception(error)[-6:])
-    finally:
-        if enabled:
-            gc.enable()
     cluster = scene.cluster if scene else None
     return Result(
         tape.seed, profile, cluster.world.events if cluster else 0, cluster.world.now if cluster else 0,
