@@ -16,7 +16,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 import attrs
@@ -218,33 +218,55 @@ def decode(data: bytes | memoryview, at: int = 0, *, check_crc: bool = True,
     Raises:
         DamagedRecord: it is none, is cut off, or its sizes or its CRC do not fit.
     """
-    if len(data) - at < RECORD_BYTES_MIN:
-        raise DamagedRecord(at, f"{len(data) - at} bytes; a record has {RECORD_BYTES_MIN} or more")
+    fixed, body_at, topic_at, properties_at, end = _parts(data, at, check_crc, size_max)
+    (size, _, body_crc, queue_id, flag, queue_offset, offset, sys_flag, born_time_ms, born_host, store_time_ms,
+     store_host, reconsume_times, prepared_offset, body_size) = fixed
+    return Record(
+        Message(bytes(data[topic_at : properties_at - 2]), bytes(data[body_at : body_at + body_size]), queue_id,
+                bytes(data[properties_at:end]), flag, sys_flag, born_time_ms, born_host, store_host, reconsume_times,
+                prepared_offset),
+        queue_offset, offset, store_time_ms, size, body_crc)
+
+
+Outline = tuple[int, int, int, int, int, int, bytes, bytes]
+"""Offset, size, queue id, queue offset, system flag, store time, topic, properties."""
+
+
+def outline(data: bytes | memoryview, at: int = 0, *, check_crc: bool = True,
+            size_max: int = RECORD_BYTES_MAX) -> Outline:
+    """What queues and index need of a record, without an object for each. Raises ``DamagedRecord`` as ``decode``."""
+    fixed, _, topic_at, properties_at, end = _parts(data, at, check_crc, size_max)
+    return (fixed[6], fixed[0], fixed[3], fixed[5], fixed[7], fixed[10], bytes(data[topic_at : properties_at - 2]),
+            bytes(data[properties_at:end]))
+
+
+def _parts(data: bytes | memoryview, at: int, check_crc: bool,
+           size_max: int) -> tuple[tuple[Any, ...], int, int, int, int]:
+    """The fixed fields, and where body, topic and properties begin and the record ends; all checked."""
+    left = len(data) - at
+    if left < RECORD_BYTES_MIN:
+        raise DamagedRecord(at, f"{left} bytes; a record has {RECORD_BYTES_MIN} or more")
     size, magic, _, _, sys_flag = _FRONT.unpack_from(data, at)
     if magic not in (MAGIC, MAGIC_LONG_TOPIC):
         raise DamagedRecord(at, f"magic {magic & 0xFFFFFFFF:#010x}")
-    if not RECORD_BYTES_MIN <= size <= size_max or size > len(data) - at:
-        raise DamagedRecord(at, f"size {size}, where {len(data) - at} bytes are here and {size_max} allowed")
-    fixed = _FIXED[sys_flag & _V6_FLAGS]
+    if not RECORD_BYTES_MIN <= size <= size_max or size > left:
+        raise DamagedRecord(at, f"size {size}, where {left} bytes are here and {size_max} allowed")
+    layout = _FIXED[sys_flag & _V6_FLAGS]
     end = at + size
-    if fixed.size + 3 > size:
+    if layout.size + 3 > size:
         raise DamagedRecord(at, f"size {size} is too small for its hosts")
-    (_, _, body_crc, queue_id, flag, queue_offset, offset, sys_flag, born_time_ms, born_host, store_time_ms, store_host,
-     reconsume_times, prepared_offset, body_size) = fixed.unpack_from(data, at)
-    body_at = at + fixed.size
+    fixed = layout.unpack_from(data, at)
+    body_at = at + layout.size
+    body_size = fixed[14]
     topic_at = body_at + body_size + (1 if magic == MAGIC else 2)
     if body_size < 0 or topic_at + 2 > end:
         raise DamagedRecord(at, f"body of {body_size} bytes in a record of {size}")
     properties_at = topic_at + (data[topic_at - 1] if magic == MAGIC else _SHORT.unpack_from(data, topic_at - 2)[0]) + 2
     if properties_at > end or properties_at + _SHORT.unpack_from(data, properties_at - 2)[0] != end:
         raise DamagedRecord(at, f"the sizes of its parts do not add up to {size}")
-    body = bytes(data[body_at : body_at + body_size])
-    if check_crc and crc32(body) & _CRC_MASK != body_crc:
-        raise DamagedRecord(at, f"CRC {body_crc:#010x} is not that of its body")
-    return Record(
-        Message(bytes(data[topic_at : properties_at - 2]), body, queue_id, bytes(data[properties_at:end]), flag,
-                sys_flag, born_time_ms, born_host, store_host, reconsume_times, prepared_offset),
-        queue_offset, offset, store_time_ms, size, body_crc)
+    if check_crc and crc32(data[body_at : body_at + body_size]) & _CRC_MASK != fixed[2]:
+        raise DamagedRecord(at, f"CRC {fixed[2]:#010x} is not that of its body")
+    return fixed, body_at, topic_at, properties_at, end
 
 
 def decode_all(data: bytes | memoryview) -> list[Record]:
@@ -280,7 +302,7 @@ def encode_batch(messages: list[tuple[int, bytes, bytes]]) -> bytes:
 
 
 def decode_batch(raw: bytes, count_max: int = 1 << 16) -> list[tuple[int, bytes, bytes]]:
-    """(flag, body, properties) of each message of a client's batch. Raises ``MessageIllegal``, naming the broken one."""
+    """(flag, body, properties) of each message of a client's batch. Raises ``MessageIllegal``, naming that one."""
     found: list[tuple[int, bytes, bytes]] = []
     at = 0
     while at < len(raw):

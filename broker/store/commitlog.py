@@ -1,0 +1,358 @@
+"""The commit log: every message of a broker in one sequence of bytes, cut into files of one size.
+
+Files are named by the offset of their first byte in twenty digits and have their whole size from the start, as a Java
+broker insists. A record that does not leave eight bytes free goes to the next file, behind a blank. Appends are
+gathered: ``write`` hands them to the system (from then on they survive the death of the process), ``flush`` to disk.
+
+It knows records and files; queues, times and roles are other modules' business.
+Source: ``CommitLog``, ``MappedFileQueue`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from broker.store import record as codec
+from broker.store.errors import DamagedRecord, MessageIllegal, OffsetGone, StoreFailed, StoreFull, WrongStore
+from broker.store.files import File, Files
+from broker.store.record import BLANK_BYTES_MIN, Message, Outline, Record, encode
+
+FILE_BYTES: Final = 1 << 30
+RESERVE_BYTES: Final = 16 << 20
+"""Room on the disk is taken so much ahead: a full disk refuses a message before anything of it is kept."""
+SCAN_BYTES: Final = 1 << 20
+
+
+@attrs.frozen
+class Recovered:
+    """What ``open`` found: messages reach to ``end``; ``reason`` says what stood there instead of the next one."""
+
+    begin: int
+    end: int
+    reason: str
+
+
+@attrs.frozen
+class SyncJob:
+    """Files to sync, perhaps in another thread; ``flushed`` of the log takes it back when ``run`` has returned."""
+
+    files: tuple[File, ...]
+    target: int
+
+    def run(self) -> None:
+        """Raises ``OSError``."""
+        for file in self.files:
+            file.sync()
+
+
+class CommitLog:
+    """One writer. ``open`` comes first."""
+
+    def __init__(self, files: Files, directory: str = "commitlog", *, file_bytes: int = FILE_BYTES,
+                 body_bytes_max: int = codec.BODY_BYTES_MAX) -> None:
+        self._files, self._directory = files, directory
+        self._file_bytes, self._body_bytes_max = file_bytes, body_bytes_max
+        self._bases: list[int] = []
+        self._open: list[File] = []
+        self._buffer: list[bytes] = []
+        self._end = 0
+        """Behind the last byte appended."""
+        self._written = 0
+        self._flushed = 0
+        self._reserved = 0
+        self._failed: str | None = None
+
+    # --- opening ---------------------------------------------------------------------------------------------
+
+    def open(self, recover_from: int = 0) -> Recovered:
+        """Find the end of the last whole message, from the file that holds ``recover_from`` on, and cut off the rest.
+
+        Raises:
+            WrongStore: the files are not those of a log with this file size.
+        """
+        for name in self._files.list(self._directory):
+            if not (len(name) == 20 and name.isdecimal()):
+                continue
+            base, file = int(name), self._files.open(f"{self._directory}/{name}")
+            if file.size() == 0:  # made, and the process died before it got its size
+                file.resize(self._file_bytes)
+            if file.size() != self._file_bytes:
+                raise WrongStore(f"{self._directory}/{name} has {file.size()} bytes, not {self._file_bytes}: "
+                                 f"set mappedFileSizeCommitLog to what this store was made with")
+            if self._bases and base != self._bases[-1] + self._file_bytes:
+                raise WrongStore(f"{self._directory}: no file between {self._bases[-1]:020d} and {name}")
+            self._bases.append(base)
+            self._open.append(file)
+        if not self._bases:
+            return Recovered(0, 0, "no file")
+        begin = self._bases[max(0, bisect_right(self._bases, recover_from) - 1)]
+        self._end = self._written = self._bases[-1] + self._file_bytes
+        end, reason = begin, "end of the last file"
+        try:
+            for found in self.scan(begin):
+                end = found[0] + found[1]
+            end = self._end
+        except DamagedRecord as damage:
+            end, reason = damage.offset, damage.reason
+        self.truncate(end)
+        for file in self._open:
+            file.sync()  # what the former process wrote may be in the system's memory alone
+        return Recovered(begin, end, reason)
+
+    def close(self) -> None:
+        """Releases the files; what was appended and not flushed stays in doubt."""
+        for file in self._open:
+            file.close()
+        self._open, self._bases = [], []
+
+    # --- positions -------------------------------------------------------------------------------------------
+
+    @property
+    def min_offset(self) -> int:
+        return self._bases[0] if self._bases else self._end
+
+    @property
+    def max_offset(self) -> int:
+        return self._end
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._flushed
+
+    @property
+    def file_bytes(self) -> int:
+        return self._file_bytes
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def append(self, message: Message, queue_offset: int, store_time_ms: int) -> tuple[int, int]:
+        """Where the message stands and its size, in bytes of the log. Not written before ``write``.
+
+        Raises:
+            MessageIllegal: it has no room in any file.
+            StoreFull: the disk has no room; nothing was kept.
+            StoreFailed: the log is no longer written.
+        """
+        offset = self._end
+        raw = encode(message, queue_offset, offset, store_time_ms, self._body_bytes_max)
+        size = len(raw)
+        left = self._file_bytes - offset % self._file_bytes
+        if size + BLANK_BYTES_MIN > left:
+            if size + BLANK_BYTES_MIN > self._file_bytes:
+                raise MessageIllegal(f"a record of {size} bytes; a file of the log has {self._file_bytes}")
+            offset += left
+            self._reserve(offset, size)
+            self._buffer.append(codec.blank(left))
+            self.write()
+            self._end = self._written = offset
+            raw = encode(message, queue_offset, offset, store_time_ms, self._body_bytes_max)
+        elif offset + size > self._reserved or self._failed:
+            self._reserve(offset, size)
+        self._buffer.append(raw)
+        self._end = offset + size
+        return offset, size
+
+    def append_raw(self, data: bytes, offset: int) -> None:
+        """Bytes of another log, as they are there; an empty log begins at ``offset``, which is the start of a file.
+
+        Raises:
+            OffsetGone: they would leave a gap or overwrite something.
+            StoreFull, StoreFailed: as ``append``.
+        """
+        if offset != self._end and (self._bases or offset % self._file_bytes):
+            raise OffsetGone(offset, self._end, self._end)
+        self.write()
+        self._end = self._written = offset
+        if not self._bases:
+            self._flushed = offset
+        at = 0
+        while at < len(data):
+            part = data[at : at + self._file_bytes - self._end % self._file_bytes]
+            self._reserve(self._end, len(part))
+            self._buffer.append(part)
+            self._end += len(part)
+            self.write()
+            at += len(part)
+
+    def _reserve(self, offset: int, size: int) -> None:
+        """Room for ``size`` bytes at ``offset``, in a new file if it takes one."""
+        if self._failed is not None:
+            raise StoreFailed(self._failed)
+        base = offset - offset % self._file_bytes
+        try:
+            if not self._bases or base > self._bases[-1]:
+                self._create(base)
+            if offset + size > self._reserved:
+                upto = min(base + self._file_bytes, offset + max(size, RESERVE_BYTES))
+                self._open[-1].reserve(offset - base, upto - offset)
+                self._reserved = upto
+        except OSError as error:
+            raise StoreFull(f"no room for {size} bytes in {self._directory}: {error}") from error
+
+    def _create(self, base: int) -> None:
+        file = self._files.open(f"{self._directory}/{base:020d}", create=True)
+        file.resize(self._file_bytes)
+        self._files.sync_dir(self._directory)
+        self._bases.append(base)
+        self._open.append(file)
+        self._reserved = base
+
+    def write(self) -> None:
+        """Hand to the system what was appended. Raises ``StoreFailed``; the log is not written from then on."""
+        buffer = self._buffer
+        if not buffer:
+            return
+        if self._failed is not None:
+            raise StoreFailed(self._failed)
+        at = bisect_right(self._bases, self._written) - 1
+        try:
+            self._open[at].pwrite(b"".join(buffer) if len(buffer) > 1 else buffer[0], self._written - self._bases[at])
+        except OSError as error:
+            raise self._fail(error) from error
+        buffer.clear()
+        self._written = self._end
+
+    def sync_job(self) -> SyncJob | None:
+        """What has to be synced for all that is appended now to be durable; None if it is."""
+        if self._failed is not None:
+            raise StoreFailed(self._failed)
+        self.write()
+        if self._flushed == self._written:
+            return None
+        first = max(0, bisect_right(self._bases, self._flushed) - 1)
+        last = bisect_right(self._bases, self._written - 1)
+        return SyncJob(tuple(self._open[first:last]), self._written)
+
+    def flushed(self, job: SyncJob) -> None:
+        """``job.run`` has returned."""
+        if self._failed is None:
+            self._flushed = max(self._flushed, min(job.target, self._written))
+
+    def sync_failed(self, error: OSError) -> None:
+        """``job.run`` has raised: the system may have dropped the data, so a second sync would prove nothing."""
+        self._fail(error)
+
+    def flush(self) -> int:
+        """Sync here and now; returns the flushed offset. Raises ``StoreFailed``, and the offset stays where it was."""
+        job = self.sync_job()
+        if job is not None:
+            try:
+                job.run()
+            except OSError as error:
+                raise self._fail(error) from error
+            self.flushed(job)
+        return self._flushed
+
+    def _fail(self, error: OSError) -> StoreFailed:
+        self._failed = f"{self._directory} is not written any more, since {error}; restart the broker"
+        return StoreFailed(self._failed)
+
+    def truncate(self, offset: int) -> None:
+        """Make ``offset`` the end. What stood behind it reads as zeros, so that no later crash brings it back.
+
+        Raises:
+            OffsetGone: the log does not reach there.
+        """
+        if not self.min_offset <= offset <= self._end:
+            raise OffsetGone(offset, self.min_offset, self._end)
+        self.write()
+        while len(self._bases) > 1 and self._bases[-1] >= offset:
+            self._drop(len(self._bases) - 1)
+        self._files.sync_dir(self._directory)
+        if self._bases:
+            file, base = self._open[-1], self._bases[-1]
+            file.resize(offset - base)
+            file.resize(self._file_bytes)
+            file.sync()
+        self._end = self._written = self._flushed = self._reserved = offset
+
+    def delete_before(self, offset: int) -> int:
+        """Delete whole files below ``offset``, the last file never; returns the new least offset."""
+        while len(self._bases) > 1 and self._bases[1] <= min(offset, self._flushed):
+            self._drop(0)
+        return self.min_offset
+
+    def _drop(self, index: int) -> None:
+        self._open.pop(index).close()
+        self._files.remove(f"{self._directory}/{self._bases.pop(index):020d}")
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset``, never beyond its file or the end. Raises ``OffsetGone``."""
+        if not self.min_offset <= offset <= self._end:
+            raise OffsetGone(offset, self.min_offset, self._end)
+        if offset + size > self._written:
+            self.write()
+        size = min(size, self._end - offset)
+        if not size:
+            return b""
+        at = bisect_right(self._bases, offset) - 1
+        inside = offset - self._bases[at]
+        return self._open[at].pread(min(size, self._file_bytes - inside), inside)
+
+    def record(self, offset: int, size: int = 4096) -> Record:
+        """The message at ``offset``; ``size`` is a guess. Raises ``OffsetGone``, ``DamagedRecord``."""
+        data = self.read(offset, size)
+        if len(data) >= 4:
+            wanted = int.from_bytes(data[:4], "big")
+            if size < wanted <= codec.RECORD_BYTES_MAX:
+                data = self.read(offset, wanted)
+        try:
+            found = codec.decode(data)
+        except DamagedRecord as damage:
+            raise DamagedRecord(offset, damage.reason) from None
+        if found.offset != offset:
+            raise DamagedRecord(offset, f"a record of offset {found.offset}")
+        return found
+
+    def next_offset(self, offset: int) -> int:
+        """``offset``, or the start of the next file if a blank stands there."""
+        data = self.read(offset, 8)
+        if len(data) == 8 and codec.blank_size(data) is not None:
+            return offset - offset % self._file_bytes + self._file_bytes
+        return offset
+
+    def scan(self, offset: int, upto: int | None = None, *, check_crc: bool = True) -> Iterator[Outline]:
+        """Outlines of the messages from ``offset`` on, in order, up to the end or to ``upto``.
+
+        Raises:
+            DamagedRecord: what stands there is no message, or one of another place.
+        """
+        end, ask = self._end, SCAN_BYTES
+        upto = end if upto is None else upto
+        while offset < min(end, upto):
+            data = self.read(offset, min(ask, end - offset))
+            whole = len(data) == min(end - offset, self._file_bytes - offset % self._file_bytes)
+            at, ask = 0, SCAN_BYTES
+            while at < len(data):
+                left = len(data) - at
+                if left < 8:
+                    if whole:
+                        raise DamagedRecord(offset + at, f"{left} bytes at the end of a file")
+                    break
+                size = codec.blank_size(data, at)
+                if size is not None:
+                    if size != self._file_bytes - (offset + at) % self._file_bytes:
+                        raise DamagedRecord(offset + at, f"a blank of {size} bytes")
+                    at += size
+                    break
+                size = int.from_bytes(data[at : at + 4], "big")
+                if not whole and left < size <= codec.RECORD_BYTES_MAX:
+                    ask = max(SCAN_BYTES, size)
+                    break
+                try:
+                    found = codec.outline(data, at, check_crc=check_crc)
+                except DamagedRecord as damage:
+                    raise DamagedRecord(offset + at, damage.reason) from None
+                if found[0] != offset + at:
+                    raise DamagedRecord(offset + at, f"a record of offset {found[0]}")
+                if found[0] + found[1] > upto:
+                    return
+                yield found
+                at += found[1]
+            offset += at

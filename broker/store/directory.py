@@ -1,0 +1,111 @@
+"""``Files`` on a real directory: the one module of the store that calls the operating system. Knows no format."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from broker.store.errors import WrongStore
+
+_LOCK = "lock"
+"""The file that a Java broker locks the first byte of."""
+
+
+class DirectoryFile:
+    """Implements ``File`` on a descriptor."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        while 0 < len(data) < size:
+            more = os.pread(self._fd, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
+        done = os.pwrite(self._fd, data, offset)
+        while done < len(data):  # the system says why when asked for the rest
+            done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def resize(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def reserve(self, offset: int, size: int) -> None:
+        os.posix_fallocate(self._fd, offset, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class DirectoryFiles:
+    """Implements ``Files`` under ``root``."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self._lock_fd = -1
+
+    def open(self, path: str, *, create: bool = False) -> DirectoryFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return DirectoryFile(os.open(self.root / path, flags, 0o644))
+        except FileNotFoundError:
+            if not create:
+                raise
+        os.makedirs((self.root / path).parent, exist_ok=True)
+        return DirectoryFile(os.open(self.root / path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).is_file()
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.root / path))
+        except FileNotFoundError:
+            return []
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self.root / old, self.root / new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(self.root / path)
+
+    def sync_dir(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            fd = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def lock(self) -> None:
+        if self._lock_fd >= 0:
+            return
+        os.makedirs(self.root, exist_ok=True)
+        fd = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)  # what FileChannel.tryLock(0, 1) takes
+        except (BlockingIOError, PermissionError):
+            os.close(fd)
+            raise WrongStore(f"{self.root} is in use: another broker holds {_LOCK!r} in it") from None
+        self._lock_fd = fd
+
+    def unlock(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1

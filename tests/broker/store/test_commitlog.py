@@ -1,0 +1,275 @@
+"""The log in memory and on disk: where messages stand, what a crash leaves, and what a failing disk does."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.store.commitlog import CommitLog
+from broker.store.directory import DirectoryFiles
+from broker.store.errors import (
+    DamagedRecord,
+    MessageIllegal,
+    OffsetGone,
+    StoreFailed,
+    StoreFull,
+    WrongStore,
+)
+from broker.store.files import Files, MemoryFile, MemoryFiles, read_whole, write_whole
+from broker.store.record import Message, decode_all, encode
+
+FILE = 1024
+
+
+def opened(files: Files, recover_from: int = 0) -> CommitLog:
+    log = CommitLog(files, file_bytes=FILE, body_bytes_max=2000)
+    log.open(recover_from)
+    return log
+
+
+def filled(files: Files, count: int, size: int = 100) -> tuple[CommitLog, list[int]]:
+    log = opened(files)
+    return log, [
+        log.append(Message(b"t", b"%d " % number + b"." * size, properties=b"k\x01v\x02"), number, number)[0]
+        for number in range(count)]
+
+
+def bodies(log: CommitLog) -> list[bytes]:
+    return [log.record(found[0]).message.body for found in log.scan(log.min_offset)]
+
+
+@pytest.fixture(params=["memory", "disk"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    return MemoryFiles() if request.param == "memory" else DirectoryFiles(tmp_path)
+
+
+def test_files_end_with_a_blank_and_messages_go_on_in_the_next(files: Files) -> None:
+    log, offsets = filled(files, 20)
+    assert [found[:2] for found in log.scan(0)] == [
+        (offset, log.record(offset).size) for offset in offsets]
+    assert files.list("commitlog") == [f"{FILE * number:020d}" for number in range(log.max_offset // FILE + 1)]
+    first = [offset for offset in offsets if offset < FILE]
+    end = first[-1] + log.record(first[-1]).size
+    assert offsets[len(first)] == FILE
+    assert log.read(end, 8) == (FILE - end).to_bytes(4, "big") + bytes.fromhex("cbd43194")
+    assert log.next_offset(end) == FILE and log.next_offset(FILE) == FILE
+    log.flush()
+    log.close()
+    again = opened(files)
+    assert again.max_offset == log.max_offset
+    assert bodies(again) == [b"%d " % number + b"." * 100 for number in range(20)]
+
+
+def test_a_record_leaves_eight_bytes_or_goes_to_the_next_file() -> None:
+    over = len(encode(Message(b"t", b""), 0, 0, 0))
+    log = opened(MemoryFiles())
+    for free, offset in ((8, 0), (7, FILE)):
+        log.close()
+        log = opened(MemoryFiles())
+        if free == 7:
+            log.append(Message(b"t", b""), 0, 0)
+        room = FILE - free - over - (over if free == 7 else 0)
+        assert log.append(Message(b"t", b"x" * room), 0, 0)[0] == offset
+    with pytest.raises(MessageIllegal, match="a file of the log has 1024"):
+        log.append(Message(b"t", b"x" * (FILE - 7 - over)), 0, 0)
+
+
+def test_reading_stops_at_files_and_ends() -> None:
+    log, offsets = filled(MemoryFiles(), 20)
+    assert len(log.read(0, 10 * FILE)) == FILE
+    assert len(log.read(log.max_offset - 5, 100)) == 5
+    assert log.read(log.max_offset, 100) == b""
+    for offset in (-1, log.max_offset + 1):
+        with pytest.raises(OffsetGone):
+            log.read(offset, 1)
+    with pytest.raises(DamagedRecord):
+        log.record(offsets[1] + 1)
+    assert [found[0] for found in log.scan(0, offsets[5] + 1)] == offsets[:5]
+
+
+def test_every_cut_and_every_torn_byte_of_the_last_records_recovers_to_a_whole_message() -> None:
+    log, offsets = filled(MemoryFiles(), 7, size=20)
+    log.flush()
+    raw = log.read(0, log.max_offset)
+    ends = [*offsets[1:], log.max_offset]
+    for damage in (b"", b"\xff", b"\x00"):
+        for at in range(offsets[4], log.max_offset):
+            whole = [end for end in ends if end <= at]
+            files = MemoryFiles()
+            cut = raw[:at] + damage + raw[at + 1 :] if damage else raw[:at]
+            if cut == raw:
+                continue
+            files.open("commitlog/" + "0" * 20, create=True).pwrite(cut.ljust(FILE, b"\0"), 0)
+            again = opened(files)
+            found = decode_all(again.read(0, again.max_offset))
+            if again.max_offset not in whole[-1:]:
+                # Only fields that nothing checks may differ: hosts, times, flags, topic, properties.
+                assert damage and again.max_offset in ends
+                assert [record.message.body for record in found] == [
+                    record.message.body for record in decode_all(raw)][: len(found)]
+
+
+def test_a_crash_keeps_what_was_flushed_and_brings_nothing_back() -> None:
+    for seed in range(60):
+        rng = Random(seed)
+        files = MemoryFiles()
+        kept: list[bytes] = []
+        number = 0
+        for _ in range(4):
+            log = opened(files)
+            found = bodies(log)
+            assert found[: len(kept)] == kept, seed
+            kept = found
+            sure = len(kept)
+            for _ in range(rng.randrange(12)):
+                body = b"%d " % number + b"." * rng.randrange(150)
+                log.append(Message(b"t", body), number, number)
+                number += 1
+                kept.append(body)
+                if rng.random() < 0.3:
+                    log.write()
+                if rng.random() < 0.2:
+                    assert log.flush() == log.max_offset
+                    sure = len(kept)
+            kept = kept[:sure]
+            files.crash(lambda size, rng=rng: rng.choice((0, size, rng.randrange(size + 1))))  # type: ignore[misc]
+
+
+def test_what_was_truncated_stays_away_though_the_new_record_has_the_old_ones_size() -> None:
+    files = MemoryFiles()
+    log, offsets = filled(files, 5)
+    log.flush()
+    log.truncate(offsets[3])
+    log.append(Message(b"t", b"new".ljust(102, b"."), properties=b"k\x01v\x02"), 3, 3)
+    log.flush()
+    assert bodies(opened(files))[3:] == [b"new".ljust(102, b".")]
+    with pytest.raises(OffsetGone):
+        log.truncate(log.max_offset + 1)
+
+
+def test_truncation_drops_files() -> None:
+    files = MemoryFiles()
+    log, offsets = filled(files, 20)
+    log.flush()
+    log.truncate(FILE)
+    assert files.list("commitlog") == ["0" * 20]
+    assert log.append(Message(b"t", b"x"), 0, 0)[0] == FILE
+    log.flush()
+    assert bodies(opened(files))[-1] == b"x"
+    assert len(offsets) == 20
+
+
+def test_old_files_go_and_the_last_stays() -> None:
+    log, _ = filled(MemoryFiles(), 20)
+    assert log.delete_before(10 * FILE) == 0, "nothing unflushed is deleted"
+    log.flush()
+    assert log.delete_before(2 * FILE - 1) == FILE
+    assert log.delete_before(10 * FILE) == log.min_offset == log.max_offset // FILE * FILE
+    with pytest.raises(OffsetGone):
+        log.read(0, 1)
+
+
+def test_a_replica_takes_the_bytes_as_they_are() -> None:
+    log, _ = filled(MemoryFiles(), 20)
+    log.flush()
+    files = MemoryFiles()
+    copy = opened(files)
+    with pytest.raises(OffsetGone):
+        copy.append_raw(b"x", 5)
+    at = FILE
+    while at < log.max_offset:
+        data = log.read(at, 300)
+        copy.append_raw(data, at)
+        at += len(data)
+    copy.flush()
+    assert (copy.min_offset, copy.max_offset, copy.flushed_offset) == (FILE, log.max_offset, log.max_offset)
+    assert bodies(opened(files)) == [log.record(found[0]).message.body for found in log.scan(FILE)]
+    with pytest.raises(OffsetGone):
+        copy.append_raw(b"x", at + 1)
+
+
+def test_after_a_failed_sync_nothing_is_flushed_any_more() -> None:
+    files = MemoryFiles()
+    log, _ = filled(files, 2)
+    log.flush()
+    flushed = log.flushed_offset
+    log.append(Message(b"t", b"x"), 0, 0)
+    file = files.content["commitlog/" + "0" * 20]
+    file.fault = OSError(errno.EIO, "I/O error")
+    with pytest.raises(StoreFailed):
+        log.flush()
+    file.fault = None
+    with pytest.raises(StoreFailed, match="restart the broker"):
+        log.flush()
+    with pytest.raises(StoreFailed):
+        log.append(Message(b"t", b"x"), 0, 0)
+    assert log.flushed_offset == flushed
+
+
+def test_a_sync_in_another_thread_that_fails_counts_for_nothing() -> None:
+    log, _ = filled(MemoryFiles(), 2)
+    job = log.sync_job()
+    assert job is not None
+    log.sync_failed(OSError(errno.EIO, "I/O error"))
+    log.flushed(job)
+    assert log.flushed_offset == 0
+
+
+def test_a_full_disk_refuses_before_anything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    log, _ = filled(files, 7)
+    end, before = log.max_offset, bodies(log)
+
+    def full(self: MemoryFile, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(MemoryFile, "reserve", full)
+    with pytest.raises(StoreFull, match="No space left"):
+        log.append(Message(b"t", b"x" * 900), 0, 0)
+    assert log.max_offset == end
+    monkeypatch.undo()
+    assert log.append(Message(b"t", b"x" * 900), 0, 0)[0] == end - end % FILE + FILE
+    log.flush()
+    assert bodies(opened(files)) == [*before, b"x" * 900]
+
+
+def test_files_that_are_not_of_this_log() -> None:
+    files = MemoryFiles()
+    log, _ = filled(files, 20)
+    log.flush()
+    with pytest.raises(WrongStore, match="1024 bytes, not 2048: set mappedFileSizeCommitLog"):
+        CommitLog(files, file_bytes=2048).open()
+    files.remove(f"commitlog/{FILE:020d}")
+    with pytest.raises(WrongStore, match="no file between"):
+        opened(files)
+
+
+def test_recovery_from_a_later_file_and_an_empty_file_at_the_end() -> None:
+    files = MemoryFiles()
+    log, _ = filled(files, 20)
+    log.flush()
+    files.open(f"commitlog/{log.max_offset // FILE * FILE + FILE:020d}", create=True)
+    again = CommitLog(files, file_bytes=FILE)
+    found = again.open(2 * FILE + 5)
+    assert (found.begin, found.end) == (2 * FILE, log.max_offset)
+    assert "a record has 91 or more" in found.reason
+
+
+def test_a_directory_is_held_once(tmp_path: Path) -> None:
+    holder = DirectoryFiles(tmp_path)
+    holder.lock()
+    holder.lock()
+    holder.unlock()
+    holder.lock()
+    holder.unlock()
+
+
+def test_a_small_file_is_replaced_and_the_old_one_kept(files: Files) -> None:
+    for content in (b"one", b"two", b"3"):
+        write_whole(files, "config/a.json", content)
+    assert (read_whole(files, "config/a.json"), read_whole(files, "config/a.json.bak")) == (b"3", b"two")
+    assert read_whole(files, "config/b.json") is None
+    assert files.list("config") == ["a.json", "a.json.bak"]
