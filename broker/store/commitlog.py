@@ -91,13 +91,15 @@ class CommitLog:
             return Recovered(0, 0, "no file")
         begin = self._bases[max(0, bisect_right(self._bases, recover_from) - 1)]
         self._end = self._written = self._bases[-1] + self._file_bytes
-        end, reason = begin, "end of the last file"
+        last, reason = None, "end of the last file"
         try:
-            for found in self.scan(begin):
-                end = found[0] + found[1]
+            for last in self.scan(begin):  # noqa: B007  the last one is judged below
+                pass
             end = self._end
         except DamagedRecord as damage:
             end, reason = damage.offset, damage.reason
+            if last is not None and last[0] + last[1] == end and (last[7].endswith(b"\0") or b"\0" in last[6]):
+                end, reason = last[0], "a record whose topic or properties end in zeros, which no checksum covers"
         self.truncate(end)
         for file in self._open:
             file.sync()  # what the former process wrote may be in the system's memory alone
