@@ -26,14 +26,18 @@ class Disk:
     epoch: int = 0
     """The highest in which it took part. A broker that forgot it might follow an older master."""
     log: list[Entry] = attrs.field(factory=list)
+    _starts: tuple[tuple[int, Entry | None], tuple[tuple[int, int], ...]] | None = None
 
     def starts(self) -> tuple[tuple[int, int], ...]:
         """(epoch, offset of its first entry)."""
-        out: list[tuple[int, int]] = []
-        for offset, (epoch, _) in enumerate(self.log):
-            if not out or out[-1][0] != epoch:
-                out.append((epoch, offset))
-        return tuple(out)
+        end = len(self.log), self.log[-1] if self.log else None  # serials are unique: this names a log
+        if self._starts is None or self._starts[0] != end:
+            out: list[tuple[int, int]] = []
+            for offset, (epoch, _) in enumerate(self.log):
+                if not out or out[-1][0] != epoch:
+                    out.append((epoch, offset))
+            self._starts = end, tuple(out)
+        return self._starts[1]
 
 
 def agreement(mine: Sequence[tuple[int, int]], my_end: int, other: Sequence[tuple[int, int]], other_end: int) -> int:
