@@ -172,8 +172,8 @@ class Story:
             both = len(tally.with_controller_ms)
             self.display.show(
                 rows, self.fleet.groups, tally.latest_ms,
-                f"{len(tally.masters_ms) + both} masters and {len(tally.controllers_ms) + both} active controllers "
-                f"replaced; {sum(self.fleet.witness.checks.values())} checks passed")
+                f"masters replaced: {len(tally.masters_ms) + both}; active controllers: {len(tally.controllers_ms) + both}; "
+                f"answers checked: {sum(self.fleet.witness.checks.values())}")
             await trio.sleep(0.1)
 
     async def routes_agree(self) -> int:

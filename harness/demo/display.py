@@ -38,7 +38,9 @@ class Display:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
         else:
-            self._live.console.print(line, markup=False, highlight=False)
+            from rich.text import Text
+
+            self._live.console.print(Text(line))
 
     def show(
         self, controllers: Sequence[tuple[str, str, str]], groups: Sequence[BrokerGroup],
@@ -49,11 +51,13 @@ class Display:
             return
         from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
-        servers = Table("controller", "address", "role", title="one controller group, four processes on this machine")
-        for row in controllers:
-            servers.add_row(*row, style={"active": "bold green", "down": "red"}.get(row[2]))
-        side_by_side = Table.grid(padding=(0, 2))
+        servers = Text("controllers ")
+        for name, address, role in controllers:
+            servers.append(f"  {name} {address} ")
+            servers.append(f"{role:<8}", {"active": "bold green", "down": "red"}.get(role, ""))
+        side_by_side = Table.grid(padding=(0, 4))
         share = -(-len(groups) // COLUMNS)
         side_by_side.add_row(*(
             _groups(groups[at : at + share], latest_ms) for at in range(0, len(groups), share)))
@@ -61,15 +65,18 @@ class Display:
 
 
 def _groups(groups: Sequence[BrokerGroup], latest_ms: Mapping[str, float]) -> Any:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("group", "brokers", "epoch", "in sync", "failover")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for title, width in (("group", 9), ("brokers", 8), ("epoch", 5), ("in sync", 7), ("failover", 9)):
+        table.add_column(title, min_width=width, no_wrap=True)
     for group in groups:
-        view = group.newest
-        brokers = " ".join(
-            "[red]✗[/red]" if not each.running else
-            f"[bold green]{each.broker_id}[/bold green]" if each.is_master else f"{each.broker_id or '?'}"
-            for each in group.brokers)
+        view, brokers = group.newest, Text()
+        for each in group.brokers:
+            style = "red" if not each.running else "bold green" if each.is_master else ""
+            brokers.append(f"{each.broker_id or '?'} " if each.running else "✗ ", style)
         took = latest_ms.get(group.name)
         table.add_row(group.name, brokers, str(view.master_epoch), ",".join(map(str, sorted(view.in_sync))),
                       f"{took:.0f} ms" if took is not None else "")
