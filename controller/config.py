@@ -43,7 +43,7 @@ election asked for again when something changes, so there is nothing to scan and
 
 ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "rocketmqHome")
 DLEDGER, JRAFT = "DLedger", "jRaft"
-_PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>.+)")
+_PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>(?:\[[^]\s]+\]|[^]\s,;:/[]+):[^:]*)")
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,8 @@ a disk in a dict as well as on the real ones. It decides nothing: the cores say 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -93,7 +94,7 @@ async def serve_controller(
     """
     check(config)
     stopped = trio.Event()
-    async with open_client(ClientConfig(), connector=connector) as client:
+    async with _closing(listeners), open_client(ClientConfig(), connector=connector) as client:
         data_dir = Path(config.store_path).expanduser()  # noqa: ASYNC240  reads at most the home's name
         join = not _formatted(data_dir, raft_files) and await _begun_elsewhere(config, client)
         async with open_host(
@@ -129,6 +130,17 @@ async def serve_controller(
             await node.stop(transfer=True)
             await server.stop(STOP_GRACE_MS)
             nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _closing(listeners: Sequence[Listener[Stream]]) -> AsyncGenerator[None, None]:
+    """Also when nothing came to serve them."""
+    try:
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            for listener in listeners:
+                await trio.aclose_forcefully(listener)
 
 
 async def _export(core: Controller, server: Server, nursery: trio.Nursery) -> None:
