@@ -18,7 +18,9 @@ from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pa
 
 from controller.config import from_properties
 from controller.files import MemoryFiles
+from controller.metadata import codec
 from controller.server import RunningController, serve_controller
+from raft.errors import RaftError
 from raft.sim.disk import VirtualDisk
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client
@@ -40,6 +42,7 @@ from remoting.headers.controller import (
     RegisterBrokerToControllerRequest,
 )
 from remoting.server import Server
+from remoting.streams import Connector
 
 Memory = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 CLUSTER = "c"
@@ -71,7 +74,7 @@ class Network:
     silent: set[str] = attrs.field(factory=set)
     """Owners from and to whom nothing passes any more, connections staying open."""
 
-    def connector(self, owner: str) -> partial[object]:
+    def connector(self, owner: str) -> Connector:
         return partial(self._connect, owner)
 
     async def _connect(self, owner: str, address: str) -> Memory:
@@ -118,6 +121,10 @@ class World:
         self.running: dict[str, RunningController] = {}
         self._scopes: dict[str, trio.CancelScope] = {}
         self.starts: list[str] = []
+        self.reads: dict[str, int] = {}
+        """The newest format that a controller of this name reads."""
+        self.failed: dict[str, BaseExceptionGroup[RaftError]] = {}
+        """Controllers that stopped of themselves while they ran."""
         self.brokers: list[Broker] = []
         self.client: Client | None = None
 
@@ -137,10 +144,17 @@ class World:
 
         async def run(*, task_status: trio.TaskStatus[RunningController]) -> None:
             with trio.CancelScope() as self._scopes[name]:
-                await serve_controller(
-                    config, files=files, listeners=[listener], connector=self.network.connector(f"{name}:1"),
-                    raft_files=disk, rng=Random(f"{name} {len(self.starts)}"), wall_ms=lambda: 0,
-                    task_status=task_status)
+                try:
+                    await serve_controller(
+                        config, files=files, listeners=[listener], connector=self.network.connector(f"{name}:1"),
+                        raft_files=disk, rng=Random(f"{name} {len(self.starts)}"), wall_ms=lambda: 0,
+                        reads=self.reads.get(name, codec.FORMAT), task_status=task_status)
+                except* RaftError as failed:
+                    if name not in self.running:
+                        raise
+                    self.failed[name] = failed
+                    await self._gone(name)
+                    self.disks[name].restart()
 
         self.running[name] = await self.nursery.start(run)
         return self.running[name]
@@ -153,13 +167,16 @@ class World:
 
     async def kill(self, name: str) -> None:
         """As kill -9 and the loss of what was not synced."""
-        self.network.listeners.pop(f"{name}:1", None)
-        self.disks[name].crash()
         self._scopes.pop(name).cancel()
-        del self.running[name]
-        await self.network.drop(f"{name}:1")
+        await self._gone(name)
         await trio.testing.wait_all_tasks_blocked()
         self.disks[name].restart()
+
+    async def _gone(self, name: str) -> None:
+        self.network.listeners.pop(f"{name}:1", None)
+        self.disks[name].crash()
+        del self.running[name]
+        await self.network.drop(f"{name}:1")
 
     def wipe(self, name: str) -> None:
         del self.disks[name]
@@ -222,7 +239,7 @@ class Broker:
         server = Server({RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notified}, config=ServerConfig())
         listener = network.listeners[self.address] = MemoryListener()
         with self._scope:
-            async with (open_client(ClientConfig(), connector=network.connector(self.address)) as self._client,  # type: ignore[arg-type]
+            async with (open_client(ClientConfig(), connector=network.connector(self.address)) as self._client,
                         trio.open_nursery() as nursery):
                 nursery.start_soon(server.run, [listener])
                 if not self.broker_id:
@@ -300,11 +317,14 @@ class Broker:
 
 
 @asynccontextmanager
-async def world(count: int = 3, late: int = 0, **properties: str) -> AsyncGenerator[World, None]:
-    """Controllers that are running, one of them active."""
+async def world(
+    count: int = 3, late: int = 0, reads: int | None = None, **properties: str,
+) -> AsyncGenerator[World, None]:
+    """Controllers that are running, one of them active. ``reads``: formats up to this one, instead of all."""
     async with trio.open_nursery() as nursery:
         made = World(nursery, count, properties)
-        async with open_client(ClientConfig(), connector=made.network.connector("client")) as made.client:  # type: ignore[arg-type]
+        made.reads = dict.fromkeys(made.names, reads or codec.FORMAT)
+        async with open_client(ClientConfig(), connector=made.network.connector("client")) as made.client:
             await made.start_all(late)
             await made.active()
             yield made
