@@ -1,0 +1,49 @@
+"""Limits and times of replication: RocketMQ's keys and defaults, milliseconds and bytes.
+
+It knows numbers and their relations, and nothing of who uses them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+NS_PER_MS: Final = 1_000_000
+
+
+@attrs.frozen
+class HaConfig:
+    """Raises ``ValueError`` when a relation does not hold."""
+
+    all_ack_in_sync_state_set: bool = False
+    heartbeat_interval_ms: int = 5_000
+    """``haSendHeartbeatInterval``."""
+    housekeeping_interval_ms: int = 20_000
+    """``haHousekeepingInterval``: a connection silent for so long is closed."""
+    handshake_timeout_ms: int = 10_000
+    """Ours: who connects and says nothing, as a port probe does, is closed (apache/rocketmq#8875)."""
+    max_time_not_caught_up_ms: int = 15_000
+    """``haMaxTimeSlaveNotCatchup``: a member that long behind leaves the SyncStateSet."""
+    admission_ms: int = 1_000
+    """Ours: the confirm offset waits at most so long for a slave that is about to join."""
+    asked_void_ms: int = 60_000
+    """Ours: a request for a SyncStateSet without an answer is taken for carried out by nobody when it is that old and a
+    later one was refused."""
+    transfer_batch_bytes: int = 32 << 10
+    """``haTransferBatchSize``."""
+    flow_control_bytes_per_second: int = 0
+    """``maxHaTransferByteInSecond`` where ``haFlowControlEnable`` is on; 0 is off. Per connection, as in Java."""
+    reconnect_wait_ms: int = 5_000
+    truncate_retry_ms: int = 2_000
+
+    def __attrs_post_init__(self) -> None:
+        if self.heartbeat_interval_ms * 2 > self.housekeeping_interval_ms:
+            raise ValueError(f"heartbeat_interval_ms is {self.heartbeat_interval_ms}, more than half of "
+                             f"housekeeping_interval_ms ({self.housekeeping_interval_ms}): idle connections close")
+        if self.heartbeat_interval_ms > self.max_time_not_caught_up_ms:
+            raise ValueError(f"heartbeat_interval_ms is {self.heartbeat_interval_ms}, more than "
+                             f"max_time_not_caught_up_ms ({self.max_time_not_caught_up_ms}): idle slaves would leave "
+                             "the SyncStateSet")
+        if self.transfer_batch_bytes < 1:
+            raise ValueError(f"transfer_batch_bytes is {self.transfer_batch_bytes}; nothing would ever be sent")

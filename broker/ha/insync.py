@@ -1,0 +1,207 @@
+"""What a master knows of its SyncStateSet: who is in, who is asked for, who has caught up, what all of them hold.
+
+Sources: ``AutoSwitchHAService`` of RocketMQ; the union rule of apache/rocketmq#5663. Three sets matter. *Accepted* is
+the controller's answer. *Asked* are sets whose request is unanswered: any may have been accepted, or may be accepted
+later, until an accepted set with a newer epoch makes all of them void. *Joining* are slaves so near to the end that
+the confirm offset waits for them, since on a busy master no slave would ever be exactly at it. What is acknowledged or
+shown to consumers is held by all three.
+Members are broker ids, not connections; one that has not acknowledged on its connection holds nothing. This module
+knows offsets and time, and neither frames nor requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from broker.ha.config import NS_PER_MS, HaConfig
+
+
+@attrs.define
+class _Slave:
+    connected: bool = False
+    gone: bool = False
+    """Its connection was here and closed."""
+    learner: bool = False
+    ack: int | None = None
+    """Of this connection."""
+    sent_max: int = 0
+    """The master's end at the last send, and when that was."""
+    sent_ns: int = 0
+    caught_up_ns: int = 0
+    joins_until_ns: int | None = None
+    joins_not_before_ns: int = 0
+
+
+@attrs.define(eq=False)
+class InSync:
+    """Of one mastership: made anew at each. ``confirm`` is where the last one, or the slave that this was, ended."""
+
+    self_id: int
+    config: HaConfig
+    accepted: frozenset[int]
+    accepted_epoch: int
+    epoch_start: int
+    """Where the master's own epoch begins in the log."""
+    confirm: int
+    log_end: int
+    durable_end: int
+    """What this replica itself counts for: the log's end, or what is flushed of it where puts wait for their flush."""
+    started_ns: int
+    asked: dict[int, frozenset[int]] = attrs.field(factory=dict, init=False)
+    """Sets whose request got no answer, by request."""
+    _asked_ns: dict[int, int] = attrs.field(factory=dict, init=False)
+    _slaves: dict[int, _Slave] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._confirm()
+
+    # --- what happens ----------------------------------------------------------------------------------------
+
+    def advanced(self, log_end: int, durable_end: int) -> None:
+        """The master's own log grew."""
+        self.log_end, self.durable_end = log_end, durable_end
+        self._confirm()
+
+    def opened(self, broker_id: int, learner: bool, now_ns: int) -> None:
+        """A slave's handshake came, on its first connection or on a new one."""
+        slave = self._slave(broker_id)
+        slave.connected, slave.gone, slave.learner = True, False, learner
+        slave.ack, slave.joins_until_ns = None, None
+        slave.sent_max, slave.sent_ns = self.log_end, now_ns
+
+    def sent(self, broker_id: int, now_ns: int) -> None:
+        """It was sent what there was."""
+        slave = self._slave(broker_id)
+        slave.sent_max, slave.sent_ns = self.log_end, now_ns
+
+    def acked(self, broker_id: int, offset: int, now_ns: int) -> None:
+        """Its log ends at ``offset``, by the connection that is its present one."""
+        slave = self._slave(broker_id)
+        slave.ack = offset
+        if not slave.learner and offset >= slave.sent_max:
+            at_end = offset == self.log_end
+            slave.caught_up_ns = max(slave.caught_up_ns, now_ns if at_end else slave.sent_ns)
+            self._admit(broker_id, slave, now_ns)
+        self._confirm()
+
+    def closed(self, broker_id: int) -> None:
+        """Its present connection ended."""
+        slave = self._slave(broker_id)
+        slave.connected, slave.gone, slave.ack, slave.joins_until_ns = False, True, None, None
+
+    def tick(self, now_ns: int) -> None:
+        """A slave that did not come up in time is waited for no longer."""
+        for slave in self._slaves.values():
+            if slave.joins_until_ns is not None and slave.joins_until_ns <= now_ns:
+                slave.joins_until_ns = None
+                slave.joins_not_before_ns = now_ns + 4 * self.config.admission_ms * NS_PER_MS
+        self._confirm()
+
+    # --- requests to the controller --------------------------------------------------------------------------
+
+    def wanted(self, now_ns: int) -> frozenset[int] | None:
+        """The set to ask for now, None when it is the accepted one. Evaluated anew for each request, so that a
+        controller which is away finds no queue of old wishes."""
+        limit = now_ns - self.config.max_time_not_caught_up_ms * NS_PER_MS
+        stay = {member for member in self.accepted if member == self.self_id or self._keeps_up(member, limit)}
+        target = frozenset(stay | {self.self_id} | set(self._ready()))
+        if target != self.accepted:
+            return target
+        # One without an answer keeps its members counted: ask again, until the epoch moves or a refusal is certain.
+        return next(iter(self.asked.values()), None)
+
+    def ask(self, request: int, members: frozenset[int], now_ns: int) -> None:
+        """A request leaves; until it is answered its members count too."""
+        self.asked[request] = members
+        self._asked_ns[request] = now_ns
+        for member in members:
+            self._slave(member).joins_until_ns = None  # counted as asked for from now on
+
+    def refused(self, request: int, now_ns: int) -> None:
+        """The controller answered that this very request changed nothing. No answer is no refusal."""
+        void = now_ns - self.config.asked_void_ms * NS_PER_MS
+        for asked in [asked for asked in self.asked if asked == request or self._asked_ns[asked] <= void]:
+            del self.asked[asked], self._asked_ns[asked]
+        self._confirm()
+
+    def accept(self, members: Iterable[int], epoch: int) -> bool:
+        """The controller's set, from whatever answer. An older or equal epoch changes nothing: requests under way may
+        still be carried out."""
+        if epoch <= self.accepted_epoch:
+            return False
+        self.accepted, self.accepted_epoch = frozenset(members), epoch
+        self.asked.clear()
+        self._asked_ns.clear()
+        self._confirm()
+        return True
+
+    # --- what holds ------------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> frozenset[int]:
+        """Accepted, asked for and joining: whoever may be the next master without losing anything."""
+        joining = {broker_id for broker_id, slave in self._slaves.items() if slave.joins_until_ns is not None}
+        return self.accepted.union({self.self_id}, joining, *self.asked.values())
+
+    def holds_all(self, end: int) -> bool:
+        return self.durable_end >= end and all(self._ack(member) >= end for member in self.members - {self.self_id})
+
+    def holders(self, end: int) -> int:
+        """Distinct replicas with the log up to ``end``, learners aside."""
+        return (self.durable_end >= end) + sum(
+            slave.ack is not None and slave.ack >= end for slave in self._slaves.values() if not slave.learner)
+
+    @property
+    def acks(self) -> dict[int, int | None]:
+        """Of the connected, learners aside."""
+        return {broker_id: slave.ack for broker_id, slave in self._slaves.items()
+                if slave.connected and not slave.learner}
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When time alone may change what is wanted or waited for."""
+        limit = self.config.max_time_not_caught_up_ms * NS_PER_MS
+        due = [slave.joins_until_ns for slave in self._slaves.values() if slave.joins_until_ns is not None]
+        due += [self._slave(member).caught_up_ns + limit for member in self.accepted - {self.self_id}]
+        return min(due, default=None)
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _slave(self, broker_id: int) -> _Slave:
+        slave = self._slaves.get(broker_id)
+        if slave is None:
+            slave = self._slaves[broker_id] = _Slave(caught_up_ns=self.started_ns)
+        return slave
+
+    def _ack(self, member: int) -> int:
+        slave = self._slaves.get(member)
+        return -1 if slave is None or slave.ack is None else slave.ack
+
+    def _keeps_up(self, member: int, limit_ns: int) -> bool:
+        slave = self._slave(member)
+        return not slave.gone and not slave.learner and slave.caught_up_ns > limit_ns
+
+    def _admit(self, broker_id: int, slave: _Slave, now_ns: int) -> None:
+        if (slave.joins_until_ns is None and now_ns >= slave.joins_not_before_ns
+                and broker_id not in self.accepted.union(*self.asked.values())
+                and self._ack(broker_id) >= self.epoch_start):
+            slave.joins_until_ns = now_ns + self.config.admission_ms * NS_PER_MS
+
+    def _ready(self) -> Iterable[int]:
+        """Who joins now: holds what was confirmed. In the weaker modes what was confirmed is what was written, which
+        only a pause lets a slave reach; there it is what was written at the last send, as ``_admit`` has seen."""
+        floor = max(self.confirm if self.config.all_ack_in_sync_state_set else 0, self.epoch_start)
+        kept = [member for members in self.asked.values() for member in members if member not in self.accepted]
+        joining = [broker_id for broker_id, slave in self._slaves.items() if slave.joins_until_ns is not None]
+        return [member for member in (*kept, *joining) if self._ack(member) >= floor]
+
+    def _confirm(self) -> None:
+        """A member whose acknowledgement is unknown holds it where it is; one that acknowledged 0 holds it at 0. It
+        never goes back."""
+        if not self.config.all_ack_in_sync_state_set:
+            self.confirm = max(self.confirm, self.durable_end)
+            return
+        least = min((self._ack(member) for member in self.members - {self.self_id}), default=self.durable_end)
+        self.confirm = max(self.confirm, min(self.durable_end, least))

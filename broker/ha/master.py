@@ -1,0 +1,217 @@
+"""The master's side of auto-switch replication: handshakes, what to send to whom, and who is silent.
+
+Sources: ``AutoSwitchHAConnection`` of RocketMQ and apache/rocketmq#9689, #9897, #8875, #3015. A connection is a number
+that the caller gives. The epoch of what is sent is looked up in the present list each time, so that no connection goes
+on with an old one and the last bytes of an epoch carry that epoch. This module knows frames, epochs and the
+SyncStateSet's bookkeeping; it reads no log and owns no socket.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.ha.config import NS_PER_MS, HaConfig
+from broker.ha.epochs import Epoch, EpochList
+from broker.ha.insync import InSync
+from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
+from remoting.bodies.controller import END_OFFSET_OPEN
+
+
+@attrs.frozen
+class LogView:
+    """The master's commit log now; offsets."""
+
+    begin: int
+    end: int
+    last_file: int = 0
+    """Where its last file begins."""
+
+
+@attrs.frozen
+class SendLog:
+    """Read ``size`` bytes from ``offset`` and send them as a ``Transfer``; 0 bytes is a heartbeat."""
+
+    offset: int
+    size: int
+    epoch: Epoch
+    confirm: int
+
+
+@attrs.frozen
+class Idle:
+    """Nothing to send before ``until_ns``, unless something happens."""
+
+    until_ns: int
+
+
+@attrs.frozen
+class Close:
+    """End this connection, for a reason to be logged."""
+
+    connection: int
+    reason: str
+
+
+@attrs.define
+class _Connection:
+    read_ns: int
+    written_ns: int
+    handshake: SlaveHandshake | None = None
+    answered: bool = False
+    ack: int | None = None
+    """None until the first: where its copy begins."""
+    next: int | None = None
+    """Offset of the next byte to send."""
+    told: Epoch | None = None
+    allowance: float = 0.0
+    """Bytes that flow control leaves, as of ``refilled_ns``."""
+    refilled_ns: int = 0
+
+
+class HaMaster:
+    """All slaves' connections of one mastership."""
+
+    def __init__(self, config: HaConfig, in_sync: InSync, epochs: EpochList) -> None:
+        self.epochs = epochs
+        """Set anew when the same master begins another epoch."""
+        self.in_sync = in_sync
+        self._config = config
+        self._connections: dict[int, _Connection] = {}
+        self._present: dict[int, int] = {}  # broker id -> its connection
+
+    # --- what happens ----------------------------------------------------------------------------------------
+
+    def opened(self, connection: int, now_ns: int) -> None:
+        """Somebody connected, and has said nothing yet."""
+        self._connections[connection] = _Connection(
+            read_ns=now_ns, written_ns=now_ns, allowance=float(self._config.flow_control_bytes_per_second),
+            refilled_ns=now_ns)
+
+    def received(self, connection: int, message: SlaveHandshake | Ack, now_ns: int) -> list[Close]:
+        """A slave's message; the connections to close, which may be another one of the same slave."""
+        here = self._connections.get(connection)
+        if here is None:
+            return []  # closed before its last words were read
+        here.read_ns = now_ns
+        if isinstance(message, SlaveHandshake):
+            return self._handshake(connection, here, message, now_ns)
+        return self._ack(connection, here, message.offset, now_ns)
+
+    def closed(self, connection: int) -> None:
+        """The connection ended. An older one of a slave that has connected again says nothing about the slave."""
+        here = self._connections.pop(connection, None)
+        if here is not None and here.handshake is not None:
+            broker_id = here.handshake.broker_id
+            if self._present.get(broker_id) == connection:
+                del self._present[broker_id]
+                self.in_sync.closed(broker_id)
+
+    def tick(self, now_ns: int) -> list[Close]:
+        """Time passed: who has been silent for too long."""
+        self.in_sync.tick(now_ns)
+        silent = []
+        for connection, here in self._connections.items():
+            if here.handshake is None:
+                if now_ns - here.read_ns >= self._config.handshake_timeout_ms * NS_PER_MS:
+                    silent.append(Close(connection, f"no handshake in {self._config.handshake_timeout_ms} ms"))
+            elif now_ns - here.read_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
+                silent.append(Close(connection, f"slave {here.handshake.broker_id} said nothing for "
+                                                f"{self._config.housekeeping_interval_ms} ms"))
+        return silent
+
+    # --- what to send ----------------------------------------------------------------------------------------
+
+    def next_send(self, connection: int, log: LogView, now_ns: int) -> MasterHandshake | SendLog | Idle | Close:
+        """What to write to this connection next. What is answered counts as written: call it when there is room."""
+        here = self._connections[connection]
+        heartbeat_ns = here.written_ns + self._config.heartbeat_interval_ms * NS_PER_MS
+        if here.handshake is None or (here.answered and here.ack is None):
+            return Idle(heartbeat_ns if here.handshake is None else here.read_ns
+                        + self._config.housekeeping_interval_ms * NS_PER_MS)
+        if not here.answered:
+            here.answered, here.written_ns = True, now_ns
+            return MasterHandshake(log.end, self.epochs)
+        begin = self._position(here, log)
+        if not log.begin <= begin <= log.end:
+            return Close(connection, f"slave {here.handshake.broker_id} asks for offset {begin}; the log holds "
+                                     f"{log.begin} to {log.end}: its copy must be made anew")
+        span = self._span(begin)
+        if span is None:
+            return Idle(heartbeat_ns)  # not a byte and no epoch yet
+        epoch, end = span
+        size = min(self._config.transfer_batch_bytes, min(end, log.end) - begin)
+        if size > 0:
+            allowed = self._allowed(here, size, now_ns)
+            if not allowed:
+                return Idle(min(heartbeat_ns, now_ns + 100 * NS_PER_MS))
+            size = allowed
+        elif here.told == epoch and now_ns < heartbeat_ns:
+            return Idle(heartbeat_ns)
+        here.next, here.told, here.written_ns = begin + size, epoch, now_ns
+        if size:
+            self.in_sync.sent(here.handshake.broker_id, now_ns)
+        return SendLog(begin, size, epoch, self.in_sync.confirm)
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _handshake(self, connection: int, here: _Connection, message: SlaveHandshake, now_ns: int) -> list[Close]:
+        if message.broker_id == self.in_sync.self_id:
+            return [Close(connection, f"a slave says that it is broker {message.broker_id}, which is this master: two "
+                                      "brokers have the same identity file")]
+        if here.handshake is not None:
+            if here.handshake == message and here.ack is None:
+                return []  # Java repeats it while it waits; a second answer would only confuse it
+            return [Close(connection, f"slave {message.broker_id} sent a second handshake")]
+        here.handshake = message
+        older = self._present.get(message.broker_id)
+        self._present[message.broker_id] = connection
+        self.in_sync.opened(message.broker_id, message.async_learner, now_ns)
+        if older is None:
+            return []
+        return [Close(older, f"slave {message.broker_id} has connected again")]
+
+    def _ack(self, connection: int, here: _Connection, offset: int, now_ns: int) -> list[Close]:
+        slave = here.handshake
+        if slave is None:
+            return [Close(connection, "an acknowledgement came before the handshake")]
+        if not here.answered:
+            return [Close(connection, f"slave {slave.broker_id} acknowledged before it was answered")]
+        if offset > self.in_sync.log_end:
+            return [Close(connection, f"slave {slave.broker_id} acknowledged {offset}, the log ends at "
+                                      f"{self.in_sync.log_end}: it is ahead and must cut its log")]
+        if here.ack is not None and offset < here.ack:
+            return [Close(connection, f"slave {slave.broker_id} acknowledged {offset} after {here.ack}")]
+        if self._present.get(slave.broker_id) != connection:
+            return []  # an older connection's last words
+        here.ack = offset
+        self.in_sync.acked(slave.broker_id, offset, now_ns)
+        return []
+
+    def _position(self, here: _Connection, log: LogView) -> int:
+        if here.next is not None:
+            return here.next
+        if here.ack:
+            return here.ack
+        assert here.handshake is not None
+        return log.last_file if here.handshake.sync_from_last_file else log.begin
+
+    def _span(self, begin: int) -> tuple[Epoch, int] | None:
+        """Whose byte ``begin`` is, and where that epoch's bytes end. What lies before the first entry, of which
+        nothing is known any more, goes by the first."""
+        if not self.epochs:
+            return None
+        found = self.epochs.find(begin)
+        if found is None:
+            return self.epochs.entries[0], self.epochs.entries[0].start
+        after = self.epochs.next(found.epoch)
+        return found, after.start if after else END_OFFSET_OPEN
+
+    def _allowed(self, here: _Connection, size: int, now_ns: int) -> int:
+        rate = self._config.flow_control_bytes_per_second
+        if not rate:
+            return size
+        refill = rate * (now_ns - here.refilled_ns) / 1e9
+        here.allowance, here.refilled_ns = min(float(rate), here.allowance + refill), now_ns
+        allowed = min(size, int(here.allowance))
+        here.allowance -= allowed
+        return allowed

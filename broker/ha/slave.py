@@ -1,0 +1,288 @@
+"""The slave's side of auto-switch replication: handshake, truncation, storing, acknowledgements, reconnection.
+
+Source: ``AutoSwitchHAClient`` of RocketMQ. Differences that a Java master does not notice: the first acknowledgement
+leaves at once, the handshake is sent once, epochs that a mis-tagged frame passes over are taken from the master's
+handshake, and a log without epochs is compared, never trusted. The caller carries out outputs in their order and
+reports back: the log is cut before the epoch file, an epoch is on disk before its first byte.
+This module knows frames, epochs and offsets; it owns no log and no socket.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import attrs
+
+from broker.ha.config import NS_PER_MS, HaConfig
+from broker.ha.epochs import Epoch, EpochList, consistent_point
+from broker.ha.wire import Ack, HaState, MasterHandshake, SlaveHandshake, Transfer
+
+NEVER: Final = 2**63 - 1
+
+
+class NoEpochs(enum.Enum):
+    """What a log without a single epoch is taken for."""
+
+    LOST = "lost"
+    """Its epoch file is gone: nothing is known of its bytes, and they are copied anew."""
+    PLAIN = "plain"
+    """It comes from a group without a controller: what lies before the master's first epoch is taken for the same."""
+
+
+@attrs.frozen
+class Connect:
+    """Connect to the master's HA address."""
+
+    address: str
+
+
+@attrs.frozen
+class Send:
+    data: bytes
+
+
+@attrs.frozen
+class TruncateLog:
+    """Cut the log at ``point``, and what is built from it, on a message's boundary; then call ``truncated``. With
+    ``everything`` the log becomes empty and takes whatever offset comes first."""
+
+    point: int
+    everything: bool = False
+    below_confirm: bool = False
+    """What was confirmed is cut: after an unclean election, or in a mode that promises nothing. To be announced."""
+
+
+@attrs.frozen
+class WriteEpochs:
+    """Persist the list before the next output is carried out."""
+
+    epochs: EpochList
+
+
+@attrs.frozen
+class AppendLog:
+    """Append these bytes at ``offset``, then call ``stored``."""
+
+    offset: int
+    body: bytes | memoryview
+
+
+@attrs.frozen
+class SetConfirm:
+    confirm: int
+
+
+@attrs.frozen
+class Disconnect:
+    reason: str
+
+
+Output = Connect | Send | TruncateLog | WriteEpochs | AppendLog | SetConfirm | Disconnect
+
+
+class HaSlave:
+    """One slave and its log, through any number of connections to any masters."""
+
+    def __init__(
+        self, config: HaConfig, broker_id: int, epochs: EpochList, log_end: int, confirm: int, *,
+        learner: bool = False, sync_from_last_file: bool = False, no_epochs: NoEpochs = NoEpochs.LOST,
+    ) -> None:
+        self.state = HaState.READY
+        self.epochs = epochs.within(log_end)
+        self.log_end = log_end
+        """What is stored, and flushed where puts wait for their flush."""
+        self.confirm = min(confirm, log_end)
+        self._config = config
+        self._hello = SlaveHandshake(broker_id, sync_from_last_file, learner)
+        self._no_epochs = no_epochs
+        self._address: str | None = None
+        self._connect_ns = NEVER
+        self._read_ns = self._written_ns = 0
+        self._received_end = log_end
+        self._reported = -1
+        self._empty = log_end == 0
+        self._confirm_of_master = 0
+        self._master = EpochList()
+        self._cutting: TruncateLog | None = None
+
+    # --- connections -----------------------------------------------------------------------------------------
+
+    def follow(self, address: str | None, now_ns: int) -> list[Output]:
+        """Where the master's HA port is; None while nobody knows. A new address does not wait."""
+        if address == self._address:
+            return []
+        self._address = address
+        outputs: list[Output] = []
+        if self.state is not HaState.READY:
+            outputs += self._leave("the master's HA address changed", now_ns, 0)
+        self._connect_ns = NEVER if address is None else now_ns
+        return outputs + self.tick(now_ns)
+
+    def connected(self, now_ns: int) -> list[Output]:
+        """The connection stands."""
+        self.state = HaState.HANDSHAKE
+        self._read_ns = self._written_ns = now_ns
+        self._reported = -1
+        return [Send(self._hello.to_bytes())]
+
+    def closed(self, now_ns: int) -> None:
+        """The connection ended, or did not come about."""
+        self._leave("", now_ns, self._config.reconnect_wait_ms)
+
+    def tick(self, now_ns: int) -> list[Output]:
+        if self.state is HaState.READY:
+            if self._address is None or now_ns < self._connect_ns:
+                return []
+            self._connect_ns = NEVER  # until ``connected`` or ``closed``
+            return [Connect(self._address)]
+        if now_ns - self._read_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
+            return self._leave(f"the master said nothing for {self._config.housekeeping_interval_ms} ms", now_ns,
+                               self._config.reconnect_wait_ms)
+        if (self.state is HaState.TRANSFER and self._reported >= 0
+                and now_ns - self._written_ns >= self._config.heartbeat_interval_ms * NS_PER_MS):
+            return [self._ack(now_ns)]
+        return []
+
+    @property
+    def deadline_ns(self) -> int:
+        """When ``tick`` is next due; ``NEVER`` while only an event can change anything."""
+        if self.state is HaState.READY:
+            return self._connect_ns
+        silent = self._read_ns + self._config.housekeeping_interval_ms * NS_PER_MS
+        if self._reported < 0:
+            return silent
+        return min(silent, self._written_ns + self._config.heartbeat_interval_ms * NS_PER_MS)
+
+    # --- the master's words ----------------------------------------------------------------------------------
+
+    def received(self, message: MasterHandshake | Transfer, now_ns: int) -> list[Output]:
+        self._read_ns = now_ns
+        expected = MasterHandshake if self.state is HaState.HANDSHAKE and self._cutting is None else Transfer
+        if self.state is HaState.READY:
+            return []
+        if self._cutting is not None or not isinstance(message, expected):
+            return self._leave(f"the master sent {type(message).__name__} where a slave in state {self.state.name} "
+                               "expected something else", now_ns, self._config.reconnect_wait_ms)
+        if isinstance(message, MasterHandshake):
+            return self._handshake(message, now_ns)
+        return self._transfer(message, now_ns)
+
+    def truncated(self, log_end: int | None, now_ns: int) -> list[Output]:
+        """The log was cut and ends at ``log_end`` now; None when that failed, or would have split a message."""
+        cut = self._cutting
+        if cut is None:
+            return []  # the connection went meanwhile; the next handshake finds what is left to do
+        self._cutting = None
+        if log_end is not None:
+            self._cut_to(log_end)
+        if log_end != cut.point:
+            return self._leave(f"the log could not be cut at {cut.point}", now_ns, self._config.truncate_retry_ms)
+        return self._start(cut.point, now_ns)
+
+    def stored(self, log_end: int, now_ns: int) -> list[Output]:
+        """The log is stored up to ``log_end``, and flushed where puts wait for their flush."""
+        self.log_end = log_end
+        return self._take_confirm() + self._ack_what_is_stored(now_ns)
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _handshake(self, message: MasterHandshake, now_ns: int) -> list[Output]:
+        self._master = message.epochs
+        point: int | None
+        everything = False
+        if self._empty:
+            point = self._received_end
+        elif len(self.epochs) == 0:
+            first = message.epochs.entries[0].start if message.epochs else 0
+            point = min(self._received_end, first, message.log_end) if self._no_epochs is NoEpochs.PLAIN else 0
+            everything = point == 0
+        else:
+            point = consistent_point(self.epochs, self._received_end, message.epochs, message.log_end)
+            if point is None:
+                return self._leave("this log and the master's have no epoch in common: remove this replica's store to "
+                                   "have it copied anew", now_ns, self._config.truncate_retry_ms)
+        if point < self._received_end or everything:
+            self._cutting = TruncateLog(point, everything, below_confirm=point < self.confirm)
+            return [self._cutting]
+        return self._start(point, now_ns)
+
+    def _cut_to(self, log_end: int) -> None:
+        self.log_end = self._received_end = log_end
+        self._empty = self._empty or log_end == 0
+        self.confirm = min(self.confirm, log_end)
+
+    def _start(self, point: int, now_ns: int) -> list[Output]:
+        """The log ends where it and the master's are the same. An epoch that begins right there stays only if it is
+        the master's own."""
+        kept = self.epochs.cut_from_offset(point)
+        here = self.epochs.find(point)
+        if here is not None and here.start == point and here in self._master.entries:
+            kept = EpochList((*kept, here))
+        outputs: list[Output] = []
+        if kept != self.epochs:
+            self.epochs = kept
+            outputs.append(WriteEpochs(kept))
+        self._confirm_of_master = 0
+        self.state = HaState.TRANSFER
+        return [*outputs, SetConfirm(self.confirm), *self._ack_what_is_stored(now_ns)]
+
+    def _transfer(self, message: Transfer, now_ns: int) -> list[Output]:
+        size = len(message.body)
+        if self._empty:
+            if size:
+                self._received_end, self._empty = message.offset, False
+        elif message.offset != self._received_end:
+            return self._leave(f"the master sent offset {message.offset}, this log ends at {self._received_end}",
+                               now_ns, self._config.reconnect_wait_ms)
+        end = message.offset + size
+        last = self.epochs.last
+        if last is not None and (message.epoch.epoch < last.epoch or (
+                message.epoch.epoch == last.epoch and message.epoch != last)):
+            return self._leave(f"the master sent epoch {message.epoch.epoch} from {message.epoch.start} behind epoch "
+                               f"{last.epoch} from {last.start}", now_ns, self._config.reconnect_wait_ms)
+        outputs: list[Output] = []
+        if size or message.offset == self._received_end:  # an empty log may begin anywhere, with the first byte
+            known = self._with_epochs(message.offset, end, message.epoch)
+            if known != self.epochs:
+                self.epochs = known
+                outputs.append(WriteEpochs(known))
+        if size:
+            self._received_end = end
+            outputs.append(AppendLog(message.offset, message.body))
+        self._confirm_of_master = message.confirm
+        return outputs + self._take_confirm()
+
+    def _with_epochs(self, offset: int, end: int, tag: Epoch) -> EpochList:
+        """The list with every epoch of the master's that has begun by ``end``. A Java master tags the last bytes of an
+        epoch with the next one, which begins behind them."""
+        known = self.epochs
+        told = {entry.epoch: entry for entry in self._master.drop_before(offset)} | {tag.epoch: tag}
+        for epoch in sorted(told):
+            last, entry = known.last, told[epoch]
+            if entry.start <= end and epoch <= tag.epoch and (
+                    last is None or (epoch > last.epoch and entry.start >= last.start)):
+                known = known.append(*entry)
+        return known
+
+    def _take_confirm(self) -> list[Output]:
+        confirm = min(self._confirm_of_master, self.log_end)
+        if confirm <= self.confirm:
+            return []
+        self.confirm = confirm
+        return [SetConfirm(confirm)]
+
+    def _ack_what_is_stored(self, now_ns: int) -> list[Output]:
+        """At once, and first for all that was handed over: there the master begins to send."""
+        if self.state is not HaState.TRANSFER or self.log_end <= self._reported:
+            return []
+        return [self._ack(now_ns)] if self._reported >= 0 or self.log_end >= self._received_end else []
+
+    def _ack(self, now_ns: int) -> Send:
+        self._reported, self._written_ns = self.log_end, now_ns
+        return Send(Ack(self.log_end).to_bytes())
+
+    def _leave(self, reason: str, now_ns: int, wait_ms: int) -> list[Output]:
+        self.state, self._cutting = HaState.READY, None
+        self._connect_ns = NEVER if self._address is None else now_ns + wait_ms * NS_PER_MS
+        return [Disconnect(reason)] if reason else []
