@@ -125,7 +125,7 @@ def _fuzz_inside(name: str, engine: list[str]) -> None:
     """Never returns: the engine ends the process."""
     import atheris
 
-    with atheris.instrument_imports(include=["raft", "remoting"]):
+    with atheris.instrument_imports(include=["raft", "remoting", "controller"]):
         from fuzz.targets import TARGETS
     atheris.Setup([name, *engine], TARGETS[name].check)
     atheris.Fuzz()

@@ -1,4 +1,6 @@
-"""What a fuzz target is. The targets themselves: ``fuzz.targets`` for raft's decoders, ``fuzz.remoting_targets``."""
+"""What a fuzz target is. The targets themselves: ``fuzz.targets`` for raft's decoders, ``fuzz.remoting_targets``,
+``fuzz.controller_targets``.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ import attrs
 import cbor2
 
 from fuzz import sealing
+from fuzz.controller_targets import CONTROLLER_TARGETS
 from fuzz.held import HeldFile, HeldFiles
 from fuzz.remoting_targets import REMOTING_TARGETS
 from fuzz.target import Target
@@ -406,4 +407,5 @@ TARGETS: Final[dict[str, Target]] = {
     "snapshot-file": Target("storage.snapshots: read_stored, verify", check_snapshot_file, _snapshot_files),
     "small-files": Target("storage.identity.read_identity, groups.read_origin", check_small_files, _small_files),
     **REMOTING_TARGETS,
+    **CONTROLLER_TARGETS,
 }
