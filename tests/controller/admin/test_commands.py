@@ -28,7 +28,7 @@ class Shop:
 
     async def mqadmin(self, *arguments: str, code: int = DONE) -> str:
         options = parser().parse_args(arguments)
-        assert await run(options, self.made.network.connector("admin")) == code  # type: ignore[arg-type]
+        assert await run(options, self.made.network.connector("admin")) == code
         out, err = self._capsys.readouterr()
         return out if code == DONE else err
 
