@@ -68,6 +68,8 @@ class ActiveController:
         """In the order in which things happened to them."""
         self._asked: dict[GroupKey, list[AnyCommand]] = {}
         """Under way, by group: this controller's own, one at a time, and other people's elections."""
+        self._doubted: dict[GroupKey, AnyCommand | None] = {}
+        """Groups with an election that may be in the log or not, and the command after it that will tell."""
         self._later: list[tuple[int, GroupKey]] = []
 
     # --- inputs ----------------------------------------------------------------------------------------------
@@ -78,6 +80,7 @@ class ActiveController:
         self.liveness.activate(now)
         self.notifications.activate(now)
         self._asked.clear()
+        self._doubted.clear()
         for key, group in self._metadata.groups.items():
             self._expect(now, key, group)
             self._marked[key] = None
@@ -89,14 +92,16 @@ class ActiveController:
         self.notifications.deactivate()
         self._marked.clear()
         self._asked.clear()
+        self._doubted.clear()
         self._later.clear()
 
     def heartbeat(self, now: int, beat: Heartbeat, connection: object, *, raft_lease: bool = False) -> bool:
         """Returns whether the answer may renew the sender's lease as a master.
 
         That needs ``raft_lease`` (nobody else can be the active controller now), that it is the recorded master, that
-        no election of its group is under way, and that nobody is eligible whom a gate would have to protect: so a
-        master that lowered its gate in an announcement may lower it in fact once that was answered with a renewal.
+        no election of its group is under way or in doubt, and that nobody is eligible whom a gate would have to
+        protect: so a master that lowered its gate in an announcement may lower it in fact once that was answered with a
+        renewal.
         """
         key, broker_id = beat.key, beat.broker_id
         group = self._metadata.groups.get(key)
@@ -112,7 +117,7 @@ class ActiveController:
         if group.eligible and not announces_gate(beat.replica):
             self._marked[key] = None
             return False
-        if not raft_lease or key in self._asked:
+        if not raft_lease or key in self._asked or key in self._doubted:
             return False
         self.liveness.renew_lease(now, key, broker_id)
         return True
@@ -130,7 +135,10 @@ class ActiveController:
     def answered(self, now: int, command: AnyCommand, outcome: Outcome | None) -> None:
         """What came of a command of ``poll`` or ``asked``; None: it is not known, or it never left."""
         if isinstance(command, ElectMaster | DropEligible) and self._forget(command.key, command):
+            if outcome is not None and self._doubted.get(command.key) is command:
+                del self._doubted[command.key]
             if outcome is None and self.active:
+                self._doubted[command.key] = None
                 heapq.heappush(self._later, (now + RETRY_MS * MS, command.key))
 
     def applied(self, now: int, outcome: Outcome) -> None:
@@ -161,8 +169,10 @@ class ActiveController:
         for key in list(self._marked):
             if key not in self._asked:
                 del self._marked[key]
-                command = self._wanted(now, key)
+                command = self._wanted(now, key) or self._marker(key)
                 if command is not None:
+                    if key in self._doubted:
+                        self._doubted[key] = command
                     self._asked[key] = [command]
                     todo.commands.append(command)
         todo.notifications = self.notifications.due(now, self._reachable_at(now))
@@ -211,6 +221,12 @@ class ActiveController:
         if group.eligible and beat is not None and not announces_gate(beat.replica):
             return DropEligible(term=self.term, key=key, broker_id=group.master, master_epoch=group.master_epoch)
         return None
+
+    def _marker(self, key: GroupKey) -> AnyCommand | None:
+        """Changes nothing; once it is applied, so is the election before it that was in doubt, or it never will be."""
+        if key not in self._doubted:
+            return None
+        return DropEligible(term=self.term, key=key, broker_id=0, master_epoch=0)
 
     def _election(self, key: GroupKey, observation: Observation) -> ElectMaster:
         settings = self.settings

@@ -122,7 +122,7 @@ class Host:
             channel = self._connect(controller)
         if channel is None:
             if then is not None:
-                self.scene.world.at(self.scene.world.now + MS, self._unanswered, (self.life, -1, then))
+                self.scene.world.at(self.scene.world.now + MS, self._unanswered, (self.life, then))
             return
         number = self.scene.serial()
         if then is not None:
@@ -148,9 +148,12 @@ class Host:
             self.scene.counts["channel reset"] += 1
             self.scene.send_closed(channel)
 
-    def _unanswered(self, which: tuple[int, int, Answered]) -> None:
-        life, _, then = which
-        if life == self.life and self.paused is None:
+    def _unanswered(self, which: tuple[int, Answered]) -> None:
+        """Nobody could be reached."""
+        life, then = which
+        if life == self.life and self.paused is not None:
+            self.scene.world.at(self.scene.world.now + 100 * MS, self._unanswered, which)
+        elif life == self.life:
             then(None)
 
     def _timeout(self, which: tuple[int, int]) -> None:

@@ -23,7 +23,7 @@ from controller.requests import WRITES, Seen, read_command, read_heartbeat
 from harness.controllers.messages import Answer, Ask, Channel, Closed, Notify, Told
 from harness.controllers.metadata import SimMetadata
 from raft.config import MS, Read
-from raft.errors import NotLeader, RaftError
+from raft.errors import NotLeader, RaftError, Unknown
 from raft.messages import Role, RoleChanged
 from raft.sim.node import Life, Proposal, Reading
 from remoting.codes import RequestCode, ResponseCode
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 LEADER_ADDRESS = "controllerLeaderAddress"
 LOOK_NS = 300_000
 NOTIFY_TIMEOUT_NS = 1_000 * MS
+PATIENCE_NS = 800 * MS
+"""After so long nobody knows what becomes of a proposal or a read."""
 NEVER = 1 << 62
 (K_BEAT, K_ASK, K_CLOSED, K_TOLD, K_ACTIVE, K_TICK) = range(32, 38)
 
@@ -292,10 +294,15 @@ class Process:
     def _look(self, _: None) -> None:
         """Hand on what is resolved."""
         waiting, self._open = self._open, []
-        done = []
+        done: list[tuple[object, Then]] = []
+        overdue = self.life.world.now - PATIENCE_NS
         for asked, then in waiting:
             if asked.outcome is None or asked.outcome == []:
-                self._open.append((asked, then))
+                if asked.at < overdue:
+                    self.scene.counts["deadline passed"] += 1
+                    done.append((Unknown(), then))
+                else:
+                    self._open.append((asked, then))
             else:
                 done.append((asked.outcome, then))
         for outcome, then in done:

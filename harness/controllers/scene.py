@@ -37,8 +37,8 @@ FAULTS: Final = (
     "identity given up", "broker loss", "broker duplicate", "broker reorder", "broker delay", "broker cut",
     "close unseen", "late close", "channel reset", "notification lost", "notified", "active controller changed",
     "changed while masters beat", "lost by a close", "lost by silence", "alter", "truncated", "gate held",
-    "gate lowered", "acknowledged at once", "crash", "restart", "wipe", "pause", "partition", "install", "transfer",
-    "reconfigure", "snapshot", "clock rate", "clock step", "master replaced after a close",
+    "gate lowered", "acknowledged at once", "deadline passed", "crash", "restart", "wipe", "pause", "partition",
+    "install", "transfer", "reconfigure", "snapshot", "clock rate", "clock step", "master replaced after a close",
     "master replaced after silence",
 )
 """Faults and events that must have happened at least once in a campaign."""

@@ -26,9 +26,11 @@ from controller.metadata.groups import BrokerGroup, GroupKey
 from controller.metadata.invariants import Checker
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Elected, EligibleDropped, NotElected, Outcome
+from remoting.codes import ResponseCode
 
 KEY = GroupKey("c", "a")
 GATED = LiveReplica(min_in_sync_replicas=2)
+NOBODY = NotElected(code=ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, key=KEY, master_epoch=1)
 LEASED: dict[str, Any] = {"master_lease_ms": 800}
 
 
@@ -231,7 +233,7 @@ def test_a_lost_answer_of_an_election_that_took_place_repeats_nothing() -> None:
     (command,) = stage.asked()
     stage.commit(command)
     stage.active.answered(0, command, None)
-    assert stage.at(RETRY_MS).asked() == []
+    assert not any(isinstance(each, ElectMaster) for each in stage.at(RETRY_MS).asked())
 
 
 def test_BUG_A10_an_answer_that_is_no_failure_is_not_asked_for_again() -> None:
@@ -310,7 +312,7 @@ def test_no_renewal_while_an_election_is_under_way() -> None:
         term=1, key=KEY, trigger=Trigger.ADMIN, broker_id=2, designate=True, observation=Observation())
     stage.active.asked(command)
     assert not stage.beat(1, **LEASED)
-    stage.active.answered(0, command, None)
+    stage.active.answered(0, command, NOBODY)
     assert stage.beat(1, **LEASED)
 
 
@@ -321,10 +323,36 @@ def test_the_end_of_one_election_is_not_the_end_of_another() -> None:
             for i in (2, 3)]
     for command in both:
         stage.active.asked(command)
-    stage.active.answered(0, both[0], None)
+    stage.active.answered(0, both[0], NOBODY)
     assert not stage.beat(1, **LEASED)
-    stage.active.answered(0, both[1], None)
+    stage.active.answered(0, both[1], NOBODY)
     assert stage.beat(1, **LEASED)
+
+
+def test_an_election_in_doubt_holds_the_lease_back_until_a_later_entry_is_applied() -> None:
+    """Its deadline passed: it may still be committed after the master is back, and then nothing must be renewed."""
+    stage = Stage().form(1, 2, **LEASED)
+    stage.close(1)
+    (command,) = stage.asked()
+    stage.active.answered(0, command, None)
+    stage.at(50)
+    assert not stage.beat(1, "again", **LEASED)
+    (marker,) = stage.at(RETRY_MS).asked()
+    assert isinstance(marker, DropEligible) and not stage.beat(1, "again", **LEASED)
+    before = stage.group
+    stage.active.answered(RETRY_MS * MS, marker, stage.commit(marker))
+    assert stage.group == before and stage.beat(1, "again", **LEASED)
+    assert stage.asked() == []
+
+
+def test_doubt_ends_with_the_leadership() -> None:
+    stage = Stage().form(1, 2, **LEASED)
+    stage.close(1)
+    stage.active.answered(0, stage.asked()[0], None)
+    stage.active.deactivate()
+    stage.beat(1, "again", **LEASED)
+    stage.active.activate(0, 2)
+    assert stage.asked() == [] and stage.beat(1, "again", **LEASED)
 
 
 def test_BUG_A14_a_close_can_wait_for_the_masters_lease() -> None:
