@@ -1,0 +1,186 @@
+"""The whole store: queue offsets through crashes, truncation and deletion, and what consumers may see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import attrs
+import pytest
+
+from broker.store.directory import DirectoryFiles
+from broker.store.errors import MessageIllegal, OffsetGone, WrongStore
+from broker.store.files import Files, MemoryFiles
+from broker.store.record import PREPARED, Message, decode, encode_properties
+from broker.store.store import MessageStore, StoreConfig
+
+SMALL = StoreConfig(log_file_bytes=2048, queue_file_bytes=20 * 8)
+
+
+def opened(files: Files) -> MessageStore:
+    store = MessageStore(files, SMALL)
+    store.open()
+    return store
+
+
+def message(topic: str, queue_id: int, body: str, sys_flag: int = 0) -> Message:
+    return Message(topic.encode(), body.encode(), queue_id, encode_properties({"TAGS": "TagA"}), sys_flag=sys_flag)
+
+
+def seen(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[str]:
+    key = topic.encode(), queue_id
+    at, bodies = store.min_offset(*key), []
+    while found := store.get(*key, at, count=5):
+        for raw in found:
+            record = decode(raw)
+            assert (record.message.topic, record.message.queue_id, record.queue_offset) == (*key, at)
+            bodies.append(record.message.body.decode())
+            at += 1
+    assert at == store.max_offset(*key)
+    return bodies
+
+
+@pytest.fixture(params=["memory", "disk"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    return MemoryFiles() if request.param == "memory" else DirectoryFiles(tmp_path)
+
+
+def test_what_was_put_is_got_by_queue_offset_also_after_closing(files: Files) -> None:
+    store = opened(files)
+    for number in range(60):
+        put = store.put(message("t", number % 2, f"m{number}"), 1000 + number)
+        assert put.queue_offset == number // 2
+    assert seen(store) == []
+    assert store.dispatch() == 60
+    for _ in range(2):
+        assert seen(store, queue_id=1) == [f"m{number}" for number in range(1, 60, 2)]
+        assert store.offset_by_time(b"t", 0, 1011) == 6
+        assert (store.offset_by_time(b"t", 0, 0), store.offset_by_time(b"t", 0, 9999)) == (0, 30)
+        assert store.queues() == [(b"t", 0), (b"t", 1)]
+        store.close()
+        store = opened(files)
+    assert store.put(message("t", 0, "more"), 2000).queue_offset == 30
+    store.close()
+
+
+def test_nothing_beyond_the_confirm_offset_is_seen_and_offsets_go_on_behind_it() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    puts = [store.put(message("t", 0, f"m{number}"), number) for number in range(5)]
+    store.dispatch(puts[2].offset + 5)
+    assert seen(store) == ["m0", "m1"]
+    store.flush()
+    again = opened(files)
+    assert seen(again) == ["m0", "m1"]
+    assert again.put(message("t", 0, "m5"), 9).queue_offset == 5
+    again.dispatch()
+    assert seen(again) == [f"m{number}" for number in range(6)]
+
+
+def test_a_crash_at_any_moment_keeps_what_was_flushed_at_its_queue_offset() -> None:
+    for seed in range(30):
+        rng = Random(seed)
+        files = MemoryFiles()
+        sure = 0
+        for _ in range(5):
+            store = opened(files)
+            store.dispatch()
+            found = seen(store)
+            assert found == [f"m{number}" for number in range(len(found))] and len(found) >= sure, seed
+            number = sure = len(found)
+            for _ in range(rng.randrange(30)):
+                assert store.put(message("t", 0, f"m{number}"), number).queue_offset == number
+                number += 1
+                if rng.random() < 0.3:
+                    store.dispatch(rng.choice((None, store.log.flushed_offset)))
+                if rng.random() < 0.2:
+                    store.log.flush()
+                    sure = number
+                if rng.random() < 0.1:
+                    store.flush()
+                    sure = number
+            if rng.random() < 0.2:
+                store.close()
+                sure = number
+            files.crash(lambda size, rng=rng: rng.choice((0, size, rng.randrange(size + 1))))  # type: ignore[misc]
+
+
+def test_queues_are_built_again_when_their_folder_is_lost() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    for number in range(30):
+        store.put(message("t", 0, f"m{number}"), number)
+        store.put(message("u", 3, f"u{number}"), number)
+    store.dispatch()
+    store.close()
+    for name in [name for name in files.content if name.startswith("consumequeue/")]:
+        files.remove(name)
+    again = opened(files)
+    again.put(message("t", 0, "m30"), 99)
+    again.dispatch()
+    assert seen(again) == [f"m{number}" for number in range(31)]
+    assert seen(again, "u", 3) == [f"u{number}" for number in range(30)]
+
+
+def test_truncation_takes_queue_offsets_back() -> None:
+    store = opened(MemoryFiles())
+    puts = [store.put(message("t", number % 2, f"m{number}"), number) for number in range(40)]
+    store.dispatch()
+    store.truncate(puts[25].offset)
+    assert seen(store) == [f"m{number}" for number in range(0, 25, 2)]
+    assert store.put(message("t", 1, "new"), 99).queue_offset == 12
+    store.dispatch()
+    assert seen(store, queue_id=1)[-2:] == ["m23", "new"]
+
+
+def test_old_files_go_and_queues_begin_later() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    for number in range(100):
+        store.put(message("t", 0, f"m{number}"), number)
+    store.dispatch()
+    store.flush()
+    store.delete_before(5000)
+    least = store.min_offset(b"t", 0)
+    for _ in range(2):
+        assert least == store.min_offset(b"t", 0) > 0 and store.log.min_offset == 4096
+        assert seen(store) == [f"m{number}" for number in range(least, 100)]
+        with pytest.raises(OffsetGone):
+            store.get(b"t", 0, least - 1)
+        store.close()
+        store = opened(files)
+    for name in [name for name in files.content if name.startswith("consumequeue/")]:
+        files.remove(name)
+    again = opened(files)
+    again.dispatch()
+    assert (again.min_offset(b"t", 0), seen(again)) == (least, [f"m{number}" for number in range(least, 100)])
+
+
+def test_prepared_messages_take_no_queue_offset() -> None:
+    store = opened(MemoryFiles())
+    store.put(message("t", 0, "a"), 1)
+    put = store.put(message("t", 0, "half", sys_flag=PREPARED), 1)
+    store.put(message("t", 0, "b"), 1)
+    store.dispatch()
+    assert seen(store) == ["a", "b"]
+    assert store.get_by_id(put.offset).message.body == b"half"
+
+
+@pytest.mark.parametrize("topic", ["..", "a/b", "\0", "a\\b"])
+def test_a_topic_that_is_no_folder(topic: str) -> None:
+    store = opened(MemoryFiles())
+    with pytest.raises(MessageIllegal, match="folder"):
+        store.put(message(topic, 0, ""), 1)
+    with pytest.raises(MessageIllegal, match="UTF-8"):
+        store.put(attrs.evolve(message("t", 0, ""), topic=b"\xff"), 1)
+    assert store.log.max_offset == 0
+
+
+def test_queue_files_of_another_size() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    store.put(message("t", 0, "a"), 1)
+    store.dispatch()
+    store.close()
+    with pytest.raises(WrongStore, match="set mappedFileSizeConsumeQueue"):
+        MessageStore(files, StoreConfig(log_file_bytes=2048, queue_file_bytes=20)).open()
