@@ -172,8 +172,9 @@ class Story:
             both = len(tally.with_controller_ms)
             self.display.show(
                 rows, self.fleet.groups, tally.latest_ms,
-                f"masters replaced: {len(tally.masters_ms) + both}; active controllers: {len(tally.controllers_ms) + both}; "
-                f"answers checked: {sum(self.fleet.witness.checks.values())}")
+                f"replaced: masters {len(tally.masters_ms) + both}, "
+                f"active controllers {len(tally.controllers_ms) + both}; "
+                f"checks passed: {sum(self.fleet.witness.checks.values())}")
             await trio.sleep(0.1)
 
     async def routes_agree(self) -> int:
