@@ -1,0 +1,49 @@
+"""How long a master may go on without hearing from the active controller, and since when its gate may be lower.
+
+Both follow from answered heartbeats. A lease counts from when the heartbeat was sent, since the controller's own waits
+begin no earlier. Java controllers renew nothing: there the lease never begins. This module knows times, and neither
+roles nor requests.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.define
+class Lease:
+    """``masterLeaseMs``; 0 is off."""
+
+    length_ns: int
+    until_ns: int | None = None
+    """None until a controller has renewed it for the first time."""
+
+    def renewed(self, sent_ns: int) -> None:
+        """A heartbeat sent then was answered by an active controller. Answers may come out of order."""
+        if self.length_ns:
+            self.until_ns = max(self.until_ns or 0, sent_ns + self.length_ns)
+
+    def holds(self, now_ns: int) -> bool:
+        return self.until_ns is None or now_ns < self.until_ns
+
+
+@attrs.define
+class Gate:
+    """``minInSyncReplicas`` as it is in force. The controller may elect by what was announced, so it is lowered only
+    when the active controller has answered a heartbeat that said so; raising it needs nobody."""
+
+    announced: int
+    generation: int = 0
+    """Counts announcements, so that an answer to an older one says nothing."""
+    in_force: int = attrs.field(default=attrs.Factory(lambda self: self.announced, takes_self=True))
+
+    def announce(self, least: int) -> None:
+        """From the next heartbeat on."""
+        self.announced = least
+        self.generation += 1
+        self.in_force = max(self.in_force, least)
+
+    def answered(self, generation: int) -> None:
+        """The active controller answered a heartbeat of that announcement."""
+        if generation == self.generation:
+            self.in_force = self.announced
