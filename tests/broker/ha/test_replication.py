@@ -6,6 +6,9 @@ that lose what is under way, crashes, and time.
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -272,14 +275,22 @@ class World:
                 assert replica.epochs.start_of(entry.epoch) in (None, entry.start) or one.link == 0, "B7"
 
 
-STEPS = st.one_of(
-    st.tuples(st.just("put"), st.integers(1, 20)),
-    st.tuples(st.sampled_from(["connect", "cut", "half_open", "restart", "elect"]), st.integers(1, 3)),
-    st.tuples(st.just("transfer"), st.integers(1, 3), st.integers(1, 6)),
-    st.tuples(st.just("ask"), st.sampled_from(["answered", "answered", "lost answer", "lost", "late"])),
-    st.tuples(st.just("pass_time"), st.sampled_from([1, 500, 1_000, 4_000, 16_000])),
-    st.tuples(st.sampled_from(["poll", "late"])),
-)
+WEIGHTS = {"put": 30, "transfer": 40, "connect": 20, "ask": 20, "cut": 3, "half_open": 3, "restart": 3, "elect": 4,
+           "pass_time": 6, "poll": 3, "late": 4}
+
+
+def scripted(seed: int, steps: int) -> list[tuple[object, ...]]:
+    """Mostly a group at work, now and then a fault."""
+    chance = random.Random(seed)
+    arguments: dict[str, Callable[[], tuple[object, ...]]] = {
+        "put": lambda: (chance.randint(1, 20),),
+        "transfer": lambda: (chance.randint(1, 3), chance.randint(1, 6)),
+        "ask": lambda: (chance.choice(["answered", "answered", "lost answer", "lost", "late"]),),
+        "pass_time": lambda: (chance.choice([1, 1, 100, 500, 1_000, 4_000, 16_000]),),
+        "poll": tuple, "late": tuple,
+    }
+    names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=steps)
+    return [(name, *arguments.get(name, lambda: (chance.randint(1, 3),))()) for name in names]
 
 
 def run(world: World, script: list[tuple[object, ...]]) -> None:
@@ -292,11 +303,11 @@ def run(world: World, script: list[tuple[object, ...]]) -> None:
         world.check()
 
 
-@settings(max_examples=250, deadline=None)
-@given(st.lists(STEPS, max_size=70))
-def test_nothing_confirmed_or_acknowledged_is_lost(script: list[tuple[object, ...]]) -> None:
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 300))
+def test_nothing_confirmed_or_acknowledged_is_lost(seed: int, steps: int) -> None:
     world = World()
-    run(world, script)
+    run(world, scripted(seed, steps))
     # B22: when all heals, all replicas hold the master's log and are in the SyncStateSet again.
     for replica in world.replicas.values():
         world.cut(replica.id)
