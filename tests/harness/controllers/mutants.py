@@ -40,7 +40,7 @@ PLANTED = (
             "        broker_id: live[broker_id]\n        for broker_id in sorted(pool)\n"
             "        if broker_id in live and broker_id in group.replicas\n"
             "        and not (live[broker_id].learner or group.replicas[broker_id].learner)\n",
-            "        broker_id: live.get(broker_id, LiveReplica())\n        for broker_id in sorted(pool)\n"
+            "        broker_id: LiveReplica()\n        for broker_id in sorted(pool)\n"
             "        if broker_id in group.replicas\n        and not group.replicas[broker_id].learner\n",
             ("INV_C9",)),
     Planted("the SyncStateSet survives an election", METADATA + "elect.py",
@@ -76,7 +76,8 @@ PLANTED = (
     Planted("an alter of an older set is taken", METADATA + "alter.py",
             "    if command.sync_state_set_epoch != group.sync_state_set_epoch:\n", "    if False:\n", ("INV_C5",)),
     Planted("an alter of a former master is taken", METADATA + "alter.py",
-            "    if command.master_epoch != group.master_epoch:\n", "    if False:\n", ("INV_C5",)),
+            "    if command.master_epoch != group.master_epoch:\n", "    if False:\n",
+            (BUGS + "test_BUG_K11_a_deposed_master_learns_of_it",)),
     Planted("without a gate, too, there are eligible", METADATA + "eligible.py",
             "return before.electable - {master} if announces_gate(replica) else frozenset()",
             "return before.electable - {master}", ("INV_DATA",)),
@@ -128,8 +129,12 @@ PLANTED = (
             "            return observation\n",
             (ACTIVE + "test_BUG_A14_a_close_can_wait_for_the_masters_lease",)),
     Planted("the lease is renewed while an election is under way", "controller/active.py",
-            "        if not raft_lease or key in self._asked:\n", "        if not raft_lease:\n",
+            "        if not raft_lease or key in self._asked or key in self._doubted:\n",
+            "        if not raft_lease or key in self._doubted:\n",
             (ACTIVE + "test_no_renewal_while_an_election_is_under_way",)),
+    Planted("an election in doubt is forgotten", "controller/active.py",
+            "                self._doubted[command.key] = None\n", "                pass\n",
+            (ACTIVE + "test_an_election_in_doubt_holds_the_lease_back_until_a_later_entry_is_applied",)),
     Planted("a lowered gate is confirmed at once", "controller/active.py",
             "            self._marked[key] = None\n            return False\n        if not raft_lease",
             "            self._marked[key] = None\n        if not raft_lease",

@@ -1,6 +1,6 @@
 """Runs planted bugs: each in a process of its own, whose loader changes one module; no copy of the tree.
 
-``python -m tests.harness.controllers.run_mutants [--only WORD] [--events 600k] [--jobs N]``. Exit status 1 when one is
+``python -m tests.harness.controllers.run_mutants [--only WORDS] [--from NUMBER] [--jobs N]``. Exit status 1 when one is
 not caught by what is named for it.
 """
 
@@ -26,7 +26,7 @@ import pytest
 from tests.harness.controllers.mutants import PLANTED, Planted
 
 ROOT = Path(__file__).parents[3]
-EVENTS_MAX = 1_500_000
+EVENTS_MAX = 800_000
 
 
 class _Loader(SourceFileLoader):
@@ -102,13 +102,15 @@ def _apart(number: int) -> tuple[Planted, str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.harness.controllers.run_mutants", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORDS", help="those whose names contain this")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="number of the first")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one is not None:
         sys.stdout.write(plant(PLANTED[options.one]) + "\n")
         return 0
-    chosen = [number for number, planted in enumerate(PLANTED) if options.only in planted.name]
+    chosen = [number for number, planted in enumerate(PLANTED)
+              if options.only in planted.name and number >= options.first]
     caught = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         for planted, said, seconds in pool.map(_apart, chosen):
