@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from controller.exporter import MetricsKeys
 from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
 from controller.membership import NODE_ID
 from controller.metadata.identity import BROKER_ID_MAX
@@ -47,7 +48,7 @@ _PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>(?:\[[^]\s]+\]|[^]\s,;:/[]+):[^
 
 
 @attrs.frozen(kw_only=True)
-class ControllerConfig(TLSKeys):
+class ControllerConfig(MetricsKeys, TLSKeys):
     """Every key that has a meaning here. Times as in the names of the keys."""
 
     controller_type: str = key(DLEDGER, "whose keys name the peers; both run our own Raft", choices=(DLEDGER, JRAFT))
@@ -81,12 +82,6 @@ class ControllerConfig(TLSKeys):
     bind_address: str = key("0.0.0.0", "address to listen at")
     server_channel_max_idle_time_seconds: int = key(
         120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
-
-    metrics_exporter_type: str = key("DISABLE", "PROM serves Prometheus at metricsPromExporterPort",
-                                     choices=("DISABLE", "PROM", "0", "2"))
-    metrics_prom_exporter_port: int = key(5_557, "see metricsExporterType", least=0, most=65_535)
-    metrics_prom_exporter_host: str = key("", "address to serve metrics at; default all")
-    metrics_label: str = key("", "labels for every metric: k:v,k:v")
 
     election_timeout_ms: int = key(400, "ours: Raft election timeout of the controllers", least=50, most=60_000)
     broker_heartbeat_timeout_ms: int = key(
@@ -149,10 +144,6 @@ class ControllerConfig(TLSKeys):
     def preferred(self) -> dict[tuple[str, str], int]:
         """Broker id by cluster and group."""
         return dict(_split_preferred(item) for item in _list(self.preferred_masters, ";"))
-
-    @property
-    def exports_metrics(self) -> bool:
-        return self.metrics_exporter_type in ("PROM", "2")
 
     @property
     def black_list(self) -> frozenset[str]:

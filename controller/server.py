@@ -150,8 +150,7 @@ async def _export(core: Controller, server: Server, nursery: trio.Nursery) -> No
 
     config = core.config
     page = ControllerMetrics(core, core.recorder, server.counters, Path(config.store_path).expanduser())  # noqa: ASYNC240
-    listen = f"{config.metrics_prom_exporter_host or config.bind_address}:{config.metrics_prom_exporter_port}"
-    await nursery.start(serve_metrics, page, listen)
+    await nursery.start(serve_metrics, page, config.metrics_listen(config.bind_address))
 
 
 def raft_tls(config: ControllerConfig) -> TLSConfig | None:

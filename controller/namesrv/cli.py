@@ -75,6 +75,8 @@ def configure(given: Mapping[str, str]) -> Configured:
         return Configured(config, None)
     # The port among the controller's peers is the controller's, listenPort is the name server's.
     shared = {name: value for name, value in given.items() if name != "listenPort"}
+    if config.exports_metrics and config.metrics_prom_exporter_port:
+        shared["metricsPromExporterPort"] = str(config.metrics_prom_exporter_port + 1)
     embedded = controllers.from_properties(shared, others={*names(NamesrvConfig), *WITHOUT_MEANING})
     controllers.check(embedded)
     return Configured(config, embedded)

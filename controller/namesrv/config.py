@@ -1,7 +1,8 @@
 """The name server's configuration, by RocketMQ's keys (``NamesrvConfig``, ``NettyServerConfig``).
 
 Keys that say how Java's threads, buffers and channels are arranged mean nothing here: they are taken, kept for listings
-and told about, so that a Java name server's file works as it is. Text and numbers only; the file is read elsewhere.
+and told about, so that a Java name server's file works as it is. Keys ``metrics*`` are the controller's; Java's name
+server has none. Text and numbers only; the file is read elsewhere.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from controller.exporter import MetricsKeys
 from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
 from controller.tls import TLSKeys, hidden
 
@@ -37,7 +39,7 @@ ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "kvConfigPath", "roc
 
 
 @attrs.frozen(kw_only=True)
-class NamesrvConfig(TLSKeys):
+class NamesrvConfig(MetricsKeys, TLSKeys):
     """Every key that has a meaning here. Times as in the names of the keys."""
 
     bind_address: str = key("0.0.0.0", "address to listen at")

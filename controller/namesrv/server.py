@@ -99,9 +99,20 @@ async def serve_namesrv(
         nursery.start_soon(shell.judge_silence)
         async with trio.open_nursery() as serving:
             await serving.start(server.run, listeners)
+            if config.exports_metrics:
+                await _export(core, config, server, nursery)
             beside = None if controller is None else await serving.start(_run_beside, controller, shell, server)
             task_status.started(RunningNamesrv(core, server, config, shell, beside))
         nursery.cancel_scope.cancel()
+
+
+async def _export(core: NameServer, config: NamesrvConfig, server: Server, nursery: trio.Nursery) -> None:
+    """Raises ``ModuleNotFoundError`` in words."""
+    from controller.namesrv.metrics import NamesrvMetrics
+    from raft.metrics import serve_metrics
+
+    page = NamesrvMetrics(core, config, server.counters)
+    await nursery.start(serve_metrics, page, config.metrics_listen(config.bind_address))
 
 
 async def _run_beside(
