@@ -39,8 +39,9 @@ check: $(VENV)/.dev ## lint, types, layers; writes nothing
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-fix: $(VENV)/.dev ## apply the linter's safe fixes
+fix: $(VENV)/.dev ## apply the linter's safe fixes, write the generated parts of the reference
 	$(BIN)/ruff check --fix .
+	$(RUN) docs/generate.py
 
 sim: $(VENV)/.dev ## simulate seeded clusters under every fault for EVENTS events, invariants after each
 	$(RUN) -m raft.sim --events $(EVENTS) --jobs $(WORKERS) $(ARGS)

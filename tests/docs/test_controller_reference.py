@@ -29,7 +29,7 @@ GENERATED = [page for page in sorted(REFERENCE.glob("*.md")) if "<!-- generated:
 @pytest.mark.parametrize("page", GENERATED, ids=lambda page: page.stem)
 def test_generated_parts_are_as_the_code_says(page: Path) -> None:
     text = page.read_text()
-    assert GENERATE["renewed"](text) == text, "run docs/generate.py"
+    assert GENERATE["renewed"](text) == text, "run make fix"
 
 
 def test_a_stale_part_is_noticed() -> None:
