@@ -8,8 +8,13 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+import trio
+from trio.testing import MockClock
 
-from controller.logs import set_up
+from controller.logs import of_peer, set_up
+from remoting.codes import RequestCode
+from remoting.headers.controller import CleanBrokerDataRequest
+from tests.controller.world import CLUSTER, group_of, world
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +52,49 @@ def test_json_has_fields_as_members() -> None:
     assert {name: first[name] for name in ("level", "logger", "message", "broker", "id")} == {
         "level": "WARNING", "logger": "t", "message": "a word", "broker": "a b", "id": 0}
     assert "ValueError: why" in second["exception"]
+
+
+def test_what_a_peer_sent_is_cut() -> None:
+    cut = of_peer({"n" * 9_000: "v" * 9_000, **{str(number): "" for number in range(100)}})
+    assert len(cut) == 20
+    assert all(len(name) <= 204 and len(value) <= 200 for name, value in cut.items())
+
+
+async def test_a_controllers_lines_have_the_fields_of_what_they_tell(autojump_clock: MockClock) -> None:
+    stream = io.StringIO()
+    set_up("info", as_json=True, stream=stream)
+    async with world() as made:
+        first, second, third = await group_of(made, "a", 3)
+        third.deaf = True
+        await first.kill()
+        await made.wait_master("a", 2)
+        await trio.sleep(8)
+        await second.kill()
+        await third.kill()
+        await made.wait_master("a", None)
+        clean = CleanBrokerDataRequest("a", CLUSTER, "99")
+        assert (await made.ask_active(RequestCode.CLEAN_BROKER_DATA, clean)).code
+        await made.ask("n0", RequestCode.UPDATE_CONTROLLER_CONFIG, None, b"enableElectUncleanMaster=true")
+        former = await made.active()
+        made.nursery.start_soon(made.running.pop(former).stop)
+        await made.active()
+        await trio.sleep(1)
+    lines: dict[str, list[dict[str, object]]] = {}
+    for line in map(json.loads, stream.getvalue().splitlines()):
+        lines.setdefault(line["message"], []).append(line)
+    group = {"cluster": CLUSTER, "group": "a"}
+    elected = [{name: line[name] for name in ("cluster", "group", "broker_id", "epoch", "previous", "clean")}
+               for line in lines["master elected"]]
+    assert elected[:3] == [{**group, "broker_id": 1, "epoch": 1, "previous": None, "clean": True}] * 3, "one each"
+    assert {**group, "broker_id": 2, "epoch": 2, "previous": 1, "clean": True} in elected
+    lost = lines["group without a master"][0]
+    assert lost.items() >= {**group, "level": "ERROR", "previous": 2}.items() and lost["epoch"] and lost["why"]
+    untold = lines["broker not told of its master"][0]
+    assert untold.items() >= {**group, "broker_id": 3, "epoch": 2, "address": "a-3:1"}.items() and untold["why"]
+    assert lines["admin operation refused"][0].items() >= {
+        "request": "CLEAN_BROKER_DATA", "code": 2009, "ext_brokerName": "a"}.items()
+    assert lines["admin operation done"][0]["request"] == "UPDATE_CONTROLLER_CONFIG"
+    assert lines["configuration changed"][0]["keys"] == {"enableElectUncleanMaster": "true"}
+    assert all(line["term"] for line in lines["this is the active controller"])
+    assert len(lines["this is the active controller"]) >= 2
+    assert {line["node"] for line in lines["controller serves"]} == {"n0", "n1", "n2"}

@@ -99,6 +99,16 @@ def test_one_file_configures_a_name_server_and_the_controller_in_it() -> None:
         configure({**EMBEDDED, "controllerDLegerGrup": "g"})
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--print-completion", shell])
+    assert ended.value.code == 0
+    script = capsys.readouterr().out
+    assert "mqnamesrv" in script
+    assert "--printConfigItem" in script
+
+
 def test_help_teaches_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
