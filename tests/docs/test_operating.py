@@ -1,15 +1,30 @@
-"""What the operator's guide says of backups, done with real processes."""
+"""What the operator's guide says of backups, done with real processes; its metrics, which must exist."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
 from harness import ours
 from harness.fleet import FleetConfig, open_fleet
+from remoting.endpoint import Counters
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_metric_to_alarm_on_exists() -> None:
+    guide = (ROOT / "docs" / "how-to" / "run-a-controller-cluster.md").read_text()
+    named = set(re.findall(r"^\| `(?:sum\()?([a-z_]+)", guide.partition("## What to alarm on")[2], re.MULTILINE))
+    words = {word for path in (ROOT / "controller").glob("*.py") for word in re.findall(r'"(\w+)"', path.read_text())}
+    known = words | {f"{word}_total" for word in words} | {"raft_situation"}
+    known |= {f"remoting_{field.name}_total" for field in attrs.fields(Counters)}
+    assert len(named) == 6
+    assert named <= known
 
 
 @pytest.mark.slow
