@@ -11,7 +11,7 @@ import pytest
 
 from controller import process
 from controller.admin import cli as admin
-from controller.handlers import LEADER_ADDRESS, Controller
+from controller.handlers import LEADER_ADDRESS, READS_FORMAT, Controller
 from controller.metadata.machine import MetadataMachine
 from remoting.headers.controller import (
     ApplyBrokerIdResponse,
@@ -67,6 +67,6 @@ def test_every_optional_field_is_one() -> None:
     known = {
         *BrokerHeartbeatRequest("c", "a", "b", 1, 1, 1, 1, 1, 1, 1, True, 1, True).to_ext(),
         *BrokerHeartbeatResponse(True).to_ext(), *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS,
-        "committedIndex"}
+        "committedIndex", READS_FORMAT}
     for _, field, _ in section("Optional header fields"):
         assert field.strip("`") in known, field
