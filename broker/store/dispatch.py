@@ -53,8 +53,7 @@ class Dispatcher:
         """
         count = 0
         for found in self._log.scan(self.offset, confirm_offset, check_crc=False):
-            if in_queue(found[4]):
-                self._take(found, tags_code(found[6], found[7], found[5]))
+            self._take(found, tags_code(found[6], found[7], found[5]) if in_queue(found[4]) else 0)
             self.offset = found[0] + found[1]
             count += 1
         return count

@@ -20,6 +20,7 @@ from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES
 from broker.store.dispatch import Dispatcher, in_queue
 from broker.store.errors import DamagedRecord, MessageIllegal, OffsetGone
 from broker.store.files import Files, read_whole, write_whole
+from broker.store.indexfile import ENTRIES, SLOTS, KeyIndex
 from broker.store.record import Message, Outline, Record
 
 ABORT: Final = "abort"
@@ -30,11 +31,15 @@ _UNSAFE: Final = frozenset(b'/\\\0:*?"<>')
 
 @attrs.frozen
 class StoreConfig:
-    """``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``, ``maxMessageSize`` of RocketMQ."""
+    """``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``, ``maxMessageSize``, ``messageIndexEnable``,
+    ``maxHashSlotNum`` and ``maxIndexNum`` of RocketMQ."""
 
     log_file_bytes: int = FILE_BYTES
     queue_file_bytes: int = QUEUE_FILE_BYTES
     body_bytes_max: int = codec.BODY_BYTES_MAX
+    index: bool = True
+    index_slots: int = SLOTS
+    index_entries: int = ENTRIES
 
 
 @attrs.frozen
@@ -55,6 +60,7 @@ class MessageStore:
     def __init__(self, files: Files, config: StoreConfig = StoreConfig()) -> None:
         self._files, self._config = files, config
         self.log = CommitLog(files, file_bytes=config.log_file_bytes, body_bytes_max=config.body_bytes_max)
+        self._index = KeyIndex(files, slots=config.index_slots, entries=config.index_entries) if config.index else None
         self._queues: dict[Queue, ConsumeQueue] = {}
         self._next: dict[Queue, int] = {}
         """Queue offsets to give: ahead of the queue by what is not dispatched yet."""
@@ -76,6 +82,8 @@ class MessageStore:
         self._checkpoint = read = Checkpoint.decode(read_whole(self._files, CHECKPOINT))
         recovered = self.log.open(read.queues_offset - (self._config.log_file_bytes if killed else 0))
         self._open_queues()
+        if self._index is not None:
+            self._index.open(self.log.max_offset)
         told = min(read.queues_offset, self.log.max_offset) if self._queues else 0
         if not self._resume(self._known(max(self.log.min_offset, told))):
             self._resume(self.log.min_offset)
@@ -115,6 +123,8 @@ class MessageStore:
         self.flush()
         for queue in self._queues.values():
             queue.close()
+        if self._index is not None:
+            self._index.close()
         self.log.close()
         self._files.remove(ABORT)
         self._files.unlock()
@@ -149,15 +159,21 @@ class MessageStore:
         return self._dispatcher.dispatch(self.log.max_offset if confirm_offset is None else confirm_offset)
 
     def _take(self, found: Outline, code: int) -> None:
-        self._queue((found[6], found[2])).append(found[3], found[0], found[1], code)
+        if in_queue(found[4]):
+            self._queue((found[6], found[2])).append(found[3], found[0], found[1], code)
+        if self._index is not None:
+            self._index.add(found)
 
     def flush(self) -> None:
-        """Sync log, queues and checkpoint, in this order. Raises ``StoreFailed``, or ``OSError`` of the queues."""
+        """Sync log, queues, index, checkpoint, in this order. Raises ``StoreFailed``, or ``OSError`` of the others."""
         self.log.flush()
         for queue in self._queues.values():
             queue.flush()
+        if self._index is not None:
+            self._index.flush()
         self._checkpoint = attrs.evolve(
             self._checkpoint, log_time_ms=self._last_time_ms, queues_time_ms=self._last_time_ms,
+            index_time_ms=self._last_time_ms,
             queues_offset=self._dispatcher.offset)
         write_whole(self._files, CHECKPOINT, self._checkpoint.encode())
 
@@ -169,6 +185,8 @@ class MessageStore:
             self._next[key] = min(found[3] for found in gone if (found[6], found[2]) == key)
             if key in self._queues:
                 self._queues[key].truncate(offset)
+        if self._index is not None:
+            self._index.truncate(offset)
         self._dispatcher.offset = min(self._dispatcher.offset, offset)
 
     # --- reading ---------------------------------------------------------------------------------------------
@@ -214,6 +232,24 @@ class MessageStore:
         """The message at ``offset`` of the log. Raises ``OffsetGone``, ``DamagedRecord``."""
         return self.log.record(offset)
 
+    def get_by_key(self, topic: bytes, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62,
+                   most: int = 64) -> list[Record]:
+        """Messages of the topic with this unique id or among whose keys it is, the newest first."""
+        found: list[Record] = []
+        if self._index is None:
+            return found
+        offsets = self._index.find(f"{topic.decode()}#{key}", most, begin_ms, end_ms, self.log.max_offset)
+        for offset in dict.fromkeys(offsets):
+            try:
+                record = self.log.record(offset)
+            except (OffsetGone, DamagedRecord):  # the index may know what is gone
+                continue
+            properties = codec.decode_properties(record.message.properties)
+            if record.message.topic == topic and begin_ms <= record.store_time_ms <= end_ms and (
+                    key == properties.get("UNIQ_KEY") or key in properties.get("KEYS", "").split(" ")):
+                found.append(record)
+        return found
+
     def offset_by_time(self, topic: bytes, queue_id: int, time_ms: int) -> int:
         """The first message of the queue stored at ``time_ms`` or later; behind the last if there is none."""
         queue = self._queues.get((topic, queue_id))
@@ -234,6 +270,8 @@ class MessageStore:
         least = self.log.delete_before(min(offset, self._dispatcher.offset))
         for queue in self._queues.values():
             queue.correct_min(least)
+        if self._index is not None:
+            self._index.delete_before(least)
 
     def _queue(self, key: Queue) -> ConsumeQueue:
         queue = self._queues.get(key)

@@ -14,7 +14,7 @@ from broker.store.files import Files, MemoryFiles
 from broker.store.record import PREPARED, Message, decode, encode_properties
 from broker.store.store import MessageStore, StoreConfig
 
-SMALL = StoreConfig(log_file_bytes=2048, queue_file_bytes=20 * 8)
+SMALL = StoreConfig(log_file_bytes=2048, queue_file_bytes=20 * 8, index_slots=11, index_entries=64)
 
 
 def opened(files: Files) -> MessageStore:
@@ -184,3 +184,25 @@ def test_queue_files_of_another_size() -> None:
     store.close()
     with pytest.raises(WrongStore, match="set mappedFileSizeConsumeQueue"):
         MessageStore(files, StoreConfig(log_file_bytes=2048, queue_file_bytes=20)).open()
+
+
+def test_messages_are_found_by_key_and_by_unique_id_also_after_truncation() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    puts = []
+    for number in range(90):
+        properties = encode_properties({"KEYS": f"k{number % 10} x", "UNIQ_KEY": f"U{number}"})
+        puts.append(store.put(Message(b"t", b"m%d" % number, 0, properties), 1000 * number))
+    store.dispatch()
+    for _ in range(2):
+        assert [record.message.body for record in store.get_by_key(b"t", "k7", most=3)] == [b"m87", b"m77", b"m67"]
+        assert [record.message.body for record in store.get_by_key(b"t", "U33")] == [b"m33"]
+        assert len(store.get_by_key(b"t", "k1", begin_ms=20_000, end_ms=41_000)) == 3
+        assert store.get_by_key(b"u", "k1") == store.get_by_key(b"t", "k") == []
+        store.close()
+        store = opened(files)
+    store.truncate(puts[70].offset)
+    assert [record.message.body for record in store.get_by_key(b"t", "k7", most=1)] == [b"m67"]
+    store.put(Message(b"t", b"new", 0, encode_properties({"KEYS": "k7"})), 99_000)
+    store.dispatch()
+    assert [record.message.body for record in store.get_by_key(b"t", "k7")][:2] == [b"new", b"m67"]
