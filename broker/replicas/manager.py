@@ -1,0 +1,486 @@
+"""The replicas manager: registration, heartbeats, polling, role changes, SyncStateSet reports and self-fencing.
+
+Sources: ``ReplicasManager`` of RocketMQ and the design "Persistent unique BrokerId". What differs from the original: an
+application for an id outlives everything but the controller's word that the id is another's; elections wait for an
+answered heartbeat; a role is taken when replication says so; a lost controller is looked for at once; a master whose
+lease ended fences itself. One event goes in, outputs come out; the caller carries them out in order.
+This module knows codes, answers and the SyncStateSet's bookkeeping, and neither connections nor the log.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from broker.ha.config import NS_PER_MS
+from broker.ha.insync import InSync
+from broker.replicas.identity import Application, Identity
+from broker.replicas.lease import Gate, Lease
+from broker.replicas.outputs import (
+    BecomeMaster,
+    BecomeSlave,
+    Fence,
+    Output,
+    RemoveApplication,
+    Report,
+    Send,
+    Serve,
+    WriteApplication,
+    WriteIdentity,
+)
+from remoting.bodies.controller import ElectMasterResponseBody, SyncStateSet
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.errors import BodyError, HeaderError
+from remoting.header import Header
+from remoting.headers.controller import (
+    AlterSyncStateSetRequest,
+    ApplyBrokerIdRequest,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    ElectMasterRequest,
+    ElectMasterResponse,
+    GetMetadataResponse,
+    GetNextBrokerIdRequest,
+    GetNextBrokerIdResponse,
+    GetReplicaInfoRequest,
+    GetReplicaInfoResponse,
+    NotifyBrokerRoleChangedRequest,
+    RegisterBrokerToControllerRequest,
+    RegisterBrokerToControllerResponse,
+)
+
+REFUSALS: Final = frozenset({
+    ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+    ResponseCode.CONTROLLER_INVALID_MASTER, ResponseCode.CONTROLLER_INVALID_REPLICAS,
+    ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
+})
+"""Answers to 1001 that say for certain that this request changed nothing. Any other failure says nothing."""
+
+
+class Stage(enum.Enum):
+    """``ReplicasManager.State``."""
+
+    INITIAL = "INITIAL"
+    FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE = "FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE"
+    REGISTER_TO_CONTROLLER_DONE = "REGISTER_TO_CONTROLLER_DONE"
+    RUNNING = "RUNNING"
+    SHUTDOWN = "SHUTDOWN"
+
+
+@attrs.frozen
+class ManagerConfig:
+    """RocketMQ's keys and defaults. ``address`` is what clients and controllers know this broker by."""
+
+    cluster_name: str
+    broker_name: str
+    address: str
+    controllers: tuple[str, ...]
+    heartbeat_interval_ms: int = 1_000
+    heartbeat_timeout_ms: int = 10_000
+    election_priority: int = 2**31 - 1
+    master_lease_ms: int = 5_000
+    min_in_sync_replicas: int = 1
+    all_ack_in_sync_state_set: bool = False
+    learner: bool = False
+    request_timeout_ms: int = 3_000
+    sync_controller_metadata_period_ms: int = 10_000
+    sync_broker_metadata_period_ms: int = 5_000
+    retry_ms: int = 1_000
+    elect_retry_ms: int = 5_000
+
+    def __attrs_post_init__(self) -> None:
+        if not self.controllers:
+            raise ValueError("controllerAddr names no controller; with enableControllerMode it must name one at least")
+        if self.master_lease_ms >= self.heartbeat_timeout_ms:
+            raise ValueError(f"masterLeaseMs is {self.master_lease_ms}, not below the heartbeat timeout of "
+                             f"{self.heartbeat_timeout_ms} ms: another master could be elected before this one fences "
+                             "itself")
+
+
+@attrs.frozen
+class LogState:
+    """What a heartbeat says of the log."""
+
+    epoch: int = -1
+    max_offset: int = 0
+    confirm_offset: int = 0
+
+
+@attrs.frozen
+class _Sent:
+    address: str
+    sent_ns: int
+    on_answer: Callable[[Command | None, int], list[Output]]
+    generation: int = 0
+
+
+Role = BecomeMaster | BecomeSlave
+
+
+class ReplicasManager:
+    """One broker. ``log`` and ``in_sync`` are set by the caller: the latter when mastership begins, None at its end."""
+
+    def __init__(self, config: ManagerConfig, found: Identity | Application | None, check_code: str) -> None:
+        """``found`` is what ``identity.load`` gave; ``check_code`` is new and nobody else's, for a new application."""
+        self.stage = Stage.INITIAL
+        self.log = LogState()
+        self.in_sync: InSync | None = None
+        self.lease = Lease(config.master_lease_ms * NS_PER_MS)
+        self.gate = Gate(config.min_in_sync_replicas)
+        self.leader: str | None = None
+        self.role: Role | None = None
+        self.serving = False
+        self._config = config
+        self._found = found
+        self._check_code = check_code
+        self._writing = False
+        self._target: Role | None = None
+        self._heard = False
+        self._seen = 0
+        self._looked_ns = 0
+        self._requests = 0
+        self._pending: dict[int, _Sent] = {}
+        self._busy: set[str] = set()
+        self._due: dict[str, int] = {}
+
+    # --- what happens ----------------------------------------------------------------------------------------
+
+    def tick(self, now_ns: int) -> list[Output]:
+        """Time passed, or anything that ``log`` and ``in_sync`` tell changed. Does all that is due."""
+        if self.stage is Stage.SHUTDOWN:
+            return []
+        outputs: list[Output] = []
+        for address in self._config.controllers if self._is_due("discover", now_ns) else ():
+            outputs += self._send(f"discover {address}", address, RequestCode.CONTROLLER_GET_METADATA_INFO, None,
+                                  now_ns, self._discovered)
+            self._looked_ns = now_ns
+            self._due["discover"] = now_ns + NS_PER_MS * (
+                self._config.sync_controller_metadata_period_ms if self.leader else self._config.retry_ms)
+        if self.leader is not None:
+            if self.stage is Stage.INITIAL:
+                self.stage = Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE
+            outputs += self._register(now_ns)
+            outputs += self._beat(now_ns)
+            outputs += self._elect_or_poll(now_ns)
+            outputs += self._report(now_ns)
+        return outputs + self._fence(now_ns)
+
+    def answered(self, number: int, answer: Command | None, now_ns: int) -> list[Output]:
+        """The answer to a ``Send``; None when the connection failed or the time was over."""
+        sent = self._pending.pop(number, None)
+        if sent is None or self.stage is Stage.SHUTDOWN:
+            return []
+        try:
+            outputs = sent.on_answer(answer, number)
+        except (HeaderError, BodyError) as wrong:
+            outputs = [Report(f"controller {sent.address} gave an answer that cannot be read: {wrong}")]
+        if (answer is None or answer.code == ResponseCode.CONTROLLER_NOT_LEADER) and sent.address == self.leader:
+            soon = max(now_ns, self._looked_ns + self._config.retry_ms * NS_PER_MS)
+            self._due["discover"] = min(self._due.get("discover", 0), soon)
+        return outputs + self.tick(now_ns)
+
+    def written(self, now_ns: int) -> list[Output]:
+        """The file of the last output is durable, or gone."""
+        self._writing = False
+        return self.tick(now_ns)
+
+    def notified(self, header: NotifyBrokerRoleChangedRequest, members: SyncStateSet, now_ns: int) -> list[Output]:
+        """1008 from a controller; what is older than what is known says nothing."""
+        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
+                               members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
+
+    def role_taken(self, role: Role, now_ns: int) -> list[Output]:
+        """Replication is in that role now."""
+        self.role = role
+        if self._target is not None and self._target != role:
+            return [*self._fence(now_ns), self._target]
+        self._target = None
+        if self.stage is Stage.REGISTER_TO_CONTROLLER_DONE:
+            self.stage = Stage.RUNNING
+        return self.tick(now_ns)
+
+    def role_failed(self, role: Role, reason: str, now_ns: int) -> list[Output]:
+        """Replication refused. The old role is over as well; the next poll tries again."""
+        self.role = self._target = None
+        return [Report(f"cannot take the role of epoch {role.epoch}: {reason}"), *self._fence(now_ns)]
+
+    def announce(self, min_in_sync_replicas: int) -> None:
+        """``minInSyncReplicas`` was configured anew; ``gate.in_force`` says what holds."""
+        self.gate.announce(min_in_sync_replicas)
+
+    def shutdown(self, now_ns: int) -> list[Output]:
+        self.stage = Stage.SHUTDOWN
+        self._pending.clear()
+        return self._fence(now_ns)
+
+    @property
+    def broker_id(self) -> int | None:
+        return self._found.broker_id if isinstance(self._found, Identity) else None
+
+    @property
+    def epoch(self) -> int:
+        """The greatest master epoch known, taken or under way."""
+        return max((role.epoch for role in (self.role, self._target) if role is not None), default=0)
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When ``tick`` is next due; None while nothing but an event can change anything."""
+        open_ = {
+            "discover": True,
+            "register": self.stage is Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE and not self._writing,
+            "beat": self.stage in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING),
+            "elect": self._heard and self.role is None and self._target is None,
+            "poll": self.stage is Stage.RUNNING and self.role is not None and self._target is None,
+        }
+        due = [self._due.get(what, 0) for what, relevant in open_.items()
+               if relevant and what not in self._busy and (self.leader is not None or what == "discover")]
+        if isinstance(self.role, BecomeMaster) and self.lease.until_ns is not None and self.serving:
+            due.append(self.lease.until_ns)
+        if (self.in_sync is not None and "alter" not in self._busy and self.stage is Stage.RUNNING
+                and isinstance(self.role, BecomeMaster) and self._target is None):
+            after = [0] if self.in_sync.wanted(0) is not None else []  # whatever the time
+            after += [self.in_sync.deadline_ns] if self.in_sync.deadline_ns is not None else []
+            due += [max(when, self._due.get("alter", 0)) for when in after]
+        return min(due, default=None)
+
+    # --- registration ----------------------------------------------------------------------------------------
+
+    def _register(self, now_ns: int) -> list[Output]:
+        """One step: an id, its application, the address."""
+        config = self._config
+        if self._writing or self.stage is not Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE \
+                or not self._is_due("register", now_ns):
+            return []
+        self._due["register"] = now_ns + config.retry_ms * NS_PER_MS
+        if self._found is None:
+            return self._ask("register", RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+                             GetNextBrokerIdRequest(config.cluster_name, config.broker_name), now_ns, self._next_id)
+        if isinstance(self._found, Application):
+            header = ApplyBrokerIdRequest(config.cluster_name, config.broker_name, self._found.broker_id,
+                                          self._found.check_code)
+            return self._ask("register", RequestCode.CONTROLLER_APPLY_BROKER_ID, header, now_ns, self._applied)
+        register = RegisterBrokerToControllerRequest(
+            config.cluster_name, config.broker_name, self._found.broker_id, config.address,
+            learner=True if config.learner else None)
+        return self._ask("register", RequestCode.CONTROLLER_REGISTER_BROKER, register, now_ns, self._registered)
+
+    def _next_id(self, answer: Command | None, _: int) -> list[Output]:
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return []
+        number = GetNextBrokerIdResponse.from_ext(answer.ext).next_broker_id
+        if number is None:
+            return [Report("the controller told no next broker id")]
+        self._found = Application(self._config.cluster_name, self._config.broker_name, number, self._check_code)
+        return self._write(WriteApplication(self._found))
+
+    def _applied(self, answer: Command | None, _: int) -> list[Output]:
+        assert isinstance(self._found, Application)
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            self._found = self._found.granted
+            return self._write(WriteIdentity(self._found))
+        if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
+            self._found = None  # another's: the only answer after which the application is of no use
+            return self._write(RemoveApplication())
+        return []
+
+    def _registered(self, answer: Command | None, _: int) -> list[Output]:
+        if answer is None:
+            return []
+        if answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            return [Report(f"the controller does not know broker {self.broker_id} of {self._config.broker_name!r}: its "
+                           "data was lost or this broker was cleaned; remove the identity file to join as a new one")]
+        if answer.code != ResponseCode.SUCCESS:
+            return []
+        header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
+        self.stage, self._heard = Stage.REGISTER_TO_CONTROLLER_DONE, False
+        self._due["beat"] = 0
+        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
+                               members.sync_state_set, members.sync_state_set_epoch)
+
+    def _write(self, output: Output) -> list[Output]:
+        self._writing = True
+        self._due["register"] = 0
+        return [output]
+
+    # --- heartbeats, elections, polls ------------------------------------------------------------------------
+
+    def _beat(self, now_ns: int) -> list[Output]:
+        config, broker_id = self._config, self.broker_id
+        if broker_id is None or self.stage not in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING) \
+                or not self._is_due("beat", now_ns):
+            return []
+        self._due["beat"] = now_ns + config.heartbeat_interval_ms * NS_PER_MS
+        header = BrokerHeartbeatRequest(
+            config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
+            self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
+            master_lease_ms=config.master_lease_ms or None,
+            all_ack_in_sync_state_set=True if config.all_ack_in_sync_state_set else None,
+            min_in_sync_replicas=self.gate.announced if self.gate.announced > 1 else None,
+            learner=True if config.learner else None)
+        generation = self.gate.generation
+
+        def on_answer(address: str) -> Callable[[Command | None, int], list[Output]]:
+            return lambda answer, _: self._beat_answered(answer, address, generation, now_ns)
+
+        outputs: list[Output] = []
+        for address in config.controllers:
+            outputs += self._send("", address, RequestCode.BROKER_HEARTBEAT, header, now_ns, on_answer(address))
+        return outputs
+
+    def _beat_answered(self, answer: Command | None, address: str, generation: int, sent_ns: int) -> list[Output]:
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return []
+        active = BrokerHeartbeatResponse.from_ext(answer.ext).master_lease_renewed is True
+        if active:
+            self.lease.renewed(sent_ns)
+        if active or address == self.leader:
+            self._heard = True
+        if active or (address == self.leader and self.lease.until_ns is None):
+            self.gate.answered(generation)
+        return []
+
+    def _elect_or_poll(self, now_ns: int) -> list[Output]:
+        config, broker_id = self._config, self.broker_id
+        if broker_id is None or not self._heard or self._target is not None:
+            return []
+        if self.role is None and self._is_due("elect", now_ns):
+            self._due["elect"] = now_ns + config.elect_retry_ms * NS_PER_MS
+            elect = ElectMasterRequest(config.cluster_name, config.broker_name, broker_id)
+            return self._ask("elect", RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, self._elected)
+        if self.stage is Stage.RUNNING and self._is_due("poll", now_ns):
+            self._due["poll"] = now_ns + config.sync_broker_metadata_period_ms * NS_PER_MS
+            poll = GetReplicaInfoRequest(config.broker_name, config.cluster_name)
+            return self._ask("poll", RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, self._polled)
+        return []
+
+    def _elected(self, answer: Command | None, _: int) -> list[Output]:
+        if answer is None or answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
+            return []
+        header, body = ElectMasterResponse.from_ext(answer.ext), ElectMasterResponseBody.from_json(answer.body)
+        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
+                               body.sync_state_set, header.sync_state_set_epoch or 0)
+
+    def _polled(self, answer: Command | None, _: int) -> list[Output]:
+        if answer is None:
+            return []
+        if answer.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+            return [Report(f"the controller knows no group {self._config.broker_name!r}: its data was lost")]
+        if answer.code != ResponseCode.SUCCESS:
+            return []
+        header, members = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
+        if header.master_broker_id is None and header.master_epoch > self.epoch:
+            self._due["elect"] = min(self._due.get("elect", 0), self._due["poll"])
+            self.role = None
+            return []
+        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
+                               members.sync_state_set, members.sync_state_set_epoch)
+
+    def _discovered(self, answer: Command | None, _: int) -> list[Output]:
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            leader = GetMetadataResponse.from_ext(answer.ext).controller_leader_address
+            if leader and leader != self.leader:
+                self.leader = leader
+                for what in ("register", "elect", "poll", "alter", "beat"):
+                    self._due.pop(what, None)
+        return []
+
+    # --- roles, the SyncStateSet and the fence ---------------------------------------------------------------
+
+    def _master_is(self, master: int | None, address: str | None, epoch: int | None, members: frozenset[int],
+                   members_epoch: int) -> list[Output]:
+        """What a controller says of the group, by whatever answer; only what is newer counts."""
+        if master is None or not address or epoch is None or self.broker_id is None or epoch < self._seen:
+            return []
+        mine = self.role
+        if epoch == self.epoch and self._target is None and mine is not None:
+            if isinstance(mine, BecomeMaster):
+                if self.in_sync is not None:
+                    self.in_sync.accept(members, members_epoch)
+                return []
+            if mine.master_id != master or mine.master_address == address:
+                return []
+        elif epoch <= self.epoch:
+            return []
+        role: Role = (BecomeMaster(epoch, members, members_epoch) if master == self.broker_id
+                      else BecomeSlave(epoch, master, address))
+        self._seen = epoch
+        under_way, self._target = self._target, role
+        return [] if under_way is not None else [role]
+
+    def _report(self, now_ns: int) -> list[Output]:
+        held = self.in_sync
+        if (held is None or not isinstance(self.role, BecomeMaster) or self._target is not None
+                or self.stage is not Stage.RUNNING or not self._is_due("alter", now_ns)):
+            return []
+        members = held.wanted(now_ns)
+        if members is None:
+            held.tick(now_ns)
+            return []
+        self._due["alter"] = now_ns + self._config.retry_ms * NS_PER_MS
+        header = AlterSyncStateSetRequest(self._config.broker_name, held.self_id, self.role.epoch,
+                                          cluster_name=self._config.cluster_name)
+
+        def on_answer(answer: Command | None, number: int) -> list[Output]:
+            return self._altered(held, answer, number, now_ns)
+
+        outputs = self._ask("alter", RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, now_ns, on_answer,
+                            SyncStateSet(members, held.accepted_epoch).to_json())
+        if outputs:
+            held.ask(self._requests, members, now_ns)
+        return outputs
+
+    def _altered(self, held: InSync, answer: Command | None, number: int, sent_ns: int) -> list[Output]:
+        if answer is None:
+            return []
+        if answer.code == ResponseCode.SUCCESS:
+            told = SyncStateSet.from_json(answer.body)
+            if held.accept(told.sync_state_set, told.sync_state_set_epoch):
+                self._due["alter"] = 0
+            return []
+        if answer.code in REFUSALS:
+            held.refused(number, sent_ns)
+            self._due["poll"] = 0  # what this broker believes may be old
+        return []
+
+    def _fence(self, now_ns: int) -> list[Output]:
+        why = ""
+        if self.stage is not Stage.RUNNING or self.role is None:
+            why = f"the broker has no role yet ({self.stage.name})"
+        elif self._target is not None:
+            why = f"the role of epoch {self._target.epoch} is being taken"
+        elif isinstance(self.role, BecomeMaster) and not self.lease.holds(now_ns):
+            why = f"no active controller has renewed the lease for {self._config.master_lease_ms} ms"
+        if self.serving == (not why):
+            return []
+        self.serving = not why
+        return [Fence(why)] if why else [Serve()]
+
+    # --- requests --------------------------------------------------------------------------------------------
+
+    def _is_due(self, what: str, now_ns: int) -> bool:
+        return what not in self._busy and self._due.get(what, 0) <= now_ns
+
+    def _ask(self, what: str, code: RequestCode, header: Header, now_ns: int,
+             on_answer: Callable[[Command | None, int], list[Output]], body: bytes = b"") -> list[Output]:
+        assert self.leader is not None
+        return self._send(what, self.leader, code, header, now_ns, on_answer, body)
+
+    def _send(self, what: str, address: str, code: RequestCode, header: Header | None, now_ns: int,
+              on_answer: Callable[[Command | None, int], list[Output]], body: bytes = b"") -> list[Output]:
+        """One request of a kind at a time; heartbeats, which have no kind, as they come."""
+        if what in self._busy:
+            return []
+
+        def done(answer: Command | None, number: int) -> list[Output]:
+            self._busy.discard(what)
+            return on_answer(answer, number)
+
+        if what:
+            self._busy.add(what)
+        self._requests += 1
+        self._pending[self._requests] = _Sent(address, now_ns, done)
+        return [Send(self._requests, address, request(code, header, body), self._config.request_timeout_ms)]

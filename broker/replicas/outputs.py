@@ -1,0 +1,81 @@
+"""What the replicas manager asks of its surroundings: requests to send, files to write, roles to take.
+
+Values only. It knows commands and identities, and nothing of how an output is carried out.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.replicas.identity import Application, Identity
+from remoting.command import Command
+
+
+@attrs.frozen
+class Send:
+    """Send to a controller; then ``answered`` with the answer, or with None when none came in time."""
+
+    request: int
+    address: str
+    command: Command
+    timeout_ms: int
+
+
+@attrs.frozen
+class WriteApplication:
+    """Make the ``-temp`` file durable, then call ``written``."""
+
+    application: Application
+
+
+@attrs.frozen
+class WriteIdentity:
+    """Make the identity file durable, remove the ``-temp`` file, then call ``written``."""
+
+    identity: Identity
+
+
+@attrs.frozen
+class RemoveApplication:
+    """Remove the ``-temp`` file: another broker has that id. Then call ``written``."""
+
+
+@attrs.frozen
+class BecomeMaster:
+    """Begin ``epoch`` as master, whatever the role was; then call ``role_taken`` or ``role_failed``."""
+
+    epoch: int
+    sync_state_set: frozenset[int]
+    sync_state_set_epoch: int
+
+
+@attrs.frozen
+class BecomeSlave:
+    """Follow that master; then call ``role_taken`` or ``role_failed``."""
+
+    epoch: int
+    master_id: int
+    master_address: str
+
+
+@attrs.frozen
+class Serve:
+    """Writes are open from now on: registered, in a role, and the lease holds."""
+
+
+@attrs.frozen
+class Fence:
+    """Writes are refused from now on, and what waits for acknowledgements is answered as unknown."""
+
+    reason: str
+
+
+@attrs.frozen
+class Report:
+    """For the operator: what keeps this broker from its work."""
+
+    problem: str
+
+
+Output = (Send | WriteApplication | WriteIdentity | RemoveApplication | BecomeMaster | BecomeSlave | Serve | Fence
+          | Report)

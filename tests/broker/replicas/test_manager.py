@@ -1,0 +1,500 @@
+"""The replicas manager against a controller of a few lines: first boot, role changes, faults and the lease."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.ha.config import NS_PER_MS, HaConfig
+from broker.ha.insync import InSync
+from broker.replicas.identity import Application, Identity, load
+from broker.replicas.manager import ManagerConfig, ReplicasManager, Role, Stage
+from broker.replicas.outputs import (
+    BecomeMaster,
+    BecomeSlave,
+    Fence,
+    Output,
+    RemoveApplication,
+    Report,
+    Send,
+    Serve,
+    WriteApplication,
+    WriteIdentity,
+)
+from remoting.bodies.controller import ElectMasterResponseBody, SyncStateSet
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.headers.controller import (
+    AlterSyncStateSetRequest,
+    ApplyBrokerIdRequest,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    ElectMasterResponse,
+    GetMetadataResponse,
+    GetNextBrokerIdResponse,
+    GetReplicaInfoResponse,
+    NotifyBrokerRoleChangedRequest,
+    RegisterBrokerToControllerRequest,
+    RegisterBrokerToControllerResponse,
+)
+
+MS = NS_PER_MS
+CONFIG = ManagerConfig("c", "b", "10.0.0.1:10911", ("ctl1", "ctl2"))
+HA = HaConfig(all_ack_in_sync_state_set=True)
+
+
+@attrs.define
+class Controller:
+    """One group's metadata; ``down`` answers nothing."""
+
+    next_id: int = 1
+    codes: dict[int, str] = attrs.field(factory=dict)
+    addresses: dict[int, str] = attrs.field(factory=dict)
+    master: int | None = None
+    epoch: int = 0
+    members: frozenset[int] = frozenset()
+    set_epoch: int = 0
+    java: bool = False
+    down: bool = False
+    answers: dict[int, int] = attrs.field(factory=dict)
+    """Request code -> the response code to give in place of an answer."""
+    heartbeats: list[BrokerHeartbeatRequest] = attrs.field(factory=list)
+    seen: list[int] = attrs.field(factory=list)
+
+    def answer(self, address: str, command: Command) -> Command | None:
+        self.seen.append(command.code)
+        if self.down:
+            return None
+        if command.code in self.answers:
+            return response(command, self.answers[command.code])
+        body = SyncStateSet(self.members, self.set_epoch).to_json()
+        at = self.addresses.get(self.master or 0)
+        match command.code:
+            case RequestCode.CONTROLLER_GET_METADATA_INFO:
+                return response(command, header=GetMetadataResponse(controller_leader_address="ctl1"))
+            case RequestCode.CONTROLLER_GET_NEXT_BROKER_ID:
+                return response(command, header=GetNextBrokerIdResponse("c", "b", self.next_id))
+            case RequestCode.CONTROLLER_APPLY_BROKER_ID:
+                ask = ApplyBrokerIdRequest.from_ext(command.ext)
+                if self.codes.setdefault(ask.applied_broker_id, ask.register_check_code) != ask.register_check_code:
+                    return response(command, ResponseCode.CONTROLLER_BROKER_ID_INVALID)
+                self.next_id = max(self.next_id, ask.applied_broker_id + 1)
+                return response(command)
+            case RequestCode.CONTROLLER_REGISTER_BROKER:
+                who = RegisterBrokerToControllerRequest.from_ext(command.ext)
+                if who.broker_id not in self.codes:
+                    return response(command, ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED)
+                self.addresses[who.broker_id] = who.broker_address
+                known = (self.master, at, self.epoch, self.set_epoch) if at else (None,) * 4
+                return response(command, header=RegisterBrokerToControllerResponse("c", "b", *known), body=body)
+            case RequestCode.BROKER_HEARTBEAT:
+                self.heartbeats.append(BrokerHeartbeatRequest.from_ext(command.ext))
+                renewed = address == "ctl1" and not self.java
+                return response(command, header=BrokerHeartbeatResponse(True) if renewed else None)
+            case RequestCode.CONTROLLER_ELECT_MASTER:
+                if self.master is None:
+                    self.master, self.epoch, self.set_epoch = 1, self.epoch + 1, self.set_epoch + 1
+                    self.members = frozenset({1})
+                return response(
+                    command, header=ElectMasterResponse(
+                        self.master, self.addresses.get(self.master), self.epoch, self.set_epoch),
+                    body=ElectMasterResponseBody(self.members).to_json())
+            case RequestCode.CONTROLLER_GET_REPLICA_INFO:
+                return response(command, header=GetReplicaInfoResponse(self.master, at, self.epoch), body=body)
+            case RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+                alter, wish = AlterSyncStateSetRequest.from_ext(command.ext), SyncStateSet.from_json(command.body)
+                if (alter.master_epoch, wish.sync_state_set_epoch) != (self.epoch, self.set_epoch):
+                    return response(command, ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH)
+                self.members, self.set_epoch = wish.sync_state_set, self.set_epoch + 1
+                return response(command, body=SyncStateSet(self.members, self.set_epoch).to_json())
+        raise AssertionError(command.code)
+
+
+class Crash(Exception):
+    pass
+
+
+class Broker:
+    """The manager and its surroundings: two files, replication that does what it is told, and a clock."""
+
+    def __init__(self, controller: Controller, config: ManagerConfig = CONFIG) -> None:
+        self.controller, self.config = controller, config
+        self.identity: str | None = None
+        self.application: str | None = None
+        self.now = 0
+        self.starts = 0
+        self.crash_at = ""
+        self.start()
+
+    def start(self) -> None:
+        self.starts += 1
+        found = load("c", "b", self.identity, self.application)
+        self.manager = ReplicasManager(self.config, found, f"10.0.0.1:10911;{self.starts}")
+        self.roles: list[Role] = []
+        self.fences: list[str] = []
+        self.reports: list[str] = []
+        self.held: list[Send] = []
+        self.lose: set[int] = set()
+        self.refuse_roles = False
+
+    def crash(self, where: str) -> None:
+        if self.crash_at == where:
+            self.crash_at = ""
+            raise Crash
+
+    def do(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Send(request, address, command, _):
+                    if command.code in self.lose:
+                        self.held.append(output)
+                        continue
+                    self.crash(f"before {command.code}")
+                    answer = self.controller.answer(address, command)
+                    self.crash(f"after {command.code}")
+                    self.do(self.manager.answered(request, answer, self.now))
+                case WriteApplication(application):
+                    self.crash("before application")
+                    self.application = application.to_text()
+                    self.crash("after application")
+                    self.do(self.manager.written(self.now))
+                case WriteIdentity(identity):
+                    self.crash("before identity")
+                    self.identity = identity.to_text()
+                    self.crash("between identity and removal")
+                    self.application = None
+                    self.crash("after identity")
+                    self.do(self.manager.written(self.now))
+                case RemoveApplication():
+                    self.application = None
+                    self.do(self.manager.written(self.now))
+                case BecomeMaster() | BecomeSlave():
+                    self.take(output)
+                case Serve():
+                    self.fences.append("")
+                case Fence(reason):
+                    self.fences.append(reason)
+                case Report(problem):
+                    self.reports.append(problem)
+
+    def take(self, role: Role) -> None:
+        if self.refuse_roles:
+            self.do(self.manager.role_failed(role, "no", self.now))
+            return
+        self.roles.append(role)
+        self.manager.in_sync = None
+        if isinstance(role, BecomeMaster):
+            assert self.manager.broker_id is not None
+            self.manager.in_sync = InSync(self.manager.broker_id, HA, role.sync_state_set, role.sync_state_set_epoch,
+                                          0, 0, 0, 0, self.now)
+        self.do(self.manager.role_taken(role, self.now))
+
+    def run(self, ms: int) -> None:
+        """Time passes; the manager wakes when it says, and never twice at one time without work."""
+        end, turns = self.now + ms * MS, 0
+        self.do(self.manager.tick(self.now))
+        while (due := self.manager.deadline_ns) is not None and due <= end:
+            assert due > self.now or turns < 3, "a deadline that its tick does not move"
+            turns = turns + 1 if due <= self.now else 0
+            self.now = max(self.now, due)
+            self.do(self.manager.tick(self.now))
+        self.now = end
+
+    def notify(self, master: int, address: str, epoch: int) -> None:
+        self.do(self.manager.notified(NotifyBrokerRoleChangedRequest(address, epoch, 9, master),
+                                      SyncStateSet(frozenset({master}), 9), self.now))
+
+
+def booted(**controller: object) -> Broker:
+    broker = Broker(Controller(**controller))  # type: ignore[arg-type]
+    broker.run(100)
+    assert broker.manager.stage is Stage.RUNNING
+    return broker
+
+
+def test_first_boot() -> None:
+    broker = booted()
+    assert broker.identity == "c#b#1"
+    assert broker.application is None
+    assert broker.roles == [BecomeMaster(1, frozenset({1}), 1)]
+    assert broker.fences == [""], "it serves once, when all is done"
+    seen = broker.controller.seen
+    assert seen.index(RequestCode.BROKER_HEARTBEAT) < seen.index(RequestCode.CONTROLLER_ELECT_MASTER)
+    assert seen.index(RequestCode.CONTROLLER_REGISTER_BROKER) < seen.index(RequestCode.BROKER_HEARTBEAT)
+
+
+POINTS = ["before 1012", "after 1012", "before application", "after application", "before 1013", "after 1013",
+          "before identity", "between identity and removal", "after identity", "before 1003", "after 1003",
+          "after 904", "before 1002", "after 1002"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_every_crash_point_of_the_first_boot_is_resumed(point: str) -> None:
+    broker = Broker(Controller())
+    broker.crash_at = point
+    with pytest.raises(Crash):
+        broker.run(5_000)
+    broker.start()
+    broker.run(10_000)
+    assert broker.manager.stage is Stage.RUNNING
+    assert broker.manager.broker_id == 1
+    assert broker.identity == "c#b#1"
+    assert broker.controller.next_id == 2, "no id was leaked"
+    assert len(broker.roles) == 1
+
+
+@pytest.mark.parametrize("code", [None, ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_ERROR])
+def test_an_application_outlives_a_failure_that_says_nothing(code: int | None) -> None:
+    """There the temporary file was removed, and the id leaked when the controller had granted it after all."""
+    controller = Controller()
+    broker = Broker(controller)
+    broker.lose = {RequestCode.CONTROLLER_APPLY_BROKER_ID}
+    broker.run(10)
+    (sent,) = broker.held
+    granted = controller.answer("ctl1", sent.command)
+    assert granted is not None and granted.code == 0, "granted, and the answer is lost"
+    broker.lose = set()
+    broker.do(broker.manager.answered(sent.request, None if code is None else response(sent.command, code), broker.now))
+    broker.run(5_000)
+    assert broker.manager.broker_id == 1
+    assert controller.next_id == 2
+
+
+def test_an_id_that_is_another_brokers_is_given_up() -> None:
+    controller = Controller(next_id=1, codes={1: "other;1"}, addresses={1: "other:1"}, master=1, epoch=4, set_epoch=7,
+                            members=frozenset({1}))
+    broker = Broker(controller)
+    controller.next_id = 1
+    broker.application = Application("c", "b", 1, "mine;1").to_text()
+    broker.start()
+    controller.next_id = 2
+    broker.run(5_000)
+    assert broker.identity == "c#b#2"
+    assert broker.roles == [BecomeSlave(4, 1, "other:1")]
+
+
+def test_a_group_that_the_controller_lost_is_named() -> None:
+    broker = Broker(Controller())
+    broker.identity = Identity("c", "b", 5).to_text()
+    broker.start()
+    broker.run(3_000)
+    assert "does not know broker 5" in broker.reports[0]
+    assert broker.fences == []
+
+
+def test_heartbeats_say_what_the_controller_elects_by() -> None:
+    config = attrs.evolve(CONFIG, min_in_sync_replicas=2, all_ack_in_sync_state_set=True, learner=True)
+    broker = Broker(Controller(), config)
+    broker.run(2_000)
+    beat = broker.controller.heartbeats[-1]
+    assert (beat.master_lease_ms, beat.min_in_sync_replicas, beat.all_ack_in_sync_state_set, beat.learner) == (
+        5_000, 2, True, True)
+    assert (beat.broker_id, beat.heartbeat_timeout_ms, beat.epoch) == (1, 10_000, -1)
+    assert len(broker.controller.heartbeats) in (4, 6), "each second to each controller"
+
+
+def test_a_master_without_a_controller_fences_itself_and_comes_back() -> None:
+    broker = booted()
+    broker.run(2_900)
+    broker.controller.down = True
+    broker.run(4_000)
+    assert broker.fences == [""]
+    broker.run(2_000)
+    assert broker.fences[1:] == ["no active controller has renewed the lease for 5000 ms"]
+    broker.controller.down = False
+    broker.run(1_500)
+    assert broker.fences[2:] == [""]
+
+
+def test_the_lease_counts_from_the_sending_of_the_heartbeat() -> None:
+    broker = booted()
+    broker.lose = {RequestCode.BROKER_HEARTBEAT}
+    broker.run(1_000)
+    sent_at = broker.held[0]
+    broker.run(3_000)
+    broker.do(broker.manager.answered(
+        sent_at.request, response(sent_at.command, header=BrokerHeartbeatResponse(True)), broker.now))
+    assert broker.manager.lease.until_ns == 6_000 * MS
+
+
+def test_no_lease_under_a_java_controller_nor_where_it_is_off() -> None:
+    java = booted(java=True)
+    off = Broker(Controller(), attrs.evolve(CONFIG, master_lease_ms=0))
+    off.run(100)
+    for broker in (java, off):
+        broker.controller.down = True
+        broker.run(60_000)
+        assert broker.fences == [""]
+
+
+def test_notifications_and_polls() -> None:
+    broker = booted()
+    broker.notify(2, "m2:1", 3)
+    assert broker.roles[1:] == [BecomeSlave(3, 2, "m2:1")]
+    broker.notify(1, "10.0.0.1:10911", 2)
+    broker.notify(2, "m2:1", 3)
+    assert len(broker.roles) == 2, "older and known ones say nothing"
+    broker.notify(2, "m2:2", 3)
+    assert broker.roles[2:] == [BecomeSlave(3, 2, "m2:2")], "the master's new address is followed"
+    broker.controller.master, broker.controller.epoch = 1, 4
+    broker.run(6_000)
+    assert isinstance(broker.roles[-1], BecomeMaster)
+
+
+def test_a_deposed_master_is_fenced_before_it_takes_its_new_role() -> None:
+    broker = booted()
+    outputs = broker.manager.notified(NotifyBrokerRoleChangedRequest("m2:1", 3, 9, 2),
+                                      SyncStateSet(frozenset({2}), 9), broker.now)
+    assert [type(o) for o in outputs] == [BecomeSlave, Fence] or [type(o) for o in outputs] == [Fence, BecomeSlave]
+    assert not broker.manager.serving
+
+
+def test_a_role_that_replication_refuses_is_no_role() -> None:
+    """There the result was ignored, and the broker acted as master without its replication."""
+    broker = Broker(Controller())
+    broker.refuse_roles = True
+    broker.run(1_000)
+    assert broker.fences == []
+    assert "cannot take the role of epoch 1: no" in broker.reports[0]
+    broker.refuse_roles = False
+    broker.run(6_000)
+    assert broker.fences == [""]
+
+
+def test_a_newer_role_waits_for_the_one_that_is_being_taken() -> None:
+    broker = booted()
+    (first, *_) = broker.manager.notified(NotifyBrokerRoleChangedRequest("m2:1", 3, 9, 2),
+                                          SyncStateSet(frozenset({2}), 9), broker.now)
+    later = broker.manager.notified(NotifyBrokerRoleChangedRequest("m3:1", 5, 9, 3),
+                                    SyncStateSet(frozenset({3}), 9), broker.now)
+    assert not [o for o in later if isinstance(o, BecomeSlave)]
+    assert isinstance(first, BecomeSlave)
+    assert BecomeSlave(5, 3, "m3:1") in broker.manager.role_taken(first, broker.now)
+
+
+def slave_caught_up(broker: Broker) -> InSync:
+    held = broker.manager.in_sync
+    assert held is not None
+    held.opened(2, False, broker.now)
+    held.acked(2, 0, broker.now)
+    return held
+
+
+def test_a_slave_that_caught_up_is_reported_and_accepted() -> None:
+    broker = booted()
+    held = slave_caught_up(broker)
+    broker.run(1)
+    assert broker.controller.members == {1, 2}
+    assert (held.accepted, held.accepted_epoch) == (frozenset({1, 2}), 2)
+    assert not held.asked
+
+
+@pytest.mark.parametrize(("code", "counted"), [
+    (ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, False), (ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, False),
+    (ResponseCode.SYSTEM_ERROR, True), (ResponseCode.CONTROLLER_NOT_LEADER, True)])
+def test_only_a_certain_refusal_ends_the_union(code: int, counted: bool) -> None:
+    broker = booted()
+    broker.controller.answers[RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET] = code
+    held = slave_caught_up(broker)
+    broker.run(1)
+    assert bool(held.asked) is counted
+    broker.controller.answers.clear()
+    held.acked(2, 0, broker.now)
+    broker.run(8_000)
+    assert held.accepted == {1, 2}
+
+
+def test_a_lost_answer_is_found_by_the_poll() -> None:
+    broker = booted()
+    held = slave_caught_up(broker)
+    broker.lose = {RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET}
+    broker.run(1)
+    broker.controller.answer("ctl1", broker.held[0].command)
+    assert held.members == {1, 2}
+    broker.run(6_000)
+    assert held.accepted == {1, 2}
+    assert not held.asked
+
+
+def test_the_gate_is_lowered_when_the_active_controller_has_answered() -> None:
+    broker = Broker(Controller(), attrs.evolve(CONFIG, min_in_sync_replicas=2))
+    broker.run(100)
+    broker.lose = {RequestCode.BROKER_HEARTBEAT}
+    broker.manager.announce(1)
+    broker.run(1_500)
+    assert broker.manager.gate.in_force == 2
+    follower, active = (next(s for s in broker.held if s.address == a) for a in ("ctl2", "ctl1"))
+    broker.do(broker.manager.answered(follower.request, response(follower.command), broker.now))
+    assert broker.manager.gate.in_force == 2
+    broker.do(broker.manager.answered(
+        active.request, response(active.command, header=BrokerHeartbeatResponse(True)), broker.now))
+    assert broker.manager.gate.in_force == 1
+
+
+def test_a_lost_leader_is_looked_for_without_haste_and_an_unreadable_answer_harms_nobody() -> None:
+    broker = booted()
+    broker.controller.down = True
+    before = len(broker.controller.seen)
+    broker.run(10_000)
+    assert len(broker.controller.seen) - before < 80
+    broker.do(broker.manager.tick(broker.now))
+    broker.controller.down = False
+    broker.lose = {RequestCode.CONTROLLER_GET_REPLICA_INFO}
+    broker.run(6_000)
+    sent = broker.held[0]
+    bad = response(sent.command, body=b"{")
+    broker.do(broker.manager.answered(sent.request, bad, broker.now))
+    assert "cannot be read" in broker.reports[-1]
+
+
+def test_shutdown_fences_and_ends_all() -> None:
+    broker = booted()
+    broker.do(broker.manager.shutdown(broker.now))
+    assert broker.fences[-1] == "the broker has no role yet (SHUTDOWN)"
+    assert broker.manager.tick(broker.now + 10**12) == []
+
+
+@pytest.mark.parametrize(("fields", "words"), [
+    ({"controllers": ()}, "names no controller"), ({"master_lease_ms": 10_000}, "masterLeaseMs is 10000")])
+def test_contradictions_are_refused(fields: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        attrs.evolve(CONFIG, **fields)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(
+    st.tuples(st.just("run"), st.integers(1, 9_000)), st.tuples(st.just("crash"), st.sampled_from(POINTS)),
+    st.tuples(st.just("down"), st.booleans()), st.tuples(st.just("java"), st.booleans()),
+    st.tuples(st.just("elect"), st.integers(1, 3))), max_size=25))
+def test_whatever_happens_it_serves_only_by_right_and_ends_up_serving(script: list[tuple[str, object]]) -> None:
+    controller = Controller()
+    broker = Broker(controller)
+    for name, argument in script:
+        if name == "down":
+            controller.down = bool(argument)
+        elif name == "elect" and controller.master is not None and isinstance(argument, int):
+            controller.addresses.setdefault(argument, f"m{argument}:1")
+            controller.master, controller.epoch = argument, controller.epoch + 1
+            controller.members, controller.set_epoch = frozenset({argument}), controller.set_epoch + 1
+        elif name == "crash":
+            broker.crash_at = str(argument)
+        elif isinstance(argument, int):
+            epoch = broker.manager.epoch
+            try:
+                broker.run(argument)
+            except Crash:
+                broker.start()
+                epoch = 0
+            assert broker.manager.epoch >= epoch
+        manager = broker.manager
+        if manager.serving:
+            assert manager.stage is Stage.RUNNING
+            assert broker.identity == "c#b#1"
+    controller.down, broker.crash_at = False, ""
+    broker.run(20_000)
+    assert broker.manager.serving
+    assert controller.next_id == 2
+    assert broker.manager.epoch == controller.epoch
+    assert isinstance(broker.manager.role, BecomeMaster) == (controller.master == 1)
