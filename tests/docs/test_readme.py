@@ -81,22 +81,22 @@ def test_the_three_steps_to_a_controller_cluster(tmp_path: Path, capsys: pytest.
     with reserved() as one, reserved() as two, reserved() as three:
         addresses = [f"127.0.0.1:{port}" for port in (one, two, three)]
         with controllers(tmp_path, addresses):
-            trio.run(brokers_join, addresses)
-            asked = commands("mqadmin")
-            assert [command[1] for command in asked] == ["getControllerMetaData", "getSyncStateSet"]
-            for _, *words in asked:
-                words = [word.replace(HOSTS[0], addresses[0]).replace("broker-a", "broker-0") for word in words]
-                assert mqadmin(words) == 0
+            trio.run(brokers_join_and_an_operator_looks, addresses)
     said = capsys.readouterr().out
     assert "#ControllerGroup\tgroup1" in said
     assert re.search(r"#Peer:\tn2:127\.0\.0\.1:\d+", said)
     assert "#SyncStateSetNums\t3" in said
 
 
-async def brokers_join(addresses: list[str]) -> None:
-    """With the addresses of the README's ``controllerAddr``."""
+async def brokers_join_and_an_operator_looks(addresses: list[str]) -> None:
+    """Brokers with the addresses of the README's ``controllerAddr``; then its commands."""
     given = dict(re.findall(r"(\w+) = (.*)", blocks("properties")[1]))
     assert given == {"enableControllerMode": "true", "controllerAddr": ";".join(HOSTS)}
+    asked = commands("mqadmin")
+    assert [command[1] for command in asked] == ["getControllerMetaData", "getSyncStateSet"]
     async with open_fleet(addresses, config=FleetConfig(groups=1, name="broker")) as fleet:
         with trio.fail_after(60):
             await fleet.start()
+        for _, *words in asked:
+            words = [word.replace(HOSTS[0], addresses[0]).replace("broker-a", "broker-0") for word in words]
+            assert await trio.to_thread.run_sync(mqadmin, words) == 0
