@@ -233,7 +233,7 @@ class ReplicasManager:
             "discover": True,
             "register": self.stage is Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE and not self._writing,
             "beat": self.stage in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING),
-            "elect": self._heard and self.role is None and self._target is None,
+            "elect": self._heard and self.role is None and self._target is None and not self._config.learner,
             "poll": self.stage is Stage.RUNNING and self.role is not None and self._target is None,
         }
         due = [self._due.get(what, 0) for what, relevant in open_.items()
@@ -347,11 +347,11 @@ class ReplicasManager:
         config, broker_id = self._config, self.broker_id
         if broker_id is None or not self._heard or self._target is not None:
             return []
-        if self.role is None and self._is_due("elect", now_ns):
+        if self.role is None and not config.learner and self._is_due("elect", now_ns):
             self._due["elect"] = now_ns + config.elect_retry_ms * NS_PER_MS
             elect = ElectMasterRequest(config.cluster_name, config.broker_name, broker_id)
             return self._ask("elect", RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, self._elected)
-        if self.stage is Stage.RUNNING and self._is_due("poll", now_ns):
+        if (self.stage is Stage.RUNNING or config.learner) and self._is_due("poll", now_ns):
             self._due["poll"] = now_ns + config.sync_broker_metadata_period_ms * NS_PER_MS
             poll = GetReplicaInfoRequest(config.broker_name, config.cluster_name)
             return self._ask("poll", RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, self._polled)

@@ -284,6 +284,18 @@ def test_a_group_that_the_controller_lost_is_named() -> None:
     assert broker.fences == []
 
 
+def test_a_learner_asks_for_no_election_and_follows_whom_others_elected() -> None:
+    broker = Broker(Controller(), attrs.evolve(CONFIG, learner=True))
+    broker.run(6_000)
+    assert RequestCode.CONTROLLER_ELECT_MASTER not in broker.controller.seen
+    assert broker.roles == []
+    controller = broker.controller
+    controller.addresses[2], controller.master, controller.epoch = "m2:1", 2, 1
+    broker.run(6_000)
+    assert broker.roles == [BecomeSlave(1, 2, "m2:1")]
+    assert broker.manager.serving
+
+
 def test_heartbeats_say_what_the_controller_elects_by() -> None:
     config = attrs.evolve(CONFIG, min_in_sync_replicas=2, all_ack_in_sync_state_set=True, learner=True)
     broker = Broker(Controller(), config)
