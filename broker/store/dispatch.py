@@ -7,6 +7,7 @@ It knows outlines of records and who takes them, and no file. Source: ``ReputMes
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from broker.store.commitlog import CommitLog
@@ -34,7 +35,12 @@ def tags_code(topic: bytes, properties: bytes, store_time_ms: int, delays_ms: tu
         if level is not None and level.isdigit() and len(level) < 10 and int(level) > 0:
             return store_time_ms + delays_ms[min(int(level), len(delays_ms)) - 1]
     tags = property_of(properties, b"TAGS")
-    return java_hash(tags.decode(errors="replace")) if tags else 0
+    return _tag_hash(tags) if tags else 0
+
+
+@lru_cache(4096)
+def _tag_hash(tag: bytes) -> int:
+    return java_hash(tag.decode(errors="replace"))
 
 
 class Dispatcher:

@@ -41,6 +41,15 @@ def test_java_hash(text: str, code: int) -> None:
     assert java_hash(text) == code
 
 
+@given(st.text(st.characters(), max_size=600))
+def test_java_hash_is_the_sum_that_java_defines(text: str) -> None:
+    raw = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for at in range(0, len(raw), 2):
+        code = 31 * code + int.from_bytes(raw[at : at + 2], "big") & 0xFFFFFFFF
+    assert java_hash(text) & 0xFFFFFFFF == code
+
+
 def test_the_smallest_hash_has_no_positive() -> None:
     assert java_hash("polygenelubricants") == -(2**31)
     assert key_hash("polygenelubricants") == 0
