@@ -53,6 +53,8 @@ class InSync:
     """Sets whose request got no answer, by request."""
     _asked_ns: dict[int, int] = attrs.field(factory=dict, init=False)
     _slaves: dict[int, _Slave] = attrs.field(factory=dict, init=False)
+    _counted: list[_Slave] | None = attrs.field(default=None, init=False)
+    """The other members, until who they are changes: each put and each acknowledgement asks for them."""
 
     def __attrs_post_init__(self) -> None:
         self._confirm()
@@ -68,7 +70,7 @@ class InSync:
         """A slave's handshake came, on its first connection or on a new one."""
         slave = self._slave(broker_id)
         slave.connected, slave.gone, slave.learner = True, False, learner
-        slave.ack, slave.joins_until_ns = None, None
+        slave.ack, slave.joins_until_ns, self._counted = None, None, None
         slave.sent_max, slave.sent_ns = self.log_end, now_ns
 
     def sent(self, broker_id: int, now_ns: int) -> None:
@@ -90,12 +92,13 @@ class InSync:
         """Its present connection ended."""
         slave = self._slave(broker_id)
         slave.connected, slave.gone, slave.ack, slave.joins_until_ns = False, True, None, None
+        self._counted = None
 
     def tick(self, now_ns: int) -> None:
         """A slave that did not come up in time is waited for no longer."""
         for slave in self._slaves.values():
             if slave.joins_until_ns is not None and slave.joins_until_ns <= now_ns:
-                slave.joins_until_ns = None
+                slave.joins_until_ns = self._counted = None
                 slave.joins_not_before_ns = now_ns + 4 * self.config.admission_ms * NS_PER_MS
         self._confirm()
 
@@ -115,6 +118,7 @@ class InSync:
     def ask(self, request: int, members: frozenset[int], now_ns: int) -> None:
         """A request leaves; until it is answered its members count too."""
         self.asked[request] = members
+        self._counted = None
         self._asked_ns[request] = now_ns
         for member in members:
             self._slave(member).joins_until_ns = None  # counted as asked for from now on
@@ -124,6 +128,7 @@ class InSync:
         void = now_ns - self.config.asked_void_ms * NS_PER_MS
         for asked in [asked for asked in self.asked if asked == request or self._asked_ns[asked] <= void]:
             del self.asked[asked], self._asked_ns[asked]
+        self._counted = None
         self._confirm()
 
     def accept(self, members: Iterable[int], epoch: int) -> bool:
@@ -134,6 +139,7 @@ class InSync:
         self.accepted, self.accepted_epoch = frozenset(members), epoch
         self.asked.clear()
         self._asked_ns.clear()
+        self._counted = None
         self._confirm()
         return True
 
@@ -146,7 +152,7 @@ class InSync:
         return self.accepted.union({self.self_id}, joining, *self.asked.values())
 
     def holds_all(self, end: int) -> bool:
-        return self.durable_end >= end and all(self._ack(member) >= end for member in self.members - {self.self_id})
+        return self.durable_end >= end and all(slave.ack is not None and slave.ack >= end for slave in self._others())
 
     def holders(self, end: int) -> int:
         """Distinct replicas with the log up to ``end``, learners aside."""
@@ -175,6 +181,11 @@ class InSync:
             slave = self._slaves[broker_id] = _Slave(caught_up_ns=self.started_ns)
         return slave
 
+    def _others(self) -> list[_Slave]:
+        if self._counted is None:
+            self._counted = [self._slave(member) for member in self.members if member != self.self_id]
+        return self._counted
+
     def _ack(self, member: int) -> int:
         slave = self._slaves.get(member)
         return -1 if slave is None or slave.ack is None else slave.ack
@@ -185,8 +196,8 @@ class InSync:
 
     def _admit(self, broker_id: int, slave: _Slave, now_ns: int) -> None:
         if (slave.joins_until_ns is None and now_ns >= slave.joins_not_before_ns
-                and broker_id not in self.accepted.union(*self.asked.values())
-                and self._ack(broker_id) >= self.epoch_start):
+                and not any(slave is other for other in self._others()) and self._ack(broker_id) >= self.epoch_start):
+            self._counted = None
             slave.joins_until_ns = now_ns + self.config.admission_ms * NS_PER_MS
 
     def _ready(self) -> Iterable[int]:
@@ -203,5 +214,7 @@ class InSync:
         if not self.config.all_ack_in_sync_state_set:
             self.confirm = max(self.confirm, self.durable_end)
             return
-        least = min((self._ack(member) for member in self.members - {self.self_id}), default=self.durable_end)
-        self.confirm = max(self.confirm, min(self.durable_end, least))
+        least = self.durable_end
+        for slave in self._others():
+            least = min(least, -1 if slave.ack is None else slave.ack)
+        self.confirm = max(self.confirm, least)
