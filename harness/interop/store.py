@@ -81,7 +81,7 @@ async def _java_to_ours(stage: Stage) -> None:
                         await trio.sleep(0.5)
 
 
-@scenario("5.5.0", smoke=True)
+@scenario("5.5.0")
 async def a_store_that_java_wrote_opens_in_ours(stage: Stage) -> None:
     """A Java broker, stopped and killed -9, leaves a store: ours reads each message at its queue offset."""
     await _java_to_ours(stage)
