@@ -14,9 +14,11 @@ from broker.store import record as codec
 from broker.store.directory import DirectoryFiles
 from broker.store.record import Message
 from broker.store.store import MessageStore, StoreConfig
+from broker.store.tables import ConsumerOffsets, Topics, load, save
 from harness import java
 from harness.interop.scenario import Stage, expect, scenario
 from harness.java import settings
+from remoting.bodies.namesrv import DataVersion, TopicConfig
 
 TOPIC = "Orders"
 COUNT = 300
@@ -107,6 +109,7 @@ def written_by_us(root: Path, count: int, *, closed: bool) -> tuple[dict[int, tu
         places[number] = number % 4, put.queue_offset
         an_id = codec.message_id(host, put.offset)
     store.dispatch()
+    save(files, Topics({TOPIC: TopicConfig(TOPIC, 4, 4)}, DataVersion(0, 1_700_000_000_000, 1)))
     if closed:
         store.close()
     else:
@@ -123,9 +126,6 @@ async def _ours_to_java(stage: Stage, *, closed: bool) -> None:
     ):
         places, an_id = written_by_us(broker.store, 2 * COUNT, closed=closed)
         await broker.start()
-        made = await java.mqadmin(stage.release, "updateTopic", "-n", namesrv.address, "-b", broker.address,
-                                  "-t", TOPIC, "-r", "4", "-w", "4")
-        expect(made.ok, str(made))
         async with java.receiver(stage.release, stage.here / "receiver", namesrv=[namesrv.address],
                                  topic=TOPIC) as receiver:
             reports = await receiver.wait_for("received", lambda found: len(found) >= len(places))
@@ -147,6 +147,9 @@ async def _ours_to_java(stage: Stage, *, closed: bool) -> None:
         await broker.stop()
         store = opened(DirectoryFiles(broker.store))
         expect(len(numbered(store, TOPIC)) == len(places) + 8, "ours does not read what Java added")
+        read = load(DirectoryFiles(broker.store), ConsumerOffsets).offset_table.get(f"{TOPIC}@receiver")
+        expect(read and all(0 < each <= COUNT // 2 for each in read.values()), f"the receiver's offsets are {read}")
+        expect(TOPIC in load(DirectoryFiles(broker.store), Topics).topic_config_table, "ours does not know the topic")
         store.close()
         stage.say(f"{len(got)} messages received by Java at our queue offsets, {len(more)} added, all read by ours")
 
