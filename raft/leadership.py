@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from raft.replica import Replica
 
 _OBJECTIONS = frozenset((Code.EXPIRED_TERM, Code.INCONSISTENT_LEADER, Code.TERM_NOT_READY))
+BEAT_AGAIN_NS = 10 * MS
+"""Least time between two beats when a peer wants another at once: a peer that cannot take the term asks with every
+answer, and answers that come twice would double the beats. DLedger's own loop looks every 10 ms."""
 COMMIT_NOTICE_NS = 2 * MS
 """How long a new commit index may wait for an append to ride on."""
 
@@ -66,7 +69,7 @@ class Leadership:
         self._uncommitted: deque[tuple[int, int]] = deque()
         self.own_first = core.log.last_index + 1
         """Index of this leadership's no-op."""
-        self._next_beat = core.now
+        self._next_beat = self._beaten_at = core.now
         self._notice_at = NEVER
         self._sessions = 0
         self._answers: dict[str, tuple[int, int]] = {}
@@ -295,6 +298,7 @@ class Leadership:
     def beat(self) -> None:
         """A heartbeat to everyone; also carries the read round and whatever is due to be tried again."""
         core = self.core
+        self._beaten_at = core.now
         self._next_beat = core.now + self.heartbeat_ns
         self._notice_at = NEVER
         self._answers = {}
@@ -574,7 +578,7 @@ class Leadership:
         if decision.step_down:
             core.resign(decision)
         elif decision.beat_now:
-            self._next_beat = core.now
+            self._next_beat = min(self._next_beat, max(core.now, self._beaten_at + BEAT_AGAIN_NS))
 
     def round_confirmed(self, number: int) -> bool:
         """A quorum answered messages of this read round; the active voters of both halves (jraft 25)."""

@@ -13,7 +13,8 @@ import pytest
 
 from raft.config import Config, Read, Rules
 from raft.errors import DamagedLog, NotLeader, Rejected, RejectReason, Unknown, UsageError
-from raft.messages import Role
+from raft.leadership import BEAT_AGAIN_NS
+from raft.messages import AppendReply, Code, Role
 from raft.sim import Cluster, InvariantViolation, LinkProfile
 from raft.sim.tape import Tape
 from raft.storage.memory import MemoryStorage
@@ -123,6 +124,20 @@ def test_all_nodes_crash_and_everything_acknowledged_is_there() -> None:
         for name in cluster.nodes:
             cluster.restart(name)
         assert cluster.read().n == 21
+
+
+def test_a_peer_that_asks_for_a_beat_with_every_answer_does_not_flood_its_leader() -> None:
+    """A candidate whose disk is full cannot take the leader's term, and answers each beat with TERM_NOT_READY."""
+    with led(config=Config(rules=Rules.DLEDGER)) as cluster:
+        name = other(cluster)
+        replica = cluster.life(cluster.leader or "").replica
+        assert replica.leadership is not None
+        replica.leadership.beat()
+        progress = replica.peers[name]
+        for _ in range(2):
+            replica.receive(replica.now, name, AppendReply(
+                replica.group, replica.term, progress.session, progress.sequence, Code.TERM_NOT_READY, 0, 0, 0, 0, 0))
+        assert replica.deadline == replica.now + BEAT_AGAIN_NS
 
 
 @pytest.mark.parametrize("how", [0, 1, 6, 77])
