@@ -17,9 +17,9 @@ electing one of them is exactly as safe as it was to elect it in place of m. Wha
 - the first alter that changes the set is applied: from then on m may acknowledge with its new set. m learns of the
   acceptance only after it was applied here, hence the eligible are gone before the first acknowledgement. An alter to
   the set that is already accepted opens no gate and ends nothing;
-- a heartbeat of m announces less (``DropEligible``). A broker may lower its gate only after the active controller
-  answered a heartbeat that said so; that is part of announcing it. Java brokers announce nothing, so none of their
-  former members is ever eligible;
+- a heartbeat of m announces less (``DropEligible``). A broker may lower its gate only after an answer that
+  renewed its lease came to a heartbeat that said so (``masterLeaseRenewed``, which waits until nobody is eligible);
+  that is part of announcing it. Java brokers announce nothing, so none of their former members is ever eligible;
 - m registers again: its process is new and its configuration may be. It has acknowledged nothing as the new process,
   since that learns of its mastership from the answer;
 - a removed replica is not eligible, and an election starts anew.
