@@ -13,7 +13,16 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from controller.exporter import MetricsKeys
-from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
+from controller.keys import (
+    NETTY_WITHOUT_MEANING,
+    ConfigError,
+    every_property,
+    key,
+    live_names,
+    names,
+    read,
+    refuse_unknown,
+)
 from controller.membership import NODE_ID
 from controller.metadata.identity import BROKER_ID_MAX
 from controller.metadata.policy import POLICIES
@@ -32,11 +41,7 @@ WITHOUT_MEANING: Mapping[str, object] = {
     # JraftConfig
     "jRaftScanWaitTimeoutMs": 1_000, "jRaftSnapshotIntervalSecs": 3_600,
     # NettyServerConfig
-    "serverWorkerThreads": 8, "serverCallbackExecutorThreads": 0, "serverSelectorThreads": 3,
-    "serverOnewaySemaphoreValue": 256, "serverAsyncSemaphoreValue": 64, "serverSocketSndBufSize": 0,
-    "serverSocketRcvBufSize": 0, "writeBufferHighWaterMark": 0, "writeBufferLowWaterMark": 0,
-    "serverSocketBacklog": 1_024, "serverNettyWorkerGroupEnable": True,
-    "serverPooledByteBufAllocatorEnable": True, "useEpollNativeSelector": False, "enableShutdownGracefully": False,
+    **NETTY_WITHOUT_MEANING, "serverSocketBacklog": 1_024, "enableShutdownGracefully": False,
     "shutdownWaitTimeSeconds": 30,
 }
 """Keys of Java that nothing here depends on, with Java's defaults. A silent broker is judged at its deadline and a lost
@@ -179,8 +184,7 @@ def from_properties(
 
 def to_properties(config: ControllerConfig) -> dict[str, str]:
     """All keys, those without a meaning among them: what is written to ``config_store_path``."""
-    idle = {name: written(default) for name, default in WITHOUT_MEANING.items()}
-    return dict(sorted({**idle, **config.without_meaning, **properties(config)}.items()))
+    return every_property(config, WITHOUT_MEANING, config.without_meaning)
 
 
 def listing(config: ControllerConfig) -> dict[str, str]:
@@ -190,7 +194,7 @@ def listing(config: ControllerConfig) -> dict[str, str]:
 
 def live_keys() -> frozenset[str]:
     """Keys whose change a running controller follows; others wait for its next start."""
-    return frozenset(name for name, field in names(ControllerConfig).items() if field.metadata["live"])
+    return live_names(ControllerConfig)
 
 
 def check(config: ControllerConfig) -> None:

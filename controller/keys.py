@@ -19,6 +19,15 @@ SHOWN_CHARS_MAX: Final = 400
 """Of what a message repeats."""
 
 
+NETTY_WITHOUT_MEANING: Mapping[str, object] = {
+    "serverWorkerThreads": 8, "serverCallbackExecutorThreads": 0, "serverSelectorThreads": 3,
+    "serverOnewaySemaphoreValue": 256, "serverAsyncSemaphoreValue": 64, "serverSocketSndBufSize": 0,
+    "serverSocketRcvBufSize": 0, "writeBufferHighWaterMark": 0, "writeBufferLowWaterMark": 0,
+    "serverNettyWorkerGroupEnable": True, "serverPooledByteBufAllocatorEnable": True, "useEpollNativeSelector": False,
+}
+"""Keys of Java's ``NettyServerConfig`` that no server here depends on, with Java's defaults."""
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be used: ``key`` and ``value`` as written, ``rule`` as what was expected."""
 
@@ -103,6 +112,19 @@ def properties(config: attrs.AttrsInstance) -> dict[str, str]:
     """Every key of a configuration with its value as text, sorted."""
     fields = names(type(config))
     return {name: written(getattr(config, fields[name].name)) for name in sorted(fields)}
+
+
+def every_property(
+    config: attrs.AttrsInstance, without_meaning: Mapping[str, object], kept: Mapping[str, str]
+) -> dict[str, str]:
+    """``properties`` and the keys without a meaning: as ``kept``, those that were given, else with their defaults."""
+    idle = {name: written(default) for name, default in without_meaning.items()}
+    return dict(sorted({**idle, **kept, **properties(config)}.items()))
+
+
+def live_names(cls: type[attrs.AttrsInstance]) -> frozenset[str]:
+    """Keys whose change a running server follows."""
+    return frozenset(name for name, field in names(cls).items() if field.metadata["live"])
 
 
 def written(value: object) -> str:

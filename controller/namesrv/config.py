@@ -12,7 +12,16 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from controller.exporter import MetricsKeys
-from controller.keys import ConfigError, key, names, properties, read, refuse_unknown, written
+from controller.keys import (
+    NETTY_WITHOUT_MEANING,
+    ConfigError,
+    every_property,
+    key,
+    live_names,
+    names,
+    read,
+    refuse_unknown,
+)
 from controller.tls import TLSKeys, hidden
 
 WITHOUT_MEANING: Mapping[str, object] = {
@@ -21,10 +30,7 @@ WITHOUT_MEANING: Mapping[str, object] = {
     "clientRequestThreadPoolQueueCapacity": 50_000, "defaultThreadPoolQueueCapacity": 10_000,
     "scanNotActiveBrokerInterval": 5_000, "unRegisterBrokerQueueCapacity": 3_000,
     # NettyServerConfig
-    "serverWorkerThreads": 8, "serverCallbackExecutorThreads": 0, "serverSelectorThreads": 3,
-    "serverOnewaySemaphoreValue": 256, "serverAsyncSemaphoreValue": 64, "serverSocketSndBufSize": 0,
-    "serverSocketRcvBufSize": 0, "writeBufferHighWaterMark": 0, "writeBufferLowWaterMark": 0,
-    "serverNettyWorkerGroupEnable": True, "serverPooledByteBufAllocatorEnable": True, "useEpollNativeSelector": False,
+    **NETTY_WITHOUT_MEANING,
     # NettyClientConfig
     "clientWorkerThreads": 4, "clientCallbackExecutorThreads": 0, "clientOnewaySemaphoreValue": 65_535,
     "clientAsyncSemaphoreValue": 65_535, "connectTimeoutMillis": 3_000, "channelNotActiveInterval": 60_000,
@@ -99,8 +105,7 @@ def from_properties(
 
 def to_properties(config: NamesrvConfig) -> dict[str, str]:
     """All keys, those without a meaning among them: what is written to ``config_store_path``."""
-    idle = {name: written(default) for name, default in WITHOUT_MEANING.items()}
-    return dict(sorted({**idle, **config.kept, **properties(config)}.items()))
+    return every_property(config, WITHOUT_MEANING, config.kept)
 
 
 def listing(config: NamesrvConfig) -> dict[str, str]:
@@ -110,4 +115,4 @@ def listing(config: NamesrvConfig) -> dict[str, str]:
 
 def live_keys() -> frozenset[str]:
     """Keys whose change a running server follows; others wait for its next start."""
-    return frozenset(name for name, field in names(NamesrvConfig).items() if field.metadata["live"])
+    return live_names(NamesrvConfig)
