@@ -10,10 +10,14 @@ from typing import Final
 import trio
 
 from controller.config import ControllerConfig, check, from_properties, listing
-from controller.files import DiskFiles
-from controller.keys import ConfigError
-from controller.logs import set_up
-from controller.process import (
+from controller.server import serve_controller
+from raft.errors import RaftError
+from raft.tls import ALPN
+from remoting.address import split_address
+from remoting.daemon.files import DiskFiles
+from remoting.daemon.keys import ConfigError
+from remoting.daemon.logs import set_up
+from remoting.daemon.process import (
     FAILED,
     STOPPED,
     USAGE,
@@ -26,11 +30,7 @@ from controller.process import (
     tell_of_idle_keys,
     words,
 )
-from controller.server import serve_controller
-from controller.tls import tls_of
-from raft.errors import RaftError
-from raft.tls import ALPN
-from remoting.address import split_address
+from remoting.daemon.tls import tls_of
 from remoting.streams import TLSContext
 
 EXAMPLES: Final = """\

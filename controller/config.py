@@ -12,8 +12,13 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from controller.exporter import MetricsKeys
-from controller.keys import (
+from controller.membership import NODE_ID
+from controller.metadata.identity import BROKER_ID_MAX
+from controller.metadata.policy import POLICIES
+from raft.config import Config as RaftConfig
+from remoting.address import split_address
+from remoting.daemon.exporter import MetricsKeys
+from remoting.daemon.keys import (
     NETTY_WITHOUT_MEANING,
     ConfigError,
     every_property,
@@ -23,12 +28,7 @@ from controller.keys import (
     read,
     refuse_unknown,
 )
-from controller.membership import NODE_ID
-from controller.metadata.identity import BROKER_ID_MAX
-from controller.metadata.policy import POLICIES
-from controller.tls import TLSKeys, hidden
-from raft.config import Config as RaftConfig
-from remoting.address import split_address
+from remoting.daemon.tls import TLSKeys, hidden
 from remoting.fields import decimal
 
 WITHOUT_MEANING: Mapping[str, object] = {

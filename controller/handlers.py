@@ -16,11 +16,8 @@ import attrs
 from controller import answers
 from controller.active import ActiveController, ElectionSettings
 from controller.config import ControllerConfig, check, from_properties, listing, live_keys, to_properties
-from controller.files import Files
 from controller.imported import read_groups
-from controller.keys import ConfigError
 from controller.liveness import Life
-from controller.logs import of_peer
 from controller.membership import changed_members, peers_text
 from controller.metadata.codec import encode
 from controller.metadata.commands import AnyCommand, ElectMaster, ImportGroups, RaiseFormat
@@ -31,7 +28,6 @@ from controller.metadata.outcomes import Outcome, Refused
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from controller.recorder import Recorder, request_name
 from controller.requests import WRITES, Seen, read_command, read_heartbeat, refused
-from controller.tls import hidden
 from raft.config import Read
 from raft.errors import NotLeader, RaftError
 from raft.node import Node
@@ -40,6 +36,10 @@ from remoting.bodies.controller import BrokerNames
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
+from remoting.daemon.files import Files
+from remoting.daemon.keys import ConfigError
+from remoting.daemon.logs import of_peer
+from remoting.daemon.tls import hidden
 from remoting.errors import BodyError, HeaderError
 from remoting.headers.controller import (
     BrokerHeartbeatResponse,

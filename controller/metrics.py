@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from controller.handlers import Controller
-from controller.page import Metric, Page
 from controller.recorder import Recorder
 from raft.messages import Role
 from raft.metrics import Metrics
+from remoting.daemon.page import Metric, Page
 from remoting.endpoint import Counters
 
 _ROLES: Final = {Role.CANDIDATE: 1, Role.FOLLOWER: 2, Role.LEADER: 3}

@@ -20,9 +20,7 @@ from trio.abc import Listener, Stream
 from controller import answers
 from controller.active import ActiveController
 from controller.config import ControllerConfig, check
-from controller.files import Files
 from controller.handlers import COMMITTED, READS_FORMAT, Controller, election_settings
-from controller.keys import ConfigError
 from controller.liveness import Liveness
 from controller.membership import changed_members
 from controller.metadata.codec import FORMAT, encode
@@ -48,6 +46,8 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.config import ClientConfig, ServerConfig, TLSMode
 from remoting.connection import Connection
+from remoting.daemon.files import Files
+from remoting.daemon.keys import ConfigError
 from remoting.errors import RemotingError
 from remoting.fields import decimal
 from remoting.server import Server

@@ -37,6 +37,8 @@ SHELLS = {
     "raft/storage/segment.py", "raft/storage/snapshots.py", "raft/storage/spares.py", "raft/storage/writer.py",
     "remoting/client.py", "remoting/connection.py", "remoting/deadlines.py", "remoting/endpoint.py",
     "remoting/server.py", "remoting/streams.py", "remoting/tls.py", "remoting/wakeup.py",
+    "remoting/daemon/files.py", "remoting/daemon/logs.py", "remoting/daemon/page.py", "remoting/daemon/process.py",
+    "remoting/daemon/tls.py",
 }
 """May use what the operating system offers, unseeded chance among it. All else in raft and remoting is a core, or
 raft.sim."""
@@ -47,6 +49,8 @@ IMPORTS = {
     "raft/": {"attrs", "cbor2", "google_crc32c", "raft", "trio", "outcome"},
     "raft/metrics.py": {"prometheus_client"},
     "remoting/": {"attrs", "orjson", "remoting", "trio", "outcome"},
+    "remoting/daemon/page.py": {"prometheus_client"},
+    "remoting/daemon/process.py": {"shtab"},
 }
 """Third-party packages that a library may import; by file where only one needs it."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
-from controller.keys import ConfigError, names
 from controller.namesrv import topics
 from controller.namesrv.config import NamesrvConfig, from_properties, listing, live_keys, to_properties
 from controller.namesrv.effects import Effect, Save
@@ -20,6 +19,7 @@ from remoting import properties
 from remoting.bodies.namesrv import KVTable, TopicList, TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
+from remoting.daemon.keys import ConfigError, names
 from remoting.headers.namesrv import (
     AddWritePermResponse,
     BrokerNameRequest,

@@ -1,6 +1,6 @@
 """``mqnamesrv``: run a name server, with RocketMQ's configuration file and flags.
 
-Knows the command line and this machine's sockets and files. Exit codes are those of ``controller.process``.
+Knows the command line and this machine's sockets and files. Exit codes are those of ``remoting.daemon.process``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ import attrs
 import trio
 
 import controller.config as controllers
-from controller.files import DiskFiles
-from controller.keys import ConfigError, names
-from controller.logs import set_up
 from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig, from_properties, listing
 from controller.namesrv.server import serve_namesrv
-from controller.process import (
+from controller.server import serve_controller
+from raft.errors import RaftError
+from raft.host import monotonic_ns
+from remoting.address import join_address, split_address
+from remoting.daemon.files import DiskFiles
+from remoting.daemon.keys import ConfigError, names
+from remoting.daemon.logs import set_up
+from remoting.daemon.process import (
     FAILED,
     STOPPED,
     USAGE,
@@ -32,11 +36,7 @@ from controller.process import (
     tell_of_idle_keys,
     words,
 )
-from controller.server import serve_controller
-from controller.tls import tls_of
-from raft.errors import RaftError
-from raft.host import monotonic_ns
-from remoting.address import join_address, split_address
+from remoting.daemon.tls import tls_of
 from remoting.errors import BodyError
 from remoting.streams import TLSContext
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from controller.exporter import MetricsKeys
-from controller.keys import (
+from remoting.daemon.exporter import MetricsKeys
+from remoting.daemon.keys import (
     NETTY_WITHOUT_MEANING,
     ConfigError,
     every_property,
@@ -22,7 +22,7 @@ from controller.keys import (
     read,
     refuse_unknown,
 )
-from controller.tls import TLSKeys, hidden
+from remoting.daemon.tls import TLSKeys, hidden
 
 WITHOUT_MEANING: Mapping[str, object] = {
     # NamesrvConfig

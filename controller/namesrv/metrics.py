@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.requests import NameServer
-from controller.page import Metric, Page
 from controller.recorder import request_name
+from remoting.daemon.page import Metric, Page
 from remoting.endpoint import Counters
 
 _HELP = "Since the start."

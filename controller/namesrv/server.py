@@ -14,19 +14,19 @@ import attrs
 import trio
 from trio.abc import Listener, Stream
 
-from controller.files import Files
-from controller.logs import of_peer
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.effects import BrokerCame, BrokerLeft, Close, MinIdChanged, RegistrationRefused, Save
 from controller.namesrv.kvconfig import KVConfig
 from controller.namesrv.notices import Notifier
 from controller.namesrv.requests import NameServer
-from controller.process import Stoppable
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
+from remoting.daemon.files import Files
+from remoting.daemon.logs import of_peer
+from remoting.daemon.process import Stoppable
 from remoting.errors import BodyError
 from remoting.server import Server
 from remoting.streams import Connector, TLSContext, connect_tcp

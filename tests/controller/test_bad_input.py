@@ -25,13 +25,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from controller.keys import ConfigError
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from raft.errors import RaftError
 from raft.hello import MAGIC
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command, Encoding
+from remoting.daemon.keys import ConfigError
 from remoting.fields import described, int_range
 from remoting.frame import FrameReader, encode
 from remoting.header import Header

@@ -23,9 +23,9 @@ from controller.config import (
     live_keys,
     to_properties,
 )
-from controller.files import MemoryFiles
-from controller.keys import ConfigError, names, written
-from controller.process import FAILED, USAGE, given_properties
+from remoting.daemon.files import MemoryFiles
+from remoting.daemon.keys import ConfigError, names, written
+from remoting.daemon.process import FAILED, USAGE, given_properties
 
 ROOT = Path(__file__).parents[2]
 KEYS = names(ControllerConfig)

@@ -11,9 +11,9 @@ from trio.testing import MockClock
 
 from controller.metadata import codec
 from controller.metadata.commands import RaiseFormat
-from controller.process import leaves, words
 from raft.errors import RaftError
 from remoting.codes import RequestCode
+from remoting.daemon.process import leaves, words
 from tests.controller.world import World, group_of, world
 
 

@@ -10,14 +10,14 @@ import trio
 import trustme
 
 from controller.config import check, from_properties
-from controller.files import MemoryFiles
-from controller.keys import ConfigError
 from controller.server import RunningController, serve_controller
-from controller.tls import tls_of
 from raft.tls import ALPN
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
+from remoting.daemon.files import MemoryFiles
+from remoting.daemon.keys import ConfigError
+from remoting.daemon.tls import tls_of
 from remoting.errors import RemotingError
 from remoting.headers.controller import ApplyBrokerIdRequest
 from remoting.tls import client_context

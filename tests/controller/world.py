@@ -17,7 +17,6 @@ from trio.abc import Listener
 from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
 
 from controller.config import from_properties
-from controller.files import MemoryFiles
 from controller.metadata import codec
 from controller.server import RunningController, serve_controller
 from raft.errors import RaftError
@@ -28,6 +27,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
 from remoting.config import ClientConfig, ServerConfig
 from remoting.connection import Connection
+from remoting.daemon.files import MemoryFiles
 from remoting.header import Header
 from remoting.headers.controller import (
     AlterSyncStateSetRequest,

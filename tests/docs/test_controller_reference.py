@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from controller import process
 from controller.admin import cli as admin
 from controller.handlers import LEADER_ADDRESS, READS_FORMAT, Controller
 from controller.metadata.machine import MetadataMachine
+from remoting.daemon import process
 from remoting.headers.controller import (
     ApplyBrokerIdResponse,
     BrokerHeartbeatRequest,

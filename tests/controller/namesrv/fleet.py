@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from controller.keys import written
 from controller.namesrv.config import NamesrvConfig, from_properties
 from controller.namesrv.effects import Effect, MinIdChanged
 from controller.namesrv.kvconfig import KVConfig
@@ -25,6 +24,7 @@ from remoting.bodies.namesrv import (
 )
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
+from remoting.daemon.keys import written
 from remoting.header import Header
 from remoting.headers.controller import BrokerHeartbeatRequest
 from remoting.headers.namesrv import (

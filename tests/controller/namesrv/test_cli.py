@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from controller.files import MemoryFiles
-from controller.keys import ConfigError
 from controller.namesrv.cli import configure, main, parser
 from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig, from_properties, to_properties
-from controller.process import USAGE, given_properties, raise_file_limit
 from remoting.client import checked, open_client
 from remoting.codes import RequestCode
 from remoting.command import request
+from remoting.daemon.files import MemoryFiles
+from remoting.daemon.keys import ConfigError
+from remoting.daemon.process import USAGE, given_properties, raise_file_limit
 
 ROOT = Path(__file__).parents[3]
 FILE = b"listenPort=1\nsupportActingMaster=true\nserverWorkerThreads=3\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from controller.keys import names, written
 from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig
+from remoting.daemon.keys import names, written
 from tests.controller.namesrv.fleet import Fleet
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "namesrv.md").read_text(encoding="utf-8")

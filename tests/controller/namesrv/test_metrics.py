@@ -7,12 +7,12 @@ from functools import partial
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.files import MemoryFiles
 from controller.namesrv.cli import configure
 from controller.namesrv.metrics import NamesrvMetrics
 from controller.namesrv.server import RunningNamesrv, serve_namesrv
 from raft.host import monotonic_ns
 from remoting.codes import RequestCode
+from remoting.daemon.files import MemoryFiles
 from remoting.endpoint import Counters
 from tests.controller.namesrv.fleet import Fleet, config
 

@@ -15,14 +15,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from controller.files import Files, MemoryFiles
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.server import Controller, RunningNamesrv, serve_namesrv
-from controller.process import Stoppable
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.daemon.files import Files, MemoryFiles
+from remoting.daemon.process import Stoppable
 from remoting.errors import BodyError
 from remoting.frame import encode
 from remoting.server import Server

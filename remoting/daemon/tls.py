@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from controller.keys import ConfigError, key
+from remoting.daemon.keys import ConfigError, key
 from remoting.tls import ClientAuth, server_context
 
 if TYPE_CHECKING:

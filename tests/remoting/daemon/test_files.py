@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.files import DiskFiles, MemoryFiles
+from remoting.daemon.files import DiskFiles, MemoryFiles
 
 
 def test_a_file_is_read_back_and_folders_are_made(tmp_path: Path) -> None:

@@ -17,17 +17,17 @@ import attrs
 import shtab
 import trio
 
-from controller.files import Files
-from controller.keys import ConfigError, names, written
-from controller.logs import LEVELS
 from remoting import properties
 from remoting.address import join_address
+from remoting.daemon.files import Files
+from remoting.daemon.keys import ConfigError, names, written
+from remoting.daemon.logs import LEVELS
 
 STOPPED: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 
-logger = logging.getLogger("controller.process")
+logger = logging.getLogger("daemon")
 
 
 class Stoppable(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from controller.keys import key
 from remoting.address import join_address
+from remoting.daemon.keys import key
 
 
 @attrs.frozen(kw_only=True, slots=False)  # one base of two with slots is all that Python can lay out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from controller.keys import ConfigError, key, names, properties, read, refuse_unknown
+from remoting.daemon.keys import ConfigError, key, names, properties, read, refuse_unknown
 
 
 @attrs.frozen(kw_only=True)

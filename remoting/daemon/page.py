@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from controller.recorder import Latency
+from remoting.daemon.latency import Latency
 from remoting.endpoint import Counters
 
 Metric = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily

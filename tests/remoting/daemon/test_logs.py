@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from controller.logs import of_peer, set_up
 from remoting.codes import RequestCode
+from remoting.daemon.logs import of_peer, set_up
 from remoting.headers.controller import CleanBrokerDataRequest
 from tests.controller.world import CLUSTER, group_of, world
 
