@@ -1,0 +1,159 @@
+"""The columns of what the data source gives: one table for each format, from which Spark's and Arrow's schemas come.
+
+Three formats of one log:
+
+``frames``   one row per frame: ``count`` entries of one term, as the leader wrote them at once.
+``entries``  one row per entry.
+``events``   one row per thing that happened to the log beside commands: elections (no-op frames), memberships, terms
+             and votes, truncations, installed snapshots, openings by a new process.
+
+All three hold what lies in the files, in the order of writing: also what was truncated later (``truncated`` is true),
+so two rows may have one index. Where bytes are damaged, each format has one row of kind ``damage`` with ``file``,
+``offset``, ``damage`` (a code of ``DAMAGE``) and ``reason`` (a sentence), and every other column of it that needs the
+bytes is null; ``count(*)`` counts such rows, ``where damage is null`` leaves them out.
+
+Indices and terms are those of the log: from 1 in raft, from 0 in a Java DLedger directory. Columns that a Java DLedger
+directory does not record (times, CRCs, write sequences) are null. All numbers are signed 64 bits unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import attrs
+import pyarrow as pa
+
+Format = Literal["frames", "entries", "events"]
+FORMATS: Final[tuple[Format, ...]] = ("frames", "entries", "events")
+
+KINDS: Final = ("commands", "noop", "membership", "session")
+"""Of frames and entries: what ``raft.frame.Kind`` calls them, in lower case."""
+LOCAL_KINDS: Final = ("state", "hard_state", "truncate", "install", "opened")
+"""Of events, beside ``noop`` and ``membership``: this node's own records, and ``opened`` for the first block of a new
+life of the process."""
+DAMAGE_KIND: Final = "damage"
+
+DAMAGE: Final[dict[str, str]] = {
+    "crc": "bytes fail their checksum: a flipped bit, a block written over",
+    "cut": "the file ends inside its data",
+    "chain": "a good block or frame does not continue the one before it",
+    "missing": "a segment between others is not there; `file` is where it should be",
+    "empty": "a segment that is not the newest has no good first block",
+    "foreign": "the file is not of this log, or of no known format",
+    "version": "a format version that this build does not read",
+    "unreadable": "the file cannot be read; `reason` has the system's words",
+}
+"""Codes of the column ``damage``."""
+
+
+@attrs.frozen
+class Column:
+    """One column: its name, Spark's name of its type, and what it holds (with the unit)."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
+    return tuple(Column(*row) for row in rows)
+
+
+_WHERE: Final = _columns(
+    ("cluster", "string", "of the node's identity; null for a Java DLedger directory"),
+    ("node", "string", "node id, from the directory's identity (Java: the selfId of its name)"),
+    ("group", "string", "the group's name where the directory knows it, else its number in decimal"),
+    ("group_id", "bigint", "the number that frames carry; null for a Java DLedger directory"),
+)
+
+_DAMAGE: Final = _columns(
+    ("damage", "string", "null, or what is damaged: a code of DAMAGE"),
+    ("reason", "string", "null, or the damage in words"),
+)
+
+FRAMES: Final = (
+    *_WHERE,
+    *_columns(
+        ("kind", "string", "commands, noop, membership, session, or damage"),
+        ("term", "bigint", "term of the entries"),
+        ("index", "bigint", "index of the first entry"),
+        ("last_index", "bigint", "index of the last entry"),
+        ("count", "int", "entries"),
+        ("wall_ms", "bigint", "leader's wall clock when it built the frame, ms since 1970 UTC"),
+        ("frame_bytes", "int", "bytes of the whole frame: header, table of lengths, payloads"),
+        ("payload_bytes", "int", "bytes of the payloads alone"),
+        ("body_crc", "bigint", "CRC-32C of table and payloads, unsigned 32 bits"),
+        ("chain", "bigint", "mark of the group's frame before, unsigned 32 bits; 0: not known to its writer"),
+        ("mark", "bigint", "CRC-32C of the frame's header: equal marks at one index mean equal logs up to it"),
+        ("segment", "bigint", "segment sequence (Java: base offset of the data file)"),
+        ("file", "string", "path of the file"),
+        ("offset", "bigint", "byte of the file where the frame begins"),
+        ("write", "bigint", "write sequence of the frame's block: the order of this node's group commits"),
+        ("synced", "bigint", "last write sequence known to be synced when the frame's block was written"),
+        ("truncated", "boolean", "a later record of this node cut it off the log, or a snapshot replaced it"),
+        ("payload", "binary", "table of lengths and payloads, whole or its first bytes; null with payload=none"),
+    ),
+    *_DAMAGE,
+)
+"""Columns of ``format=frames``."""
+
+ENTRIES: Final = (
+    *_columns(
+        ("node", "string", "node id, from the directory's identity (Java: the selfId of its name)"),
+        ("group", "string", "the group's name where the directory knows it, else its number in decimal"),
+        ("group_id", "bigint", "the number that frames carry; null for a Java DLedger directory"),
+        ("kind", "string", "commands, noop, membership, session, or damage"),
+        ("term", "bigint", "term of the entry"),
+        ("index", "bigint", "index of the entry"),
+        ("wall_ms", "bigint", "leader's wall clock when it built the entry's frame, ms since 1970 UTC"),
+        ("payload_bytes", "int", "bytes of the payload"),
+        ("segment", "bigint", "segment sequence (Java: base offset of the data file)"),
+        ("offset", "bigint", "byte of the file where the entry's frame begins; entries of one frame share it"),
+        ("write", "bigint", "write sequence of the entry's block: the order of this node's group commits"),
+        ("truncated", "boolean", "a later record of this node cut it off the log, or a snapshot replaced it"),
+        ("payload", "binary", "the payload, whole or its first bytes; null with payload=none"),
+        ("file", "string", "of damage rows only: path of the file; else null (see segment)"),
+    ),
+    *_DAMAGE,
+)
+"""Columns of ``format=entries``. Few and narrow: Spark copies every column of every row."""
+
+EVENTS: Final = (
+    *_WHERE,
+    *_columns(
+        ("kind", "string", "noop, membership, state, hard_state, truncate, install, opened, or damage"),
+        ("term", "bigint", "noop, membership: of the entry. state, hard_state: the node's own. "
+                           "truncate, install: of the last entry kept. opened: null"),
+        ("index", "bigint", "noop, membership: of the entry. state: last entry of the log where the segment begins. "
+                            "truncate, install: last entry kept (0: none); else null"),
+        ("mark", "bigint", "mark of the frame that ends at `index`; null for hard_state and opened"),
+        ("voted_for", "string", "state, hard_state: the vote cast in `term`; null: none"),
+        ("wall_ms", "bigint", "noop, membership: leader's wall clock, ms since 1970 UTC; else null"),
+        ("after_ms", "bigint", "wall clock of the latest frame before it in its segment, of any group; null: none"),
+        ("detail", "string", "JSON. noop: how the election was won (cause, rounds, votes, ...), null if it tells "
+                             "nothing. membership: voters, outgoing, learners opened: its life number"),
+        ("segment", "bigint", "segment sequence (Java: base offset of the data file)"),
+        ("file", "string", "path of the file"),
+        ("offset", "bigint", "byte of the file where the record begins"),
+        ("write", "bigint", "write sequence of its block: the order of this node's group commits"),
+        ("truncated", "boolean", "noop, membership: cut off the log later; else false"),
+    ),
+    *_DAMAGE,
+)
+"""Columns of ``format=events``. ``opened`` has no group. Java: from ``currterm`` one hard_state, and its no-ops."""
+
+COLUMNS: Final[dict[Format, tuple[Column, ...]]] = {"frames": FRAMES, "entries": ENTRIES, "events": EVENTS}
+
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_(), "binary": pa.binary(),
+}
+
+
+def arrow_schema(form: Format) -> pa.Schema:
+    """The Arrow schema of a format; every column may be null."""
+    return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in COLUMNS[form]])
+
+
+def spark_schema(form: Format) -> str:
+    """The same as Spark's DDL, the form in which a Python data source tells its schema."""
+    return ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS[form])
