@@ -10,7 +10,7 @@ from remoting.header import Header, Int32, Int64, header, wire_name
 
 @header
 class SendMessageRequest(Header):
-    """10, ``SendMessageRequestHeader``; the body is the message's. ``queue_id`` below 0 leaves the choice to the broker."""
+    """10, ``SendMessageRequestHeader``; the body is the message's. A ``queue_id`` below 0: the broker chooses."""
 
     topic: str
     queue_id: Int32
@@ -49,7 +49,7 @@ class SendMessageRequestV2(Header):
 
 @header
 class SendMessageResponse(Header):
-    """``SendMessageResponseHeader``. Of a batch ``msg_id`` lists all, with commas, and ``queue_offset`` is the first's."""
+    """``SendMessageResponseHeader``. A batch has all ``msg_id`` with commas, and the first ``queue_offset``."""
 
     msg_id: str
     queue_id: Int32
@@ -63,7 +63,7 @@ class SendMessageResponse(Header):
 
 @header
 class ConsumerSendMsgBackRequest(Header):
-    """36, ``ConsumerSendMsgBackRequestHeader``. ``offset`` is the message's in the log; a level below 0: dead letters."""
+    """36, ``ConsumerSendMsgBackRequestHeader``. ``offset`` is that of the log; a level below 0: dead letters."""
 
     offset: Int64
     group: str
