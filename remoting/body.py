@@ -6,7 +6,8 @@
         sync_state_set_epoch: Int32 = 0
 
 An annotation is ``str``, ``Int32``, ``Int64``, ``bool``, ``float``, another body, ``list[T]``, ``frozenset[T]``,
-``dict[str, T]``, ``dict[Int64, T]``, ``Any`` (plain JSON, passed on as it is) or one of these ``| None``.
+``dict[str, T]``, ``dict[Int64, T]``, ``dict[B, T]`` with a body for a key, ``Any`` (plain JSON, passed on as it is) or
+one of these ``| None``.
 Reading takes what Java peers take: digits in quotes, ``1.0`` for 1, a null for a field that has a default, fields that
 nobody knows. A field without a default is required. All else is a ``BodyError`` that names the place.
 Writing leaves out ``None``, sorts keys and sets, and puts numeric keys in quotes, which every known client reads.
@@ -23,7 +24,7 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 import attrs
 
 from remoting.errors import BodyError
-from remoting.fastjson import BODY_BYTES_MAX, dumps, loads
+from remoting.fastjson import BODY_BYTES_MAX, Pairs, dumps, loads
 from remoting.fields import decimal, described, int_range, shown, wire_name
 
 _Convert = Callable[[Any], Any]
@@ -110,20 +111,23 @@ def body(cls: _B) -> _B:
 def _reader(hint: Any) -> _Convert:
     if hint in _PLAIN:
         return _PLAIN[hint]
-    if isinstance(hint, type) and issubclass(hint, Body):
-        return hint._read
+    if _is_body(hint):
+        reads: _Convert = hint._read
+        return reads
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (list, frozenset):
         return _list_reader(_reader(arguments[0]), origin)
     if origin is dict:
-        return _dict_reader(_reader(arguments[0]), _reader(arguments[1]))
+        read = _pairs_reader if _is_body(arguments[0]) else _dict_reader
+        return read(_reader(arguments[0]), _reader(arguments[1]))
     return _int_reader(*int_range(hint))
 
 
 def _writer(hint: Any) -> _Convert | None:
     """None: as it is."""
-    if isinstance(hint, type) and issubclass(hint, Body):
-        return hint.to_plain
+    if _is_body(hint):
+        writes: _Convert = hint.to_plain
+        return writes
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (list, frozenset):
         ordered: _Convert = sorted if origin is frozenset else list
@@ -131,11 +135,17 @@ def _writer(hint: Any) -> _Convert | None:
         return ordered if each is None else lambda values: [each(value) for value in ordered(values)]
     if origin is dict:
         write = _writer(arguments[1]) or _as_is
+        if _is_body(arguments[0]):
+            return lambda values: Pairs([(key.to_plain(), write(value)) for key, value in values.items()])
         if arguments[0] is not str:
             return lambda values: {str(key): write(value) for key, value in values.items()}
         if write is not _as_is:
             return lambda values: {key: write(value) for key, value in values.items()}
     return None
+
+
+def _is_body(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Body)
 
 
 def _as_is(value: Any) -> Any:
@@ -213,6 +223,28 @@ def _dict_reader(read_key: _Convert, read: _Convert) -> _Convert:
                 continue
             try:
                 values[read_key(key)] = read(each)
+            except _Misfit as misfit:
+                misfit.path = f"[{shown(key)}]{misfit.path}"
+                raise
+        return values
+
+    return read_all
+
+
+def _pairs_reader(read_key: _Convert, read: _Convert) -> _Convert:
+    """Objects as keys; fastjson 1 also emits their JSON in a string."""
+
+    def read_all(value: Any) -> Any:
+        if type(value) is not Pairs and type(value) is not dict:
+            raise _Misfit(f"is {shown(value)}; an object is needed")
+        values = {}
+        for key, each in value.items if type(value) is Pairs else value.items():
+            if each is None:
+                continue
+            try:
+                values[read_key(loads(key.encode()) if type(key) is str else key)] = read(each)
+            except BodyError as error:
+                raise _Misfit(str(error), f"[{shown(key)}]") from None
             except _Misfit as misfit:
                 misfit.path = f"[{shown(key)}]{misfit.path}"
                 raise

@@ -53,6 +53,28 @@ def test_written_and_read() -> None:
     assert FULL.to_json(ascii_only=True) == JSON.replace("é".encode(), rb"\u00e9")
 
 
+@body
+class Keyed(Body):
+    table: dict[Inner, Int64] = attrs.field(factory=dict)
+    deep: dict[Inner, Inner] = attrs.field(factory=dict)
+
+
+def test_bodies_as_keys_are_written_as_objects_and_read_as_either() -> None:
+    full = Keyed({Inner(1): 5, Inner(2, "b"): 6}, {Inner(3): Inner(4)})
+    raw = b'{"deep":{{"number":3}:{"number":4}},"table":{{"number":1}:5,{"name":"b","number":2}:6}}'
+    assert full.to_json() == raw
+    assert Keyed.from_json(raw) == full
+    assert Keyed.from_json(b'{"table":{"{\\"number\\":1}":"5"},"deep":{}}') == Keyed({Inner(1): 5})
+    for wrong, says in (
+        (b'{"table":{{"x":1}:5}}', "Keyed.table[dict].number is missing"),
+        (b'{"table":{"x y":5}}', "Keyed.table['x y']"),
+        (b'{"table":[]}', "Keyed.table is list; an object is needed"),
+    ):
+        with pytest.raises(BodyError) as caught:
+            Keyed.from_json(wrong)
+        assert str(caught.value).startswith(says)
+
+
 def test_defaults_stand_for_what_is_missing_or_null() -> None:
     assert Outer.from_json(b"{}") == Outer()
     nulls = ",".join(f'"{name}":null' for name in Outer().to_plain())
