@@ -24,7 +24,7 @@ import trio
 
 from harness import java, ours
 from harness.interop.scenario import Stage
-from harness.interop.watch import tool, until
+from harness.interop.watch import create_topic, until
 from harness.java import Broker
 
 GROUP, TOPIC = "broker-a", "orders"
@@ -49,7 +49,7 @@ async def _cluster(stage: Stage, system: str, size: int) -> AsyncIterator[tuple[
             start=False)) for number in range(size)]
         await java.start_all(brokers)
         await until(stage, addresses, GROUP, lambda seen: len(seen.in_sync) == size, "all in sync", timeout_s=120)
-        await tool(stage, "updateTopic", "-n", namesrv.address, "-c", "DefaultCluster", "-t", TOPIC)
+        await create_topic(stage, namesrv.address, TOPIC)
         await trio.sleep(15)  # slaves fetch topics every 10 s
         yield addresses, namesrv.address, brokers
 

@@ -59,6 +59,12 @@ async def tool(stage: Stage, *arguments: str) -> AdminRun:
     return run
 
 
+async def create_topic(stage: Stage, namesrv: str, topic: str) -> None:
+    """On every master of the cluster, as soon as there is one: Java's tool exits well where it finds none."""
+    while " success." not in (await tool(stage, "updateTopic", "-n", namesrv, "-c", "DefaultCluster", "-t", topic)).stdout:
+        await trio.sleep(0.5)
+
+
 async def sync_state(stage: Stage, controllers: list[str], group: str) -> SyncState | None:
     """Ask the Java tool, by the first of ``controllers`` that leads it to an answer."""
     for address in controllers:
