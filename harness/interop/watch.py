@@ -61,7 +61,8 @@ async def tool(stage: Stage, *arguments: str) -> AdminRun:
 
 async def create_topic(stage: Stage, namesrv: str, topic: str) -> None:
     """On every master of the cluster, as soon as there is one: Java's tool exits well where it finds none."""
-    while " success." not in (await tool(stage, "updateTopic", "-n", namesrv, "-c", "DefaultCluster", "-t", topic)).stdout:
+    line = ("updateTopic", "-n", namesrv, "-c", "DefaultCluster", "-t", topic)
+    while " success." not in (await tool(stage, *line)).stdout:
         await trio.sleep(0.5)
 
 
