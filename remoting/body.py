@@ -235,10 +235,14 @@ def _pairs_reader(read_key: _Convert, read: _Convert) -> _Convert:
     """Objects as keys; fastjson 1 also emits their JSON in a string."""
 
     def read_all(value: Any) -> Any:
-        if type(value) is not Pairs and type(value) is not dict:
+        if isinstance(value, Pairs):
+            items = value.items
+        elif type(value) is dict:
+            items = list(value.items())
+        else:
             raise _Misfit(f"is {shown(value)}; an object is needed")
         values = {}
-        for key, each in value.items if type(value) is Pairs else value.items():
+        for key, each in items:
             if each is None:
                 continue
             try:

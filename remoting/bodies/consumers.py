@@ -1,0 +1,277 @@
+"""Bodies of the codes about clients and their groups: heartbeats, members, locks, assignments, offsets.
+
+Fields are those of the Java classes; which code carries what stands at each class. Java's enums come by name or by
+number: ``named`` makes the name of either.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from remoting.body import Body, body
+from remoting.fields import Int32, Int64, wire_name
+
+TAG: Final = "TAG"
+"""The kind of expression that looks at tags; whatever else there is looks at properties (``SQL92``)."""
+ALL: Final = "*"
+"""The expression that every message matches."""
+CONSUME_TYPES: Final = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+BROADCASTING: Final = "BROADCASTING"
+CLUSTERING: Final = "CLUSTERING"
+MESSAGE_MODELS: Final = (BROADCASTING, CLUSTERING)
+CONSUME_FROM_WHERE: Final = (
+    "CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST", "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET", "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP")
+
+
+def named(value: str | None, names: tuple[str, ...], default: str) -> str:
+    """One of ``names``, of itself or of its place among them; ``default`` for what is missing or unknown."""
+    if value in names:
+        return value
+    if value is not None and value.isdecimal() and int(value) < len(names):
+        return names[int(value)]
+    return default
+
+
+@body
+class MessageQueue(Body):
+    """One queue of a topic on one broker group; a key of tables, too."""
+
+    topic: str
+    broker_name: str
+    queue_id: Int32
+
+
+@body
+class SubscriptionData(Body):
+    """What a group wants of a topic. ``code_set`` are the hashes of ``tags_set``, as a broker compares them."""
+
+    topic: str
+    sub_string: str | None = None
+    tags_set: frozenset[str] = frozenset()
+    code_set: frozenset[Int32] = frozenset()
+    sub_version: Int64 = 0
+    """When the client made it, in milliseconds."""
+    expression_type: str | None = TAG
+    class_filter_mode: bool = False
+    filter_class_source: str | None = None
+
+
+@body
+class ConsumerData(Body):
+    """One group of a heartbeat."""
+
+    group_name: str
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    subscription_data_set: list[SubscriptionData] = attrs.field(factory=list)
+    unit_mode: bool = False
+
+
+@body
+class ProducerData(Body):
+    """One group of a heartbeat."""
+
+    group_name: str
+
+
+@body
+class HeartbeatData(Body):
+    """34. With a fingerprint it may come without subscriptions, to a broker that has seen them under it."""
+
+    client_id: str = wire_name("clientID")
+    producer_data_set: list[ProducerData] = attrs.field(factory=list)
+    consumer_data_set: list[ConsumerData] = attrs.field(factory=list)
+    heartbeat_fingerprint: Int32 = 0
+    without_sub: bool = False
+
+
+@body
+class CheckClientRequestBody(Body):
+    """46."""
+
+    client_id: str | None = None
+    group: str | None = None
+    subscription_data: SubscriptionData | None = None
+    namespace: str | None = None
+
+
+@body
+class ConsumerIdList(Body):
+    """Answer to 38."""
+
+    consumer_id_list: list[str] = attrs.field(factory=list)
+
+
+@body
+class ClientConnection(Body):
+    """One client in the answers to 203 and 204."""
+
+    client_id: str
+    client_addr: str
+    language: str
+    version: Int32
+
+
+@body
+class ConsumerConnection(Body):
+    """Answer to 203."""
+
+    connection_set: list[ClientConnection] = attrs.field(factory=list)
+    subscription_table: dict[str, SubscriptionData] = attrs.field(factory=dict)
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+
+
+@body
+class ProducerConnection(Body):
+    """Answer to 204."""
+
+    connection_set: list[ClientConnection] = attrs.field(factory=list)
+
+
+@body
+class ProducerInfo(Body):
+    """One producer in the answer to 328."""
+
+    client_id: str
+    remote_ip: str = wire_name("remoteIP")
+    language: str = "JAVA"
+    version: Int32 = 0
+    last_update_timestamp: Int64 = 0
+
+
+@body
+class ProducerTableInfo(Body):
+    """Answer to 328, by group."""
+
+    data: dict[str, list[ProducerInfo]] = attrs.field(factory=dict)
+
+
+@body
+class GroupList(Body):
+    """Answer to 300."""
+
+    group_list: list[str] = attrs.field(factory=list)
+
+
+@body
+class QuerySubscriptionResponseBody(Body):
+    """Answer to 345."""
+
+    group: str
+    topic: str
+    subscription_data: SubscriptionData | None = None
+
+
+@body
+class LockBatchRequestBody(Body):
+    """41 and 42."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: list[MessageQueue] = attrs.field(factory=list)
+    only_this_broker: bool = False
+
+
+@body
+class LockBatchResponseBody(Body):
+    """Answer to 41."""
+
+    lock_ok_mq_set: list[MessageQueue] = wire_name("lockOKMQSet", factory=list)
+
+
+@body
+class QueryAssignmentRequestBody(Body):
+    """400."""
+
+    topic: str
+    consumer_group: str
+    client_id: str
+    strategy_name: str | None = None
+    message_model: str | None = None
+
+
+@body
+class MessageQueueAssignment(Body):
+    """One queue in the answer to 400."""
+
+    message_queue: MessageQueue
+    mode: str = "PULL"
+    attachments: dict[str, str] | None = None
+
+
+@body
+class QueryAssignmentResponseBody(Body):
+    """Answer to 400. None: the client keeps what it has; an empty list takes everything from it."""
+
+    message_queue_assignments: list[MessageQueueAssignment] | None = None
+
+
+@body
+class MessageRequestMode(Body):
+    """401: how the members of a group read a topic. ``mode`` is PULL or POP."""
+
+    topic: str
+    consumer_group: str
+    mode: str = "PULL"
+    pop_share_queue_num: Int32 = 0
+
+
+@body
+class MessageRequestModes(Body):
+    """Answer to 402 and ``messageRequestMode.json``: by topic and group."""
+
+    message_request_mode_map: dict[str, dict[str, MessageRequestMode]] = attrs.field(factory=dict)
+
+
+@body
+class GroupForbidden(Body):
+    """Answer to 353."""
+
+    group: str
+    topic: str
+    readable: bool = True
+
+
+@body
+class ResetOffsetBody(Body):
+    """220, and the answer to 222."""
+
+    offset_table: dict[MessageQueue, Int64] = attrs.field(factory=dict)
+
+
+@body
+class QueueOffset(Body):
+    """One queue of ``ResetOffsetBodyForC``."""
+
+    topic: str
+    broker_name: str
+    queue_id: Int32
+    offset: Int64
+
+
+@body
+class ResetOffsetBodyForC(Body):
+    """220 for C++ clients, which know no objects as keys."""
+
+    offset_table: list[QueueOffset] = attrs.field(factory=list)
+
+
+@body
+class ConsumerStatus(Body):
+    """Answer to 221 (``message_queue_table``) and 223 (``consumer_table``, by client id)."""
+
+    message_queue_table: dict[MessageQueue, Int64] | None = None
+    consumer_table: dict[str, Any] | None = None
+
+
+@body
+class CorrectionOffsets(Body):
+    """Answer to 308, by queue id."""
+
+    correction_offsets: dict[Int32, Int64] = attrs.field(factory=dict)
