@@ -122,6 +122,11 @@ class CommitLog:
         return self._end
 
     @property
+    def written_offset(self) -> int:
+        """What the system has."""
+        return self._written
+
+    @property
     def flushed_offset(self) -> int:
         return self._flushed
 
@@ -234,9 +239,9 @@ class CommitLog:
         if self._failed is None:
             self._flushed = max(self._flushed, min(job.target, self._written))
 
-    def sync_failed(self, error: OSError) -> None:
+    def sync_failed(self, error: OSError) -> StoreFailed:
         """``job.run`` has raised: the system may have dropped the data, so a second sync would prove nothing."""
-        self._fail(error)
+        return self._fail(error)
 
     def flush(self) -> int:
         """Sync here and now; returns the flushed offset. Raises ``StoreFailed``, and the offset stays where it was."""

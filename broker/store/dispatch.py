@@ -51,8 +51,9 @@ class Dispatcher:
         self.offset = offset
         """Everything below has been handed over."""
 
-    def dispatch(self, confirm_offset: int) -> int:
-        """Go on to the last message that ends at or below ``confirm_offset``; returns how many there were.
+    def dispatch(self, confirm_offset: int, most: int) -> int:
+        """Go on to the last message that ends at or below ``confirm_offset``, ``most`` messages at most; returns how
+        many there were.
 
         Raises:
             DamagedRecord: the log cannot be read there.
@@ -62,4 +63,6 @@ class Dispatcher:
             self._take(found, tags_code(found[6], found[7], found[5]) if in_queue(found[4]) else 0)
             self.offset = found[0] + found[1]
             count += 1
+            if count == most:
+                break
         return count

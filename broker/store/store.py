@@ -7,6 +7,7 @@ Source: ``DefaultMessageStore`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -52,6 +53,8 @@ class Put:
 
 
 Queue = tuple[bytes, int]
+Arrived = Callable[[bytes, int, int, int, Outline], None]
+"""Topic, queue id, queue offset, code of the tag, outline."""
 
 
 class MessageStore:
@@ -67,6 +70,8 @@ class MessageStore:
         self._dispatcher = Dispatcher(self.log, 0, self._take)
         self._checkpoint = Checkpoint()
         self._last_time_ms = 0
+        self.arrived: list[Arrived] = []
+        """Called for each message that consumers see from then on."""
 
     # --- opening ---------------------------------------------------------------------------------------------
 
@@ -150,17 +155,33 @@ class MessageStore:
         self._last_time_ms = store_time_ms
         return Put(offset, size, queue_offset if queued else 0)
 
+    def put_all(self, messages: Sequence[Message], store_time_ms: int) -> list[Put]:
+        """Append messages one behind the other; raises as ``put``."""
+        return [self.put(message, store_time_ms) for message in messages]
+
+    def append_raw(self, data: bytes | memoryview, offset: int) -> None:
+        """Bytes of another store's log. Raises as ``CommitLog.append_raw``."""
+        self.log.append_raw(bytes(data), offset)
+
     def write(self) -> None:
         """Hand what was put to the system."""
         self.log.write()
 
-    def dispatch(self, confirm_offset: int | None = None) -> int:
-        """Let consumers see what is confirmed (all, by default); returns how many messages they see more."""
-        return self._dispatcher.dispatch(self.log.max_offset if confirm_offset is None else confirm_offset)
+    @property
+    def dispatched_offset(self) -> int:
+        """Consumers see what is below."""
+        return self._dispatcher.offset
+
+    def dispatch(self, confirm_offset: int | None = None, most: int = 1 << 62) -> int:
+        """Let consumers see what is confirmed (all, by default); returns how many messages they see more, ``most`` at
+        most. Raises ``OSError`` when queues cannot be written; it may be tried again."""
+        return self._dispatcher.dispatch(self.log.max_offset if confirm_offset is None else confirm_offset, most)
 
     def _take(self, found: Outline, code: int) -> None:
         if in_queue(found[4]):
             self._queue((found[6], found[2])).append(found[3], found[0], found[1], code)
+            for arrived in self.arrived:
+                arrived(found[6], found[2], found[3], code, found)
         if self._index is not None:
             self._index.add(found)
 
@@ -177,7 +198,7 @@ class MessageStore:
             queues_offset=self._dispatcher.offset)
         write_whole(self._files, CHECKPOINT, self._checkpoint.encode())
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int, *, everything: bool = False) -> None:
         """Forget messages from ``offset`` on: another master never had them. Raises ``OffsetGone``."""
         gone = [found for found in self.log.scan(offset, check_crc=False) if in_queue(found[4])]
         self.log.truncate(offset)

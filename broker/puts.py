@@ -1,0 +1,166 @@
+"""One put from request to status: gate, append, flush, acknowledgements. Every put is answered once.
+
+A put that waits for nothing is answered when the system has it, so it survives the death of this process. It knows
+who may write and what was needed, and neither requests nor connections.
+Source: ``CommitLog.asyncPutMessage`` and ``handleDiskFlushAndHA`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from broker.ha.acks import Deny, Need, PutQueue, PutStatus, QuorumConfig, needed_acks, satisfied
+from broker.journal import NS_PER_MS, Journal
+from broker.replication import Replication
+from broker.store.errors import MessageIllegal, StoreFailed, StoreFull
+from broker.store.record import PROPERTIES_BYTES_MAX, Message
+from broker.store.store import Put
+
+
+@attrs.frozen
+class PutResult:
+    """``puts``: where each message stands, of every status that means that it was written."""
+
+    status: PutStatus
+    puts: tuple[Put, ...] = ()
+    remark: str = ""
+
+
+Done = Callable[[PutResult], None]
+
+
+class _Waiting:
+    """A put that was appended."""
+
+    __slots__ = ("done", "end", "flush_deadline_ns", "need", "puts", "slave_deadline_ns", "status")
+
+    def __init__(self, done: Done, puts: tuple[Put, ...], need: Need, flush_deadline_ns: int,
+                 slave_deadline_ns: int) -> None:
+        self.done, self.puts, self.need = done, puts, need
+        self.end = puts[-1].offset + puts[-1].size
+        self.flush_deadline_ns, self.slave_deadline_ns = flush_deadline_ns, slave_deadline_ns
+        self.status = PutStatus.PUT_OK
+        """What became of its flush; what became of its acknowledgements weighs more."""
+
+    def finish(self, status: PutStatus = PutStatus.PUT_OK, remark: str = "") -> None:
+        self.done(PutResult(self.status if status is PutStatus.PUT_OK else status, self.puts, remark))
+
+
+NOT_SERVING: Final = "this broker is not the master of its group"
+
+
+class Puts:
+    """Closed until ``serve``. Lives as long as ``journal``."""
+
+    def __init__(self, journal: Journal, config: QuorumConfig, *, sync_flush_timeout_ms: int = 5_000) -> None:
+        self._journal, self._config = journal, config
+        self._sync_flush_timeout_ns = sync_flush_timeout_ms * NS_PER_MS
+        self._slave_timeout_ns = config.slave_timeout_ms * NS_PER_MS
+        self._replication: Replication | None = None
+        self._reason = NOT_SERVING
+        self._unwritten: deque[_Waiting] = deque()
+        self._unflushed: deque[_Waiting] = deque()
+        self._unacknowledged = PutQueue(self._acknowledged)
+        self._by_token: dict[int, _Waiting] = {}
+        journal.settled.append(self._settle)
+        journal.ticks.append(self._expire)
+
+    # --- who may write ---------------------------------------------------------------------------------------
+
+    @property
+    def serving(self) -> bool:
+        return self._replication is not None
+
+    def serve(self, replication: Replication) -> None:
+        """This broker is master: writes are open."""
+        self._replication = replication
+
+    def fence(self, reason: str) -> None:
+        """Closed. Nobody knows who will hold what waits: it ends as ``FLUSH_SLAVE_TIMEOUT``."""
+        self._replication, self._reason = None, reason
+        waiting = [*self._unwritten, *self._unflushed]
+        self._unwritten.clear()
+        self._unflushed.clear()
+        for put in waiting:
+            put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, reason)
+        self._unacknowledged.fail_all()
+
+    # --- one put ---------------------------------------------------------------------------------------------
+
+    def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
+        """All of ``messages`` or none; ``done`` is called once, perhaps before this returns."""
+        replication, journal = self._replication, self._journal
+        if replication is None:
+            return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=self._reason))
+        need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
+        if isinstance(need, Deny):
+            return done(PutResult(
+                PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
+                remark=f"{need.have} replicas are in sync, {need.need} are needed: nothing was written"))
+        try:
+            puts = tuple(journal.append(messages))
+        except MessageIllegal as error:
+            status = PutStatus.MESSAGE_ILLEGAL
+            if any(len(message.properties) > PROPERTIES_BYTES_MAX for message in messages):
+                status = PutStatus.PROPERTIES_SIZE_EXCEEDED
+            return done(PutResult(status, remark=str(error)))
+        except (StoreFull, StoreFailed) as error:
+            return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=str(error)))
+        now_ns = journal.now_ns()
+        waiting = _Waiting(done, puts, need, now_ns + self._sync_flush_timeout_ns, now_ns + self._slave_timeout_ns)
+        if journal.sync_flush and wait_store_ok:
+            self._unflushed.append(waiting)
+        else:
+            self._unwritten.append(waiting)
+        return None
+
+    def advanced(self) -> None:
+        """Who holds what has changed."""
+        if self._replication is not None and len(self._unacknowledged):
+            self._unacknowledged.advanced(self._replication.holders)
+
+    # --- what releases it ------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """The system has what is below ``end`` of the journal."""
+        journal = self._journal
+        for waiting, end in ((self._unwritten, journal.end), (self._unflushed, journal.durable_end)):
+            while waiting and waiting[0].end <= end:
+                self._stored(waiting.popleft())
+        self.advanced()
+        if journal.failure is not None:
+            self._fail(journal.failure)
+
+    def _stored(self, put: _Waiting) -> None:
+        """Written and flushed, or not flushed in time; what replicas hold is looked at after that."""
+        replication, need = self._replication, put.need
+        if replication is None or not need.waits or satisfied(need, put.end, replication.holders):
+            put.finish()
+            return
+        token = self._unacknowledged.add(put.end, need, put.slave_deadline_ns)
+        if token is None:
+            put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, "too many messages wait for acknowledgements")
+        else:
+            self._by_token[token] = put
+
+    def _acknowledged(self, token: int, status: PutStatus) -> None:
+        self._by_token.pop(token).finish(status)
+
+    def _expire(self, now_ns: int) -> None:
+        unflushed = self._unflushed
+        while unflushed and unflushed[0].flush_deadline_ns <= now_ns:
+            put = unflushed.popleft()
+            put.status = PutStatus.FLUSH_DISK_TIMEOUT
+            self._stored(put)
+        self._unacknowledged.expire(now_ns)
+
+    def _fail(self, error: StoreFailed) -> None:
+        """The disk failed: what it had not been given yet is unknown, what it had was not flushed."""
+        for waiting, status in ((self._unwritten, PutStatus.UNKNOWN_ERROR),
+                                (self._unflushed, PutStatus.FLUSH_DISK_TIMEOUT)):
+            while waiting:
+                waiting.popleft().finish(status, str(error))

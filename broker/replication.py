@@ -1,0 +1,59 @@
+"""What a put needs to know of replication: the kind of group, how many replicas there are, and who holds what.
+
+It knows no protocol; whoever replicates implements it. A master without slaves does so here.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from broker.ha.acks import BrokerRole, Holders, Mode, Replicas
+from broker.journal import Journal
+
+
+class Replication(Protocol):
+    """Read at each put, so it is cheap to read. Whoever implements it also calls ``Journal.confirm``."""
+
+    @property
+    def mode(self) -> Mode: ...
+
+    @property
+    def holders(self) -> Holders: ...
+
+    def replicas(self) -> Replicas: ...
+
+
+@attrs.frozen
+class _Itself:
+    """Holds what is durable here, as puts wait for it."""
+
+    journal: Journal
+
+    def holds_all(self, end: int) -> bool:
+        return self.journal.durable_end >= end
+
+    def holders(self, end: int) -> int:
+        return int(self.journal.durable_end >= end)
+
+
+class Alone:
+    """A single master without slaves: what is durable is confirmed. ``close`` when another role begins."""
+
+    def __init__(self, journal: Journal, role: BrokerRole = BrokerRole.ASYNC_MASTER) -> None:
+        self.mode = Mode(role=role)
+        self.holders: Holders = _Itself(journal)
+        self._journal = journal
+        self._replicas = Replicas()
+        journal.grown.append(self._grown)
+        self._grown()
+
+    def replicas(self) -> Replicas:
+        return self._replicas
+
+    def close(self) -> None:
+        self._journal.grown.remove(self._grown)
+
+    def _grown(self) -> None:
+        self._journal.confirm(self._journal.durable_end)
