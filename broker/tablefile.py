@@ -1,0 +1,92 @@
+"""One table of ``config/*.json`` on disk: written soon after it changed, many changes at once, beside the loop.
+
+It knows when to write. What the table holds, and how its JSON looks, is its owner's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from broker.store.files import Files, write_whole
+from broker.store.tables import PATHS
+from remoting.body import Body
+from remoting.wakeup import Bell
+
+logger = logging.getLogger("broker")
+
+RunSync = Callable[[Callable[[], None]], Awaitable[None]]
+PAUSE_AFTER_FAILURE_S = 1.0
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    await trio.to_thread.run_sync(work)
+
+
+@attrs.define(eq=False)
+class _Attempt:
+    version: int
+    done: trio.Event = attrs.field(factory=trio.Event)
+    error: OSError | None = None
+
+
+class TableFile:
+    """``table`` gives the present content, ``changed`` says that there is a new one, ``run`` must be running."""
+
+    def __init__(self, files: Files, table: Callable[[], Body], run_sync: RunSync = _in_thread) -> None:
+        self._files, self._table, self._run_sync = files, table, run_sync
+        self._bell = Bell()
+        self._version = 0
+        self._written = 0
+        self._next = _Attempt(1)
+
+    def changed(self) -> None:
+        self._version += 1
+        self._bell.ring()
+
+    async def saved(self) -> None:
+        """Returns when everything changed so far is on disk. Raises ``OSError``: it is not, and is tried again."""
+        wanted = self._version
+        while self._written < wanted:
+            attempt = self._next
+            await attempt.done.wait()
+            if attempt.error is not None and attempt.version >= wanted:
+                raise attempt.error
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write after each change, until cancelled; then what is not written yet is."""
+        task_status.started()
+        try:
+            while True:
+                await self._bell.wait()
+                while self._written < self._version:
+                    await self._write()
+        finally:
+            if self._written < self._version:
+                try:
+                    self._save(self._table())
+                except OSError as error:
+                    logger.error("%s is not written: %s", PATHS[type(self._table())], error)
+
+    async def _write(self) -> None:
+        attempt = self._next
+        attempt.version, table = self._version, self._table()
+        try:
+            await self._run_sync(lambda: self._save(table))
+        except OSError as error:
+            attempt.error = error
+            logger.error("%s cannot be written, next attempt in %g s: %s",
+                         PATHS[type(table)], PAUSE_AFTER_FAILURE_S, error)
+        else:
+            self._written = attempt.version
+        finally:
+            self._next = _Attempt(self._version)
+            attempt.done.set()
+        if attempt.error is not None:
+            await trio.sleep(PAUSE_AFTER_FAILURE_S)
+
+    def _save(self, table: Body) -> None:
+        write_whole(self._files, PATHS[type(table)], table.to_json())

@@ -1,0 +1,77 @@
+"""Which names topics and groups may have, and which of them the system keeps for itself.
+
+Pure text. Source: ``TopicValidator`` and ``MixAll`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+SYSTEM_PREFIX: Final = "rmq_sys_"
+
+AUTO_CREATE: Final = "TBW102"
+"""New topics are made after this one."""
+SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
+SELF_TEST: Final = "SELF_TEST_TOPIC"
+BENCHMARK: Final = "BenchmarkTest"
+OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
+TRACE: Final = "RMQ_SYS_TRACE_TOPIC"
+HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TIME: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+
+SYSTEM: Final = frozenset({
+    AUTO_CREATE, SCHEDULE, BENCHMARK, HALF, TRACE, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT,
+    "CHECKPOINT_TOPIC",
+})
+"""On every broker; those named after it and its cluster come on top."""
+NOT_FOR_SENDERS: Final = frozenset({SCHEDULE, HALF, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT})
+
+TOPIC_LENGTH_MAX: Final = 127
+RETRY_OR_DLQ_LENGTH_MAX: Final = 255
+GROUP_LENGTH_MAX: Final = 120
+_ALLOWED: Final = "^[%|a-zA-Z0-9_-]+$"
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def topic_fault(name: str) -> str | None:
+    """What is wrong with a topic's name, in Java's words; None if nothing is."""
+    fault = _fault("topic", name)
+    if fault is not None:
+        return fault
+    if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        if len(name) > RETRY_OR_DLQ_LENGTH_MAX:
+            return (f"The specified topic is DLQ or Retry topic: {name}, and it's longer than topic max length: "
+                    f"{RETRY_OR_DLQ_LENGTH_MAX}")
+    elif len(name) > TOPIC_LENGTH_MAX:
+        return f"The specified topic: {name}, is longer than topic max length: {TOPIC_LENGTH_MAX}"
+    return None
+
+
+def group_fault(name: str) -> str | None:
+    """The same of a consumer group's name."""
+    fault = _fault("group", name)
+    if fault is None and len(name) > GROUP_LENGTH_MAX:
+        return f"The specified group: {name}, is longer than group max length: {GROUP_LENGTH_MAX}"
+    return fault
+
+
+def _fault(what: str, name: str) -> str | None:
+    if not name.strip():
+        return f"The specified {what} is blank."
+    if _LEGAL.fullmatch(name) is None:
+        return f"The specified {what}: {name}, contains illegal characters, allowing only {_ALLOWED}"
+    return None
+
+
+def retry_topic(group: str) -> str:
+    """Where messages wait that this group failed to consume."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where they end when it has tried often enough."""
+    return DLQ_PREFIX + group

@@ -1,0 +1,197 @@
+"""The table of topics, its version, and how topics come to be: at the start, by a send, by an administrator.
+
+It does no I/O: ``on_change`` tells whoever writes it to disk and to the name servers, in the turn of the change.
+Source: ``TopicConfigManager`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from broker.store.tables import Topics
+from broker.topics import attributes, names
+from remoting.bodies.namesrv import DataVersion, TopicConfig
+
+READ, WRITE, INHERIT = 4, 2, 1
+"""Bits of ``perm``."""
+UNIT, UNIT_SUB = 1, 2
+"""Bits of ``topic_sys_flag``."""
+SCHEDULE_QUEUES = 18
+
+
+@attrs.frozen(kw_only=True)
+class TopicsConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = "DEFAULT_BROKER"
+    auto_create_topic_enable: bool = True
+    """A send to an unknown topic makes it, after ``TBW102``."""
+    default_topic_queue_nums: int = 8
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = names.TRACE
+    revive_queue_num: int = 8
+    validate_system_topic_when_update_topic: bool = True
+    enable_mixed_message_type: bool = False
+    enable_split_metadata: bool = True
+    split_metadata_size: int = 2_000
+
+
+class TopicTable:
+    """``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
+
+    def __init__(self, config: TopicsConfig, now_ms: Callable[[], int], kept: Topics | None = None) -> None:
+        """``kept``: what was on disk."""
+        self.config = config
+        self._now_ms = now_ms
+        self.state_version = 0
+        """The master epoch, under a controller."""
+        made = {topic.topic_name: topic for topic in system_topics(config)}
+        self.system = names.SYSTEM | made.keys()
+        """Topics that administrators may not touch."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called after each change of a topic: the version has moved."""
+        self.on_delete: list[Callable[[str], None]] = []
+        """Called with the topic's name before ``on_change``: its queues and offsets are to go."""
+        kept = kept or Topics()
+        self._version = kept.data_version
+        self._topics = made | kept.topic_config_table
+        if not config.auto_create_topic_enable and names.AUTO_CREATE in self._topics:
+            self._topics[names.AUTO_CREATE] = attrs.evolve(self._topics[names.AUTO_CREATE], perm=READ | WRITE)
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self._topics.get(name)
+
+    @property
+    def topics(self) -> Mapping[str, TopicConfig]:
+        return self._topics
+
+    @property
+    def version(self) -> DataVersion:
+        return self._version
+
+    def snapshot(self) -> Topics:
+        """What ``topics.json`` holds."""
+        return Topics(dict(self._topics), self._version)
+
+    def is_system(self, name: str) -> bool:
+        return name in self.system or name.startswith(names.SYSTEM_PREFIX)
+
+    def is_ordered(self, name: str) -> bool:
+        topic = self._topics.get(name)
+        return topic is not None and topic.order
+
+    # --- changing --------------------------------------------------------------------------------------------
+
+    def update(self, topics: Iterable[TopicConfig]) -> bool:
+        """Make them, or change them to this; whether anything changed. Their attributes are final ones."""
+        moved = [topic for topic in topics if self._topics.get(topic.topic_name) != topic]
+        if moved:
+            self._put(*moved)
+        return bool(moved)
+
+    def with_attributes(self, topic: TopicConfig) -> TopicConfig:
+        """``topic``, whose attributes are changes, with what they make of the present ones.
+
+        Raises:
+            AttributesIllegal: they cannot be made.
+        """
+        present = self._topics.get(topic.topic_name)
+        return attrs.evolve(topic, attributes=attributes.changed(
+            present.attributes if present is not None else None, topic.attributes))
+
+    def delete(self, name: str) -> bool:
+        """Whether it was there; who listens is told in any case, since its queues may be."""
+        found = self._topics.pop(name, None) is not None
+        for tell in self.on_delete:
+            tell(name)
+        if found:
+            self._step()
+        return found
+
+    def create_for_send(self, name: str, default: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
+        """A topic that somebody sends to, after the topic ``default``; None if that may not be inherited.
+
+        Retry topics are made in any case, with one queue.
+        """
+        model = self._topics.get(default)
+        if model is not None and model.perm & INHERIT:
+            count = max(0, min(queues, model.write_queue_nums))
+            return self._put(TopicConfig(name, count, count, model.perm & ~INHERIT, model.topic_filter_type, sys_flag))
+        if name.startswith(names.RETRY_PREFIX):
+            return self.create_if_absent(name, 1, sys_flag)
+        return None
+
+    def create_if_absent(self, name: str, queues: int, sys_flag: int = 0) -> TopicConfig:
+        """A retry or dead letter topic."""
+        return self._topics.get(name) or self._put(
+            TopicConfig(name, queues, queues, READ | WRITE, topic_sys_flag=sys_flag))
+
+    def create_for_retry(self, group: str, queues: int = 1, *, unit: bool = False) -> TopicConfig:
+        """Where messages of ``group`` wait for their next try."""
+        return self.create_if_absent(names.retry_topic(group), queues, UNIT_SUB if unit else 0)
+
+    def create_for_dead_letters(self, group: str) -> TopicConfig:
+        return self.create_if_absent(names.dlq_topic(group), 1)
+
+    def set_ordered(self, ordered: Iterable[str]) -> None:
+        """Topics that the name server's configuration calls ordered; none is taken back."""
+        moved = [attrs.evolve(topic, order=True) for name in ordered
+                 if (topic := self._topics.get(name)) is not None and not topic.order]
+        if moved:
+            self._put(*moved)
+
+    def replace(self, table: Topics) -> None:
+        """Become what another broker has, its version included: a slave follows its master."""
+        self._topics = dict(table.topic_config_table)
+        self._version = table.data_version
+        self._tell()
+
+    def touch(self) -> None:
+        """Move the version: what is registered of every topic has changed, such as the broker's permission."""
+        self._step()
+
+    def _put(self, *topics: TopicConfig) -> TopicConfig:
+        self._topics |= {topic.topic_name: topic for topic in topics}
+        self._step()
+        return topics[0]
+
+    def _step(self) -> None:
+        self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
+        self._tell()
+
+    def _tell(self) -> None:
+        for tell in self.on_change:
+            tell()
+
+
+def system_topics(config: TopicsConfig) -> list[TopicConfig]:
+    """What every broker has from its start."""
+    def topic(name: str, queues: int = 1, perm: int = READ | WRITE) -> TopicConfig:
+        return TopicConfig(name, queues, queues, perm)
+
+    cluster, broker = config.broker_cluster_name, config.broker_name
+    found = [
+        topic(names.SELF_TEST),
+        topic(names.BENCHMARK, 1_024),
+        topic(cluster, 16, INHERIT | (READ | WRITE if config.cluster_topic_enable else 0)),
+        topic(broker, 1, INHERIT | (READ | WRITE if config.broker_topic_enable else 0)),
+        topic(names.OFFSET_MOVED_EVENT),
+        topic(names.SCHEDULE, SCHEDULE_QUEUES),
+        topic(f"{cluster}_REPLY_TOPIC"),
+        topic(f"{names.SYSTEM_PREFIX}REVIVE_LOG_{cluster}", config.revive_queue_num),
+        topic(f"{names.SYSTEM_PREFIX}SYNC_BROKER_MEMBER_{broker}", 1, INHERIT),
+        topic(names.HALF),
+        topic(names.OP_HALF),
+    ]
+    if config.auto_create_topic_enable:
+        found.append(topic(names.AUTO_CREATE, config.default_topic_queue_nums, INHERIT | READ | WRITE))
+    if config.trace_topic_enable:
+        found.append(topic(config.msg_trace_topic_name))
+    return found
