@@ -66,7 +66,7 @@ def commands() -> Iterator[str]:
         yield "| option | |"
         yield "|---|---|"
         for action in sub._actions:
-            if action.dest not in ("help", "namesrvAddr", "json"):
+            if action.dest not in ("help", "namesrvAddr", "json", "tls", "tls_ca", "tls_cert", "tls_key"):
                 yield f"| {_option(action)} | {_meaning(action)} |"
         yield ""
 

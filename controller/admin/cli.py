@@ -20,7 +20,8 @@ from controller.admin.asking import Admin, split_addresses
 from controller.admin.command import COMMANDS, AdminCommand, AdminError
 from remoting.client import open_client
 from remoting.errors import RemotingError
-from remoting.streams import Connector, connect_tcp
+from remoting.streams import Connector, TLSContext, connect_tcp
+from remoting.tls import client_context
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -58,6 +59,10 @@ def _add(sub: argparse.ArgumentParser, each: AdminCommand) -> None:
     sub.add_argument("-n", "--namesrvAddr", metavar="HOST:PORT[;HOST:PORT...]",
                      default=os.environ.get(NAMESRV_VARIABLE, ""), help="name servers; default $NAMESRV_ADDR")
     sub.add_argument("--json", action="store_true", help="print JSON")
+    sub.add_argument("--tls", action="store_true", help="every connection is under TLS; any of the next says so too")
+    sub.add_argument("--tls-ca", metavar="FILE", help="what the servers' certificates must be signed by; default: all")
+    sub.add_argument("--tls-cert", metavar="FILE", help="this tool's certificate, where servers ask for one")
+    sub.add_argument("--tls-key", metavar="FILE", help="its key")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,12 +80,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def run(options: argparse.Namespace, connector: Connector = connect_tcp) -> int:
     """One command, again and again with ``-i``."""
     every = getattr(options, "interval", None)
-    async with open_client(connector=connector) as client:
+    try:
+        tls = _tls(options)
+    except ValueError as error:
+        print(f"mqadmin {options.command}: {error}", file=sys.stderr)
+        return USAGE
+    async with open_client(connector=connector, tls=tls) as client:
         while True:
             code = await _once(Admin(client, split_addresses(options.namesrvAddr)), options)
             if every is None:
                 return code
             await trio.sleep(every)
+
+
+def _tls(options: argparse.Namespace) -> TLSContext | None:
+    """Raises ``ValueError`` in words."""
+    if not (options.tls or options.tls_ca or options.tls_cert or options.tls_key):
+        return None
+    return client_context(ca=options.tls_ca, cert=options.tls_cert, key=options.tls_key)
 
 
 async def _once(admin: Admin, options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trustme
 
+from controller.admin import cli
 from controller.config import check, from_properties
 from controller.server import RunningController, serve_controller
 from raft.tls import ALPN
@@ -61,11 +62,20 @@ async def test_three_controllers_under_mutual_tls(tmp_path: Path, mode: str) -> 
             if mode == "enforcing":
                 with pytest.raises(RemotingError):
                     await plain.call(active, request(RequestCode.CONTROLLER_GET_METADATA_INFO))
+                assert await _mqadmin(active) == cli.FAILED
             else:
                 answer = await plain.call(active, request(RequestCode.CONTROLLER_GET_METADATA_INFO))
                 assert answer.ext["isLeader"] == "true"
+                assert await _mqadmin(active) == cli.DONE
+            assert await _mqadmin(active, "--tls") == cli.DONE
+            assert await _mqadmin(active, "--tls-ca", str(tmp_path / "ca.pem")) == cli.DONE
+            assert await _mqadmin(active, "--tls-ca", str(tmp_path / "none.pem")) == cli.USAGE
         await stack.aclose()
         nursery.cancel_scope.cancel()
+
+
+async def _mqadmin(address: str, *tls: str) -> int:
+    return await cli.run(cli.parser().parse_args(["getControllerMetaData", "-a", address, *tls]))
 
 
 def test_enforcing_needs_what_controllers_check_each_other_with() -> None:
