@@ -1,0 +1,311 @@
+"""The broker's configuration, by RocketMQ's keys (``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``).
+
+Each part of the broker has a configuration of its own, made from this one by ``broker.settings``. Keys that arrange
+Java's threads, buffers and features to come mean nothing here: they are taken, listed and told about. Keys of ours,
+which Java ignores, are marked so. Text and numbers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from broker.ha.acks import BrokerRole
+from broker.idle_keys import IDLE, NOT_OFFERED
+from remoting.address import join_address, split_address
+from remoting.daemon.exporter import MetricsKeys
+from remoting.daemon.keys import (
+    ConfigError,
+    every_property,
+    key,
+    live_names,
+    names,
+    read,
+    refuse_unknown,
+)
+from remoting.daemon.tls import TLSKeys, hidden
+
+ALWAYS_BLACKLISTED: Final = ("configBlackList", "brokerConfigPath", "configStorePath", "rocketmqHome")
+MASTER_ID: Final = 0
+_PORTS: Final = 65_535
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+
+
+def _ms(default: int, about: str, *, least: int = 1, live: bool = False) -> int:
+    made: int = key(default, about, least=least, most=_INT_MAX, live=live)
+    return made
+
+
+def _count(default: int, about: str, *, least: int = 1, most: int = _INT_MAX, live: bool = False) -> int:
+    made: int = key(default, about, least=least, most=most, live=live)
+    return made
+
+
+@attrs.frozen(kw_only=True)
+class BrokerConfig(MetricsKeys, TLSKeys):
+    """Every key that has a meaning here. Times in milliseconds unless the key says otherwise."""
+
+    # --- who and where -----------------------------------------------------------------------------------------
+    broker_cluster_name: str = key("DefaultCluster", "name of the cluster")
+    broker_name: str = key("", "name of the broker group; default: this machine's name")
+    broker_id: int = key(MASTER_ID, "0 is the master, others are slaves; without meaning under a controller",
+                         least=-1, most=_LONG_MAX)
+    broker_role: str = key("ASYNC_MASTER", "without meaning under a controller, which decides",
+                           choices=tuple(role.value for role in BrokerRole))
+    broker_ip1: str = key("", "address that clients are told; default: this machine's", name="brokerIP1")
+    broker_ip2: str = key("", "address that slaves are told; default: brokerIP1", name="brokerIP2")
+    bind_address: str = key("0.0.0.0", "address to listen at")
+    listen_port: int = key(10_911, "port of clients and others", least=0, most=_PORTS)
+    fast_listen: bool = key(True, "ours: listen at listenPort - 2 as well, which old clients use for some requests")
+    ha_listen_port: int = key(10_912, "port of slaves", least=0, most=_PORTS)
+    ha_master_address: str = key("", "plain slave: the master's haListenPort; default: as the name server says")
+    namesrv_addr: str = key("", "name servers: host:port;host:port")
+    server_channel_max_idle_time_seconds: int = key(
+        120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
+    server_socket_backlog: int = key(1_024, "connections that wait to be accepted", least=1, most=_PORTS)
+    enable_shutdown_gracefully: bool = key(
+        False, "on stop, tell clients to go elsewhere and wait shutdownWaitTimeSeconds before closing")
+    shutdown_wait_time_seconds: int = key(30, "see enableShutdownGracefully", least=0, most=3_600)
+    config_store_path: str = key(
+        "~/broker/broker.properties", "ours: file that changes by code 25 are written to; -c names another")
+    config_black_list: str = key("configBlackList;brokerConfigPath",
+                                 "keys that code 25 may not change, separated by semicolons")
+
+    # --- name servers ------------------------------------------------------------------------------------------
+    register_name_server_period: int = key(30_000, "between registrations", least=10_000, most=60_000)
+    register_broker_timeout_mills: int = _ms(24_000, "for one registration")
+    force_register: bool = key(True, "register each time; false: only where the name server has another version")
+    compressed_register: bool = key(False, "send registrations compressed")
+    broker_heartbeat_interval: int = _ms(1_000, "between heartbeats", least=10)
+    broker_not_active_timeout_millis: int = _ms(
+        10_000, "controller mode: silence after which name servers forget this broker", least=1_000)
+    send_heartbeat_timeout_millis: int = _ms(1_000, "for a heartbeat to a name server")
+    sync_broker_member_group_period: int = _ms(1_000, "between two looks at who lives in the group", least=10)
+    enable_slave_acting_master: bool = key(
+        False, "refuse writes as RIP-34 says where too few replicas live; acting itself is not offered")
+
+    # --- controllers -------------------------------------------------------------------------------------------
+    enable_controller_mode: bool = key(False, "let controllers choose the master")
+    controller_addr: str = key("", "controllers: host:port;host:port")
+    controller_heart_beat_timeout_mills: int = _ms(
+        10_000, "silence after which a controller takes this broker for lost", least=100)
+    broker_election_priority: int = key(_INT_MAX, "among equals the smallest is elected", least=0, most=_INT_MAX)
+    sync_broker_metadata_period: int = _ms(5_000, "between two questions who is master", least=10)
+    sync_controller_metadata_period: int = _ms(10_000, "between two questions which controller is active", least=10)
+    master_lease_ms: int = key(5_000, "ours: a master that no active controller has answered for so long refuses "
+                               "writes; 0: never", least=0, most=3_600_000)
+    elect_retry_ms: int = _ms(5_000, "ours: between two requests to be elected", least=10)
+    hand_over_ms: int = key(3_000, "ours: a master that stops waits so long at most for another one to be elected; 0: "
+                            "it does not ask", least=0, most=600_000)
+
+    # --- topics and groups -------------------------------------------------------------------------------------
+    broker_permission: int = key(6, "4 to read, 2 to write", least=0, most=7, live=True)
+    default_topic_queue_nums: int = _count(8, "queues of a topic that is created by sending", most=1_024, live=True)
+    auto_create_topic_enable: bool = key(True, "sending creates topics")
+    cluster_topic_enable: bool = key(True, "a topic of the cluster's name")
+    broker_topic_enable: bool = key(True, "a topic of the broker group's name")
+    auto_create_subscription_group: bool = key(True, "heartbeats create consumer groups", live=True)
+    trace_topic_enable: bool = key(False, "a topic for message traces")
+    msg_trace_topic_name: str = key("RMQ_SYS_TRACE_TOPIC", "its name")
+    validate_system_topic_when_update_topic: bool = key(True, "system topics cannot be changed", live=True)
+    clear_retry_topic_when_delete_topic: bool = key(True, "deleting a topic deletes its retry topics", live=True)
+    reject_transaction_message: bool = key(False, "refuse transactions", live=True)
+    region_id: str = key("DefaultRegion", "told to producers for traces")
+    trace_on: bool = key(True, "told to producers for traces")
+
+    # --- consumers ---------------------------------------------------------------------------------------------
+    long_polling_enable: bool = key(True, "hold pulls that find nothing", live=True)
+    short_polling_time_mills: int = _ms(1_000, "for how long, without longPollingEnable", live=True)
+    notify_consumer_ids_changed_enable: bool = key(True, "tell consumers at once of others of their group", live=True)
+    disable_consume_if_consumer_read_slowly: bool = key(False, "shut out groups that lag too far", live=True)
+    consumer_fallbehind_threshold: int = key(16 << 30, "bytes; see disableConsumeIfConsumerReadSlowly", least=0,
+                                             most=_LONG_MAX, live=True)
+    slave_read_enable: bool = key(False, "consumers that lag read from a slave", live=True)
+    access_message_in_memory_max_ratio: int = key(40, "percent of memory; who lags by more reads from a slave",
+                                                  least=1, most=100)
+    channel_expired_timeout: int = _ms(120_000, "a client silent for so long is gone")
+    subscription_expired_timeout: int = _ms(600_000, "a group's subscription without clients is forgotten")
+    flush_consumer_offset_interval: int = _ms(5_000, "between two writes of the consumers' offsets", least=10)
+    use_server_side_reset_offset: bool = key(True, "reset offsets here, not by the clients", live=True)
+    max_transfer_bytes_on_message_in_memory: int = _count(256 << 10, "bytes of one pull", live=True)
+    max_transfer_count_on_message_in_memory: int = _count(32, "messages of one pull", live=True)
+    max_transfer_bytes_on_message_in_disk: int = _count(64 << 10, "the same, of old messages", live=True)
+    max_transfer_count_on_message_in_disk: int = _count(8, "the same, of old messages", live=True)
+    default_query_max_num: int = _count(32, "messages of one query", most=10_000, live=True)
+    offset_check_in_slave: bool = key(False, "a slave answers for offsets out of range itself", live=True)
+
+    # --- store -------------------------------------------------------------------------------------------------
+    store_path_root_dir: str = key("~/store", "directory of everything that is kept")
+    store_path_broker_identity: str = key("", "file of the id that the controller gave; default: brokerIdentity there")
+    mapped_file_size_commit_log: int = _count(1 << 30, "bytes of a file of the log", least=1 << 12)
+    mapped_file_size_consume_queue: int = _count(6_000_000, "bytes of a file of a queue, 20 a message", least=20)
+    max_message_size: int = _count(4 << 20, "bytes of a body", most=64 << 20)
+    max_topic_length: int = _count(127, "bytes of a topic's name", most=255)
+    max_msgs_num_batch: int = _count(64, "hits of a query by key", most=100_000)
+    message_index_enable: bool = key(True, "keep an index by key")
+    max_hash_slot_num: int = _count(5_000_000, "slots of an index file")
+    max_index_num: int = _count(20_000_000, "entries of an index file")
+    message_delay_level: str = key("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "the delay levels")
+    flush_delay_offset_interval: int = _ms(10_000, "between two writes of the delay levels' offsets", least=10)
+    flush_disk_type: str = key("ASYNC_FLUSH", "SYNC_FLUSH: a message is answered when it is on the disk",
+                               choices=("ASYNC_FLUSH", "SYNC_FLUSH"))
+    sync_flush_timeout: int = _ms(5_000, "for that, before FLUSH_DISK_TIMEOUT")
+    flush_interval_commit_log: int = _ms(500, "ASYNC_FLUSH: between two flushes")
+    flush_commit_log_least_pages: int = _count(4, "ASYNC_FLUSH: pages that make a flush worth it", least=0)
+    flush_commit_log_thorough_interval: int = _ms(10_000, "ASYNC_FLUSH: after so long anything is flushed")
+    file_reserved_time: int = _count(72, "hours that files of the log are kept", most=1_000_000, live=True)
+    delete_when: str = key("04", "hours of the day at which old files are deleted, separated by semicolons", live=True)
+    disk_max_used_space_ratio: int = key(75, "percent of the disk; above it old files are deleted at any hour",
+                                         least=10, most=95, live=True)
+    disk_space_clean_forcibly_ratio: int = key(85, "percent; above it files younger than fileReservedTime as well",
+                                               least=10, most=100)
+    disk_space_warning_level_ratio: int = key(90, "percent; above it writes are refused", least=10, most=100)
+    clean_file_forcibly_enable: bool = key(True, "see diskSpaceCleanForciblyRatio", live=True)
+
+    # --- replication -------------------------------------------------------------------------------------------
+    ha_send_heartbeat_interval: int = _ms(5_000, "between two signs of life of an idle connection", least=10)
+    ha_housekeeping_interval: int = _ms(20_000, "a connection silent for so long is closed", least=20)
+    ha_transfer_batch_size: int = _count(32 << 10, "bytes of the log sent at a time", most=4 << 20)
+    ha_flow_control_enable: bool = key(False, "see maxHaTransferByteInSecond")
+    max_ha_transfer_byte_in_second: int = _count(100 << 20, "bytes to one slave in a second, with haFlowControlEnable",
+                                                 most=_LONG_MAX)
+    ha_max_time_slave_not_catchup: int = _ms(15_000, "controller mode: a replica that long behind leaves the "
+                                             "SyncStateSet", least=10)
+    ha_max_gap_not_in_sync: int = _count(256 << 20, "plain group: bytes behind which a slave does not count",
+                                         most=_LONG_MAX)
+    slave_timeout: int = _ms(3_000, "for the acknowledgements of replicas, before FLUSH_SLAVE_TIMEOUT")
+    total_replicas: int = _count(1, "replicas of the group", most=1_000)
+    in_sync_replicas: int = _count(1, "replicas, the master among them, that hold a message before it is answered",
+                                   most=1_000)
+    min_in_sync_replicas: int = _count(1, "with fewer in sync writes are refused", most=1_000, live=True)
+    enable_auto_in_sync_replicas: bool = key(False, "plain group: ask for fewer where fewer live")
+    all_ack_in_sync_state_set: bool = key(
+        False, "controller mode: a message is answered when the whole SyncStateSet holds it")
+    async_learner: bool = key(False, "controller mode: a replica that is never in sync and never master")
+    sync_from_last_file: bool = key(False, "an empty slave begins with the master's last file")
+    sync_master_flush_offset_when_startup: bool = key(False, "a new slave takes over what the master had flushed")
+
+    without_meaning: Mapping[str, str] = attrs.field(factory=dict)
+    """Given keys of ``IDLE``, as written."""
+
+    # --- what the keys say together --------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where clients and controllers reach this broker."""
+        return join_address(self.broker_ip1, self.listen_port)
+
+    @property
+    def ha_address(self) -> str:
+        """Where slaves reach it."""
+        return join_address(self.broker_ip2 or self.broker_ip1, self.ha_listen_port)
+
+    @property
+    def role(self) -> BrokerRole:
+        """At the start."""
+        return BrokerRole.SLAVE if self.enable_controller_mode else BrokerRole(self.broker_role)
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return _addresses(self.namesrv_addr)
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        return _addresses(self.controller_addr)
+
+    @property
+    def identity_path(self) -> str:
+        return self.store_path_broker_identity or f"{self.store_path_root_dir}/brokerIdentity"
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        return frozenset((*ALWAYS_BLACKLISTED, *filter(None, self.config_black_list.split(";"))))
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item.strip() for item in text.replace(",", ";").split(";") if item.strip()))
+
+
+def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = None) -> BrokerConfig:
+    """A configuration from properties, on top of ``start``. Raises ``ConfigError``."""
+    ours = names(BrokerConfig)
+    refuse_unknown(given, {*ours, *IDLE})
+    for name, text in given.items():
+        if name in NOT_OFFERED and text.strip() != NOT_OFFERED[name]:
+            raise ConfigError(name, text, f"is not offered; must be {NOT_OFFERED[name]}")
+    start = start or BrokerConfig()
+    kept = {**start.without_meaning, **{name: text for name, text in given.items() if name not in ours}}
+    return attrs.evolve(read(BrokerConfig, given, start=start), without_meaning=kept)
+
+
+def to_properties(config: BrokerConfig) -> dict[str, str]:
+    """All keys, those without a meaning among them: what is written to ``config_store_path``."""
+    return every_property(config, IDLE, config.without_meaning)
+
+
+def listing(config: BrokerConfig) -> dict[str, str]:
+    """``to_properties`` for people and for code 26: without the password."""
+    return hidden(to_properties(config))
+
+
+def live_keys() -> frozenset[str]:
+    """Keys whose change a running broker follows; others wait for its next start."""
+    return live_names(BrokerConfig)
+
+
+def check(config: BrokerConfig) -> None:
+    """What must hold between the keys before a broker can start. Raises ``ConfigError``."""
+    for name in ("broker_cluster_name", "broker_name"):
+        text = getattr(config, name)
+        if not text.strip() or any(mark in text for mark in "#\r\n"):
+            where = "brokerClusterName" if name == "broker_cluster_name" else "brokerName"
+            raise ConfigError(where, text, "must not be empty nor contain '#' or a line's end")
+    for where, listed in (("namesrvAddr", config.name_servers), ("controllerAddr", config.controllers),
+                          ("haMasterAddress", _addresses(config.ha_master_address))):
+        for address in listed:
+            try:
+                split_address(address)
+            except ValueError as error:
+                raise ConfigError(where, address, str(error)) from None
+    if config.enable_controller_mode:
+        _check_controlled(config)
+    else:
+        _check_plain(config)
+    ports = [config.listen_port, config.ha_listen_port, config.listen_port - 2 if config.fast_listen else 0]
+    used = [port for port in ports if port > 0]
+    if len(set(used)) < len(used):
+        raise ConfigError("haListenPort", str(config.ha_listen_port),
+                          f"clashes with listenPort = {config.listen_port}, which is used with the one two below it")
+    ratios = (config.disk_max_used_space_ratio, config.disk_space_clean_forcibly_ratio,
+              config.disk_space_warning_level_ratio)
+    if sorted(ratios) != list(ratios):
+        raise ConfigError("diskMaxUsedSpaceRatio", str(config.disk_max_used_space_ratio),
+                          "must be at most diskSpaceCleanForciblyRatio, and that at most diskSpaceWarningLevelRatio")
+    if config.mapped_file_size_consume_queue % 20:
+        raise ConfigError("mappedFileSizeConsumeQueue", str(config.mapped_file_size_consume_queue),
+                          "must be a multiple of 20, the bytes of an entry")
+
+
+def _check_controlled(config: BrokerConfig) -> None:
+    if not config.controllers:
+        raise ConfigError("controllerAddr", config.controller_addr, "must name the controllers: host:port;host:port")
+    if config.master_lease_ms >= config.controller_heart_beat_timeout_mills:
+        raise ConfigError("masterLeaseMs", str(config.master_lease_ms),
+                          "must be below controllerHeartBeatTimeoutMills: another master could be elected before this "
+                          "one refuses writes")
+    if config.broker_heartbeat_interval * 2 > (config.master_lease_ms or config.controller_heart_beat_timeout_mills):
+        raise ConfigError("brokerHeartbeatInterval", str(config.broker_heartbeat_interval),
+                          "must be at most half of masterLeaseMs: one lost heartbeat would stop the writes")
+
+
+def _check_plain(config: BrokerConfig) -> None:
+    if (config.role is BrokerRole.SLAVE) != (config.broker_id > MASTER_ID):
+        raise ConfigError("brokerId", str(config.broker_id),
+                          f"does not go with brokerRole = {config.broker_role}: 0 is the master, slaves have more")
+    for where in ("async_learner", "all_ack_in_sync_state_set"):
+        if getattr(config, where):
+            raise ConfigError("asyncLearner" if where == "async_learner" else "allAckInSyncStateSet", "true",
+                              "needs enableControllerMode=true")

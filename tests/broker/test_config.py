@@ -1,0 +1,139 @@
+"""The broker's configuration: RocketMQ's keys, their relations, and what each part is told of them."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import settings
+from broker.config import BrokerConfig, check, from_properties, listing, live_keys, to_properties
+from broker.ha.acks import BrokerRole
+from broker.idle_keys import IDLE, NOT_OFFERED
+from broker.journal import FlushDiskType, JournalConfig
+from remoting.daemon.keys import ConfigError, names
+
+NAMED = {"brokerName": "a", "brokerIP1": "10.0.0.1"}
+
+
+def test_a_configuration_of_java_works_as_it_is() -> None:
+    config = from_properties({
+        "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "deleteWhen": "04",
+        "fileReservedTime": "48", "brokerRole": "ASYNC_MASTER", "flushDiskType": "ASYNC_FLUSH",
+        "sendMessageThreadPoolNums": "16", "storePathConsumeQueue": "/data/consumequeue"})
+    check(config)
+    assert config.file_reserved_time == 48
+    assert config.without_meaning == {
+        "sendMessageThreadPoolNums": "16", "storePathConsumeQueue": "/data/consumequeue"}
+    assert to_properties(config)["sendMessageThreadPoolNums"] == "16"
+
+
+def test_no_key_has_and_lacks_a_meaning() -> None:
+    assert not set(names(BrokerConfig)) & set(IDLE)
+    assert set(NOT_OFFERED) <= set(IDLE)
+    assert live_keys() < set(names(BrokerConfig))
+
+
+@pytest.mark.parametrize("name", sorted(NOT_OFFERED))
+def test_what_is_not_offered_is_refused_and_its_default_is_taken(name: str) -> None:
+    assert from_properties({name: NOT_OFFERED[name]}).without_meaning == {name: NOT_OFFERED[name]}
+    with pytest.raises(ConfigError, match=f"{name} = true.*not offered"):
+        from_properties({name: "true"})
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"brokerNmae = a: is no known key; brokerName is"):
+        from_properties({"brokerNmae": "a"})
+
+
+@pytest.mark.parametrize(("given", "key"), [
+    ({"brokerName": "a#b"}, "brokerName"),
+    ({"brokerClusterName": " "}, "brokerClusterName"),
+    ({"brokerId": "1"}, "brokerId"),
+    ({"brokerRole": "SLAVE"}, "brokerId"),
+    ({"brokerRole": "SLAVE", "brokerId": "-1"}, "brokerId"),
+    ({"namesrvAddr": "somewhere"}, "namesrvAddr"),
+    ({"enableControllerMode": "true"}, "controllerAddr"),
+    ({"enableControllerMode": "true", "controllerAddr": "c:1;nowhere"}, "controllerAddr"),
+    ({"enableControllerMode": "true", "controllerAddr": "c:1", "masterLeaseMs": "10000"}, "masterLeaseMs"),
+    ({"enableControllerMode": "true", "controllerAddr": "c:1", "brokerHeartbeatInterval": "3000"},
+     "brokerHeartbeatInterval"),
+    ({"allAckInSyncStateSet": "true"}, "allAckInSyncStateSet"),
+    ({"asyncLearner": "true"}, "asyncLearner"),
+    ({"haListenPort": "10911"}, "haListenPort"),
+    ({"haListenPort": "10909"}, "haListenPort"),
+    ({"diskMaxUsedSpaceRatio": "90"}, "diskMaxUsedSpaceRatio"),
+    ({"mappedFileSizeConsumeQueue": "30"}, "mappedFileSizeConsumeQueue"),
+])
+def test_relations_between_keys(given: dict[str, str], key: str) -> None:
+    check(from_properties(NAMED))
+    with pytest.raises(ConfigError) as refused:
+        check(from_properties({**NAMED, **given}))
+    assert refused.value.key == key
+
+
+def test_addresses_and_what_follows_from_the_keys() -> None:
+    config = from_properties({
+        **NAMED, "listenPort": "20911", "haListenPort": "20912", "brokerIP2": "10.1.0.1",
+        "namesrvAddr": "n:1; n:2", "controllerAddr": "c:1,c:2", "enableControllerMode": "true"})
+    check(config)
+    assert (config.address, config.ha_address) == ("10.0.0.1:20911", "10.1.0.1:20912")
+    assert config.name_servers == ("n:1", "n:2")
+    assert config.controllers == ("c:1", "c:2")
+    assert config.role is BrokerRole.SLAVE
+    assert config.identity_path == "~/store/brokerIdentity"
+    assert "brokerConfigPath" in config.black_list
+
+
+def test_parts_are_told_what_the_keys_say() -> None:
+    config = from_properties({
+        **NAMED, "mappedFileSizeCommitLog": "8192", "maxMessageSize": "100", "flushDiskType": "SYNC_FLUSH",
+        "syncFlushTimeout": "7", "haFlowControlEnable": "true", "totalReplicas": "3", "inSyncReplicas": "2",
+        "allAckInSyncStateSet": "true", "enableControllerMode": "true", "controllerAddr": "c:1", "slaveTimeout": "9",
+        "masterLeaseMs": "4000", "brokerRole": "SYNC_MASTER"})
+    assert settings.store(config).log_file_bytes == 8192
+    assert settings.store(config).body_bytes_max == 100
+    assert settings.journal(config).flush_disk_type is FlushDiskType.SYNC_FLUSH
+    assert settings.journal(from_properties({})) == JournalConfig()
+    assert settings.replication(config).flow_control_bytes_per_second == 100 << 20
+    assert settings.replication(config).all_ack_in_sync_state_set
+    assert settings.replication(from_properties({})).flow_control_bytes_per_second == 0
+    quorum = settings.quorum(config)
+    assert (quorum.total_replicas, quorum.in_sync_replicas, quorum.slave_timeout_ms) == (3, 2, 9)
+    assert settings.mode(config).controller
+    manager = settings.manager(config)
+    assert (manager.address, manager.controllers, manager.master_lease_ms) == ("10.0.0.1:10911", ("c:1",), 4000)
+
+
+def test_what_a_part_refuses_is_an_error_of_the_configuration() -> None:
+    with pytest.raises(ConfigError, match="housekeeping_interval_ms"):
+        settings.replication(from_properties({"haHousekeepingInterval": "6000"}))
+    with pytest.raises(ConfigError, match="no put could"):
+        settings.quorum(from_properties({"totalReplicas": "2", "inSyncReplicas": "3"}))
+
+
+def test_a_part_named_as_the_keys_are_needs_no_more() -> None:
+    @attrs.frozen
+    class Part:
+        max_msgs_num_batch: int = 1
+        own: int = 5
+
+    assert settings.part(from_properties({"maxMsgsNumBatch": "12"}), Part) == Part(12, 5)
+
+
+def test_the_password_is_shown_to_nobody() -> None:
+    config = from_properties({"tls.server.keyPassword": "secret"})
+    assert "secret" not in listing(config).values()
+    assert "secret" in to_properties(config).values()
+
+
+@given(st.dictionaries(st.sampled_from(sorted(IDLE)), st.text(st.characters(codec="ascii"), max_size=5), max_size=5))
+def test_idle_keys_are_kept_as_written(given: dict[str, str]) -> None:
+    if any(text.strip() != NOT_OFFERED.get(name, text.strip()) for name, text in given.items()):
+        with pytest.raises(ConfigError, match="not offered"):
+            from_properties(given)
+        return
+    config = from_properties(given)
+    assert {name: to_properties(config)[name] for name in given} == given
+    assert from_properties({"brokerName": "b"}, start=config).without_meaning == given
