@@ -1,0 +1,140 @@
+"""The table of consumer groups, its version, and what is forbidden to whom.
+
+It does no I/O: ``on_change`` tells whoever writes it to disk, in the turn of the change.
+Source: ``SubscriptionGroupManager`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from broker.store.tables import SubscriptionGroup, SubscriptionGroups
+from broker.topics.names import group_fault
+from remoting.bodies.namesrv import DataVersion
+
+SYSTEM: Final = (
+    "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+)
+"""On every broker from its start."""
+SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
+READ: Final = 1 << 2
+"""Bit of what can be forbidden to a group for one topic."""
+
+
+@attrs.frozen
+class GroupsConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    auto_create_subscription_group: bool = True
+    """A heartbeat or a pull of an unknown group makes it."""
+    enable_create_sys_group: bool = True
+    """That holds for the system's groups in any case."""
+    enable_split_metadata: bool = True
+    split_metadata_size: int = 2_000
+
+
+class GroupTable:
+    """``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
+
+    def __init__(self, config: GroupsConfig, now_ms: Callable[[], int], kept: SubscriptionGroups | None = None) -> None:
+        """``kept``: what was on disk."""
+        self.config = config
+        self._now_ms = now_ms
+        self.state_version = 0
+        """The master epoch, under a controller."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called after each change: the version has moved."""
+        self.on_delete: list[Callable[[str], None]] = []
+        """Called with the group's name before ``on_change``."""
+        kept = kept or SubscriptionGroups()
+        self._version = kept.data_version
+        self._groups = {name: SubscriptionGroup(name) for name in SYSTEM} | kept.subscription_group_table
+        self._forbidden = {group: dict(topics) for group, topics in kept.forbidden_table.items()}
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> SubscriptionGroup | None:
+        return self._groups.get(name)
+
+    @property
+    def groups(self) -> Mapping[str, SubscriptionGroup]:
+        return self._groups
+
+    @property
+    def forbidden(self) -> Mapping[str, Mapping[str, int]]:
+        """Bits by group and topic."""
+        return self._forbidden
+
+    @property
+    def version(self) -> DataVersion:
+        return self._version
+
+    def snapshot(self) -> SubscriptionGroups:
+        """What ``subscriptionGroup.json`` holds."""
+        return SubscriptionGroups(
+            dict(self._groups), {group: dict(topics) for group, topics in self._forbidden.items()}, self._version)
+
+    def is_forbidden(self, group: str, topic: str, bit: int = READ) -> bool:
+        topics = self._forbidden.get(group)
+        return topics is not None and bool(topics.get(topic, 0) & bit)
+
+    # --- changing --------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> SubscriptionGroup | None:
+        """The group, made now if that is allowed; None if not, or if no group can have this name."""
+        found = self._groups.get(name)
+        if found is not None:
+            return found
+        config = self.config
+        allowed = config.auto_create_subscription_group or (
+            config.enable_create_sys_group and name.startswith(SYSTEM_PREFIX))
+        if not allowed or group_fault(name) is not None:
+            return None
+        found = self._groups[name] = SubscriptionGroup(name)
+        self._step()
+        return found
+
+    def update(self, groups: Iterable[SubscriptionGroup]) -> None:
+        """Make them, or change them to this; attributes are final ones."""
+        self._groups |= {group.group_name: group for group in groups}
+        self._step()
+
+    def delete(self, name: str) -> bool:
+        """Whether it was there."""
+        self._forbidden.pop(name, None)
+        found = self._groups.pop(name, None) is not None
+        for tell in self.on_delete:
+            tell(name)
+        if found:
+            self._step()
+        return found
+
+    def forbid(self, group: str, topic: str, forbidden: bool, bit: int = READ) -> None:
+        """Set or clear a bit for one topic."""
+        topics = self._forbidden.setdefault(group, {})
+        bits = topics.get(topic, 0)
+        topics[topic] = bits | bit if forbidden else bits & ~bit
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self._forbidden[group]
+        self._step()
+
+    def replace(self, table: SubscriptionGroups) -> None:
+        """Become what another broker has, its version included: a slave follows its master."""
+        self._groups = dict(table.subscription_group_table)
+        self._forbidden = {group: dict(topics) for group, topics in table.forbidden_table.items()}
+        self._version = table.data_version
+        self._tell()
+
+    def _step(self) -> None:
+        self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
+        self._tell()
+
+    def _tell(self) -> None:
+        for tell in self.on_change:
+            tell()
