@@ -483,20 +483,18 @@ def INV_R12(group: Checker, node: Ghost, peer: str, message: PeerMessage) -> Non
     if message.code != ACK or not message.match:
         return
     group.counts["INV_R12"] += 1
-    disk, match = node.disk, message.match
-    if message.term < disk.term and match in disk.cut:
-        held = disk.cut[match]
-    elif disk.last >= match:
-        held = disk.marks.get(match, 0)
-    else:
-        raise InvariantViolation(
-            "INV_R12", f"{node.name} acknowledges {match} to {peer}; its disk ends at {disk.last}")
+    disk, match, truth = node.disk, message.match, 0
     leader = group.nodes.get(peer)
     if leader is not None and leader.replica is not None and leader.role is LEADER and leader.term == message.term:
-        truth = leader.memory.marks.get(match)
-        if held and truth and held != truth:
-            raise InvariantViolation(
-                "INV_R12", f"{node.name} acknowledges {match} to {peer}, whose entry there is another")
+        truth = leader.memory.marks.get(match, 0)
+    if disk.may_hold(match, truth):
+        return
+    held = disk.cut.get(match, frozenset()) if message.term < disk.term else frozenset()
+    if held and (not truth or truth in held):
+        return
+    raise InvariantViolation(
+        "INV_R12", f"{node.name} acknowledges {match} to {peer}; "
+        + (f"its disk ends at {disk.last}" if disk.last < match and not held else "the entry there is another"))
 
 
 def INV_R13(group: Checker, node: Ghost, commit: int) -> None:

@@ -32,8 +32,8 @@ class LogShadow:
         """Index of the last entry."""
         self.marks: dict[int, int] = {0: 0}
         """Index at a frame's end, or of the base -> hash of the whole prefix that ends there."""
-        self.cut: dict[int, int] = {}
-        """The same of what was here and was dropped, whenever."""
+        self.cut: dict[int, frozenset[int]] = {}
+        """All such hashes of what was here and was dropped, whenever."""
         self.memberships: list[tuple[int, Membership]] = [(0, bootstrap)]
         self.term = 0
         self.vote: str | None = None
@@ -110,7 +110,8 @@ class LogShadow:
             return
         self.base = (meta.index, meta.term, meta.mark)
         self.frames, self.lasts = [], []
-        self.cut.update(self.marks)
+        for last in self.marks:
+            self._drop(last)
         self.last, self.marks = meta.index, {meta.index: meta.mark}
         self.memberships = [(meta.membership_index, meta.membership)]
 
@@ -118,11 +119,15 @@ class LogShadow:
         """Drop everything at and after ``first``."""
         keep = bisect_left(self.lasts, first)
         for last in self.lasts[keep:]:
-            self.cut[last] = self.marks.pop(last)
+            self._drop(last)
+            del self.marks[last]
         del self.frames[keep:], self.lasts[keep:]
         self.last = self.lasts[-1] if keep else self.base[0]
         while len(self.memberships) > 1 and self.memberships[-1][0] >= first:
             self.memberships.pop()
+
+    def _drop(self, last: int) -> None:
+        self.cut[last] = self.cut.get(last, frozenset()) | {self.marks[last]}
 
 
 class Ghost:

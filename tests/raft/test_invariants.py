@@ -430,6 +430,20 @@ def test_an_acknowledgement_may_leave_with_the_sync_that_cuts_what_it_speaks_of(
     acknowledge(group, last)
 
 
+def test_an_acknowledgement_of_an_earlier_term_may_leave_with_the_sync_that_cuts_other_entries_there(
+    group: Group,
+) -> None:
+    """Several leaders' truncations in one sync: what each was told was on the disk, last of all what is there now."""
+    disk = group.ghost(group.other).disk
+    last, held = disk.last, disk.marks[disk.last]
+    disk.term += 1
+    disk.cut[last] = frozenset({7, 8})
+    acknowledge(group, last)
+    disk.truncate(last)
+    assert disk.cut[last] == {7, 8, held}
+    acknowledge(group, last)
+
+
 def test_a_healthy_group_breaks_none(group: Group) -> None:
     assert group.replica(group.leader).role is Role.LEADER
     for name in ("n0", "n1", "n2", "n3"):
