@@ -34,10 +34,14 @@ class _Attempt:
 
 
 class TableFile:
-    """``table`` gives the present content, ``changed`` says that there is a new one, ``run`` must be running."""
+    """``table`` gives the present content, ``changed`` says that there is a new one, ``run`` must be running.
 
-    def __init__(self, files: Files, table: Callable[[], Body], run_sync: RunSync = _in_thread) -> None:
-        self._files, self._table, self._run_sync = files, table, run_sync
+    ``pause_ms`` lies between two writes at least: for what changes all the time.
+    """
+
+    def __init__(self, files: Files, table: Callable[[], Body], run_sync: RunSync = _in_thread, *,
+                 pause_ms: int = 0) -> None:
+        self._files, self._table, self._run_sync, self._pause_ms = files, table, run_sync, pause_ms
         self._bell = Bell()
         self._version = 0
         self._written = 0
