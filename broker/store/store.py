@@ -216,6 +216,10 @@ class MessageStore:
         """(topic, queue id) of every queue that has ever had a visible message, sorted."""
         return sorted(self._queues)
 
+    def queue(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        """To look at, if it has ever had a visible message."""
+        return self._queues.get((topic, queue_id))
+
     def min_offset(self, topic: bytes, queue_id: int) -> int:
         queue = self._queues.get((topic, queue_id))
         return queue.min_offset if queue else 0
