@@ -251,6 +251,11 @@ class Connection:
         return bool(self._owed or self.working or self._out_bytes or self.calls)
 
     @property
+    def queued_bytes(self) -> int:
+        """How much waits to be written. Whoever sends without awaiting answers should look at it."""
+        return self._out_bytes
+
+    @property
     def waiting(self) -> bool:
         """Of its own deadline, for being idle (``deadlines.Timed``)."""
         return not self.closed
