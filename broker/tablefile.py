@@ -6,6 +6,7 @@ It knows when to write. What the table holds, and how its JSON looks, is its own
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 import attrs
@@ -28,7 +29,7 @@ async def _in_thread(work: Callable[[], None]) -> None:
 
 @attrs.define(eq=False)
 class _Attempt:
-    version: int
+    version: int = 0
     done: trio.Event = attrs.field(factory=trio.Event)
     error: OSError | None = None
 
@@ -45,7 +46,8 @@ class TableFile:
         self._bell = Bell()
         self._version = 0
         self._written = 0
-        self._next = _Attempt(1)
+        self._next = _Attempt()
+        self._calls: deque[tuple[int, Callable[[], None]]] = deque()
 
     def changed(self) -> None:
         self._version += 1
@@ -59,6 +61,13 @@ class TableFile:
             await attempt.done.wait()
             if attempt.error is not None and attempt.version >= wanted:
                 raise attempt.error
+
+    def when_saved(self, call: Callable[[], None]) -> None:
+        """``saved`` for who must not wait: ``call`` follows the attempt, on disk or not; at once if nothing changed."""
+        if self._written == self._version:
+            call()
+        else:
+            self._calls.append((self._version, call))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write after each change, until cancelled; then what is not written yet is."""
@@ -87,10 +96,13 @@ class TableFile:
         else:
             self._written = attempt.version
         finally:
-            self._next = _Attempt(self._version)
+            self._next = _Attempt()
             attempt.done.set()
-        if attempt.error is not None:
-            await trio.sleep(PAUSE_AFTER_FAILURE_S)
+        while self._calls and self._calls[0][0] <= attempt.version:
+            self._calls.popleft()[1]()
+        pause_s = PAUSE_AFTER_FAILURE_S if attempt.error is not None else self._pause_ms / 1e3
+        if pause_s:
+            await trio.sleep(pause_s)
 
     def _save(self, table: Body) -> None:
         write_whole(self._files, PATHS[type(table)], table.to_json())
