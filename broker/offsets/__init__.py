@@ -1,0 +1,5 @@
+"""How far each consumer group is in each queue, and how that is asked for, moved and kept."""
+
+from broker.offsets.table import OffsetsConfig, OffsetTable
+
+__all__ = ["OffsetTable", "OffsetsConfig"]

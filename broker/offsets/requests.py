@@ -1,0 +1,182 @@
+"""What consumers, slaves and administrators ask of the offsets: codes 14, 15, 43, 222, 314 and 308.
+
+Codes and words are Java's, as is what a group gets that never said where it is. Differences: a queue id that no queue
+of the topic can have is refused; 314 clones what it was asked to clone also where no topic is named, and 308 neither
+fails for a group that is alone with its offsets nor deletes those it is not to look at.
+Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor``, ``Broker2Client`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from broker.groups import GroupTable
+from broker.offsets.table import OffsetTable
+from broker.pulling.reading import is_recent
+from broker.standing import Standing
+from broker.store.store import MessageStore
+from broker.topics import TopicTable
+from remoting.bodies.consumers import CorrectionOffsets, MessageQueue, ResetOffsetBody
+from remoting.codes import Language, RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.headers.consumers import CloneGroupOffsetRequest, QueryCorrectionOffsetRequest, ResetOffsetRequest
+from remoting.headers.pulling import OffsetResponse, QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
+
+NOT_FOUND: Final = 2**63 - 1
+"""308: the group is behind all others, so nothing has to be corrected."""
+
+
+class Subscribers(Protocol):
+    """What is known of the members of groups."""
+
+    def is_subscribed(self, group: str, topic: str) -> bool:
+        """Whether its members, if there are any, want messages of the topic."""
+
+    def push_reset(self, asked: ResetOffsetRequest, offsets: dict[MessageQueue, int], *, as_list: bool) -> str | None:
+        """Tell them all where to go on; in words, why that cannot be done."""
+
+
+class OffsetRequests:
+    """``memory``: bytes behind the end of the log up to which messages count as in memory."""
+
+    def __init__(self, offsets: OffsetTable, *, groups: GroupTable, topics: TopicTable, store: MessageStore,
+                 standing: Standing, subscribers: Subscribers, memory: int = 1 << 62) -> None:
+        self._offsets, self._groups, self._topics, self._store = offsets, groups, topics, store
+        self._standing, self._subscribers, self._memory = standing, subscribers, memory
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone,
+            RequestCode.QUERY_CORRECTION_OFFSET: self.correct,
+        }
+
+    # --- consumers -------------------------------------------------------------------------------------------
+
+    def query(self, _: Connection, request: Command) -> Command:
+        """14. A group that never said where it is begins at 0 while the queue is young, else where it likes."""
+        asked = QueryConsumerOffsetRequest.from_ext(request.ext)
+        offset = self._offsets.query(asked.consumer_group, asked.topic, asked.queue_id)
+        if offset is not None:
+            return response(request, header=OffsetResponse(offset))
+        if asked.set_zero_if_not_found is False:
+            return response(request, ResponseCode.QUERY_NOT_FOUND,
+                            remark="Not found, do not set to zero, maybe this group boot first")
+        topic = asked.topic.encode(errors="replace")
+        if self._store.min_offset(topic, asked.queue_id) <= 0 and is_recent(
+                self._store, topic, asked.queue_id, 0, self._memory):
+            return response(request, header=OffsetResponse(0))
+        return response(request, ResponseCode.QUERY_NOT_FOUND, remark="Not found, maybe this group consumer boot first")
+
+    def update(self, _: Connection, request: Command) -> Command:
+        """15, mostly without an answer."""
+        asked = UpdateConsumerOffsetRequest.from_ext(request.ext)
+        group, name, queue_id = asked.consumer_group, asked.topic, asked.queue_id
+        if self._groups.get(group) is None:
+            return response(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=f"Group {group} not exist!")
+        topic = self._topics.get(name)
+        if topic is None:
+            return response(request, ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {name} not exist!")
+        queues = max(topic.read_queue_nums, topic.write_queue_nums)
+        if not 0 <= queue_id < queues:
+            return response(request, ResponseCode.INVALID_PARAMETER, remark=(
+                f"topic {name} has {queues} queues, and none of id {queue_id}"))
+        if self._offsets.config.use_server_side_reset_offset and self._offsets.is_reset(group, name, queue_id):
+            return response(request, remark="Offset has been previously reset")
+        self._offsets.commit(group, name, queue_id, asked.commit_offset)
+        return response(request)
+
+    # --- slaves ----------------------------------------------------------------------------------------------
+
+    def get_all(self, _: Connection, request: Command) -> Command:
+        """43."""
+        return response(request, body=self._offsets.snapshot().to_json())
+
+    # --- administrators --------------------------------------------------------------------------------------
+
+    def reset(self, _: Connection, request: Command) -> Command:
+        """222: here, or by telling the group's members."""
+        asked = ResetOffsetRequest.from_ext(request.ext)
+        if not self._offsets.config.use_server_side_reset_offset:
+            return self._reset_in_clients(request, asked)
+        if self._standing.slave:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark="Can not reset offset in slave broker")
+        topic = self._topics.get(asked.topic)
+        if topic is None:
+            return response(request, ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {asked.topic} does not exist")
+        if self._groups.get(asked.group) is None:
+            return response(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                            remark=f"Group {asked.group} does not exist")
+        if asked.queue_id >= topic.read_queue_nums:
+            return response(request, ResponseCode.INVALID_PARAMETER, remark=(
+                f"topic {asked.topic} has {topic.read_queue_nums} queues, and none of id {asked.queue_id}"))
+        if asked.queue_id >= 0 and asked.offset is not None and asked.offset != -1:
+            offset, key = asked.offset, asked.topic.encode()
+            least, most = self._store.min_offset(key, asked.queue_id), self._store.max_offset(key, asked.queue_id)
+            if not least <= offset <= most:
+                return response(request, ResponseCode.SYSTEM_ERROR, remark=(
+                    f"Target offset {offset} not in consume queue range [{least}-{most}]"))
+            found = {asked.queue_id: offset}
+        else:
+            queues = range(topic.read_queue_nums) if asked.queue_id < 0 else (asked.queue_id,)
+            found = {queue_id: self._at(asked.topic, queue_id, asked.timestamp) for queue_id in queues}
+        if not found:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark="No queues to reset.")
+        for queue_id, offset in found.items():
+            self._offsets.reset(asked.group, asked.topic, queue_id, offset)
+        return response(request, body=ResetOffsetBody(self._by_queue(asked.topic, found)).to_json())
+
+    def _reset_in_clients(self, request: Command, asked: ResetOffsetRequest) -> Command:
+        topic = self._topics.get(asked.topic)
+        if topic is None:
+            return response(request, ResponseCode.TOPIC_NOT_EXIST, remark=(
+                f"[reset-offset] reset offset failed, no topic in this broker. topic={asked.topic}"))
+        found: dict[int, int] = {}
+        for queue_id in range(topic.write_queue_nums):
+            present = self._offsets.query(asked.group, asked.topic, queue_id)
+            if present is None:
+                return response(request, ResponseCode.SYSTEM_ERROR, remark=(
+                    f"The consumer group <{asked.group}> has no offset in queue {queue_id} of {asked.topic}"))
+            meant = self._at(asked.topic, queue_id, asked.timestamp)
+            found[queue_id] = meant if asked.is_force else min(meant, present)
+        offsets = self._by_queue(asked.topic, found)
+        failure = self._subscribers.push_reset(asked, offsets, as_list=request.language == Language.CPP)
+        if failure is not None:
+            return response(request, ResponseCode.CONSUMER_NOT_ONLINE, remark=failure)
+        return response(request, body=ResetOffsetBody(offsets).to_json())
+
+    def _at(self, topic: str, queue_id: int, time_ms: int) -> int:
+        """Of the first message of that time or later; negative: behind the last one."""
+        if time_ms < 0:
+            return self._store.max_offset(topic.encode(), queue_id)
+        return self._store.offset_by_time(topic.encode(), queue_id, time_ms)
+
+    def _by_queue(self, topic: str, found: dict[int, int]) -> dict[MessageQueue, int]:
+        name = self._standing.broker_name
+        return {MessageQueue(topic, name, queue_id): offset for queue_id, offset in found.items()}
+
+    def clone(self, _: Connection, request: Command) -> Command:
+        """314."""
+        asked = CloneGroupOffsetRequest.from_ext(request.ext)
+        named = asked.topic is not None and asked.topic.strip()
+        for topic in [asked.topic or ""] if named else self._offsets.topics_of(asked.src_group):
+            if self._topics.get(topic) is not None and (
+                    asked.offline or self._subscribers.is_subscribed(asked.src_group, topic)):
+                self._offsets.clone(asked.src_group, asked.dest_group, topic)
+        return response(request)
+
+    def correct(self, _: Connection, request: Command) -> Command:
+        """308: in each queue the least offset of all groups, as long as the compared group is not in front of it."""
+        asked = QueryCorrectionOffsetRequest.from_ext(request.ext)
+        without = {name for name in (asked.filter_groups or "").split(",") if name}
+        key = asked.topic.encode(errors="replace")
+        least = self._offsets.least(asked.topic, without, lambda queue_id: self._store.min_offset(key, queue_id))
+        for queue_id, offset in self._offsets.of(asked.compare_group or "", asked.topic).items():
+            if least.get(queue_id, NOT_FOUND) > offset:
+                least[queue_id] = NOT_FOUND
+        return response(request, body=CorrectionOffsets(least).to_json())

@@ -1,0 +1,171 @@
+"""The table of consumer offsets: the next message of each group in each queue of a topic.
+
+A reset takes effect at the group's next pull and holds against what clients commit until then. It does no I/O:
+``on_change`` tells whoever writes it to disk. Source: ``ConsumerOffsetManager`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import attrs
+
+from broker.store.tables import ConsumerOffsets
+from remoting.bodies.namesrv import DataVersion
+
+_NONE: Final[Mapping[int, int]] = {}
+
+
+@attrs.frozen
+class OffsetsConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    flush_consumer_offset_interval: int = 5_000
+    use_server_side_reset_offset: bool = True
+    consumer_offset_update_version_step: int = 500
+    """So many commits move the version by one."""
+
+
+class OffsetTable:
+    """``now_ms`` is the wall clock: it stamps versions, and decides nothing."""
+
+    def __init__(self, config: OffsetsConfig, now_ms: Callable[[], int], kept: ConsumerOffsets | None = None) -> None:
+        """``kept``: what was on disk."""
+        self.config = config
+        self._now_ms = now_ms
+        self.state_version = 0
+        """The master epoch, under a controller."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change, so it must be cheap."""
+        self.on_reset: list[Callable[[str, str, int], None]] = []
+        """Called with group, topic and queue id of a reset."""
+        kept = kept or ConsumerOffsets()
+        self._version = kept.data_version
+        self._offsets = {key: dict(queues) for key, queues in kept.offset_table.items()}
+        """By ``topic@group`` and queue id; so are the others."""
+        self._pulled: dict[str, dict[int, int]] = {}
+        self._resets: dict[str, dict[int, int]] = {}
+        self._commits = 0
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next message that the group wants, or will get after a reset; None where it never said."""
+        key = f"{topic}@{group}"
+        if self._resets and self.config.use_server_side_reset_offset:
+            reset = self._resets.get(key, _NONE).get(queue_id)
+            if reset is not None:
+                return reset
+        return self._offsets.get(key, _NONE).get(queue_id)
+
+    def query_pulled(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Behind what it was given last, processed or not."""
+        pulled = self._pulled.get(f"{topic}@{group}", _NONE).get(queue_id)
+        return self.query(group, topic, queue_id) if pulled is None else pulled
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """By queue id."""
+        return self._offsets.get(f"{topic}@{group}", _NONE)
+
+    def topics_of(self, group: str) -> list[str]:
+        """Sorted."""
+        return sorted(topic for topic, _, name in (key.partition("@") for key in self._offsets) if name == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Sorted."""
+        return sorted(name for found, _, name in (key.partition("@") for key in self._offsets) if found == topic)
+
+    def least(self, topic: str, without: Collection[str], min_offset: Callable[[int], int]) -> dict[int, int]:
+        """The least offset of all groups in each queue, but for groups in ``without`` and offsets below the queue."""
+        found: dict[int, int] = {}
+        for group in self.groups_of(topic):
+            if group in without:
+                continue
+            for queue_id, offset in self.of(group, topic).items():
+                if offset >= min_offset(queue_id):
+                    found[queue_id] = min(offset, found.get(queue_id, offset))
+        return found
+
+    @property
+    def version(self) -> DataVersion:
+        return self._version
+
+    def snapshot(self) -> ConsumerOffsets:
+        """What ``consumerOffset.json`` holds."""
+        return ConsumerOffsets({key: dict(queues) for key, queues in self._offsets.items()}, data_version=self._version)
+
+    # --- changing --------------------------------------------------------------------------------------------
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """As the client says, also backwards; below 0 is no offset."""
+        if offset < 0:
+            return
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+        queues[queue_id] = offset
+        self._commits += 1
+        if self._commits % self.config.consumer_offset_update_version_step == 0:
+            self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
+        self.on_change()
+
+    def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """It was given what is in front of ``next_offset``."""
+        key = f"{topic}@{group}"
+        queues = self._pulled.get(key)
+        if queues is None:
+            queues = self._pulled[key] = {}
+        queues[queue_id] = next_offset
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """From now on; the next pull is sent there."""
+        key = f"{topic}@{group}"
+        self._resets.setdefault(key, {})[queue_id] = offset
+        self._offsets.setdefault(key, {})[queue_id] = offset
+        self.on_change()
+        for tell in self.on_reset:
+            tell(group, topic, queue_id)
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset waits for the next pull."""
+        return bool(self._resets) and queue_id in self._resets.get(f"{topic}@{group}", _NONE)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where a pull is to go on; asked once, it is done."""
+        if not self._resets:
+            return None
+        key = f"{topic}@{group}"
+        queues = self._resets.get(key)
+        if queues is None:
+            return None
+        offset = queues.pop(queue_id, None)
+        if not queues:
+            del self._resets[key]
+        return offset
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Group ``target`` goes on where ``source`` is."""
+        found = self._offsets.get(f"{topic}@{source}")
+        if found is not None:
+            self._offsets[f"{topic}@{target}"] = dict(found)
+            self.on_change()
+
+    def forget_group(self, group: str) -> None:
+        self._forget(f"@{group}", str.endswith)
+
+    def forget_topic(self, topic: str) -> None:
+        self._forget(f"{topic}@", str.startswith)
+
+    def _forget(self, part: str, fits: Callable[[str, str], bool]) -> None:
+        for table in (self._offsets, self._pulled, self._resets):
+            for key in [key for key in table if fits(key, part)]:
+                del table[key]
+        self.on_change()
+
+    def merge(self, table: ConsumerOffsets) -> None:
+        """Take over what the master has: its offsets over ours, and its version."""
+        self._offsets |= {key: dict(queues) for key, queues in table.offset_table.items()}
+        self._version = table.data_version
+        self.on_change()

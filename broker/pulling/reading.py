@@ -1,0 +1,199 @@
+"""What one pull finds in a queue: records as they stand in the log, and where the next pull goes on.
+
+Entries of the queue are filtered by the codes of tags alone; the client looks at the tags themselves. Records that
+lie near each other are read at once. It knows the store, and neither clients nor codes of answers.
+Source: ``DefaultMessageStore.getMessage`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Container
+from functools import lru_cache
+from struct import Struct
+from typing import Final
+
+import attrs
+
+from broker.store.commitlog import CommitLog
+from broker.store.consumequeue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from broker.store.errors import DamagedRecord, OffsetGone
+from broker.store.store import MessageStore
+
+_NOWHERE: Final = 0x7FFFFFFF
+_GAP_BYTES: Final = 4 << 10
+"""To read so much for nothing costs less than to ask the system once more."""
+
+
+class Status(enum.Enum):
+    """``GetMessageStatus``: the remark of the answer."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_RESET = "OFFSET_RESET"
+
+
+@attrs.frozen
+class ReadConfig:
+    """Keys of ``MessageStoreConfig`` and their defaults."""
+
+    max_transfer_bytes_on_message_in_memory: int = 256 << 10
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_disk: int = 64 << 10
+    max_transfer_count_on_message_in_disk: int = 8
+    max_filter_message_size: int = 16_000
+    """Bytes of the queue that one pull looks at, more if it asks for more messages than that."""
+    access_message_in_memory_max_ratio: int = 40
+    """Percent of the machine's memory; messages that far behind the end of the log count as on the disk."""
+    offset_check_in_slave: bool = False
+    """A slave, which may lag, corrects offsets as a master does."""
+
+
+@attrs.frozen
+class Found:
+    """``count`` records, one behind the other, in ``data``; and the bounds of the queue."""
+
+    status: Status
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+    data: bytes = b""
+    count: int = 0
+    slow: bool = False
+    """The reader is so far behind that a slave should serve it."""
+
+
+def memory_bytes(config: ReadConfig, ram_bytes: int) -> int:
+    """How far behind the end of the log messages count as in memory."""
+    return ram_bytes * config.access_message_in_memory_max_ratio // 100
+
+
+def out_of_range(queue: ConsumeQueue | None, offset: int) -> tuple[Status, int] | None:
+    """What is wrong with an offset, and the one that is meant instead; None if a message is there."""
+    if queue is None:
+        return Status.NO_MATCHED_LOGIC_QUEUE, 0
+    least, most = queue.min_offset, queue.max_offset
+    if most == 0:
+        return Status.NO_MESSAGE_IN_QUEUE, 0
+    if offset < least:
+        return Status.OFFSET_TOO_SMALL, least
+    if offset == most:
+        return Status.OFFSET_OVERFLOW_ONE, offset
+    if offset > most:
+        return Status.OFFSET_OVERFLOW_BADLY, most
+    return None
+
+
+def read(store: MessageStore, topic: bytes, queue_id: int, offset: int, *, codes: Container[int] | None = None,
+         count: int = 32, bytes_max: int | None = None, config: ReadConfig, memory: int = 1 << 62,
+         correct: bool = True) -> Found:
+    """Messages of a queue from ``offset`` on whose tag has one of ``codes``, or any.
+
+    The first one comes whatever its size. ``count`` and ``bytes_max`` are what the reader asks for; the configuration
+    has limits of its own, lower ones for messages that lie more than ``memory`` bytes behind the end of the log.
+    ``correct``: offsets out of range are answered with the one that is meant, otherwise with themselves.
+    """
+    queue = store.queue(topic, queue_id)
+    wrong = out_of_range(queue, offset)
+    if wrong is not None:
+        status, meant = wrong
+        least, most = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+        return Found(status, meant if correct else offset, least, most)
+    assert queue is not None, "None is out of range"
+    log = store.log
+    end, log_min = log.max_offset, log.min_offset
+    window = max(1, min(count, config.max_transfer_count_on_message_in_memory))
+    if codes is not None:
+        window = max(window, config.max_filter_message_size // ENTRY_BYTES)
+    entries = queue.read(offset, window)
+    recent = end - ENTRY.unpack_from(entries)[0] <= memory
+    if recent:
+        most, limit = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
+    else:
+        most, limit = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
+    most = max(1, min(most, count))
+    if bytes_max is not None:
+        limit = min(limit, bytes_max)
+    if codes is None:
+        flat = _flat(entries[: most * ENTRY_BYTES])
+        total, first = sum(flat[1::3]), flat[0]
+        if flat[-3] + flat[-2] - first == total <= limit and first >= log_min:  # one behind the other in the log
+            return Found(Status.FOUND, offset + len(flat) // 3, queue.min_offset, queue.max_offset,
+                         log.read(first, total), len(flat) // 3, end - flat[-3] > memory)
+    next_offset, left, removing = offset, limit, False
+    chosen: list[tuple[int, int]] = []
+    where = 0
+    for where, size, code in ENTRY.iter_unpack(entries):
+        if size == _NOWHERE or where < log_min:
+            removing = True
+        elif codes is None or code in codes:
+            if chosen and (size > left or len(chosen) == most):
+                break
+            chosen.append((where, size))
+            left -= size
+        next_offset += 1
+    bounds, slow = (queue.min_offset, queue.max_offset), end - where > memory
+    if not chosen:
+        status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE
+        return Found(status, next_offset, *bounds, slow=slow)
+    return Found(Status.FOUND, next_offset, *bounds, _records(log, chosen), len(chosen), slow)
+
+
+@lru_cache(1_024)
+def _entries(count: int) -> Struct:
+    return Struct(">" + "qiq" * count)
+
+
+def _flat(entries: bytes) -> tuple[int, ...]:
+    """Offset, size and code of one entry after the other."""
+    return _entries(len(entries) // ENTRY_BYTES).unpack(entries)
+
+
+def _records(log: CommitLog, chosen: list[tuple[int, int]]) -> bytes:
+    """Records at these offsets and of these sizes, in order."""
+    parts: list[bytes] = []
+    file_bytes, at = log.file_bytes, 0
+    while at < len(chosen):
+        first, size = chosen[at]
+        end, total, upto = first + size, size, at + 1
+        limit = first - first % file_bytes + file_bytes
+        while upto < len(chosen) and 0 <= chosen[upto][0] - end <= _GAP_BYTES and chosen[upto][0] < limit:
+            end = chosen[upto][0] + chosen[upto][1]
+            total += chosen[upto][1]
+            upto += 1
+        data = log.read(first, end - first)
+        if total == end - first:
+            parts.append(data)
+        else:
+            parts += [data[where - first : where - first + size] for where, size in chosen[at:upto]]
+        at = upto
+    return b"".join(parts)
+
+
+def store_time_ms(store: MessageStore, topic: bytes, queue_id: int, offset: int) -> int:
+    """When the message of that queue offset was stored; -1 if there is none."""
+    queue = store.queue(topic, queue_id)
+    if queue is None or not queue.min_offset <= offset < queue.max_offset:
+        return -1
+    where, size, _ = queue.entry(offset)
+    if size == _NOWHERE or where < store.log.min_offset:
+        return -1
+    try:
+        return store.log.record(where, size).store_time_ms
+    except (DamagedRecord, OffsetGone):
+        return -1
+
+
+def is_recent(store: MessageStore, topic: bytes, queue_id: int, offset: int, memory: int) -> bool:
+    """Whether the message of that queue offset is there, and not more than ``memory`` bytes behind the log's end."""
+    queue = store.queue(topic, queue_id)
+    if queue is None or not queue.min_offset <= offset < queue.max_offset:
+        return False
+    where, size, _ = queue.entry(offset)
+    return size != _NOWHERE and store.log.max_offset - where <= memory
