@@ -217,6 +217,15 @@ class ReplicasManager:
         self._pending.clear()
         return self._fence(now_ns)
 
+    def next_deadline(self, now_ns: int) -> int | None:
+        """When time alone is the next to change something. What is overdue after a ``tick`` waits for an event."""
+        due = [at_ns for what, at_ns in self._due.items() if what not in self._busy]
+        if self.lease.until_ns is not None:
+            due.append(self.lease.until_ns)
+        if self.in_sync is not None and self.in_sync.deadline_ns is not None:
+            due.append(self.in_sync.deadline_ns)
+        return min((at_ns for at_ns in due if at_ns > now_ns), default=None)
+
     @property
     def broker_id(self) -> int | None:
         return self._found.broker_id if isinstance(self._found, Identity) else None

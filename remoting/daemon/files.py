@@ -23,6 +23,9 @@ class Files(Protocol):
     def replace(self, path: str, content: bytes) -> None:
         """Make this the content, durably: after a crash the file has the old content or the new. Makes folders."""
 
+    def remove(self, path: str) -> None:
+        """No such file any more, durably; well if there was none."""
+
 
 class DiskFiles:
     """Files of the operating system; ``~`` is the user's home. Blocks for as long as the disk takes."""
@@ -47,11 +50,23 @@ class DiskFiles:
         except BaseException:
             Path(new).unlink(missing_ok=True)
             raise
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        _sync_folder(target.parent)
+
+    def remove(self, path: str) -> None:
+        target = Path(path).expanduser()
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            target.unlink()
+        except FileNotFoundError:
+            return
+        _sync_folder(target.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _mode(path: Path) -> int:
@@ -64,7 +79,7 @@ def _mode(path: Path) -> int:
 
 @attrs.define
 class MemoryFiles:
-    """A disk in a dict. ``error`` is raised by every ``replace`` while it is set."""
+    """A disk in a dict. ``error`` is raised by every change while it is set."""
 
     contents: dict[str, bytes] = attrs.field(factory=dict)
     error: OSError | None = None
@@ -76,3 +91,8 @@ class MemoryFiles:
         if self.error is not None:
             raise self.error
         self.contents[path] = content
+
+    def remove(self, path: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.contents.pop(path, None)

@@ -47,10 +47,25 @@ def test_the_home_folder_has_its_short_name(tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / "x").read_bytes() == b"one"
 
 
+def test_a_file_is_removed_and_none_is_as_good(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    DiskFiles().remove(str(path))
+    assert not path.exists()
+    DiskFiles().remove(str(path))
+    DiskFiles().remove(str(tmp_path / "no folder" / "file"))
+
+
 def test_memory_keeps_and_fails_on_demand() -> None:
     files = MemoryFiles()
     files.replace("/x", b"one")
     files.error = OSError(5, "I/O error")
     with pytest.raises(OSError, match="I/O"):
         files.replace("/x", b"two")
+    with pytest.raises(OSError, match="I/O"):
+        files.remove("/x")
     assert files.read("/x") == b"one"
+    files.error = None
+    files.remove("/x")
+    files.remove("/x")
+    assert files.read("/x") is None

@@ -1,0 +1,93 @@
+"""Where slaves reach a master: the address of its replication port, asked for, told and overheard (code 906).
+
+Controllers tell a broker who its master is, not where that one replicates from. A slave asks the master until it says;
+a new master tells the brokers of its group by itself; name servers answer registrations with it as well. Source:
+``ExchangeHAInfo`` of RocketMQ's ``AdminBrokerProcessor`` and ``BrokerOuterAPI``. Knows addresses, and no log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import attrs
+import trio
+
+from remoting.client import Client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.connection import Connection
+from remoting.errors import HeaderError, RemotingError
+from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
+
+logger = logging.getLogger("broker.replication")
+
+ASK_TIMEOUT_MS = 1_000
+ASK_PAUSE_S = 0.02
+"""Between two questions at first; it doubles up to a second."""
+_ASK_PAUSE_MOST_S = 1.0
+
+
+@attrs.frozen
+class Master:
+    """What a master tells of itself."""
+
+    address: str
+    ha_address: str
+    flushed_offset: int = 0
+
+
+class Exchange:
+    """``itself`` is what this broker tells while it is master, else None; ``told`` hears what others tell."""
+
+    def __init__(self, client: Client, itself: Callable[[], Master | None], told: Callable[[Master], None]) -> None:
+        self._client, self._itself, self._told = client, itself, told
+
+    def answer(self, _: Connection, command: Command) -> Command:
+        """A handler for 906. Raises ``HeaderError``."""
+        header = ExchangeHAInfoRequest.from_ext(command.ext)
+        if header.master_ha_address:
+            self._told(Master(header.master_address or "", header.master_ha_address, header.master_flush_offset or 0))
+            return response(command)
+        master = self._itself()
+        if master is None:
+            return response(command, header=ExchangeHAInfoResponse())
+        return response(command, header=ExchangeHAInfoResponse(
+            master.ha_address, master.flushed_offset, master.address))
+
+    async def find(self, master_address: str) -> Master:
+        """Ask until that broker says where it replicates from; to be cancelled when another is master."""
+        pause_s = ASK_PAUSE_S
+        while True:
+            try:
+                answer = await self._client.call(
+                    master_address, request(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequest()),
+                    timeout_ms=ASK_TIMEOUT_MS)
+                if answer.code == ResponseCode.SUCCESS:
+                    header = ExchangeHAInfoResponse.from_ext(answer.ext)
+                    if header.master_ha_address:
+                        return Master(header.master_address or master_address, header.master_ha_address,
+                                      header.master_flush_offset or 0)
+            except (RemotingError, HeaderError) as error:
+                logger.debug("no replication address of %s yet: %s", master_address, error)
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _ASK_PAUSE_MOST_S)
+
+    async def announce(self, addresses: Iterable[str]) -> None:
+        """Tell these brokers, at once and once: who misses it asks."""
+        master = self._itself()
+        if master is None:
+            return
+        header = ExchangeHAInfoRequest(master.ha_address, master.flushed_offset, master.address)
+
+        async def tell(address: str) -> None:
+            try:
+                await self._client.call(
+                    address, request(RequestCode.EXCHANGE_BROKER_HA_INFO, header), timeout_ms=ASK_TIMEOUT_MS)
+            except RemotingError as error:
+                logger.info("broker not told of its master's address", extra={"address": address, "why": str(error)})
+
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                if address != master.address:
+                    nursery.start_soon(tell, address)

@@ -1,0 +1,254 @@
+"""Carries out what the replicas manager asks for: requests, files, roles, and the gate of the writes; and keeps time.
+
+It decides nothing. Requests go through one client, files are small and replaced whole, roles are taken by whoever
+replicates, one at a time while everything else goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+import trio
+
+from broker.ha.insync import InSync
+from broker.replicas import identity
+from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager, Role
+from broker.replicas.outputs import (
+    BecomeMaster,
+    BecomeSlave,
+    Fence,
+    Output,
+    RemoveApplication,
+    Report,
+    Send,
+    Serve,
+    WriteApplication,
+    WriteIdentity,
+)
+from remoting.bodies.controller import SyncStateSet
+from remoting.client import Client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.connection import Connection
+from remoting.daemon.files import Files
+from remoting.endpoint import Handler
+from remoting.errors import RemotingError
+from remoting.headers.controller import ElectMasterRequest, NotifyBrokerRoleChangedRequest
+from remoting.wakeup import Bell
+
+logger = logging.getLogger("broker.replicas")
+
+TEMP: Final = "-temp"
+"""``<identity file>-temp`` holds the application for an id."""
+_CAUGHT_UP_LOOK_S: Final = 0.002
+_REPORT_AGAIN_S: Final = 30.0
+
+
+class Switch(Protocol):
+    """Whoever replicates."""
+
+    async def become_master(self, role: BecomeMaster) -> InSync:
+        """What it raises is why the role was not taken."""
+
+    async def become_slave(self, role: BecomeSlave) -> None:
+        """As above. Where the master replicates from, it finds out itself."""
+
+
+class Gate(Protocol):
+    """Of the writes."""
+
+    def serve(self) -> None: ...
+
+    def fence(self, reason: str) -> None: ...
+
+
+class Member:
+    """This broker in its group. ``run`` it; ring ``bell`` when what ``log_state`` says or the slaves' state changed."""
+
+    def __init__(
+        self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str, client: Client,
+        clock: Callable[[], int], log_state: Callable[[], LogState], switch: Switch, gate: Gate,
+        taken: Callable[[Role], None],
+    ) -> None:
+        """``clock`` is monotonic, ns; ``taken`` is told of each role. Raises ``IdentityError``, ``OSError``."""
+        self.bell = Bell()
+        self._config, self._client, self._clock = config, client, clock
+        self._files, self._path = files, identity_path
+        self._log_state, self._switch, self._gate, self._taken = log_state, switch, gate, taken
+        found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
+                              self._read(identity_path + TEMP))
+        if isinstance(found, identity.Identity):
+            files.remove(identity_path + TEMP)  # a crash may have come before that
+        self.manager = ReplicasManager(config, found, check_code)
+        self._nursery: trio.Nursery | None = None
+        self._outputs: deque[Output] = deque()
+        self._carrying_out = False
+        self._unwritten: Output | None = None
+        """A file that the disk refused."""
+        self._reported: dict[str, float] = {}
+
+    def _read(self, path: str) -> str | None:
+        content = self._files.read(path)
+        return None if content is None else content.decode(errors="replace")
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Register, take roles and report, until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            while True:
+                self.carry_out(self._now_manager().tick(self._clock()))
+                now_ns = self._clock()
+                due = self.manager.next_deadline(now_ns)
+                wait_s = math.inf if due is None else (due - now_ns) / 1e9
+                with trio.move_on_after(wait_s if self._unwritten is None else self._config.retry_ms / 1e3):
+                    await self.bell.wait()
+                await trio.lowlevel.checkpoint()
+                if self._unwritten is not None:
+                    self._write(self._unwritten)
+
+    def _now_manager(self) -> ReplicasManager:
+        self.manager.log = self._log_state()
+        return self.manager
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notified}
+
+    def _notified(self, _: Connection, command: Command) -> Command:
+        header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
+        members = SyncStateSet.from_json(command.body) if command.body else SyncStateSet(frozenset())
+        self.carry_out(self._now_manager().notified(header, members, self._clock()))
+        return response(command)
+
+    def stop(self, reason: str = "the broker stops") -> None:
+        """No more requests, writes closed."""
+        self.carry_out(self.manager.shutdown(self._clock()))
+        self._gate.fence(reason)
+
+    # --- outputs ---------------------------------------------------------------------------------------------
+
+    def carry_out(self, outputs: Iterable[Output]) -> None:
+        """In order; what follows from one comes behind those that are there already."""
+        self._outputs.extend(outputs)
+        if self._carrying_out:
+            return
+        self._carrying_out = True
+        try:
+            while self._outputs:
+                self._one(self._outputs.popleft())
+        finally:
+            self._carrying_out = False
+
+    def _one(self, output: Output) -> None:
+        assert self._nursery is not None, "it runs"
+        match output:
+            case Send():
+                self._nursery.start_soon(self._send, output)
+            case BecomeMaster() | BecomeSlave():
+                self._nursery.start_soon(self._take, output)
+            case Serve():
+                logger.warning("writes are open", extra={"epoch": self.manager.epoch})
+                self._gate.serve()
+            case Fence(reason=reason):
+                logger.warning("writes are closed", extra={"why": reason})
+                self._gate.fence(reason)
+            case Report(problem=problem):
+                self._report(problem)
+            case _:
+                self._write(output)
+
+    async def _send(self, send: Send) -> None:
+        try:
+            answer: Command | None = await self._client.call(send.address, send.command, timeout_ms=send.timeout_ms)
+        except RemotingError as error:
+            logger.debug("controller %s, request %d: %s", send.address, send.command.code, error)
+            answer = None
+        self.carry_out(self._now_manager().answered(send.request, answer, self._clock()))
+        self.bell.ring()  # the deadlines are others now
+
+    async def _take(self, role: Role) -> None:
+        logger.warning("taking a role", extra={
+            "role": "master" if isinstance(role, BecomeMaster) else "slave", "epoch": role.epoch,
+            **({"master": role.master_address} if isinstance(role, BecomeSlave) else {})})
+        self.manager.in_sync = None
+        try:
+            if isinstance(role, BecomeMaster):
+                self.manager.in_sync = await self._switch.become_master(role)
+            else:
+                await self._switch.become_slave(role)
+        except Exception as error:  # whatever replication could not do is reported and tried again
+            logger.exception("role not taken")
+            self.carry_out(self._now_manager().role_failed(role, str(error) or type(error).__name__, self._clock()))
+        else:
+            self._taken(role)
+            self.carry_out(self._now_manager().role_taken(role, self._clock()))
+        self.bell.ring()
+
+    def _write(self, output: Output) -> None:
+        """On this thread: at most a few times in a broker's life, before it serves anybody."""
+        try:
+            match output:
+                case WriteApplication(application=application):
+                    self._files.replace(self._path + TEMP, application.to_text().encode())
+                case WriteIdentity(identity=granted):
+                    self._files.replace(self._path, granted.to_text().encode())
+                    self._files.remove(self._path + TEMP)
+                case RemoveApplication():
+                    self._files.remove(self._path + TEMP)
+        except OSError as error:
+            self._unwritten = output
+            self._report(f"the broker's identity cannot be written beside {self._path}: {error}")
+            return
+        self._unwritten = None
+        self.carry_out(self._now_manager().written(self._clock()))
+
+    def _report(self, problem: str) -> None:
+        """Each trouble now and then, not at each attempt."""
+        now = trio.current_time()
+        if now - self._reported.get(problem, -_REPORT_AGAIN_S) >= _REPORT_AGAIN_S:
+            if len(self._reported) > 100:
+                self._reported.clear()
+            self._reported[problem] = now
+            logger.error("%s", problem)
+
+    # --- handing over ----------------------------------------------------------------------------------------
+
+    async def hand_over(self, timeout_ms: int) -> bool:
+        """Let another member of the SyncStateSet be elected, one that holds the whole log. False: there is none, or
+        it was not done in time.
+
+        Where a message is answered before all members hold it, writes close first, so that none is lost.
+        """
+        manager, in_sync = self.manager, self.manager.in_sync
+        if in_sync is None or manager.leader is None or not isinstance(manager.role, BecomeMaster):
+            return False
+        with trio.move_on_after(timeout_ms / 1e3):
+            if not self._config.all_ack_in_sync_state_set:
+                self._gate.fence("mastership is handed over")
+            while (target := _successor(in_sync)) is None:
+                if len(in_sync.accepted) < 2:
+                    return False
+                await trio.sleep(_CAUGHT_UP_LOOK_S)
+            header = ElectMasterRequest(self._config.cluster_name, self._config.broker_name, target, True)
+            try:
+                answer = await self._client.call(
+                    manager.leader, request(RequestCode.CONTROLLER_ELECT_MASTER, header), timeout_ms=timeout_ms)
+            except RemotingError as error:
+                logger.warning("mastership not handed over", extra={"to": target, "why": str(error)})
+                return False
+            done = answer.code == ResponseCode.SUCCESS
+            logger.warning("mastership handed over" if done else "mastership not handed over",
+                           extra={"to": target, "code": answer.code, "remark": answer.remark})
+            return done
+        return False
+
+
+def _successor(in_sync: InSync) -> int | None:
+    """The member whose log ends where this one's does; the smallest id of several."""
+    return min((member for member, ack in in_sync.acks.items()
+                if member in in_sync.accepted and ack is not None and ack >= in_sync.log_end), default=None)
