@@ -1,0 +1,238 @@
+"""What a controller group's log says, decoded to columns: each command, what came of it, and what it changed.
+
+A command's outcome is not in the log: every controller works it out alike while applying. So is it here, by the same
+state machine, from the group's one log, which is followed back from the best tip of all replicas by the chain of marks.
+A log that no longer begins at its first entry is carried on from the newest snapshot that lies beside it; what was
+before has ``outcome`` null.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+import attrs
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from controller.metadata.codec import MalformedCommand, decode
+from controller.metadata.commands import AnyCommand, Command, ImportGroups
+from controller.metadata.events import Applied, Change, changes
+from controller.metadata.groups import GroupKey
+from controller.metadata.machine import FormatTooNew, MetadataMachine
+from controller.metadata.outcomes import Outcome
+from controller.metadata.snapshot import UnreadableSnapshot
+from raft.errors import DamagedLog, MalformedMessage
+from raft.storage.interface import File
+from raft.storage.snapshots import read_chunk, read_stored
+
+_ROW: Final = {
+    "cluster": "string", "group": "string", "index": "bigint", "term": "bigint", "wall_ms": "bigint",
+    "node": "string", "file": "string", "offset": "bigint",
+    "what": "string", "is_change": "boolean",
+    "broker_cluster": "string", "broker_name": "string", "broker_id": "bigint",
+    "outcome": "string", "code": "bigint", "changed": "boolean", "remark": "string",
+    "address": "string", "check_code": "string", "trigger": "string", "policy": "string",
+    "live": "array<bigint>", "master_lost": "boolean",
+    "master": "bigint", "previous": "bigint", "master_epoch": "bigint", "clean": "boolean",
+    "sync_state_set": "array<bigint>", "previous_set": "array<bigint>", "sync_state_set_epoch": "bigint",
+}
+SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in _ROW.items())
+_OF_FRAME: Final = ("cluster", "group", "term", "wall_ms", "node", "file", "offset")
+
+
+def controller_groups(frames: DataFrame) -> DataFrame:
+    """(cluster, group) whose commands are a controller's, told by their first bytes: a CBOR list [format, kind, ...].
+
+    ``frames`` must have payloads, of which the first bytes behind the table are enough.
+    """
+    begins = F.expr("hex(substring(payload, 4 * count + 1, 3))")
+    looks = F.coalesce(begins.rlike("^(8[3-9A-F]|9[0-7])0[1-9]0[1-9]$"), F.lit(False))
+    return frames.where("kind = 'commands' and damage is null").groupBy("cluster", "group").agg(
+        F.avg(looks.cast("int")).alias("alike")).where("alike > 0.5").drop("alike")
+
+
+def history(frames: DataFrame, snapshots: DataFrame) -> DataFrame:
+    """Commands (``is_change`` false) and the changes they made (true) of every controller group, in rows.
+
+    ``frames`` of controller groups, with whole payloads; ``snapshots`` with content.
+    """
+    wanted = frames.where("damage is null and not truncated").select(
+        *_OF_FRAME, "group_id", "kind", "index", "last_index", "count", "chain", "mark", "payload").dropDuplicates(
+        ["cluster", "group", "index", "mark"])
+    newest = snapshots.groupBy("group_id").agg(
+        F.max_by("content", "index").alias("content"), F.max_by("file", "index").alias("snapshot"))
+    joined = wanted.join(newest.hint("broadcast"), "group_id", "left")
+    first = F.expr("row_number() over (partition by cluster, `group` order by `index`) = 1")
+    slim = joined.withColumn("content", F.when(first, F.col("content")))  # once per group, not per frame
+    ordered = slim.repartition("cluster", "group").sortWithinPartitions("cluster", "group")
+    return ordered.sparkSession.createDataFrame(  # by RDD: what Spark has on DataFrames for this wants pandas
+        ordered.rdd.mapPartitions(_replay_groups), SCHEMA, verifySchema=False)
+
+
+def _replay_groups(rows: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
+    """Of each group in turn: its frames in, its history out."""
+    for _, members in itertools.groupby(rows, lambda row: (row["cluster"], row["group"])):
+        frames = [row.asDict() for row in members]
+        content = next((frame["content"] for frame in frames if frame["content"] is not None), None)
+        for found in replay(one_log(frames), content):
+            yield tuple(found.get(name) for name in _ROW)
+
+
+def one_log(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The group's log out of the frames of all its replicas: back from the tip of the highest term by the chain.
+
+    Where a frame does not know its predecessor (chain 0 or null), the one of highest term that ends there is taken.
+    """
+    ends: dict[int, list[dict[str, Any]]] = {}
+    for frame in frames:
+        ends.setdefault(frame["last_index"], []).append(frame)
+    if not frames:
+        return []
+    at = max(frames, key=lambda frame: (frame["term"], frame["last_index"]))
+    log = [at]
+    while before := ends.get(at["index"] - 1):
+        linked = [frame for frame in before if not at["chain"] or frame["mark"] == at["chain"]]
+        if not linked:
+            break
+        at = max(linked, key=lambda frame: frame["term"])
+        log.append(at)
+    log.reverse()
+    return log
+
+
+def replay(log: list[dict[str, Any]], content: bytes | None) -> Iterator[dict[str, Any]]:
+    """A row per command and per change; a command that was not carried out has ``outcome`` null."""
+    applied: list[Applied] = []
+    machine = MetadataMachine(applied.append)
+    known = _begin(machine, log, content)
+    for frame in log:
+        if frame["kind"] != "commands":
+            continue
+        for index, payload in enumerate(_payloads(frame), frame["index"]):
+            where = {"index": index, **{name: frame[name] for name in _OF_FRAME}}
+            if known is None or index <= known:
+                yield _command_row(where, _decoded(payload), None)
+                continue
+            try:
+                machine.apply_at(payload, frame["term"])
+            except FormatTooNew as error:
+                yield {**where, "what": "Unreadable", "is_change": False, "remark": str(error)}
+                return
+            done = applied.pop()
+            yield _command_row(where, done.command, done)
+            for change in changes(done):
+                yield _change_row(where, change, done)
+
+
+def _begin(machine: MetadataMachine, log: list[dict[str, Any]], content: bytes | None) -> int | None:
+    """Up to which entry the machine knows the state now: 0, or what a snapshot covers; None: it cannot know it."""
+    if log and log[0]["index"] <= 1:
+        return 0
+    if not log or content is None:
+        return None
+    file = cast(File, _Bytes(content))  # which is only read
+    try:
+        stored = read_stored(file, "snapshot")
+        if stored.meta.index + 1 < log[0]["index"]:
+            return None
+        size, step = stored.meta.size, stored.chunk_bytes
+        machine.restore_from(
+            read_chunk(file, stored, at // step, min(step, size - at)) for at in range(0, size, step))
+    except (DamagedLog, MalformedMessage, UnreadableSnapshot, FormatTooNew):
+        return None
+    return stored.meta.index
+
+
+@attrs.frozen
+class _Bytes:
+    """A snapshot in memory, for those who read files."""
+
+    content: bytes
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return self.content[offset : offset + size]
+
+    def size(self) -> int:
+        return len(self.content)
+
+
+def _payloads(frame: Mapping[str, Any]) -> list[bytes]:
+    body, count = frame["payload"], frame["count"]
+    out, at = [], 4 * count
+    for number in range(count):
+        length = int.from_bytes(body[4 * number : 4 * number + 4], "little")
+        out.append(body[at : at + length])
+        at += length
+    return out
+
+
+def _decoded(payload: bytes) -> AnyCommand | None:
+    try:
+        return decode(payload)
+    except MalformedCommand:
+        return None
+
+
+def _command_row(where: dict[str, Any], command: Command | None, done: Applied | None) -> dict[str, Any]:
+    told = {} if command is None else {
+        field.name: getattr(command, field.name) for field in attrs.fields(type(command)) if field.name != "term"}
+    key = told.get("key")
+    live = told["observation"].live if "observation" in told else None
+    row = {
+        **where, "what": "Unreadable" if command is None else type(command).__name__, "is_change": False,
+        "broker_id": told.get("broker_id"), "address": told.get("address"), "check_code": told.get("check_code"),
+        "trigger": told["trigger"].name if "trigger" in told else None, "policy": told.get("policy"),
+        "master_epoch": told.get("master_epoch"), "sync_state_set_epoch": told.get("sync_state_set_epoch"),
+        "sync_state_set": _sorted(told.get("sync_state_set")), "live": None if live is None else sorted(live),
+    }
+    if isinstance(key, GroupKey):
+        row |= {"broker_cluster": key.cluster, "broker_name": key.name}
+    if done is not None:
+        row |= {"outcome": type(done.outcome).__name__, "code": int(done.outcome.code),
+                "changed": done.outcome.changed, "remark": done.outcome.remark or None,
+                "clean": getattr(done.outcome, "clean", None), "master": getattr(done.outcome, "master", None),
+                "previous": getattr(done.outcome, "previous", None), "master_lost": _lost(done, live)}
+    return row
+
+
+def _lost(done: Applied, live: Mapping[int, object] | None) -> bool | None:
+    """Whether the group's master was not among the living when this was proposed; None: nobody looked."""
+    if live is None or len(done.groups) != 1:
+        return None
+    ((_, before, _),) = done.groups
+    return bool(before.sync_state_set) and (before.master is None or before.master not in live)
+
+
+def _change_row(where: dict[str, Any], change: Change, done: Applied) -> dict[str, Any]:
+    told = {field.name: getattr(change, field.name) for field in attrs.fields(type(change))}
+    row = {
+        **where, "what": type(change).__name__, "is_change": True,
+        "broker_cluster": change.key.cluster, "broker_name": change.key.name,
+        "broker_id": told.get("broker_id"), "address": told.get("address"), "check_code": _check_code(told, done),
+        "master": told.get("master"), "master_epoch": told.get("master_epoch"),
+        "sync_state_set": _sorted(told.get("sync_state_set")),
+        "sync_state_set_epoch": told.get("sync_state_set_epoch"), "outcome": type(done.outcome).__name__,
+    }
+    if isinstance(told.get("previous"), frozenset):
+        row["previous_set"] = sorted(told["previous"])
+    elif isinstance(told.get("previous"), int):
+        row["previous"] = told["previous"]
+    outcome: Outcome = done.outcome
+    if row["what"] == "MasterChanged":
+        row["clean"] = getattr(outcome, "clean", None)
+    return row
+
+
+def _check_code(told: Mapping[str, Any], done: Applied) -> str | None:
+    """With what a broker that came claimed its id."""
+    if isinstance(done.command, ImportGroups) or "address" in told:
+        for key, _, after in done.groups:
+            if key == told["key"] and told.get("broker_id") in after.replicas:
+                return after.replicas[told["broker_id"]].check_code
+    return None
+
+
+def _sorted(ids: frozenset[int] | None) -> list[int] | None:
+    return None if ids is None else sorted(ids)
