@@ -1,0 +1,173 @@
+"""Every question: its name, what it asks, its columns with their units, and whether the log or a trace answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from pyspark.sql import DataFrame
+
+from analysis.questions import audit, compare, elections, latency, leadership, masters, replication, throughput
+
+if TYPE_CHECKING:
+    from analysis.logs import Logs
+
+_OF: Final = {
+    "cluster": "of the nodes' identities", "group": "raft group", "node": "node id", "term": "raft term",
+    "index": "index in the raft log", "leader": "node id", "file": "where it shows", "offset": "byte of the file",
+    "broker_cluster": "cluster of the brokers", "broker_name": "broker group", "wall_ms": "ms since 1970 UTC",
+    "source": "`log`, `trace` or `not recorded`", "measured": "frames that the trace has", "cause": "why it came about",
+    "p50_ms": "median, ms", "p90_ms": "90th percentile, ms", "p99_ms": "99th percentile, ms", "max_ms": "most, ms",
+    "entries": "count", "payload_bytes": "bytes of payloads", "previous_leader": "node id, as the winner knew it",
+    "terms_lost": "terms since the leader before in which nobody won", "bucket_ms": "where it begins, ms since 1970",
+    "master_epoch": "the new one", "master": "broker id; null: nobody could be elected",
+}
+"""What columns mean that several questions have."""
+
+
+@attrs.frozen
+class Question:
+    """One question and how to answer it."""
+
+    name: str
+    asks: str
+    source: str
+    """``log``, ``trace``, or ``log, trace``."""
+    columns: dict[str, str]
+    """Meaning of each column, with its unit, in the order of the answer."""
+    answer: Callable[[Logs], DataFrame]
+    first: str = ""
+    """SQL: what of the answer to show first."""
+
+
+def _columns(names: str, **own: str) -> dict[str, str]:
+    return {name: own.get(name) or _OF[name] for name in names.split()}
+
+
+_ALL: Final = (
+    Question(
+        "leadership", "Who led each group, from when until when?", "log",
+        _columns("cluster group term leader began_ms until_ms tenure_ms last_write_ms entries payload_bytes cause "
+                 "previous_leader election_ms held_by",
+                 began_ms="ms since 1970 UTC", until_ms="begin of the next leadership, or the log's last frame",
+                 tenure_ms="from one to the other, ms", last_write_ms="its last frame, ms since 1970 UTC",
+                 election_ms="how long the winner campaigned, ms", held_by="nodes whose logs have its first frame"),
+        lambda logs: leadership.timeline(logs.elections, logs.frames), first="cluster, `group`, term"),
+    Question(
+        "tenure", "Which nodes lead, how often and how long?", "log",
+        _columns("cluster group leader leaderships led_ms longest_ms median_ms entries share",
+                 leaderships="count", led_ms="ms in all", longest_ms="longest at a time, ms",
+                 median_ms="median at a time, ms",
+                 share="of the group's time, 0 to 1"),
+        lambda logs: leadership.tenure(logs.ask("leadership")), first="cluster, `group`, led_ms desc"),
+    Question(
+        "elections", "What did each election cost, and were votes split?", "log, trace",
+        _columns("cluster group term leader wall_ms cause rounds election_ms votes previous_leader terms_lost "
+                 "split_votes split_votes_source",
+                 rounds="rounds the winner asked, probes included", election_ms="how long the winner campaigned, ms",
+                 votes="votes granted", split_votes="rounds of votes that nobody won; null: not recorded",
+                 split_votes_source="`trace` or `not recorded`"),
+        lambda logs: elections.cost(logs.elections, logs.trace), first="election_ms desc nulls last"),
+    Question(
+        "election_causes", "What are elections caused by, and what do they cost by cause?", "log, trace",
+        _columns("cluster group cause elections median_ms longest_ms most_rounds terms_lost split_votes",
+                 elections="count", median_ms="median duration, ms", longest_ms="longest, ms", most_rounds="count",
+                 split_votes="count; null: not recorded"),
+        lambda logs: elections.summary(logs.ask("elections")), first="elections desc"),
+    Question(
+        "audit", "Do the replicas agree, and is any log damaged?", "log, trace",
+        _columns("severity finding cluster group node file offset term index detail source",
+                 severity="critical, warning or note", finding="see below", detail="in words"),
+        lambda logs: audit.audit(logs.frames, logs.events, logs.trace), first="severity, finding, `group`, node"),
+    Question(
+        "audit_checks", "What could the audit look at?", "log, trace",
+        _columns("check n source", check="what was compared", n="how many"),
+        lambda logs: audit.checked(logs.frames, logs.events, logs.trace), first="check"),
+    Question(
+        "commit_latency", "How long does a leader wait until what it wrote is committed?", "trace",
+        _columns("cluster group measured p50_ms p90_ms p99_ms max_ms exact source",
+                 exact="false: the trace was sampled, the figures are upper bounds"),
+        lambda logs: latency.commit_latency(logs.frames, logs.trace), first="p99_ms desc nulls last"),
+    Question(
+        "commit_latency_over_time", "When were commits slow?", "trace",
+        _columns("group_id bucket_ms measured p50_ms p99_ms", group_id="number of the raft group"),
+        lambda logs: latency.over_time(logs.trace, logs.bucket_ms), first="bucket_ms, group_id"),
+    Question(
+        "throughput", "How much was written, and when?", "log",
+        _columns("cluster group bucket_ms frames entries payload_bytes entries_per_s payload_bytes_per_s",
+                 frames="count", entries_per_s="per second", payload_bytes_per_s="bytes per second"),
+        lambda logs: throughput.throughput(logs.frames, logs.bucket_ms), first="bucket_ms, `group`"),
+    Question(
+        "skew", "Which groups write most of it?", "log",
+        _columns("rank cluster group entries payload_bytes share cumulative_share entries_per_frame "
+                 "mean_entry_bytes hot",
+                 rank="1: the busiest", share="of all entries, 0 to 1", cumulative_share="of this and the busier ones",
+                 entries_per_frame="mean", mean_entry_bytes="mean payload, bytes",
+                 hot="three times its fair share of entries, or more"),
+        lambda logs: throughput.skew(logs.frames), first="rank"),
+    Question(
+        "entry_sizes", "How large are entries?", "log",
+        _columns("group entries p50_bytes p90_bytes p99_bytes max_bytes mean_bytes",
+                 p50_bytes="median payload, bytes", p90_bytes="90th percentile, bytes",
+                 p99_bytes="99th percentile, bytes", max_bytes="largest, bytes", mean_bytes="mean, bytes"),
+        lambda logs: throughput.entry_sizes(logs.entries), first="entries desc"),
+    Question(
+        "lag", "How far is each replica behind?", "log, trace",
+        _columns("cluster group node last_index behind_entries behind_ms measured p50_ms p99_ms max_ms source",
+                 last_index="of its log", behind_entries="than the longest log of the group",
+                 behind_ms="between the last frames of both, ms", p50_ms="from the leader's writing to its, median, ms",
+                 p99_ms="the same, 99th percentile, ms", max_ms="the same, most, ms"),
+        lambda logs: replication.lag(logs.frames, logs.trace), first="behind_entries desc, `group`, node"),
+    Question(
+        "compaction", "What does each node keep, and how fresh are its snapshots?", "log",
+        _columns("cluster group node first_index last_index log_bytes snapshots snapshot_index snapshot_bytes "
+                 "snapshot_taken_ms entries_since_snapshot installs",
+                 first_index="first entry that the log still has", last_index="last entry", log_bytes="bytes of frames",
+                 snapshots="files", snapshot_index="last entry in the newest", snapshot_bytes="bytes of its file",
+                 snapshot_taken_ms="ms since 1970 UTC", entries_since_snapshot="count",
+                 installs="snapshots that came from a leader"),
+        lambda logs: replication.compaction(logs.frames, logs.events, logs.snapshots), first="log_bytes desc"),
+    Question(
+        "master_changes", "Which broker was master of each broker group, from when?", "log",
+        _columns("cluster group broker_cluster broker_name index wall_ms master_epoch master previous clean "
+                 "node file offset",
+                 previous="broker id before", clean="false: an unclean election, messages may be lost"),
+        lambda logs: masters.master_changes(logs.history), first="index desc"),
+    Question(
+        "outages", "When had a broker group no master, and for how long?", "log",
+        _columns("cluster group broker_cluster broker_name index lost_ms recovered_ms recovery_ms "
+                 "new_master file offset",
+                 lost_ms="first command that saw the master missing, ms since 1970 UTC",
+                 recovered_ms="the new master's election; null: not yet", recovery_ms="from one to the other, ms",
+                 new_master="broker id"),
+        lambda logs: masters.outages(logs.history), first="recovery_ms desc nulls first"),
+    Question(
+        "availability", "For what share of the time had each broker group a master?", "log",
+        _columns("cluster group broker_cluster broker_name from_ms until_ms masters outages without_master_ms "
+                 "longest_ms availability unclean_elections",
+                 from_ms="its first master, ms since 1970 UTC", until_ms="the log's end",
+                 masters="elections won, count", outages="count", without_master_ms="ms in all",
+                 longest_ms="longest outage, ms", availability="share of the time with a master, 0 to 1",
+                 unclean_elections="count"),
+        lambda logs: masters.availability(logs.history), first="availability, broker_name"),
+    Question(
+        "sync_state_sets", "Do replicas leave and join the SyncStateSet all the time?", "log",
+        _columns("cluster group broker_cluster broker_name changes shrinks expands smallest flaps",
+                 changes="count", shrinks="count", expands="count", smallest="members of the smallest set",
+                 flaps="brokers that left and were back within 60 s, count"),
+        lambda logs: masters.sync_state_sets(logs.history), first="flaps desc, changes desc"),
+    Question(
+        "broker_ids", "Is every broker id one broker's for ever?", "log",
+        _columns("finding cluster group broker_cluster broker_name broker_id index wall_ms node file offset detail",
+                 finding="`bound_twice` or `shared`", broker_id="the id", detail="in words"),
+        lambda logs: masters.broker_ids(logs.history), first="index"),
+    Question(
+        "compare", "What changed between two periods?", "log, trace",
+        _columns("cluster group metric unit before after change change_share",
+                 metric="what is compared", unit="of the figures", before="in the first period", after="in the second",
+                 change="the difference", change_share="of the first, 0.1 is a tenth more"),
+        lambda logs: compare.compare(logs.frames, logs.elections, logs.trace, logs.history, *logs.periods),
+        first="abs(change_share) desc nulls last"),
+)
+QUESTIONS: Final[dict[str, Question]] = {question.name: question for question in _ALL}

@@ -1,0 +1,42 @@
+"""What elections cost: rounds, duration and cause from the log; split votes from traces, where nodes wrote them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from analysis.questions.leadership import GROUP
+
+LOG, TRACE, NOT_RECORDED = "log", "trace", "not recorded"
+"""Where a figure comes from."""
+
+
+def cost(elections: DataFrame, trace: DataFrame) -> DataFrame:
+    """One row per election that was won. ``terms_lost``: terms since the leader before in which nobody won.
+
+    A split vote is a round of real votes that a candidate ended without winning, in this term or in those lost.
+    """
+    of_group = Window.partitionBy(*GROUP).orderBy("term", "index")
+    won = elections.withColumn("_after", F.coalesce(F.lag("term").over(of_group), F.lit(0))).withColumn(
+        "terms_lost", F.greatest(F.col("term") - F.col("_after") - 1, F.lit(0)))
+    rounds = trace.where("event = 'RoundEnded' and not probe and result != 'PASSED'").groupBy(
+        F.col("group_id"), F.col("term").alias("_in")).agg(F.count("*").alias("_splits"))
+    traced = trace.where("event is not null and group_id is not null").select("group_id").distinct().withColumn(
+        "_traced", F.lit(True))
+    split = won.join(rounds, (won["group_id"] == rounds["group_id"]) & (rounds["_in"] > won["_after"])
+                     & (rounds["_in"] <= won["term"]), "left").drop(rounds["group_id"])
+    by_term = split.groupBy(*GROUP, "term", "index", "mark").agg(F.sum("_splits").alias("_splits"))
+    return won.join(by_term, [*GROUP, "term", "index", "mark"]).join(traced, "group_id", "left").select(
+        *GROUP, "term", "leader", "wall_ms", "cause", "rounds", "election_ms", F.size("votes").alias("votes"),
+        "previous_leader", "terms_lost",
+        F.when(F.col("_traced"), F.coalesce("_splits", F.lit(0))).alias("split_votes"),
+        F.when(F.col("_traced"), TRACE).otherwise(NOT_RECORDED).alias("split_votes_source"))
+
+
+def summary(cost: DataFrame) -> DataFrame:
+    """One row per group and cause: how many elections, how long, how many rounds."""
+    return cost.groupBy(*GROUP, "cause").agg(
+        F.count("*").alias("elections"),
+        F.expr("percentile(election_ms, 0.5)").alias("median_ms"), F.max("election_ms").alias("longest_ms"),
+        F.max("rounds").alias("most_rounds"), F.sum("terms_lost").alias("terms_lost"),
+        F.sum("split_votes").alias("split_votes"))
