@@ -1,4 +1,4 @@
-"""The replicas manager's shell with real controllers on memory streams and virtual time: files, roles, notifications."""
+"""The replicas manager's shell with real controllers on memory streams and virtual time: files, roles, handing over."""
 
 from __future__ import annotations
 
@@ -242,6 +242,7 @@ async def test_a_master_without_controllers_closes_its_writes(autojump_clock: tr
         node = Node(made, "b1")
         await made.nursery.start(node.run)
         await node.wait((BecomeMaster, 1))
+        await until(lambda: node.member.manager.lease.until_ns is not None)
         cut = trio.current_time()
         made.network.silent.add("b1:1")
         await until(lambda: node.state is None)
