@@ -1,0 +1,222 @@
+"""Requests of clients carried to another broker: one connection there for each client here, so that pushes find back.
+
+Whoever forwards changes nothing: the answer is the master's own. A request whose fate is not known is answered by
+nobody; its client's connection is closed, as it would be if the master had died under it. While the master is not known
+yet, requests wait a moment. This module knows connections and codes, and not who is master: it is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.relay.codes import FORWARDED, PUSHED
+from remoting.codes import ResponseCode
+from remoting.command import ONEWAY, Command, response
+from remoting.config import ClientConfig
+from remoting.connection import Connection
+from remoting.endpoint import Endpoint, Handler
+from remoting.errors import ConnectionClosed, NotEncodable, RemotingError
+from remoting.streams import STREAM_ERRORS, Connector, TLSContext, connect_tcp, ends, start_tls, tune, words
+
+logger = logging.getLogger("broker.relay")
+
+ANSWER_TIMEOUT_MS: Final = 60_000
+"""Longer than any pull is held; a client stops waiting by itself, long before."""
+PATIENCE_MS: Final = 1_000
+"""A request waits so long for a master to be known; clients count one that waits 3 s as lost."""
+
+
+@attrs.define(eq=False)
+class _Upstream:
+    """The connection that stands for one client's."""
+
+    client: Connection
+    done: trio.Event = attrs.field(factory=trio.Event)
+    connection: Connection | None = None
+    failure: str = ""
+
+
+class Forwarder:
+    """``wrap`` handlers with it, tell it of closed clients, and ``run`` it. It begins switched off."""
+
+    def __init__(
+        self, *, connector: Connector = connect_tcp, tls: TLSContext | None = None, config: ClientConfig | None = None,
+        patience_ms: int = PATIENCE_MS,
+    ) -> None:
+        self.target: str | None = None
+        """Where requests go; None: nowhere yet."""
+        self.forwarded = 0
+        """Requests that went on."""
+        self._on = False
+        self._config = config or ClientConfig()
+        self._connector, self._tls, self._patience_ms = connector, tls, patience_ms
+        self._endpoint = Endpoint(dict.fromkeys(PUSHED, self._push), self._config, on_close=self._lost)
+        self._upstreams: dict[Connection, _Upstream] = {}
+        self._known = trio.Event()
+
+    # --- switching -------------------------------------------------------------------------------------------
+
+    @property
+    def on(self) -> bool:
+        """Whether requests go on. Then ``target`` may still be unknown."""
+        return self._on
+
+    def begin(self, target: str | None = None) -> None:
+        """From now on requests go to ``target``, or wait for one."""
+        self._on = True
+        self.follow(target)
+
+    def follow(self, target: str | None) -> None:
+        """The master is there now; clients that were connected to another one connect again."""
+        if target == self.target:
+            return
+        self.target = target
+        if target is None:
+            self._known = trio.Event()
+        else:
+            self._known.set()
+        self._drop("the master is another one now")
+
+    def end(self) -> None:
+        """Requests are handled here again."""
+        self._on, self.target, self._known = False, None, trio.Event()
+        self._drop("this broker answers for itself again")
+
+    def closed(self, client: Connection) -> None:
+        """A client's connection ended."""
+        upstream = self._upstreams.pop(client, None)
+        if upstream is not None and upstream.connection is not None:
+            upstream.connection.close("its client is gone")
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve the connections, until cancelled."""
+        await self._endpoint.run(task_status=task_status)
+
+    # --- handling --------------------------------------------------------------------------------------------
+
+    def handlers(self, local: Mapping[int, Handler] | None = None) -> dict[int, Handler]:
+        """``local`` handlers of which clients' codes go on while this is on; without ``local`` they all do."""
+        if local is None:
+            return dict.fromkeys(FORWARDED, self._forward)
+        return {code: self._wrap(handler) if code in FORWARDED else handler for code, handler in local.items()}
+
+    def _wrap(self, local: Handler) -> Handler:
+        def handle(client: Connection, command: Command) -> Any:
+            return self._forward(client, command) if self._on else local(client, command)
+
+        return handle
+
+    def _forward(self, client: Connection, command: Command) -> Any:
+        upstream = self._upstreams.get(client)
+        if upstream is not None and upstream.connection is not None and not upstream.connection.closed:
+            self._send(upstream.connection, client, command)
+            return None
+        return self._forward_later(client, command)
+
+    async def _forward_later(self, client: Connection, command: Command) -> Command | None:
+        """When the master is known and connected to. Nothing was sent until then, so failures are answered."""
+        with trio.move_on_after(self._patience_ms / 1e3):
+            while True:
+                await self._known.wait()
+                if not self._on or client.closed:
+                    break
+                upstream = await self._connected(client)
+                if upstream.connection is not None and not upstream.connection.closed:
+                    self._send(upstream.connection, client, command)
+                    return None
+                await trio.sleep(0.01)  # the master is not there yet, or no longer
+        return response(command, ResponseCode.SERVICE_NOT_AVAILABLE,
+                        remark="this broker is not the master, and the master cannot be reached")
+
+    def _send(self, upstream: Connection, client: Connection, command: Command) -> None:
+        copy = attrs.evolve(command, ext=dict(command.ext))
+        self.forwarded += 1
+        try:
+            if command.flag & ONEWAY:
+                upstream.send(copy)
+            else:
+                upstream.call_nowait(copy, _answer(client, command), ANSWER_TIMEOUT_MS)
+        except NotEncodable as error:
+            client.reply(command, response(command, ResponseCode.SYSTEM_ERROR, remark=str(error)))
+        except ConnectionClosed:
+            client.close("the master's connection closed under a request")
+
+    def _push(self, upstream: Connection, command: Command) -> Command | None:
+        """A request of the master to the client."""
+        client = upstream.identity
+        if not isinstance(client, Connection) or client.closed:
+            return response(command, ResponseCode.SYSTEM_ERROR, remark="the client is gone")
+        copy = attrs.evolve(command, ext=dict(command.ext))
+        try:
+            if command.flag & ONEWAY:
+                client.send(copy)
+            else:
+                client.call_nowait(copy, _answer(upstream, command), ANSWER_TIMEOUT_MS)
+        except RemotingError as error:
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=str(error))
+        return None
+
+    # --- connections -----------------------------------------------------------------------------------------
+
+    async def _connected(self, client: Connection) -> _Upstream:
+        """The client's upstream; dialled once however many requests wait for it."""
+        upstream = self._upstreams.get(client)
+        if upstream is None or (upstream.done.is_set() and (upstream.connection is None or upstream.connection.closed)):
+            upstream = self._upstreams[client] = _Upstream(client)
+            assert self.target is not None, "known"
+            self._endpoint.start_soon(self._dial, upstream, self.target, name=f"forwarding to {self.target}")
+        await upstream.done.wait()
+        return upstream
+
+    async def _dial(self, upstream: _Upstream, address: str) -> None:
+        """Connect, and serve the connection to its end."""
+        stream = None
+        try:
+            with trio.fail_after(self._config.connect_timeout_ms / 1e3):
+                plain = stream = await self._connector(address)
+                tune(plain, self._config.unacknowledged_timeout_ms)
+                if self._tls is not None:
+                    stream = await start_tls(plain, self._tls(), server=False)
+            if address == self.target and not upstream.client.closed:
+                connection = upstream.connection = Connection(self._endpoint, stream, address, ends(plain)[1])
+                connection.identity = upstream.client
+        except (trio.TooSlowError, ValueError, *STREAM_ERRORS) as error:
+            upstream.failure = words(error)
+            logger.info("cannot forward to %s: %s", address, upstream.failure)
+        finally:
+            upstream.done.set()
+            if stream is not None and upstream.connection is None:
+                await trio.aclose_forcefully(stream)
+        if upstream.connection is not None:
+            await upstream.connection.run()
+
+    def _lost(self, connection: Connection, reason: str) -> None:
+        """The master is gone, and its client finds out by the same sign."""
+        client = connection.identity
+        upstream = self._upstreams.get(client) if isinstance(client, Connection) else None
+        if upstream is not None and upstream.connection is connection:
+            del self._upstreams[upstream.client]
+            upstream.client.close(f"the master's connection closed: {reason}")
+
+    def _drop(self, reason: str) -> None:
+        """Clients connect again, and make themselves known to the other master: a Java client does so at once."""
+        upstreams, self._upstreams = self._upstreams, {}
+        for upstream in upstreams.values():
+            upstream.client.close(reason)
+            if upstream.connection is not None:
+                upstream.connection.close(reason)
+
+
+def _answer(to: Connection, command: Command) -> Callable[[Command | RemotingError], None]:
+    def tell(result: Command | RemotingError) -> None:
+        if isinstance(result, Command):
+            to.reply(command, result)
+        else:
+            to.close(f"the outcome of a forwarded request is not known: {result}")
+
+    return tell

@@ -1,0 +1,194 @@
+"""Clients of a broker that is master no longer: real servers and clients on memory streams and a virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from broker.relay.codes import FORWARDED, PUSHED
+from broker.relay.forwarding import PATIENCE_MS, Forwarder
+from remoting.client import Client, open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.errors import ConnectionClosed
+from remoting.server import Server
+from tests.remoting.memory import Net, net
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+@attrs.define(eq=False)
+class Master:
+    """Answers sends with its name, or not at all; pushes to who asks for it."""
+
+    name: str
+    silent: bool = False
+    seen: list[Command] = attrs.field(factory=list)
+    clients: list[Connection] = attrs.field(factory=list)
+
+    def handle(self, connection: Connection, command: Command) -> Command | None:
+        self.seen.append(command)
+        if connection not in self.clients:
+            self.clients.append(connection)
+        return None if self.silent else response(command, remark=self.name, body=command.body)
+
+    def handlers(self) -> dict[int, Handler]:
+        return dict.fromkeys((*FORWARDED, RequestCode.GET_BROKER_CONFIG), self.handle)
+
+
+@attrs.define(eq=False)
+class World:
+    network: Net
+    forwarder: Forwarder
+    here: Master
+    there: Master
+    client: Client
+    pushed: list[Command]
+
+    async def send(self, timeout_ms: float = 20_000) -> str | None:
+        return (await self.client.call("old:1", request(SEND, body=b"m"), timeout_ms)).remark
+
+
+@asynccontextmanager
+async def world() -> AsyncGenerator[World, None]:
+    """``old:1`` with a forwarder, and masters ``new:1``, ``new:2``."""
+    pushed: list[Command] = []
+    here, there = Master("old"), Master("new")
+
+    def push(_: Connection, command: Command) -> Command:
+        pushed.append(command)
+        return response(command, remark="from the client")
+
+    async with net() as network:
+        forwarder = Forwarder(connector=network.connect)
+        await network.nursery.start(forwarder.run)
+        await network.serve("old:1", Server(
+            forwarder.handlers(here.handlers()), on_close=lambda connection, _: forwarder.closed(connection)))
+        await network.serve("new:1", Server(there.handlers()))
+        await network.serve("new:2", Server(Master("newer").handlers()))
+        async with open_client(connector=network.connect, handlers=dict.fromkeys(PUSHED, push)) as client:
+            yield World(network, forwarder, here, there, client, pushed)
+
+
+async def test_switched_off_it_changes_nothing() -> None:
+    async with world() as w:
+        assert await w.send() == "old"
+        assert not w.forwarder.forwarded
+
+
+async def test_a_clients_requests_go_to_the_master_and_a_brokers_own_stay() -> None:
+    async with world() as w:
+        w.forwarder.begin("new:1")
+        assert await w.send() == "new"
+        answer = await w.client.call("old:1", request(RequestCode.GET_BROKER_CONFIG))
+        assert answer.remark == "old"
+        assert [command.body for command in w.there.seen] == [b"m"]
+
+
+async def test_many_requests_of_one_client_share_one_connection_and_get_their_own_answers() -> None:
+    async with world() as w:
+        w.forwarder.begin("new:1")
+
+        async def one(number: int) -> None:
+            answer = await w.client.call("old:1", request(SEND, body=str(number).encode()))
+            assert answer.body == str(number).encode()
+
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(one, number)
+        assert len(w.there.clients) == 1
+        assert w.forwarder.forwarded == 50
+
+
+async def test_what_the_master_pushes_comes_to_the_client_and_its_answer_back() -> None:
+    async with world() as w:
+        w.forwarder.begin("new:1")
+        await w.send()
+        [at_master] = w.there.clients
+        answer = await at_master.call(request(RequestCode.GET_CONSUMER_RUNNING_INFO), 5_000)
+        assert answer.remark == "from the client"
+        at_master.send(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, oneway=True))
+        await wait_all_tasks_blocked()
+        assert [command.code for command in w.pushed] == [
+            RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
+
+
+async def test_oneway_requests_go_on_too() -> None:
+    async with world() as w:
+        w.forwarder.begin("new:1")
+        await w.client.send_oneway("old:1", request(RequestCode.UPDATE_CONSUMER_OFFSET))
+        await w.send()
+        assert [command.code for command in w.there.seen] == [RequestCode.UPDATE_CONSUMER_OFFSET, SEND]
+
+
+async def test_a_request_waits_for_a_master_to_be_known(autojump_clock: MockClock) -> None:
+    async with world() as w, trio.open_nursery() as nursery:
+        w.forwarder.begin()
+        said: list[str | None] = []
+
+        async def send() -> None:
+            said.append(await w.send())
+
+        nursery.start_soon(send)
+        await trio.sleep(0.3)
+        assert not said
+        w.forwarder.follow("new:1")
+        await trio.sleep(0.1)
+        assert said == ["new"]
+
+
+@pytest.mark.parametrize("target", [None, "nobody:1"])
+async def test_without_a_master_the_answer_is_that_another_broker_may_be_asked(
+    target: str | None, autojump_clock: MockClock,
+) -> None:
+    async with world() as w:
+        w.forwarder.begin(target)
+        began = trio.current_time()
+        answer = await w.client.call("old:1", request(SEND), 20_000)
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert trio.current_time() - began == pytest.approx(PATIENCE_MS / 1e3, abs=0.02)
+
+
+async def test_a_request_whose_outcome_is_not_known_is_answered_by_nobody(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        w.forwarder.begin("new:1")
+        w.there.silent = True
+        async with trio.open_nursery() as nursery:
+            async def send() -> None:
+                with pytest.raises(ConnectionClosed):
+                    await w.send()
+
+            nursery.start_soon(send)
+            await trio.sleep(0.1)
+            assert len(w.there.seen) == 1
+            w.there.clients[0].close("the master dies")
+
+
+async def test_another_master_is_another_connection(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        w.forwarder.begin("new:1")
+        assert await w.send() == "new"
+        w.forwarder.follow("new:2")
+        await trio.sleep(0.1)
+        assert await w.send() == "newer"
+        w.forwarder.end()
+        await trio.sleep(0.1)
+        assert await w.send() == "old"
+
+
+async def test_a_client_that_leaves_takes_its_connection_with_it(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        w.forwarder.begin("new:1")
+        await w.send()
+        connection = w.client.connection("old:1")
+        assert connection is not None
+        connection.close("enough")
+        await trio.sleep(0.1)
+        assert all(each.closed for each in w.there.clients)
