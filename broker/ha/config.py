@@ -9,6 +9,8 @@ from typing import Final
 
 import attrs
 
+from broker.ha.wire import BODY_BYTES_MAX
+
 NS_PER_MS: Final = 1_000_000
 
 
@@ -32,10 +34,20 @@ class HaConfig:
     later one was refused."""
     transfer_batch_bytes: int = 32 << 10
     """``haTransferBatchSize``."""
+    catch_up_batch_bytes: int = 1 << 20
+    """Ours: frames for a slave that is further behind than one batch; a Java slave takes up to 4 MiB."""
+    confirm_interval_ms: int = 100
+    """Ours: a new confirm offset waits at most so long for bytes to travel with. In Java it waits for a heartbeat."""
     flow_control_bytes_per_second: int = 0
     """``maxHaTransferByteInSecond`` where ``haFlowControlEnable`` is on; 0 is off. Per connection, as in Java."""
-    reconnect_wait_ms: int = 5_000
+    reconnect_wait_ms: int = 1_000
+    """5 s in Java, and no key of its own."""
+    connect_timeout_ms: int = 5_000
     truncate_retry_ms: int = 2_000
+    dispatch_wait_ms: int = 30_000
+    """Ours: a new master waits at most so long until consumers see all that is confirmed. In Java without end."""
+    connections_max: int = 256
+    """Ours: so many connections on the HA port, whoever they are."""
 
     def __attrs_post_init__(self) -> None:
         if self.heartbeat_interval_ms * 2 > self.housekeeping_interval_ms:
@@ -45,5 +57,6 @@ class HaConfig:
             raise ValueError(f"heartbeat_interval_ms is {self.heartbeat_interval_ms}, more than "
                              f"max_time_not_caught_up_ms ({self.max_time_not_caught_up_ms}): idle slaves would leave "
                              "the SyncStateSet")
-        if self.transfer_batch_bytes < 1:
-            raise ValueError(f"transfer_batch_bytes is {self.transfer_batch_bytes}; nothing would ever be sent")
+        for name in ("transfer_batch_bytes", "catch_up_batch_bytes"):
+            if not 1 <= getattr(self, name) <= BODY_BYTES_MAX:
+                raise ValueError(f"{name} is {getattr(self, name)}; 1 to {BODY_BYTES_MAX} are possible")

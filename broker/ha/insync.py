@@ -160,6 +160,11 @@ class InSync:
             slave.ack is not None and slave.ack >= end for slave in self._slaves.values() if not slave.learner)
 
     @property
+    def joining(self) -> bool:
+        """Whether the confirm offset waits for somebody who is about to join."""
+        return any(slave.joins_until_ns is not None for slave in self._slaves.values())
+
+    @property
     def acks(self) -> dict[int, int | None]:
         """Of the connected, learners aside."""
         return {broker_id: slave.ack for broker_id, slave in self._slaves.items()

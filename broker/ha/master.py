@@ -13,6 +13,7 @@ import attrs
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.epochs import Epoch, EpochList
 from broker.ha.insync import InSync
+from broker.ha.pace import Pace
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
 from remoting.bodies.controller import END_OFFSET_OPEN
 
@@ -25,6 +26,8 @@ class LogView:
     end: int
     last_file: int = 0
     """Where its last file begins."""
+    file_bytes: int = END_OFFSET_OPEN
+    """No frame goes on from one file to the next: a Java slave could not store it."""
 
 
 @attrs.frozen
@@ -56,6 +59,7 @@ class Close:
 class _Connection:
     read_ns: int
     written_ns: int
+    pace: Pace
     handshake: SlaveHandshake | None = None
     answered: bool = False
     ack: int | None = None
@@ -63,9 +67,7 @@ class _Connection:
     next: int | None = None
     """Offset of the next byte to send."""
     told: Epoch | None = None
-    allowance: float = 0.0
-    """Bytes that flow control leaves, as of ``refilled_ns``."""
-    refilled_ns: int = 0
+    told_confirm: int = -1
 
 
 class HaMaster:
@@ -73,7 +75,6 @@ class HaMaster:
 
     def __init__(self, config: HaConfig, in_sync: InSync, epochs: EpochList) -> None:
         self.epochs = epochs
-        """Set anew when the same master begins another epoch."""
         self.in_sync = in_sync
         self._config = config
         self._connections: dict[int, _Connection] = {}
@@ -83,9 +84,7 @@ class HaMaster:
 
     def opened(self, connection: int, now_ns: int) -> None:
         """Somebody connected, and has said nothing yet."""
-        self._connections[connection] = _Connection(
-            read_ns=now_ns, written_ns=now_ns, allowance=float(self._config.flow_control_bytes_per_second),
-            refilled_ns=now_ns)
+        self._connections[connection] = _Connection(now_ns, now_ns, Pace(self._config, now_ns))
 
     def received(self, connection: int, message: SlaveHandshake | Ack, now_ns: int) -> list[Close]:
         """A slave's message; the connections to close, which may be another one of the same slave."""
@@ -106,6 +105,16 @@ class HaMaster:
                 del self._present[broker_id]
                 self.in_sync.closed(broker_id)
 
+    def renew(self, epochs: EpochList, in_sync: InSync, now_ns: int) -> None:
+        """The same master begins another epoch: connections live on, and what was acknowledged on them still holds."""
+        self.epochs, self.in_sync = epochs, in_sync
+        for broker_id, connection in self._present.items():
+            here = self._connections[connection]
+            assert here.handshake is not None
+            in_sync.opened(broker_id, here.handshake.async_learner, now_ns)
+            if here.ack is not None:
+                in_sync.acked(broker_id, here.ack, now_ns)
+
     def tick(self, now_ns: int) -> list[Close]:
         """Time passed: who has been silent for too long."""
         self.in_sync.tick(now_ns)
@@ -118,6 +127,13 @@ class HaMaster:
                 silent.append(Close(connection, f"slave {here.handshake.broker_id} said nothing for "
                                                 f"{self._config.housekeeping_interval_ms} ms"))
         return silent
+
+    def slave_of(self, connection: int) -> tuple[int, int] | None:
+        """Broker id, and what it has acknowledged, by -1 if nothing; None while nobody has said who is there."""
+        here = self._connections.get(connection)
+        if here is None or here.handshake is None:
+            return None
+        return here.handshake.broker_id, -1 if here.ack is None else here.ack
 
     # --- what to send ----------------------------------------------------------------------------------------
 
@@ -139,15 +155,19 @@ class HaMaster:
         if span is None:
             return Idle(heartbeat_ns)  # not a byte and no epoch yet
         epoch, end = span
-        size = min(self._config.transfer_batch_bytes, min(end, log.end) - begin)
-        if size > 0:
-            allowed = self._allowed(here, size, now_ns)
-            if not allowed:
+        behind, size = min(end, log.end) - begin, 0
+        if behind > 0:
+            size = here.pace.take(behind, log.file_bytes - begin % log.file_bytes, now_ns)
+            if not size:
                 return Idle(min(heartbeat_ns, now_ns + 100 * NS_PER_MS))
-            size = allowed
-        elif here.told == epoch and now_ns < heartbeat_ns:
-            return Idle(heartbeat_ns)
+        elif here.told == epoch:
+            due_ns = heartbeat_ns
+            if here.told_confirm < self.in_sync.confirm:
+                due_ns = here.written_ns + self._config.confirm_interval_ms * NS_PER_MS
+            if now_ns < due_ns:
+                return Idle(due_ns)
         here.next, here.told, here.written_ns = begin + size, epoch, now_ns
+        here.told_confirm = self.in_sync.confirm
         if size:
             self.in_sync.sent(here.handshake.broker_id, now_ns)
         return SendLog(begin, size, epoch, self.in_sync.confirm)
@@ -205,13 +225,3 @@ class HaMaster:
             return self.epochs.entries[0], self.epochs.entries[0].start
         after = self.epochs.next(found.epoch)
         return found, after.start if after else END_OFFSET_OPEN
-
-    def _allowed(self, here: _Connection, size: int, now_ns: int) -> int:
-        rate = self._config.flow_control_bytes_per_second
-        if not rate:
-            return size
-        refill = rate * (now_ns - here.refilled_ns) / 1e9
-        here.allowance, here.refilled_ns = min(float(rate), here.allowance + refill), now_ns
-        allowed = min(size, int(here.allowance))
-        here.allowance -= allowed
-        return allowed

@@ -185,6 +185,11 @@ class HaSlave:
         self.log_end = log_end
         return self._take_confirm() + self._ack_what_is_stored(now_ns)
 
+    def not_stored(self, log_end: int) -> None:
+        """An ``AppendLog`` failed, as on a full disk: the log ends there. To be followed by ``closed``."""
+        self._received_end = log_end
+        self._empty = log_end == 0
+
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _handshake(self, message: MasterHandshake, now_ns: int) -> list[Output]:

@@ -94,7 +94,7 @@ class Transfer:
 
     def header(self) -> bytes:
         """What goes before the body."""
-        return TRANSFER.pack(HaState.TRANSFER, len(self.body), self.offset, *self.epoch, self.confirm)
+        return transfer_header(self.offset, len(self.body), self.epoch, self.confirm)
 
     def to_bytes(self) -> bytes:
         return self.header() + self.body
@@ -112,6 +112,11 @@ class Block:
 
     def to_bytes(self) -> bytes:
         return self.header() + self.body
+
+
+def transfer_header(offset: int, size: int, epoch: Epoch, confirm: int) -> bytes:
+    """What goes before the ``size`` bytes of a ``Transfer``."""
+    return TRANSFER.pack(HaState.TRANSFER, size, offset, *epoch, confirm)
 
 
 def report(log_end: int) -> bytes:

@@ -34,7 +34,8 @@ from broker.ha.slave import (
 from broker.ha.wire import Ack, HaState, MasterHandshake, MasterMessages, SlaveHandshake, SlaveMessages, Transfer
 
 MS = NS_PER_MS
-CONFIG = HaConfig(all_ack_in_sync_state_set=True, transfer_batch_bytes=7)
+CONFIG = HaConfig(all_ack_in_sync_state_set=True, transfer_batch_bytes=7, catch_up_batch_bytes=7,
+                  reconnect_wait_ms=5_000)
 
 
 def in_sync(accepted: set[int], end: int = 0, confirm: int = 0, **more: object) -> InSync:
@@ -499,7 +500,8 @@ def test_a_new_epoch_of_the_same_master_reaches_connections_that_live_on() -> No
     master = HaMaster(CONFIG, held, EpochList([(1, 0)]))
     link_with(master, LogView(0, 3), 0)
     assert sends(master, LogView(0, 3)) == [(0, 3, (1, 0))]
-    master.epochs = master.epochs.append(2, 3)
+    held = in_sync({1}, end=3)
+    master.renew(master.epochs.append(2, 3), held, 0)
     held.advanced(5, 5)
     assert sends(master, LogView(0, 5)) == [(3, 2, (2, 3))]
 

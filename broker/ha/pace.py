@@ -1,0 +1,34 @@
+"""How many bytes of the log go into the next frame to one slave: batches, larger ones to catch up, and flow control.
+
+Source: ``FlowMonitor`` and ``haTransferBatchSize`` of RocketMQ. Told the time; it knows numbers only.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.ha.config import HaConfig
+
+
+@attrs.define
+class Pace:
+    """Of one connection, since ``refilled_ns``."""
+
+    config: HaConfig
+    refilled_ns: int
+    _allowance: float = attrs.field(init=False)
+    """Bytes that flow control leaves."""
+
+    def __attrs_post_init__(self) -> None:
+        self._allowance = float(self.config.flow_control_bytes_per_second)
+
+    def take(self, behind: int, in_file: int, now_ns: int) -> int:
+        """Bytes to send of those that the slave is ``behind``, ``in_file`` at most; 0: wait 100 ms."""
+        batch, rate = self.config.transfer_batch_bytes, self.config.flow_control_bytes_per_second
+        if not rate:
+            return min(max(batch, self.config.catch_up_batch_bytes), behind, in_file)
+        refill = rate * (now_ns - self.refilled_ns) / 1e9
+        self._allowance, self.refilled_ns = min(float(rate), self._allowance + refill), now_ns
+        size = min(batch, behind, in_file, int(self._allowance))
+        self._allowance -= size
+        return size
