@@ -1,0 +1,302 @@
+"""Whole replicas over a network in memory: copies, roles, restarts, and who may not do what."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.ha.acks import PutStatus
+from broker.ha.autoswitch import RoleRefused
+from broker.journal import FlushDiskType
+from broker.puts import PutResult
+from tests.broker.ha.group import group
+
+
+def statuses(results: list[PutResult]) -> list[PutStatus]:
+    return [result.status for result in results]
+
+
+async def test_two_slaves_copy_a_master(autojump_clock: MockClock) -> None:
+    async with group(3) as (_, (a, b, c)):
+        await a.lead(1)
+        for number in range(100):
+            a.put(b"%d" % number * 20, number % 4)
+        await b.follow(a, 1)
+        await c.follow(a, 1)
+        await trio.sleep(1)
+        assert a.log == b.log == c.log
+        assert len(a.log) > 2 * (1 << 12)
+        assert b.switch.epochs == a.switch.epochs
+        assert [b.visible(queue) for queue in range(4)] == [25] * 4
+        assert a.switch.in_sync is not None
+        assert a.switch.in_sync.wanted(a.journal.now_ns()) == {1, 2, 3}
+
+
+async def test_a_put_waits_for_all_members(autojump_clock: MockClock) -> None:
+    async with group(2) as (net, (a, b)):
+        await a.lead(1, {1, 2})
+        results = a.put(b"waits")
+        await trio.sleep(1)
+        assert results == []
+        await b.follow(a, 1)
+        await trio.sleep(1)
+        assert statuses(results) == [PutStatus.PUT_OK]
+        assert b.journal.end == a.journal.end
+        for link in net.links:
+            link.hangs = True
+        late = a.put(b"nobody answers")
+        await trio.sleep(4)
+        assert statuses(late) == [PutStatus.FLUSH_SLAVE_TIMEOUT]
+
+
+async def test_a_slave_hears_what_is_confirmed_though_nothing_more_is_written(autojump_clock: MockClock) -> None:
+    """With Java it hears with the next bytes, or after 5 s."""
+    async with group(2) as (_, (a, b)):
+        await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        await trio.sleep(1)
+        a.put(b"one")
+        await trio.sleep(0.3)
+        assert (a.visible(), b.visible()) == (1, 1)
+
+
+async def test_the_first_acknowledgement_leaves_at_once(autojump_clock: MockClock) -> None:
+    """A Java slave waits up to 5 s with it."""
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        a.put(b"one")
+        began = trio.current_time()
+        await b.follow(a, 1)
+        while b.journal.end != a.journal.end:
+            await trio.sleep(0.001)
+        assert trio.current_time() - began < 0.1
+
+
+async def test_a_slave_may_come_before_its_master_knows(autojump_clock: MockClock) -> None:
+    async with group(2) as (net, (a, b)):
+        await b.follow(a, 1)
+        await trio.sleep(3)
+        assert net.dialled == [a.address]
+        await a.lead(1, {1, 2})
+        results = a.put(b"one")
+        await trio.sleep(0.01)
+        assert statuses(results) == [PutStatus.PUT_OK]
+
+
+async def test_who_is_no_master_lets_nobody_wait_for_ever(autojump_clock: MockClock) -> None:
+    async with group(2) as (net, (a, b)):
+        await b.follow(a, 1)
+        await trio.sleep(13)
+        assert len(net.dialled) == 2
+        assert not a.switch.runtime_info().master
+
+
+async def test_a_switch_of_roles_cuts_what_nobody_confirmed(autojump_clock: MockClock) -> None:
+    async with group(3) as (net, (a, b, c)):
+        held = await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        await trio.sleep(0.5)
+        kept = a.put(b"kept")
+        await trio.sleep(0.5)
+        assert statuses(kept) == [PutStatus.PUT_OK]
+        for link in net.links:
+            link.hangs = True
+        lost = a.put(b"lost")
+        await trio.sleep(0.1)
+        assert a.visible() == 1, "not confirmed, so not seen"
+        await b.lead(2)
+        b.put(b"new")
+        await a.follow(b, 2)
+        await c.follow(b, 2)
+        await trio.sleep(2)
+        assert statuses(lost) == [PutStatus.FLUSH_SLAVE_TIMEOUT]
+        assert a.log == b.log == c.log
+        assert [broker.visible() for broker in (a, b, c)] == [2, 2, 2]
+        assert list(a.switch.epochs) == list(b.switch.epochs) == list(c.switch.epochs)
+        assert [entry.epoch for entry in a.switch.epochs] == [1, 2]
+        assert held is not a.switch.in_sync
+        assert a.switch.in_sync is None
+
+
+async def test_queue_offsets_go_on_behind_those_of_the_last_master(autojump_clock: MockClock) -> None:
+    """apache/rocketmq#7689: none is given twice, also where consumers of the slave did not see all yet."""
+    async with group(2) as (_, (a, b)):
+        await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        await trio.sleep(0.2)
+        for _ in range(5):
+            a.put(b"old")
+        await trio.sleep(0.02)
+        await b.lead(2)
+        results = b.put(b"new")
+        await trio.sleep(0.1)
+        assert results[0].puts[0].queue_offset == 5
+        assert b.visible() == 6
+
+
+async def test_a_new_master_cuts_the_part_of_a_message(autojump_clock: MockClock) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        a.put(b"whole")
+        await trio.sleep(0.1)
+        whole = a.journal.end
+        a.put(b"half" * 20)
+        await trio.sleep(0.1)
+        b.journal.append_raw(a.log[: whole + 50], 0)
+        held = await b.lead(2)
+        assert (b.journal.end, held.epoch_start) == (whole, whole)
+        results = b.put(b"more")
+        await trio.sleep(0.1)
+        assert results[0].puts[0].queue_offset == 1
+
+
+async def test_an_older_role_is_refused(autojump_clock: MockClock) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(5)
+        with pytest.raises(RoleRefused, match="epoch 4 is over"):
+            await a.lead(4)
+        with pytest.raises(RoleRefused, match="epoch 4 is over"):
+            await a.follow(b, 4)
+        a.switch.broker_id = None
+        with pytest.raises(RoleRefused, match="no controller"):
+            await a.lead(6)
+
+
+async def test_a_disk_that_refuses_the_epoch_refuses_the_role(autojump_clock: MockClock) -> None:
+    async with group(1) as (_, (a,)):
+        await a.lead(1)
+        a.files.open("epochFileCheckpoint.tmp", create=True).fault = OSError(5, "Input/output error")
+        with pytest.raises(RoleRefused, match="epoch 2 cannot be recorded"):
+            await a.lead(2)
+
+
+async def test_the_same_master_again_keeps_its_slaves(autojump_clock: MockClock) -> None:
+    """apache/rocketmq#9689."""
+    async with group(2) as (net, (a, b)):
+        await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        a.put(b"one")
+        await trio.sleep(0.5)
+        await a.lead(2, {1, 2})
+        await b.follow(a, 2, known=False)
+        results = a.put(b"two")
+        await trio.sleep(0.5)
+        assert statuses(results) == [PutStatus.PUT_OK]
+        assert net.dialled == [a.address]
+        assert list(b.switch.epochs) == list(a.switch.epochs)
+        assert len(a.switch.epochs) == 2
+
+
+async def test_a_master_that_restarts_within_its_epoch_keeps_the_entry(autojump_clock: MockClock) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        a.put(b"one")
+        await trio.sleep(0.5)
+        before = a.switch.epochs
+        await a.stop()
+        await a.start()
+        await a.lead(1, {1, 2}, 2)
+        assert a.switch.epochs == before
+        results = a.put(b"two")
+        await trio.sleep(2)
+        assert statuses(results) == [PutStatus.PUT_OK]
+        assert a.log == b.log
+
+
+async def test_under_sync_flush_a_slave_acknowledges_what_is_on_its_disk(autojump_clock: MockClock) -> None:
+    async with group(2, flush=FlushDiskType.SYNC_FLUSH) as (_, (a, b)):
+        await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        results = [a.put(b"%d" % number) for number in range(20)]
+        await trio.sleep(1)
+        assert all(statuses(result) == [PutStatus.PUT_OK] for result in results)
+        assert b.journal.store.log.flushed_offset == a.journal.end
+        b.files.crash()
+        await b.stop()
+        await b.start()
+        assert b.log == a.log
+
+
+async def test_a_replica_whose_store_was_lost_is_copied_anew(autojump_clock: MockClock) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        a.put(b"one")
+        await b.follow(a, 1)
+        await trio.sleep(1)
+        await b.stop()
+        b.files.content.clear()
+        await b.start()
+        await b.follow(a, 1)
+        await trio.sleep(2)
+        assert b.log == a.log
+        assert b.visible() == 1
+
+
+async def test_h8_an_epoch_file_that_cannot_be_read_has_the_log_copied_anew(autojump_clock: MockClock) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        a.put(b"one" * 100)
+        await b.follow(a, 1)
+        await trio.sleep(1)
+        await b.stop()
+        for name in ("epochFileCheckpoint", "epochFileCheckpoint.bak"):
+            b.files.open(name, create=True).data[:] = b"nonsense"
+        await b.start()
+        assert b.log == a.log
+        await b.follow(a, 1)
+        await trio.sleep(2)
+        assert b.log == a.log
+        assert b.switch.epochs == a.switch.epochs
+        assert b.visible() == 1
+
+
+async def test_what_the_epoch_file_tells_beyond_the_log_does_not_come_back(autojump_clock: MockClock) -> None:
+    async with group(1) as (_, (a,)):
+        a.files.open("epochFileCheckpoint", create=True).pwrite(b"2\n0\n1-0\n3-5000\n", 0)
+        await a.stop()
+        await a.start()
+        assert [entry.epoch for entry in a.switch.epochs] == [1]
+        assert b"3-" not in a.files.content["epochFileCheckpoint"].data
+
+
+async def test_a_full_disk_stops_a_slave_until_there_is_room(autojump_clock: MockClock) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        await b.follow(a, 1)
+        for number in range(30):
+            a.put(b"%d" % number * 400)
+        await trio.sleep(0.5)
+        full = OSError(28, "No space left on device")
+        for file in b.files.content.values():
+            file.fault = full
+        for number in range(100):
+            a.put(b"%d" % number * 400)
+        await trio.sleep(5)
+        assert b.journal.end < a.journal.end
+        for file in b.files.content.values():
+            file.fault = None
+        await trio.sleep(5)
+        assert b.log == a.log
+
+
+async def test_a_log_behind_the_masters_first_byte_is_told_so(autojump_clock: MockClock) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        await b.follow(a, 1)
+        a.put(b"x")
+        await trio.sleep(1)
+        await b.follow(a, 1, known=False)
+        b.switch.follow(None)
+        for number in range(200):
+            a.put(b"%d" % number * 300)
+        await trio.sleep(1)
+        a.journal.store.flush()
+        a.journal.store.delete_before(a.journal.end)
+        assert a.journal.begin > b.journal.end
+        b.switch.follow(a.address)
+        await trio.sleep(3)
+        assert b.journal.end < a.journal.begin, "nothing is copied over a gap"
+        assert a.switch.in_sync is not None
+        assert a.switch.in_sync.confirm == a.journal.end
