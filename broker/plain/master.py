@@ -1,0 +1,127 @@
+"""The master's side of the default HA protocol: what to send to whom, and which slaves hold what.
+
+Sources: ``DefaultHAConnection`` and ``DefaultHAService`` of RocketMQ. A slave says where its log ends and nothing else,
+not who it is. So one that was connected before another from its host, and has been silent since, may be that same slave
+and counts for nothing (apache/rocketmq#3015 is the other half: an offset beyond the log's end is no acknowledgement).
+This module knows offsets and time; it reads no log and owns no socket.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.ha.config import NS_PER_MS, HaConfig
+from broker.ha.master import Close, Idle, LogView
+from broker.ha.pace import Pace
+
+
+@attrs.frozen
+class SendBlock:
+    """Send ``size`` bytes from ``offset``; 0 bytes is a heartbeat."""
+
+    offset: int
+    size: int
+
+
+@attrs.define(eq=False)
+class _Slave:
+    host: str
+    read_ns: int
+    written_ns: int
+    pace: Pace
+    ack: int | None = None
+    next: int | None = None
+    doubted: bool = False
+    """It has said nothing since another one came from its host."""
+
+
+class MasterCore:
+    """All slaves of one master. Implements ``broker.ha.acks.Holders``."""
+
+    def __init__(self, config: HaConfig, log_end: int, durable_end: int) -> None:
+        self.log_end, self.durable_end = log_end, durable_end
+        self._config = config
+        self._slaves: dict[int, _Slave] = {}
+
+    # --- what happens ----------------------------------------------------------------------------------------
+
+    def advanced(self, log_end: int, durable_end: int) -> None:
+        """The master's own log grew; ``durable_end`` is what it counts for itself."""
+        self.log_end, self.durable_end = log_end, durable_end
+
+    def opened(self, connection: int, host: str, now_ns: int) -> None:
+        for other in self._slaves.values():
+            other.doubted = other.doubted or other.host == host
+        self._slaves[connection] = _Slave(host, now_ns, now_ns, Pace(self._config, now_ns))
+
+    def reported(self, connection: int, offset: int, now_ns: int) -> list[Close]:
+        """A slave's log ends there; the connections to close."""
+        here = self._slaves.get(connection)
+        if here is None:
+            return []
+        here.read_ns, here.doubted = now_ns, False
+        if offset > self.log_end:
+            return [Close(connection, f"the slave's log ends at {offset}, behind the master's, which ends at "
+                                      f"{self.log_end}: the slave's store must be made anew")]
+        if here.ack is not None and offset < here.ack:
+            return [Close(connection, f"the slave reported {offset} after {here.ack}")]
+        here.ack = offset
+        return []
+
+    def closed(self, connection: int) -> None:
+        self._slaves.pop(connection, None)
+
+    def tick(self, now_ns: int) -> list[Close]:
+        """Time passed: who has been silent for too long."""
+        silent = []
+        for connection, here in self._slaves.items():
+            limit_ms = (self._config.handshake_timeout_ms if here.ack is None
+                        else self._config.housekeeping_interval_ms)
+            if now_ns - here.read_ns >= limit_ms * NS_PER_MS:
+                silent.append(Close(connection, f"the slave said nothing for {limit_ms} ms"))
+        return silent
+
+    # --- what to send ----------------------------------------------------------------------------------------
+
+    def next_send(self, connection: int, log: LogView, now_ns: int) -> SendBlock | Idle | Close:
+        """What to write to this connection next. What is answered counts as written: call it when there is room."""
+        here = self._slaves[connection]
+        heartbeat_ns = here.written_ns + self._config.heartbeat_interval_ms * NS_PER_MS
+        if here.ack is None:
+            return Idle(heartbeat_ns)
+        if here.next is None:
+            here.next = here.ack or log.last_file
+        begin, size = here.next, 0
+        if not log.begin <= begin <= log.end:
+            return Close(connection, f"the slave asks for offset {begin}; the log holds {log.begin} to {log.end}: its "
+                                     "copy must be made anew")
+        if begin < log.end:
+            size = here.pace.take(log.end - begin, log.file_bytes - begin % log.file_bytes, now_ns)
+            if not size:
+                return Idle(min(heartbeat_ns, now_ns + 100 * NS_PER_MS))
+        elif now_ns < heartbeat_ns:
+            return Idle(heartbeat_ns)
+        here.next, here.written_ns = begin + size, now_ns
+        return SendBlock(begin, size)
+
+    # --- what holds ------------------------------------------------------------------------------------------
+
+    @property
+    def acks(self) -> dict[int, int | None]:
+        """By connection, of those that count."""
+        return {connection: here.ack for connection, here in self._slaves.items() if not here.doubted}
+
+    def ack(self, connection: int) -> int:
+        """-1 while nothing was said."""
+        here = self._slaves.get(connection)
+        return -1 if here is None or here.ack is None else here.ack
+
+    def holds_all(self, end: int) -> bool:
+        return self.durable_end >= end and all(ack is not None and ack >= end for ack in self.acks.values())
+
+    def holders(self, end: int) -> int:
+        count = int(self.durable_end >= end)
+        for here in self._slaves.values():
+            if here.ack is not None and here.ack >= end and not here.doubted:
+                count += 1
+        return count

@@ -1,0 +1,146 @@
+"""Master and slave of a group without a controller, over the journal and real streams.
+
+It knows the cores and their shells, and neither puts nor who tells a slave its master's address.
+Source: ``DefaultHAService`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+from trio.abc import Listener, Stream
+
+from broker.ha.acks import BrokerRole, Holders, Mode, QuorumConfig, Replicas, in_sync_count
+from broker.ha.config import HaConfig
+from broker.ha.following import Following
+from broker.ha.master import Close, Idle, LogView
+from broker.ha.serving import Frame, HaPort
+from broker.ha.wire import BLOCK, Block, Blocks, Reports
+from broker.journal import Journal
+from broker.plain.master import MasterCore, SendBlock
+from broker.plain.slave import SlaveCore
+from remoting.bodies.broker import HAConnectionRuntimeInfo, HARuntimeInfo
+from remoting.streams import Connector, connect_tcp
+
+
+@attrs.define(eq=False)
+class MasterSide:
+    """``MasterCore`` behind the HA port."""
+
+    core: MasterCore
+    _decoders: dict[int, Reports] = attrs.field(factory=dict)
+
+    def opened(self, link: int, host: str, now_ns: int) -> None:
+        self._decoders[link] = Reports()
+        self.core.opened(link, host, now_ns)
+
+    def heard(self, link: int, data: bytes, now_ns: int) -> list[Close]:
+        offset = self._decoders[link].feed(data)
+        return [] if offset is None else self.core.reported(link, offset, now_ns)
+
+    def closed(self, link: int) -> None:
+        del self._decoders[link]
+        self.core.closed(link)
+
+    def tick(self, now_ns: int) -> list[Close]:
+        return self.core.tick(now_ns)
+
+    def next_frame(self, link: int, log: LogView, now_ns: int) -> Frame | Idle | Close:
+        todo = self.core.next_send(link, log, now_ns)
+        if isinstance(todo, SendBlock):
+            return Frame(BLOCK.pack(todo.offset, todo.size), todo.offset, todo.size)
+        return todo
+
+
+class PlainMaster:
+    """A master for as long as ``run`` runs. Implements ``broker.replication.Replication``.
+
+    ``alive`` is for whoever looks at the group's members: how many replicas live, the master among them.
+    """
+
+    def __init__(self, journal: Journal, config: HaConfig, quorum: QuorumConfig, mode: Mode, *,
+                 ha_address: str = "") -> None:
+        """``mode.role`` is ASYNC_MASTER or SYNC_MASTER; ``ha_address`` is where slaves find this broker."""
+        self.mode = mode
+        self.alive = quorum.total_replicas
+        self.ha_address = ha_address
+        self.advanced: list[Callable[[], None]] = []
+        """Called when a slave acknowledged, came or went."""
+        self._core = MasterCore(config, journal.end, journal.durable_end)
+        self.holders: Holders = self._core
+        self._counts = mode.slave_acting_master or quorum.enable_auto_in_sync_replicas
+        self._journal, self._quorum = journal, quorum
+        self._port = HaPort(journal, config, advanced=self._advanced, changed=lambda: None)
+
+    async def run(self, listeners: Sequence[Listener[Stream]], *,
+                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve slaves until cancelled; closes the listeners."""
+        journal = self._journal
+        journal.grown.append(self._grown)
+        journal.ticks.append(self._port.tick)
+        try:
+            self._port.serve(MasterSide(self._core))
+            self._grown()
+            await self._port.run(listeners, task_status=task_status)
+        finally:
+            journal.grown.remove(self._grown)
+            journal.ticks.remove(self._port.tick)
+
+    def replicas(self) -> Replicas:
+        if not self._counts:
+            return Replicas()
+        return Replicas(alive=self.alive, in_sync=self.in_sync)
+
+    @property
+    def in_sync(self) -> int:
+        """1 + slaves that are less than ``haMaxGapNotInSync`` behind."""
+        return in_sync_count(self._quorum, self._journal.end, self._core.acks)
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """Answer to 907."""
+        end, gap = self._journal.end, self._quorum.ha_max_gap_not_in_sync
+        found = []
+        for link in self._port.links.values():
+            ack = self._core.ack(link.number)
+            found.append(HAConnectionRuntimeInfo(link.peer, ack, end - ack, end - ack < gap, link.rate, link.next))
+        return HARuntimeInfo(True, end, self.in_sync - 1, found)
+
+    def _grown(self) -> None:
+        journal = self._journal
+        self._core.advanced(journal.end, journal.durable_end)
+        journal.confirm(journal.durable_end)
+        self._port.wake()
+
+    def _advanced(self) -> None:
+        for call in tuple(self.advanced):
+            call()
+
+
+class PlainSlave:
+    """A slave for as long as ``run`` runs."""
+
+    mode = Mode(BrokerRole.SLAVE)
+
+    def __init__(self, journal: Journal, config: HaConfig, *, connector: Connector = connect_tcp) -> None:
+        self._journal = journal
+        self._following: Following[Block] = Following(
+            journal, SlaveCore(config, journal.end), Blocks, config, connector)
+
+    async def run(self) -> None:
+        """Copy the master's log until cancelled."""
+        self._journal.confirm(self._journal.durable_end)
+        await self._following.run()
+
+    def follow(self, ha_address: str | None) -> None:
+        """Where the master's HA port is; None while nobody knows."""
+        self._following.follow(ha_address)
+
+    @property
+    def connected(self) -> bool:
+        return self._following.connected
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """Answer to 907."""
+        return HARuntimeInfo(ha_client_runtime_info=self._following.runtime_info())

@@ -1,0 +1,103 @@
+"""The slave's side of the default HA protocol: connects, stores, reports where its log ends.
+
+Source: ``DefaultHAClient`` of RocketMQ; unlike there the first report leaves at once. What the master sends must begin
+where this log ends; otherwise it is left and connected to anew. The caller carries out outputs in their order.
+This module knows offsets and time; it owns no log and no socket.
+"""
+
+from __future__ import annotations
+
+from broker.ha.config import NS_PER_MS, HaConfig
+from broker.ha.slave import NEVER, AppendLog, Connect, Disconnect, Output, Send, SetConfirm
+from broker.ha.wire import Block, report
+
+
+class SlaveCore:
+    """One slave and its log, through any number of connections."""
+
+    def __init__(self, config: HaConfig, log_end: int) -> None:
+        self.log_end = log_end
+        """What is stored, and flushed where puts wait for their flush."""
+        self._config = config
+        self._received_end = log_end
+        self._address: str | None = None
+        self._connected = False
+        self._connect_ns = NEVER
+        self._read_ns = self._written_ns = 0
+        self._reported = -1
+
+    def follow(self, address: str | None, now_ns: int) -> list[Output]:
+        """Where the master's HA port is; None while nobody knows. A new address does not wait."""
+        if address == self._address:
+            return []
+        self._address = address
+        outputs: list[Output] = []
+        if self._connected:
+            outputs += self._leave("the master's HA address changed", now_ns, 0)
+        self._connect_ns = NEVER if address is None else now_ns
+        return outputs + self.tick(now_ns)
+
+    def connected(self, now_ns: int) -> list[Output]:
+        self._connected = True
+        self._read_ns = self._written_ns = now_ns
+        self._reported = -1
+        return self._report_what_is_stored(now_ns)
+
+    def received(self, message: Block, now_ns: int) -> list[Output]:
+        if not self._connected:
+            return []
+        self._read_ns = now_ns
+        size = len(message.body)
+        if self._received_end and message.offset != self._received_end:
+            return self._leave(f"the master sent offset {message.offset}, this log ends at {self._received_end}",
+                               now_ns, self._config.reconnect_wait_ms)
+        if not size:
+            return []
+        self._received_end = message.offset + size
+        return [AppendLog(message.offset, message.body)]
+
+    def stored(self, log_end: int, now_ns: int) -> list[Output]:
+        """The log is stored up to ``log_end``, and flushed where puts wait for their flush."""
+        if log_end == self.log_end:
+            return []
+        self.log_end = log_end
+        return [SetConfirm(log_end), *(self._report_what_is_stored(now_ns) if self._connected else [])]
+
+    def not_stored(self, log_end: int) -> None:
+        """An ``AppendLog`` failed, as on a full disk: the log ends there. To be followed by ``closed``."""
+        self._received_end = log_end
+
+    def truncated(self, log_end: int | None, now_ns: int) -> list[Output]:
+        raise AssertionError("this protocol cuts nothing")
+
+    def closed(self, now_ns: int) -> None:
+        """The connection ended, or did not come about."""
+        self._leave("", now_ns, self._config.reconnect_wait_ms)
+
+    def tick(self, now_ns: int) -> list[Output]:
+        if not self._connected:
+            if self._address is None or now_ns < self._connect_ns:
+                return []
+            self._connect_ns = NEVER  # until ``connected`` or ``closed``
+            return [Connect(self._address)]
+        if now_ns - self._read_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
+            return self._leave(f"the master said nothing for {self._config.housekeeping_interval_ms} ms", now_ns,
+                               self._config.reconnect_wait_ms)
+        if self._reported >= 0 and now_ns - self._written_ns >= self._config.heartbeat_interval_ms * NS_PER_MS:
+            return [self._report(now_ns)]
+        return []
+
+    def _report_what_is_stored(self, now_ns: int) -> list[Output]:
+        """At once, and first for all that was handed over: there the master begins to send."""
+        if self.log_end <= self._reported or (self._reported < 0 and self.log_end < self._received_end):
+            return []
+        return [self._report(now_ns)]
+
+    def _report(self, now_ns: int) -> Send:
+        self._reported, self._written_ns = self.log_end, now_ns
+        return Send(report(self.log_end))
+
+    def _leave(self, reason: str, now_ns: int, wait_ms: int) -> list[Output]:
+        self._connected = False
+        self._connect_ns = NEVER if self._address is None else now_ns + wait_ms * NS_PER_MS
+        return [Disconnect(reason)] if reason else []
