@@ -1,0 +1,182 @@
+"""Delivers delayed messages out of the store into the store, and answers code 45.
+
+Runs on the journal's ticks: no task of its own. What it delivers waits for replicas as any message does, where Java
+does not wait: the position moves when it is acknowledged, so a master that is lost takes no message along.
+Source: ``ScheduleMessageService`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from broker.ha.acks import PutStatus
+from broker.puts import PutResult, Puts
+from broker.schedule import levels
+from broker.schedule.machine import Delivery, Machine
+from broker.store.consumequeue import ENTRY
+from broker.store.errors import DamagedRecord, OffsetGone
+from broker.store.record import Message
+from broker.store.store import MessageStore
+from broker.store.tables import DelayOffsets
+from remoting.codes import RequestCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+
+logger = logging.getLogger("broker")
+
+NS_PER_MS = 1_000_000
+ILLEGAL = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+NOWHERE_BYTES = 0x7FFFFFFF
+"""The size of an entry that stands for no message."""
+
+
+@attrs.frozen(kw_only=True)
+class ScheduleConfig:
+    """Keys of ``MessageStoreConfig`` and their defaults."""
+
+    message_delay_level: str = levels.DEFAULT
+    flush_delay_offset_interval_ms: int = 10_000
+
+
+@attrs.frozen
+class _StoreQueues:
+    """Implements ``machine.Queues`` on a store."""
+
+    store: MessageStore
+
+    def bounds(self, level: int) -> tuple[int, int] | None:
+        queue = self.store.queue(levels.SCHEDULE_TOPIC, level - 1)
+        return (queue.min_offset, queue.max_offset) if queue is not None else None
+
+    def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
+        return [due_ms for _, _, due_ms in self.entries(level, offset, count)]
+
+    def entries(self, level: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """Offset in the log, size, and when it is due."""
+        queue = self.store.queue(levels.SCHEDULE_TOPIC, level - 1)
+        return list(ENTRY.iter_unpack(queue.read(offset, count))) if queue is not None else []
+
+
+class DelayedDelivery:
+    """``tick`` is for ``Journal.ticks``. ``changed`` is called when ``offsets`` are to be written."""
+
+    def __init__(self, config: ScheduleConfig, store: MessageStore, puts: Puts, kept: DelayOffsets | None = None, *,
+                 now_ns: Callable[[], int], wall_ms: Callable[[], int]) -> None:
+        """Raises ``ValueError`` for levels that are none."""
+        self.machine = Machine(levels.parse(config.message_delay_level), kept)
+        self.changed: list[Callable[[], None]] = []
+        self.delivered = 0
+        self.dropped = 0
+        """Messages that had nowhere to go, or could not be read."""
+        self._store, self._puts, self._queues = store, puts, _StoreQueues(store)
+        self._now_ns, self._wall_ms = now_ns, wall_ms
+        self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
+        self._save_at_ns = 0
+        self._saved_moves = self.machine.moves
+        self._polling = False
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.GET_ALL_DELAY_OFFSET: self.get_all}
+
+    def get_all(self, _: Connection, request: Command) -> Command:
+        return response(request, body=self.offsets().to_json())
+
+    # --- roles -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """This broker is master. To be called in the turn in which ``Puts`` begins to serve, or before."""
+        now_ns = self._now_ns()
+        self.machine.start(now_ns, self._wall_ms(), self._queues)
+        self._save_at_ns = now_ns + self._save_interval_ns
+
+    def stop(self) -> None:
+        """It is one no longer, or closes."""
+        self.machine.stop()
+        self._save()
+
+    def offsets(self) -> DelayOffsets:
+        return self.machine.offsets()
+
+    def replace(self, table: DelayOffsets) -> None:
+        """A slave has them from its master."""
+        self.machine.replace(table)
+        self._save()
+
+    def running_stats(self) -> dict[str, str]:
+        """``scheduleMessageOffset_N`` of 28: the position, and the end of the queue."""
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(levels.SCHEDULE_TOPIC, level - 1)}"
+            for level, offset in self.offsets().offset_table.items()}
+
+    # --- working ---------------------------------------------------------------------------------------------
+
+    def tick(self, now_ns: int) -> None:
+        if not self.machine.started:
+            return
+        self._poll(now_ns)
+        if now_ns >= self._save_at_ns:
+            self._save_at_ns = now_ns + self._save_interval_ns
+            self._save()
+
+    def _save(self) -> None:
+        if self.machine.moves != self._saved_moves:
+            self._saved_moves = self.machine.moves
+            for call in self.changed:
+                call()
+
+    def _poll(self, now_ns: int) -> None:
+        if self._polling:  # a put that ended at once: the loop below goes on
+            return
+        self._polling = True
+        try:
+            while deliveries := self.machine.poll(now_ns, self._wall_ms(), self._queues):
+                for delivery in deliveries:
+                    self._deliver(delivery, now_ns)
+        finally:
+            self._polling = False
+
+    def _deliver(self, delivery: Delivery, now_ns: int) -> None:
+        try:
+            messages = self._messages(delivery)
+        except OSError as error:
+            logger.error("delayed messages of level %d from %d on cannot be read, next attempt in 10 s: %s",
+                         delivery.level, delivery.begin, error)
+            self.machine.failed(delivery, now_ns, fault=True)
+            return
+        if not messages:
+            self.machine.done(delivery, now_ns, self._wall_ms())
+        else:
+            self._puts.put(messages, lambda result: self._done(delivery, len(messages), result))
+
+    def _messages(self, delivery: Delivery) -> list[Message]:
+        messages = []
+        entries = self._queues.entries(delivery.level, delivery.begin, delivery.end - delivery.begin)
+        for queue_offset, (offset, size, _) in enumerate(entries, delivery.begin):
+            if size == NOWHERE_BYTES:
+                continue
+            message: Message | str
+            try:
+                message = levels.restored(self._store.log.record(offset, size).message)
+            except (OffsetGone, DamagedRecord) as error:
+                message = str(error)
+            if isinstance(message, str):
+                self.dropped += 1
+                logger.error("delayed message %d of level %d is dropped: %s", queue_offset, delivery.level, message)
+            else:
+                messages.append(message)
+        return messages
+
+    def _done(self, delivery: Delivery, count: int, result: PutResult) -> None:
+        now_ns = self._now_ns()
+        if result.status is PutStatus.PUT_OK:
+            self.delivered += count
+            self.machine.done(delivery, now_ns, self._wall_ms())
+        else:
+            logger.warning("delayed messages %d to %d of level %d are not delivered, and will be tried again: %s %s",
+                           delivery.begin, delivery.end - 1, delivery.level, result.status.name, result.remark)
+            self.machine.failed(delivery, now_ns, fault=result.status in ILLEGAL)
+        self._poll(now_ns)

@@ -1,0 +1,182 @@
+"""When which delayed messages are delivered: one position per level, moved only by what was stored.
+
+A core: it is given the time and a view of the queues, and answers with what to deliver; whoever does that tells how
+it went. A level has one delivery under way at most, and keeps its order. A delivery that failed is made again from the
+same position, one message at a time, since nobody knows which of its messages were stored: at least once, none lost.
+Source: ``ScheduleMessageService`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from broker.store.tables import DelayOffsets
+from remoting.bodies.namesrv import DataVersion
+
+NS_PER_MS: Final = 1_000_000
+FIRST_MS: Final = 1_000
+"""From becoming master to the first look."""
+PAUSE_MS: Final = 100
+"""Between two looks, and after a delivery that failed."""
+PAUSE_AFTER_FAULT_MS: Final = 10_000
+"""After one that could not even be tried."""
+TOGETHER_MAX: Final = 32
+"""Messages of one delivery."""
+VERSION_STEP: Final = 200
+"""``delayOffsetUpdateVersionStep``: positions moved for one step of the version."""
+
+
+class Queues(Protocol):
+    """The schedule topic's queues, by level."""
+
+    def bounds(self, level: int) -> tuple[int, int] | None:
+        """The least and the next queue offset; None if there is no such queue yet."""
+        ...
+
+    def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
+        """When each message from ``offset`` on is due, up to ``count`` of them; [] at the end."""
+        ...
+
+
+@attrs.frozen
+class Delivery:
+    """Deliver the messages of this level from ``begin`` to ``end``, the latter not among them, all or none."""
+
+    level: int
+    begin: int
+    end: int
+    run: int
+    """Of ``start``: what a former one ordered counts no more."""
+
+
+@attrs.define
+class _Level:
+    delay_ms: int
+    offset: int | None = None
+    """The next one to deliver. None: nothing is known, which means 0."""
+    look_at_ns: int = 0
+    under_way: bool = False
+    together: int = TOGETHER_MAX
+
+
+class Machine:
+    """``start`` when this broker becomes master, ``stop`` when it is one no longer; in between ``poll``."""
+
+    def __init__(self, delays_ms: Sequence[int], kept: DelayOffsets | None = None) -> None:
+        self._levels = {number: _Level(delay_ms) for number, delay_ms in enumerate(delays_ms, 1)}
+        self._run = 0
+        self._moved = 0
+        self._others: dict[int, int] = {}
+        """Positions of levels that are not configured: they are kept."""
+        self._version = DataVersion()
+        self.started = False
+        self.moves = 0
+        """How often a position changed: who sees another number writes ``offsets`` to disk."""
+        self.state_version = 0
+        self.replace(kept or DelayOffsets())
+
+    # --- positions -------------------------------------------------------------------------------------------
+
+    def offsets(self) -> DelayOffsets:
+        """What ``delayOffset.json`` holds."""
+        known = {number: level.offset for number, level in self._levels.items() if level.offset is not None}
+        return DelayOffsets(dict(sorted({**self._others, **known}.items())), self._version)
+
+    def replace(self, table: DelayOffsets) -> None:
+        """Take over the master's positions. Nothing happens on a master."""
+        if self.started:
+            return
+        for number, offset in table.offset_table.items():
+            if number in self._levels:
+                self._levels[number].offset = offset
+            else:
+                self._others[number] = offset
+        self._version = table.data_version
+        self.moves += 1
+
+    def _move(self, level: _Level, offset: int, wall_ms: int) -> None:
+        if level.offset == offset:
+            return
+        level.offset = offset
+        self.moves += 1
+        self._moved += 1
+        if self._moved % VERSION_STEP == 0:
+            self._version = DataVersion(self.state_version, wall_ms, self._version.counter + 1)
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    def start(self, now_ns: int, wall_ms: int, queues: Queues) -> None:
+        """Before anything new is written: a position beyond its queue, of a master that had more, goes back to its end
+        now, since later it would pass over what came in between."""
+        if self.started:
+            return
+        self.started = True
+        self._run += 1
+        for number, level in self._levels.items():
+            level.look_at_ns, level.under_way, level.together = now_ns + FIRST_MS * NS_PER_MS, False, TOGETHER_MAX
+            _, end = queues.bounds(number) or (0, 0)
+            if level.offset is not None and level.offset > end:
+                self._move(level, end, wall_ms)
+
+    def stop(self) -> None:
+        """What is under way may end as it likes: it counts no more."""
+        self.started = False
+
+    def poll(self, now_ns: int, wall_ms: int, queues: Queues) -> list[Delivery]:
+        """What is due now, by the wall clock; each is to be answered by ``done`` or ``failed``."""
+        if not self.started:
+            return []
+        found = []
+        for number, level in self._levels.items():
+            if not level.under_way and level.look_at_ns <= now_ns:
+                level.look_at_ns = now_ns + PAUSE_MS * NS_PER_MS
+                delivery = self._look(number, level, wall_ms, queues)
+                if delivery is not None:
+                    level.under_way = True
+                    found.append(delivery)
+        return found
+
+    def _look(self, number: int, level: _Level, wall_ms: int, queues: Queues) -> Delivery | None:
+        bounds = queues.bounds(number)
+        if bounds is None:
+            return None
+        least, end = bounds
+        begin = min(max(level.offset or 0, least), end)
+        self._move(level, begin, wall_ms)
+        count = 0
+        for due_ms in queues.due_times_ms(number, begin, level.together):
+            if not is_due(due_ms, wall_ms, level.delay_ms):
+                break
+            count += 1
+        return Delivery(number, begin, begin + count, self._run) if count else None
+
+    def done(self, delivery: Delivery, now_ns: int, wall_ms: int) -> None:
+        """All of it is stored: on to the next, at once."""
+        level = self._answered(delivery)
+        if level is not None:
+            self._move(level, delivery.end, wall_ms)
+            level.look_at_ns = now_ns
+            level.together = TOGETHER_MAX
+
+    def failed(self, delivery: Delivery, now_ns: int, *, fault: bool = False) -> None:
+        """Nobody knows what of it is stored; ``fault``: it could not be tried, or would fail again in the same way."""
+        level = self._answered(delivery)
+        if level is not None:
+            alone, level.together = level.together == 1 or delivery.end - delivery.begin == 1, 1
+            level.look_at_ns = now_ns + (PAUSE_AFTER_FAULT_MS if fault and alone else PAUSE_MS) * NS_PER_MS
+
+    def _answered(self, delivery: Delivery) -> _Level | None:
+        if not self.started or delivery.run != self._run:
+            return None
+        level = self._levels[delivery.level]
+        assert level.under_way and level.offset == delivery.begin, "one delivery of a level at a time"
+        level.under_way = False
+        return level
+
+
+def is_due(due_ms: int, wall_ms: int, delay_ms: int) -> bool:
+    """Also of what is due later than the level's delay from now: the clock was set back, or the level made shorter."""
+    return due_ms <= wall_ms or due_ms > wall_ms + delay_ms

@@ -1,0 +1,1 @@
+"""Messages in: sends of producers, batches, and what consumers send back."""
