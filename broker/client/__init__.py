@@ -1,0 +1,57 @@
+"""A trio client for RocketMQ's protocol: send, consume, pull, look.
+
+    async with broker.client.connect(["127.0.0.1:9876"]) as client:
+        sent = await client.send(Message("orders", b"...", tag="new", keys=["42"]))
+        async with client.consume("billing", {"orders": "new || changed"}) as messages:
+            async for message in messages:
+                ...
+                message.ack()
+"""
+
+from broker.client.client import Client, connect
+from broker.client.compression import Compression
+from broker.client.config import ClientSettings, ConsumerSettings
+from broker.client.errors import (
+    ClientError,
+    CompressionMissing,
+    MessageIllegal,
+    NoNameServer,
+    NoRoute,
+    Refused,
+    SendFailed,
+    SendUnknown,
+    Unreachable,
+)
+from broker.client.faults import Sparing
+from broker.client.inflight import FlowLimits
+from broker.client.message import Message, Received, Sent
+from broker.client.messages import Messages
+from broker.client.positions import Start
+from broker.client.pulling import Puller
+from remoting.bodies.consumers import MessageQueue
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "ClientSettings",
+    "Compression",
+    "CompressionMissing",
+    "ConsumerSettings",
+    "FlowLimits",
+    "Message",
+    "MessageIllegal",
+    "MessageQueue",
+    "Messages",
+    "NoNameServer",
+    "NoRoute",
+    "Puller",
+    "Received",
+    "Refused",
+    "SendFailed",
+    "SendUnknown",
+    "Sent",
+    "Sparing",
+    "Start",
+    "Unreachable",
+    "connect",
+]

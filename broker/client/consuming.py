@@ -1,0 +1,319 @@
+"""A member of a consumer group: takes its share of the queues, reads them, remembers how far it is.
+
+The shell of a push-like consumer. Who gets which queue comes from ``allocation``, one queue is a ``Share``, positions
+are kept by ``positions``, locks by ``locking``. Source: ``DefaultMQPushConsumerImpl`` and ``RebalanceImpl`` of
+RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Final
+
+import trio
+
+from broker.client import running
+from broker.client.config import CONSUME_ORDERLY_MAX, ConsumerSettings
+from broker.client.errors import ClientError, NoRoute, Refused, Unreachable
+from broker.client.locking import Locks
+from broker.client.message import RETRY_PREFIX, check_group, check_topic
+from broker.client.messages import Messages
+from broker.client.positions import BrokerPositions, FilePositions, Positions, Start, first_offset
+from broker.client.producing import Producer
+from broker.client.queries import Queries
+from broker.client.returns import Returns
+from broker.client.route import Route, java_order
+from broker.client.session import Session
+from broker.client.share import Delivery, OrderedShare, Share
+from broker.client.subscription import subscribe
+from remoting.bodies.consumers import (
+    BROADCASTING,
+    CLUSTERING,
+    CONSUME_TYPES,
+    ConsumerData,
+    ConsumerIdList,
+    MessageQueue,
+    SubscriptionData,
+)
+from remoting.codes import RequestCode
+from remoting.command import request
+from remoting.errors import BodyError
+from remoting.headers.consumers import ConsumerGroupRequest
+from remoting.wakeup import Bell
+
+logger = logging.getLogger("broker.client")
+
+RECONSUME_TIMES_MAX: Final = 16
+_UNBALANCED_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Until the next attempt to get a share, after so many that did not come out right."""
+
+Subscriptions = str | Mapping[str, str]
+"""A topic, or topics with what is wanted of them: ``"new || old"``, or ``"*"`` for all."""
+
+
+@asynccontextmanager
+async def open_consumer(
+    session: Session, producer: Producer, queries: Queries, group: str, subscriptions: Subscriptions, *,
+    ordered: bool, broadcast: bool, start: Start | dt.datetime, settings: ConsumerSettings, random: Random,
+) -> AsyncIterator[Messages]:
+    """A member of ``group`` for as long as the block runs."""
+    check_group(group)
+    if group in session.consumers:
+        raise ValueError(f"group {group!r}: this client is in it already; another consumer needs a client of its own")
+    wanted = {subscriptions: "*"} if isinstance(subscriptions, str) else dict(subscriptions)
+    if not wanted:
+        raise ValueError("subscriptions: no topic is named")
+    for topic in wanted:
+        check_topic(topic)
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        consumer = Consumer(session, producer, queries, nursery, group, wanted, ordered, broadcast, start, settings,
+                            random)
+        session.consumers[group] = consumer
+        try:
+            await consumer.open()
+            yield consumer.messages
+        except BaseException as error:  # noqa: BLE001  # raised again below
+            failure = error
+        finally:
+            with trio.move_on_after(settings.close_timeout_ms / 1e3, shield=True):
+                await consumer.close()
+            session.consumers.pop(group, None)
+        nursery.cancel_scope.cancel()
+    if failure is not None:  # as the caller's block raised it, not in a group of this nursery
+        raise failure
+
+
+class Consumer:
+    """Made by ``open_consumer``. Also what the session asks for heartbeats and brokers' questions (``Member``)."""
+
+    def __init__(
+        self, session: Session, producer: Producer, queries: Queries, nursery: trio.Nursery, group: str,
+        wanted: Mapping[str, str], ordered: bool, broadcast: bool, start: Start | dt.datetime,
+        settings: ConsumerSettings, random: Random,
+    ) -> None:
+        self.group, self.settings, self.ordered, self.broadcast, self.start = group, settings, ordered, broadcast, start
+        self.began_ms = session.wall_ms()
+        self.subscriptions = {
+            topic: subscribe(topic, expression, self.began_ms) for topic, expression in wanted.items()}
+        if not broadcast:
+            retry = RETRY_PREFIX + group
+            self.subscriptions[retry] = subscribe(retry, version=self.began_ms)
+        self.messages = Messages(lambda: sorted(self.shares, key=java_order))
+        self.shares: dict[MessageQueue, Share] = {}
+        times_max = settings.reconsume_times_max
+        if times_max < 0:
+            times_max = CONSUME_ORDERLY_MAX if ordered else RECONSUME_TIMES_MAX
+        self._session, self._queries, self._nursery, self._random = session, queries, nursery, random
+        self._delivery = Delivery(
+            session, group, settings, self.messages, Returns(session, producer, group, times_max), nursery, broadcast)
+        self._positions: Positions = (
+            FilePositions(settings.offsets_dir, session.host, group) if broadcast else BrokerPositions(session, group))
+        self._locks = Locks(session, group)
+        self._bell = Bell()
+        self._unbalanced = 0
+        self._closing = False
+        self._changing = trio.Lock()
+        """Shares change under it."""
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Join. Raises ``NoNameServer``; a topic that is yet to be made is waited for."""
+        for topic in self.subscriptions:
+            try:
+                await self._session.routes.get(topic)
+            except NoRoute as error:
+                if not topic.startswith(RETRY_PREFIX):
+                    logger.warning("%s", error)
+        await self._session.greet_all(again=True)
+        for task in (self._keep_balanced, self._keep_committed, *([self._keep_locked] if self._locking else [])):
+            self._nursery.start_soon(task, name=f"{self.group} {task.__name__.strip('_')}")
+
+    async def close(self) -> None:
+        """Stop reading, commit, unlock, say goodbye."""
+        self._closing = True
+        self.messages.close()
+        for share in self.shares.values():
+            share.drop()
+        await self._commit(confirmed=True)
+        if self._locking:
+            await self._locks.unlock(self.shares)
+        self.shares.clear()
+        await self._session.forget(consumer=self.group)
+
+    @property
+    def _locking(self) -> bool:
+        return self.ordered and not self.broadcast
+
+    # --- its share of the queues -----------------------------------------------------------------------------
+
+    def rebalance_soon(self) -> None:
+        self._bell.ring()
+
+    def route_changed(self, route: Route) -> None:
+        if route.topic in self.subscriptions:
+            self._bell.ring()
+
+    async def _keep_balanced(self) -> None:
+        while True:
+            async with self._changing:
+                balanced = await self._rebalance()
+            self._unbalanced = 0 if balanced else self._unbalanced + 1
+            pause_s = self.settings.rebalance_ms / 1e3
+            if not balanced:
+                pause_s = min(pause_s, _UNBALANCED_S[min(self._unbalanced, len(_UNBALANCED_S)) - 1])
+            with trio.move_on_after(pause_s):
+                await self._bell.wait()
+
+    async def _rebalance(self) -> bool:
+        """Whether this client has now what it should have."""
+        balanced = True
+        for subscription in self.subscriptions.values():
+            try:
+                balanced &= await self._rebalance_topic(subscription)
+            except ClientError as error:
+                logger.debug("%s in %s: %s", subscription.topic, self.group, error)
+                balanced &= isinstance(error, NoRoute)  # the route's own poll finds it
+        return balanced
+
+    async def _rebalance_topic(self, subscription: SubscriptionData) -> bool:
+        route = await self._session.routes.get(subscription.topic)
+        if self.broadcast or not route.readable:
+            mine = set(route.readable)
+        else:
+            members = await self._members(route)
+            if self._session.client_id not in members:
+                await self._session.greet_all(again=True)
+                return False
+            mine = set(self.settings.allocate(self._session.client_id, route.readable, members))
+        balanced = True
+        for queue in [queue for queue in self.shares if queue.topic == subscription.topic and queue not in mine]:
+            if self.shares[queue].may_leave:
+                await self._release(queue)
+            else:
+                balanced = False
+        new = mine - self.shares.keys()
+        if self._locking and new:
+            asked_at = trio.current_time()
+            held = await self._locks.lock(new)
+            balanced &= held == new
+        else:
+            asked_at, held = math.inf, new
+        for queue in sorted(held, key=java_order):
+            try:
+                await self._take(queue, subscription, asked_at)
+            except (ClientError, OSError) as error:
+                logger.info("%s in %s: where to begin is not known: %s", queue, self.group, error)
+                balanced = False
+        return balanced
+
+    async def _members(self, route: Route) -> list[str]:
+        """Client ids of the group, as one broker of the topic knows them; empty if none knows any."""
+        names = sorted(route.brokers)
+        self._random.shuffle(names)
+        for name in names:
+            member = route.address(name)
+            if member is None:
+                continue
+            try:
+                answer = await self._session.ask("members", member[0], request(
+                    RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest(self.group)))
+                return ConsumerIdList.from_json(answer.body).consumer_id_list
+            except Refused:
+                return []
+            except (Unreachable, BodyError) as error:
+                logger.debug("members of %s: %s", self.group, error)
+                self._session.routes.renew_soon(route.topic)
+        raise Unreachable(f"no broker of {route.topic} says who is in {self.group}")
+
+    async def _take(self, queue: MessageQueue, subscription: SubscriptionData, locked_at: float) -> None:
+        offset = await first_offset(self._positions, self._queries, queue, self.start)
+        if self._closing:
+            return
+        kind = OrderedShare if self.ordered else Share
+        self.shares[queue] = share = kind(self._delivery, queue, subscription, offset)
+        if isinstance(share, OrderedShare):
+            share.locked(locked_at + self.settings.lock_lives_ms / 1e3)
+        logger.debug("%s reads %s from %d", self.group, queue, offset)
+        self._nursery.start_soon(share.fetcher.run, name=f"reading {queue}")
+
+    async def _release(self, queue: MessageQueue) -> None:
+        share = self.shares.pop(queue)
+        share.drop()
+        await self._positions.write({queue: share.fetcher.in_flight.committable}, confirmed=True)
+        if self._locking:
+            await self._locks.unlock([queue])
+
+    # --- locks -----------------------------------------------------------------------------------------------
+
+    async def _keep_locked(self) -> None:
+        while True:
+            await trio.sleep(self.settings.lock_ms / 1e3)
+            await self._lock_again()
+
+    async def _lock_again(self) -> None:
+        asked_at = trio.current_time()
+        held = await self._locks.lock(list(self.shares))
+        for queue, share in self.shares.items():
+            assert isinstance(share, OrderedShare)
+            if queue in held:
+                share.locked(asked_at + self.settings.lock_lives_ms / 1e3)
+            else:
+                share.unlocked()
+                self._bell.ring()
+
+    # --- positions -------------------------------------------------------------------------------------------
+
+    async def _keep_committed(self) -> None:
+        while True:
+            await trio.sleep(self.settings.commit_ms / 1e3)
+            now = trio.current_time()
+            if not self.ordered:
+                for share in self.shares.values():
+                    share.give_back_overdue(now)
+            await self._commit()
+
+    async def _commit(self, *, confirmed: bool = False) -> None:
+        fetchers = [share.fetcher for share in self.shares.values()]
+        moved = {fetcher.queue: fetcher.in_flight.committable for fetcher in fetchers
+                 if fetcher.in_flight.committable != fetcher.committed}
+        if moved:
+            await self._positions.write(moved, confirmed=confirmed)
+        for fetcher in fetchers:
+            if fetcher.queue in moved:
+                fetcher.committed = moved[fetcher.queue]
+
+    # --- what brokers ask (``Member``) -----------------------------------------------------------------------
+
+    def heartbeat(self) -> ConsumerData:
+        start = self.start.value if isinstance(self.start, Start) else "CONSUME_FROM_TIMESTAMP"
+        model = BROADCASTING if self.broadcast else CLUSTERING
+        return ConsumerData(self.group, CONSUME_TYPES[1], model, start, list(self.subscriptions.values()))
+
+    def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere in those of these queues that are ours; messages on their way are void."""
+        self._nursery.start_soon(self._reset, dict(offsets), name=f"{self.group} goes on elsewhere")
+
+    async def _reset(self, offsets: dict[MessageQueue, int]) -> None:
+        async with self._changing:
+            mine = {queue: offset for queue, offset in offsets.items() if queue in self.shares}
+            for queue in mine:
+                self.shares.pop(queue).drop()
+            await self._positions.write(mine, confirmed=True)
+        self._bell.ring()
+
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        return {queue: share.fetcher.in_flight.committable
+                for queue, share in self.shares.items() if queue.topic == topic}
+
+    def running_info(self) -> bytes:
+        return running.info(self)
+
+    async def consume_directly(self, body: bytes, broker: str | None) -> bytes:
+        return await running.consume(self.messages, body, broker, self._session.settings.expanded_bytes_max)

@@ -1,0 +1,86 @@
+"""What can go wrong for a user of the client, as types that a caller must handle.
+
+    ClientError
+    ├── MessageIllegal       a message that no broker would take; nothing was sent
+    ├── CompressionMissing   a body needs a library that is not installed
+    ├── NoRoute              no name server knows brokers for that topic
+    ├── NoNameServer         no name server answered
+    ├── SendFailed           the message is stored nowhere
+    ├── SendUnknown          the message may be stored, or not: sending it again may store it twice
+    ├── Refused              a broker answered a request with a code other than SUCCESS
+    └── Unreachable          a broker did not answer, or no address of it is known
+
+It knows nothing of the rest of the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.client.message import Sent
+
+
+class ClientError(Exception):
+    """Whatever the client raises on its own account."""
+
+
+class MessageIllegal(ClientError):
+    """Says which part of the message, and what is allowed."""
+
+
+class CompressionMissing(ClientError):
+    """``pip install 'quorate[client-compression]'`` brings both."""
+
+    def __init__(self, name: str, library: str) -> None:
+        super().__init__(f"{name} bodies need {library!r}, which is not installed: "
+                         "pip install 'quorate[client-compression]'")
+        self.library = library
+
+
+class NoRoute(ClientError):
+    """``topic`` is on no broker, as the name server says."""
+
+    def __init__(self, topic: str, why: str = "no name server knows it") -> None:
+        super().__init__(f"topic {topic!r} has no route: {why}")
+        self.topic = topic
+
+
+class NoNameServer(ClientError):
+    """Says what each of them came to."""
+
+
+class Refused(ClientError):
+    """``code`` is one of ``remoting.codes.ResponseCode`` or a number that this version does not know."""
+
+    def __init__(self, what: str, code: int, remark: str | None, address: str) -> None:
+        super().__init__(f"{what}: {address} answered {code}: {remark or 'no remark'}")
+        self.code, self.remark, self.address = code, remark, address
+
+
+class Unreachable(ClientError):
+    """Says which broker, and why."""
+
+
+class _NotSent(ClientError):
+    def __init__(self, why: str, code: int | None = None, sent: Sequence[Sent] = ()) -> None:
+        super().__init__(why)
+        self.code = code
+        """The last answer's, if the last attempt had one."""
+        self.sent = tuple(sent)
+        """The messages of a batch that are stored, as far as it came."""
+
+
+class SendFailed(_NotSent):
+    """Certainly not stored. Says why the last attempt failed."""
+
+
+class SendUnknown(_NotSent):
+    """Perhaps stored: an answer did not come, or it says that the broker holds the message but its replicas, or its
+    disk, did not confirm it in time. Whoever sends it again may store it twice, and knows the copies by their
+    ``message_id``."""
+
+    def __init__(self, why: str, message_id: str, code: int | None = None, sent: Sequence[Sent] = ()) -> None:
+        super().__init__(why, code, sent)
+        self.message_id = message_id

@@ -1,0 +1,58 @@
+"""Locks on queues, which make an ordered subscription's queue one member's alone, whatever others believe.
+
+A shell of two requests. Source: ``RebalanceImpl.lockAll`` and ``unlock`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from broker.client.errors import ClientError
+from broker.client.session import Session
+from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from remoting.codes import RequestCode
+from remoting.command import request
+from remoting.errors import BodyError
+
+logger = logging.getLogger("broker.client")
+
+
+class Locks:
+    """Of one group."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session, self._group = session, group
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Those that this client holds now. A broker that cannot be asked gives none."""
+        held: set[MessageQueue] = set()
+        for broker, theirs in _by_broker(queues).items():
+            try:
+                address, _ = await self._session.address(theirs[0].topic, broker)
+                answer = await self._session.ask("lock", address, request(
+                    RequestCode.LOCK_BATCH_MQ, body=self._body(theirs)))
+                held |= set(LockBatchResponseBody.from_json(answer.body).lock_ok_mq_set) & set(theirs)
+            except (ClientError, BodyError) as error:
+                logger.warning("%d queues of %s are not locked: %s", len(theirs), broker, error)
+        return held
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Whoever waits for them need not wait for the lock's end. What fails is logged."""
+        for broker, theirs in _by_broker(queues).items():
+            try:
+                address, _ = await self._session.address(theirs[0].topic, broker)
+                await self._session.ask("unlock", address, request(
+                    RequestCode.UNLOCK_BATCH_MQ, body=self._body(theirs)))
+            except ClientError as error:
+                logger.info("%d queues of %s stay locked until that ends by itself: %s", len(theirs), broker, error)
+
+    def _body(self, queues: list[MessageQueue]) -> bytes:
+        return LockBatchRequestBody(self._group, self._session.client_id, queues).to_json()
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    found: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        found.setdefault(queue.broker_name, []).append(queue)
+    return found

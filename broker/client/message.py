@@ -1,0 +1,277 @@
+"""Messages as a user writes and reads them, and what the wire carries of them.
+
+It knows properties and records; nothing of connections. Source: ``Message``, ``MessageExt``, ``MessageConst`` and
+``Validators`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, Protocol
+
+import attrs
+
+from broker.client.compression import Compression, compress, expand, flag_of
+from broker.client.errors import MessageIllegal
+from broker.store import record as codec
+from broker.store.errors import MessageIllegal as NotEncodable
+from broker.store.record import Record, unpacked_host
+from remoting.bodies.consumers import MessageQueue
+
+TAGS: Final = "TAGS"
+KEYS: Final = "KEYS"
+WAIT: Final = "WAIT"
+DELAY: Final = "DELAY"
+UNIQUE_ID: Final = "UNIQ_KEY"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+RECONSUME_TIMES: Final = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+ORIGIN_ID: Final = "ORIGIN_MESSAGE_ID"
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTERS_PREFIX: Final = "%DLQ%"
+
+RESERVED: Final = frozenset((
+    "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "MIN_OFFSET",
+    "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME",
+    "MSG_REGION", "TRACE_ON", "UNIQ_KEY", "EXTEND_UNIQ_INFO", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME",
+    "INNER_NUM", "INNER_BASE", "DUP_INFO", "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET",
+    "__transactionId__", "TRANSACTION_CHECK_TIMES", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL",
+    "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE", "POP_CK", "1ST_POP_TIME", "TIMER_DELAY_SEC",
+    "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "__SHARDINGKEY", "__CRC32#", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS",
+    "TIMER_ROLL_TIMES", "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL", "__BORNHOST", "BORN_TIMESTAMP",
+    "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "__LITE_TOPIC",
+    "_SYS_MSG_PRIORITY_", "TRANS_OFFSET", "TIMER_ROLL_LABEL", "ORIGIN_GROUP",
+))
+"""Property names with a meaning of their own."""
+
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_TOPIC_MAX, _GROUP_MAX = 127, 120
+_NO_PROPERTIES: Final[Mapping[str, str]] = {}
+
+
+@lru_cache(1_024)  # what raises is not kept
+def check_topic(topic: str) -> None:
+    """Raises ``MessageIllegal``."""
+    long = len(topic) > _TOPIC_MAX and not topic.startswith((RETRY_PREFIX, DEAD_LETTERS_PREFIX))
+    if long or not _NAME.fullmatch(topic):
+        raise MessageIllegal(f"topic {topic[:140]!r}: 1 to {_TOPIC_MAX} of letters, digits, % | - _ are allowed")
+
+
+def check_group(group: str) -> None:
+    """Raises ``ValueError``."""
+    if not _NAME.fullmatch(group) or len(group) > _GROUP_MAX:
+        raise ValueError(f"group {group[:140]!r}: 1 to {_GROUP_MAX} of letters, digits, % | - _ are allowed")
+
+
+# --- to send -------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Message:
+    """What to send. ``body`` is opaque.
+
+    ``keys`` find it again (``query``), ``tag`` lets consumers choose. ``delay_level``: 1 to 18 for 1 s to 2 h; 0 at
+    once. ``flag`` is the user's own number. ``wait_stored=False``: the broker need not wait for its replicas.
+    """
+
+    topic: str
+    body: bytes
+    tag: str | None = None
+    keys: Sequence[str] = ()
+    properties: Mapping[str, str] = _NO_PROPERTIES
+    delay_level: int = 0
+    flag: int = 0
+    wait_stored: bool = True
+
+
+@attrs.frozen
+class Sent:
+    """Where a message is stored. ``message_id`` is the client's; ``offset_message_id`` names the broker and its log."""
+
+    message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    offset_message_id: str
+
+
+@attrs.frozen
+class Encoded:
+    """What the wire carries of a message, whichever queue it goes to."""
+
+    message_id: str
+    body: bytes
+    sys_flag: int
+    properties: str
+    born_time_ms: int
+
+
+def properties_of(message: Message, message_id: str) -> str:
+    """All properties in one string. Raises ``MessageIllegal``."""
+    check_topic(message.topic)
+    values = {UNIQUE_ID: message_id, WAIT: "true" if message.wait_stored else "false"}
+    if message.tag is not None:
+        if not message.tag or message.tag.strip() != message.tag or "||" in message.tag:
+            raise MessageIllegal(f"tag {message.tag!r}: no subscription could name it")
+        values[TAGS] = message.tag
+    if message.keys:
+        if isinstance(message.keys, str):
+            raise MessageIllegal(f"keys are {message.keys!r}; a list of strings is needed")
+        values[KEYS] = " ".join(message.keys)
+        if len(values[KEYS].split()) != len(message.keys):
+            raise MessageIllegal(f"keys {list(message.keys)!r}: none may be empty or hold a blank, their separator")
+    if message.delay_level:
+        values[DELAY] = str(message.delay_level)
+    if message.properties:
+        if taken := RESERVED.intersection(message.properties):
+            raise MessageIllegal(f"property {min(taken)!r} has a meaning of its own; choose another name")
+        values.update(message.properties)
+    try:
+        return codec.encode_properties(values).decode()
+    except NotEncodable as error:
+        raise MessageIllegal(str(error)) from None
+
+
+def encode(
+    message: Message, message_id: str, now_ms: int, *, compress_from: int, compression: Compression, level: int,
+    body_bytes_max: int,
+) -> Encoded:
+    """Raises ``MessageIllegal``, ``CompressionMissing``. Bodies above ``compress_from`` bytes are compressed."""
+    properties, body, sys_flag = properties_of(message, message_id), message.body, 0
+    if len(body) > body_bytes_max:
+        raise MessageIllegal(f"body of {len(body)} bytes; {body_bytes_max} are allowed")
+    if len(body) > compress_from:
+        body, sys_flag = compress(body, compression, level), flag_of(compression)
+    return Encoded(message_id, body, sys_flag, properties, now_ms)
+
+
+# --- received ------------------------------------------------------------------------------------------------
+
+
+class Origin(Protocol):
+    """Where a message came from, and who wants to know what became of it."""
+
+    dropped: bool
+    """The messages of that queue are no longer this client's."""
+
+    def acknowledged(self, message: Received) -> None: ...
+    async def later(self, message: Received, level: int) -> None: ...
+
+
+class Received:
+    """A message from a broker. ``ack`` or ``retry_later`` says what became of it, once; the first word counts.
+
+    Properties, and bodies that are compressed, are read when they are asked for.
+    """
+
+    __slots__ = (
+        "_body", "_body_bytes_max", "_origin", "_properties", "_settled", "queue", "reconsume_times", "record",
+        "taken_at",
+    )
+
+    def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int, origin: Origin | None = None) -> None:
+        self.record = record
+        """All that the broker keeps of it."""
+        self.queue = queue
+        """Where it was read. Of a repeated delivery that is a queue of the group's retry topic."""
+        self.reconsume_times = record.message.reconsume_times
+        """How often it was given back before."""
+        self.taken_at: float | None = None
+        """When it was delivered, by trio's clock."""
+        self._settled = False
+        self._origin, self._body_bytes_max = origin, body_bytes_max
+        self._properties: dict[str, str] | None = None
+        self._body: bytes | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        if self._properties is None:
+            self._properties = codec.decode_properties(self.record.message.properties)
+        return self._properties
+
+    @property
+    def topic(self) -> str:
+        """The one it was sent to, also when this is a repeated delivery."""
+        topic = self.queue.topic
+        return self.properties.get(RETRY_TOPIC, topic) if topic.startswith(RETRY_PREFIX) else topic
+
+    @property
+    def body(self) -> bytes:
+        """As it was sent. Raises ``CompressionMissing`` and, for one that cannot be expanded, ``MessageIllegal``."""
+        if self._body is None:
+            message = self.record.message
+            self._body = expand(message.body, message.sys_flag, self._body_bytes_max)
+        return self._body
+
+    @property
+    def tag(self) -> str | None:
+        return self.properties.get(TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        return self.properties.get(KEYS, "").split()
+
+    @property
+    def message_id(self) -> str:
+        """The sender's, the same for each copy and each delivery; the broker's where the sender gave none."""
+        return self.properties.get(UNIQUE_ID) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        return self.record.message_id
+
+    @property
+    def queue_offset(self) -> int:
+        return self.record.queue_offset
+
+    @property
+    def flag(self) -> int:
+        return self.record.message.flag
+
+    @property
+    def born_time_ms(self) -> int:
+        """Wall clock of the sender."""
+        return self.record.message.born_time_ms
+
+    @property
+    def store_time_ms(self) -> int:
+        """Wall clock of the broker."""
+        return self.record.store_time_ms
+
+    @property
+    def born_host(self) -> tuple[str, int]:
+        return unpacked_host(self.record.message.born_host)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was acknowledged or given back; or it no longer matters, as its queue went to another consumer."""
+        return self._settled or (self._origin is not None and self._origin.dropped)
+
+    def again(self) -> Received:
+        """The same for another delivery by this client."""
+        copy = Received(self.record, self.queue, self._body_bytes_max, self._origin)
+        copy.reconsume_times = self.reconsume_times + 1
+        return copy
+
+    def ack(self) -> None:
+        """It is done with, and not delivered to this group again. Sends nothing: positions are committed in turn."""
+        if not self.settled:
+            self._settled = True
+            if self._origin is not None:
+                self._origin.acknowledged(self)
+
+    async def retry_later(self, level: int = 0) -> None:
+        """Let the group have it again, after a while that grows with each time: the broker does that, or, in an ordered
+        or a broadcast subscription, this client. ``level`` is a delay level of the broker's, 1 to 18; below 0: straight
+        to the dead letters. After ``reconsume_times_max`` it goes to the dead letters, ``%DLQ%group``.
+
+        Raises nothing when the broker cannot be reached: then this client delivers it again itself.
+        """
+        if not self.settled:
+            self._settled = True
+            if self._origin is not None:
+                await self._origin.later(self, level)
+
+    def __repr__(self) -> str:
+        return f"<Received {self.message_id} of {self.queue} at {self.queue_offset}>"

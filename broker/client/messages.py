@@ -1,0 +1,92 @@
+"""What a user of a consumer holds: messages, one after the other, for one task or for many.
+
+It keeps what is ready and hands it out; where it comes from is the consumer's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+import trio
+
+from broker.client.message import Received
+from remoting.bodies.consumers import MessageQueue
+
+logger = logging.getLogger("broker.client")
+
+Handler = Callable[[Received], Awaitable[object]]
+_TURNS = 32
+"""So many messages without a wait, then others on the loop have their turn."""
+
+
+class Messages:
+    """``async for`` over it, in one task or in several at once; it ends when the consumer is closed."""
+
+    def __init__(self, queues: Callable[[], list[MessageQueue]]) -> None:
+        self._ready: deque[Received] = deque()
+        self._lot = trio.lowlevel.ParkingLot()
+        self._queues = queues
+        self._turns = 0
+        self._closed = False
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """Those that this consumer reads now; the group shares them out."""
+        return self._queues()
+
+    def __aiter__(self) -> Messages:
+        return self
+
+    async def __anext__(self) -> Received:
+        ready = self._ready
+        self._turns += 1
+        if self._turns % _TURNS:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()
+        while True:
+            while ready:
+                message = ready.popleft()
+                if message.settled:  # its queue is another's by now
+                    continue
+                message.taken_at = trio.current_time()
+                return message
+            if self._closed:
+                raise StopAsyncIteration
+            await self._lot.park()
+
+    async def for_each(self, handler: Handler, *, tasks: int = 16) -> None:
+        """Handle messages in so many tasks, until the consumer is closed or this is cancelled.
+
+        What ``handler`` returns from is acknowledged, unless it did so itself or gave the message back; what it raises
+        of (``Exception``) is logged, and given back.
+        """
+        async with trio.open_nursery() as nursery:
+            for _ in range(tasks):
+                nursery.start_soon(self._handle, handler)
+
+    async def _handle(self, handler: Handler) -> None:
+        async for message in self:
+            try:
+                await handler(message)
+            except Exception:  # any defect of the handler's: the message comes again
+                logger.exception("%r was not handled", message)
+                await message.retry_later()
+            else:
+                message.ack()
+
+    # --- for the consumer ------------------------------------------------------------------------------------
+
+    def put(self, messages: Iterable[Received]) -> None:
+        """These are ready."""
+        before = len(self._ready)
+        self._ready.extend(messages)
+        self._lot.unpark(count=len(self._ready) - before)
+
+    def close(self) -> None:
+        """What is ready is forgotten; who waits learns that no more will come."""
+        self._closed = True
+        self._ready.clear()
+        self._lot.unpark_all()

@@ -1,0 +1,72 @@
+"""What an attempt to send came to, and what follows: a table over answers and errors.
+
+Pure functions. Three things matter of a failure: whether the message may be stored all the same, whether another
+attempt makes sense, and whether the same broker may simply be asked again until the deadline. Source:
+``SendMessageProcessor.handlePutMessageResult`` and ``DefaultMQProducerImpl.sendDefaultImpl`` of RocketMQ 5.5.0, which
+tries again on codes 1, 2, 14, 16, 17, 204, 205 and 1500, and on errors of the connection.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import attrs
+
+from remoting.codes import ResponseCode
+from remoting.errors import ConnectFailed, NotEncodable, RemotingError
+
+
+class Next(Enum):
+    """What to do after a failure."""
+
+    STOP = "no attempt could do better"
+    RETRY = "another attempt, of the number allowed"
+    WAIT = "it passes, as a failover does: again until the deadline, with a fresh route"
+
+
+@attrs.frozen
+class Failure:
+    """``maybe_stored``: the message may be in the broker's log."""
+
+    maybe_stored: bool
+    next: Next
+    broker_is_well: bool = False
+    """It answered as it should: no reason to spare it."""
+
+
+_UNHELD: Final = Failure(True, Next.STOP, broker_is_well=True)
+"""Stored at the master; its disk or its replicas did not confirm in time. Sent again it would be there twice."""
+_PASSES: Final = Failure(False, Next.WAIT)
+_ELSEWHERE: Final = Failure(False, Next.RETRY)
+_REFUSED: Final = Failure(False, Next.STOP, broker_is_well=True)
+_UNSURE: Final = Failure(True, Next.RETRY)
+
+BY_CODE: Final[dict[int, Failure]] = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: _UNHELD,
+    ResponseCode.SLAVE_NOT_AVAILABLE: _UNHELD,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: _UNHELD,
+    ResponseCode.SYSTEM_ERROR: _UNSURE,  # too few replicas, before anything is kept; but a defect as well, after it
+    ResponseCode.SYSTEM_BUSY: _PASSES,
+    ResponseCode.SERVICE_NOT_AVAILABLE: _PASSES,
+    ResponseCode.GO_AWAY: _PASSES,
+    ResponseCode.NO_PERMISSION: _ELSEWHERE,
+    ResponseCode.TOPIC_NOT_EXIST: _ELSEWHERE,
+    ResponseCode.NO_BUYER_ID: _ELSEWHERE,
+    ResponseCode.NOT_IN_CURRENT_UNIT: _ELSEWHERE,
+}
+"""All others are refusals of this message, which every broker would repeat."""
+
+
+def of_code(code: int) -> Failure:
+    """Of an answer other than SUCCESS."""
+    return BY_CODE.get(code, _REFUSED)
+
+
+def of_error(error: RemotingError) -> Failure:
+    """Of a call that brought no answer."""
+    if isinstance(error, ConnectFailed):
+        return _PASSES
+    if isinstance(error, NotEncodable):
+        return _REFUSED
+    return _UNSURE

@@ -1,0 +1,137 @@
+"""Where a group is in each queue: told to the broker, or, of a broadcast, kept in a file of this machine.
+
+Shells of a few lines each. The file is Java's, at its place. Source: ``RemoteBrokerOffsetStore``,
+``LocalFileOffsetStore`` and ``RebalancePushImpl.computePullFromWhere`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from broker.client.errors import ClientError, Refused
+from broker.client.message import RETRY_PREFIX
+from broker.client.queries import Queries
+from broker.client.session import Session
+from remoting.bodies.consumers import MessageQueue, ResetOffsetBody
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request
+from remoting.errors import BodyError, RemotingError
+from remoting.headers.pulling import OffsetResponse, QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
+
+logger = logging.getLogger("broker.client")
+
+
+class Start(Enum):
+    """Where a group begins in a queue that it has no position in. A point in time (``datetime``) is the third way."""
+
+    LAST = "CONSUME_FROM_LAST_OFFSET"
+    """With what comes from now on. In a queue that nothing was deleted from yet brokers say: from its beginning."""
+    FIRST = "CONSUME_FROM_FIRST_OFFSET"
+
+
+class Positions(Protocol):
+    """Where a group is; -1 for a queue that it has no position in."""
+
+    async def read(self, queue: MessageQueue) -> int: ...
+    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> None: ...
+
+
+class BrokerPositions:
+    """With the brokers: of the group."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session, self._group = session, group
+
+    async def read(self, queue: MessageQueue) -> int:
+        """Raises ``Refused``, ``Unreachable``, ``NoRoute``."""
+        session = self._session
+        address, _ = await session.address(queue.topic, queue.broker_name)
+        command = request(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest(
+            self._group, queue.topic, queue.queue_id))
+        try:
+            return (await session.ask_for(OffsetResponse, "position", address, command)).offset
+        except Refused as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
+                return -1
+            raise
+
+    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> None:
+        """``confirmed``: wait for the answers. What cannot be told is logged: the next time tells it."""
+        session = self._session
+        for queue, offset in offsets.items():
+            try:
+                address, _ = await session.address(queue.topic, queue.broker_name)
+                command = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
+                    self._group, queue.topic, queue.queue_id, offset))
+                if confirmed:
+                    await session.ask("commit", address, command)
+                else:
+                    await session.remoting.send_oneway(address, command)
+            except (ClientError, RemotingError) as error:
+                logger.warning("position %d of %s in %s is not committed: %s", offset, self._group, queue, error)
+
+
+class FilePositions:
+    """In ``dir/host@DEFAULT/group/offsets.json``: of this machine. Java's clients there share it."""
+
+    def __init__(self, folder: Path, host: str, group: str) -> None:
+        self._path = folder / f"{host}@DEFAULT" / group / "offsets.json"
+        self._offsets: dict[MessageQueue, int] | None = None
+
+    async def read(self, queue: MessageQueue) -> int:
+        if self._offsets is None:
+            self._offsets = await trio.to_thread.run_sync(self._load)
+        return self._offsets.get(queue, -1)
+
+    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> None:
+        if self._offsets is None:
+            self._offsets = await trio.to_thread.run_sync(self._load)
+        self._offsets |= offsets
+        try:
+            await trio.to_thread.run_sync(self._save, ResetOffsetBody(dict(self._offsets)).to_json())
+        except OSError as error:
+            logger.warning("%s is not written: %s", self._path, error)
+
+    def _load(self) -> dict[MessageQueue, int]:
+        for path in (self._path, self._path.with_name("offsets.json.bak")):
+            try:
+                return dict(ResetOffsetBody.from_json(path.read_bytes()).offset_table)
+            except FileNotFoundError:
+                pass
+            except (OSError, BodyError) as error:
+                logger.warning("%s cannot be read: %s", path, error)
+        return {}
+
+    def _save(self, raw: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_name("offsets.json.tmp")
+        with new.open("wb") as out:
+            out.write(raw)
+            out.flush()
+            os.fsync(out.fileno())
+        if self._path.exists():
+            self._path.replace(self._path.with_name("offsets.json.bak"))
+        new.replace(self._path)
+
+
+async def first_offset(
+    positions: Positions, queries: Queries, queue: MessageQueue, start: Start | dt.datetime,
+) -> int:
+    """Where to begin reading ``queue``. Raises ``ClientError``."""
+    offset = await positions.read(queue)
+    if offset >= 0:
+        return offset
+    if isinstance(start, dt.datetime):
+        if queue.topic.startswith(RETRY_PREFIX):
+            return await queries.max_offset(queue)
+        return await queries.search_offset(queue, int(start.timestamp() * 1e3))
+    if start is Start.FIRST or queue.topic.startswith(RETRY_PREFIX):
+        return 0  # a broker that has deleted some says where they begin now
+    return await queries.max_offset(queue)

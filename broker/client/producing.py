@@ -1,0 +1,331 @@
+"""Sending: a queue is chosen, the message leaves on the shared connection of its broker, and the answer is waited for.
+
+Many tasks send at once; their requests travel together and no task is made for them. When a broker fails, the route is
+asked for at once and another attempt follows, until the deadline. What a failure means is ``outcomes``' business.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from broker.client.errors import MessageIllegal, NoNameServer, NoRoute, SendFailed, SendUnknown
+from broker.client.faults import FAILED_MS, RoundRobin
+from broker.client.message import WAIT, Encoded, Message, Sent, encode
+from broker.client.outcomes import Failure, Next, of_code, of_error
+from broker.client.route import Route
+from broker.client.session import Session
+from broker.store.consumequeue import java_hash
+from broker.store.record import encode_batch, encode_properties
+from remoting.bodies.consumers import MessageQueue
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ONEWAY, Command
+from remoting.connection import Connection
+from remoting.errors import ConnectFailed, RemotingError
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_BATCH_PROPERTIES: Final = encode_properties({WAIT: "true"}).decode()
+_ONEWAY_BYTES: Final = 1 << 20
+"""One-way messages that wait to be written to one broker; further ones wait."""
+
+Choose = Callable[[Route], MessageQueue]
+"""A queue that must be used, of a route."""
+
+
+class Producer:
+    """The sending half of a client. Any number of tasks may send at once."""
+
+    def __init__(self, session: Session, start: int) -> None:
+        self._session = session
+        self._settings = session.settings
+        self._now = trio.lowlevel.current_clock().current_time
+        self._start = start
+        self._turns: dict[str, RoundRobin] = {}
+        self._free_bytes = session.settings.in_flight_bytes_max
+        self._waiting: deque[tuple[int, trio.Event]] = deque()
+
+    # --- public ----------------------------------------------------------------------------------------------
+
+    async def send(
+        self, message: Message, timeout_ms: float | None, queue: MessageQueue | None, order_by: str | None,
+    ) -> Sent:
+        encoded = self.encode(message)
+        deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
+        return await self._send(message, encoded, deadline, _choice(queue, order_by))
+
+    async def send_again(self, topic: str, encoded: Encoded, flag: int, reconsume_times: int, times_max: int) -> Sent:
+        """A message that a consumer gives back, as a new one to its group's retry topic."""
+        deadline = self._now() + self._settings.send_timeout_ms / 1e3
+        fields = self._fields(topic, encoded.sys_flag, flag, encoded.properties, encoded.born_time_ms)
+        fields["j"], fields["l"] = str(reconsume_times), str(times_max)
+        queue, answer = await self._store(_SEND, topic, encoded.message_id, fields, encoded.body, deadline, None)
+        return _sent(encoded.message_id, queue, answer)
+
+    async def send_oneway(self, message: Message, queue: MessageQueue | None, order_by: str | None) -> None:
+        encoded = self.encode(message)
+        try:
+            route = await self._session.routes.get(message.topic, template=True)
+        except (NoRoute, NoNameServer) as error:
+            raise SendFailed(f"{message.topic}: {error}") from None
+        fields = self._fields(message.topic, encoded.sys_flag, message.flag, encoded.properties, encoded.born_time_ms)
+        found, address = self._pick(route, message.topic, _choice(queue, order_by), None)
+        try:
+            if found is None or address is None:
+                raise ConnectFailed("?", "no master is known")
+            connection = await self._connection(address, self._now() + self._settings.send_timeout_ms / 1e3)
+            while connection.queued_bytes > _ONEWAY_BYTES:  # noqa: ASYNC110  # it tells nobody when it has written
+                await trio.sleep(0.001)
+            fields["e"], fields["n"] = str(found.queue_id), found.broker_name
+            connection.send(Command(_SEND, 0, ONEWAY, fields, encoded.body))
+        except RemotingError as error:
+            if found is not None:
+                self._session.faults.note(found.broker_name, FAILED_MS, self._now() * 1e3)
+            self._session.routes.renew_soon(message.topic)
+            raise SendFailed(f"{message.topic}: {error}") from None
+        await trio.lowlevel.checkpoint()
+
+    async def send_batch(
+        self, messages: Sequence[Message], timeout_ms: float | None, queue: MessageQueue | None, order_by: str | None,
+    ) -> list[Sent]:
+        """In as few requests as their size allows, each whole or not at all."""
+        topic = _one_topic(messages)
+        deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
+        choose, sent = _choice(queue, order_by), list[Sent]()
+        inner: list[tuple[int, bytes, bytes]] = []
+        ids: list[str] = []
+        size = 0
+        for message in messages:
+            one = self.encode(message, compress=False)
+            properties = one.properties.encode()
+            more = 22 + len(one.body) + len(properties)
+            if inner and size + more > self._settings.batch_bytes_max:
+                await self._send_part(topic, inner, ids, deadline, choose, sent)
+                inner, ids, size = [], [], 0
+            inner.append((message.flag, one.body, properties))
+            ids.append(one.message_id)
+            size += more
+        await self._send_part(topic, inner, ids, deadline, choose, sent)
+        return sent
+
+    async def _send_part(
+        self, topic: str, inner: list[tuple[int, bytes, bytes]], ids: list[str], deadline: float,
+        choose: Choose | None, sent: list[Sent],
+    ) -> None:
+        fields = self._fields(topic, 0, 0, _BATCH_PROPERTIES, self._session.wall_ms())
+        fields["m"] = "true"
+        try:
+            queue, answer = await self._store(_BATCH, topic, ids[0], fields, encode_batch(inner), deadline, choose)
+        except (SendFailed, SendUnknown) as error:
+            error.sent = tuple(sent)
+            raise
+        first = _sent(ids[0], queue, answer)
+        theirs = first.offset_message_id.split(",")
+        theirs += [""] * (len(ids) - len(theirs))
+        sent += (Sent(ours, first.queue, first.queue_offset + at, theirs[at]) for at, ours in enumerate(ids))
+
+    # --- one message -----------------------------------------------------------------------------------------
+
+    def encode(self, message: Message, *, compress: bool = True) -> Encoded:
+        """With a new id. Raises ``MessageIllegal``, ``CompressionMissing``."""
+        settings, now_ms = self._settings, self._session.wall_ms()
+        return encode(
+            message, self._session.ids.next(now_ms), now_ms,
+            compress_from=settings.compress_from_bytes if compress else settings.message_bytes_max,
+            compression=settings.compression, level=settings.compression_level,
+            body_bytes_max=settings.message_bytes_max)
+
+    def _fields(self, topic: str, sys_flag: int, flag: int, properties: str, born_time_ms: int) -> dict[str, str]:
+        """Ext fields of 310 and 320 but for the queue: ``SendMessageRequestV2`` without what its defaults say. Made by
+        hand, since this is done for each message."""
+        return {
+            "a": self._session.producer_group, "b": topic, "c": self._settings.default_topic,
+            "d": str(self._settings.default_topic_queues), "e": "", "f": str(sys_flag), "g": str(born_time_ms),
+            "h": str(flag), "i": properties,
+        }
+
+    async def _send(self, message: Message, encoded: Encoded, deadline: float, choose: Choose | None) -> Sent:
+        fields = self._fields(message.topic, encoded.sys_flag, message.flag, encoded.properties, encoded.born_time_ms)
+        queue, answer = await self._store(
+            _SEND, message.topic, encoded.message_id, fields, encoded.body, deadline, choose)
+        return _sent(encoded.message_id, queue, answer)
+
+    async def _store(
+        self, code: int, topic: str, message_id: str, fields: dict[str, str], body: bytes, deadline: float,
+        choose: Choose | None,
+    ) -> tuple[MessageQueue, Command]:
+        """All attempts. Raises ``SendFailed``, ``SendUnknown``."""
+        size = min(len(body), self._settings.in_flight_bytes_max)
+        if self._waiting or self._free_bytes < size:
+            await self._wait_for_room(size, deadline)
+        else:
+            self._free_bytes -= size
+        try:
+            return await self._attempts(code, topic, message_id, fields, body, deadline, choose)
+        finally:
+            self._free_bytes += size
+            if self._waiting:
+                self._let_in()
+
+    async def _attempts(
+        self, code: int, topic: str, message_id: str, fields: dict[str, str], body: bytes, deadline: float,
+        choose: Choose | None,
+    ) -> tuple[MessageQueue, Command]:
+        session, now = self._session, self._now
+        routes, faults, retries = session.routes, session.faults, self._settings.retries
+        maybe_stored, last, answer_code = False, None, None
+        while True:
+            route = routes.cached(topic) or await self._route(topic, deadline)
+            queue, address = self._pick(route, topic, choose, last)
+            started = now()
+            if queue is None or address is None:
+                failure, why, answer_code = _NO_MASTER, f"{topic}: no master of its queues is known", None
+            else:
+                fields["e"], fields["n"] = str(queue.queue_id), queue.broker_name
+                command = Command(code, 0, 0, fields, body)
+                try:
+                    if session.remoting.connection(address) is None:
+                        await self._connection(address, deadline)
+                    answer = await session.remoting.call(address, command, (deadline - now()) * 1e3)
+                except RemotingError as error:
+                    failure, why, answer_code = of_error(error), f"{topic}: {error}", None
+                else:
+                    if answer.code == _SUCCESS:
+                        took_ms = (now() - started) * 1e3
+                        if took_ms >= faults.slow_ms:
+                            faults.note(queue.broker_name, took_ms, now() * 1e3)
+                        return queue, answer
+                    failure, answer_code = of_code(answer.code), answer.code
+                    why = f"{topic}: {address} answered {answer.code}: {answer.remark or 'no remark'}"
+                if not failure.broker_is_well:
+                    faults.note(queue.broker_name, FAILED_MS, now() * 1e3)
+                last = queue.broker_name
+            maybe_stored |= failure.maybe_stored
+            retries -= failure.next is Next.RETRY
+            if (
+                failure.next is Next.STOP or retries < 0 or now() >= deadline
+                or (failure.maybe_stored and not self._settings.resend_unknown)
+            ):
+                if maybe_stored:
+                    raise SendUnknown(why, message_id, answer_code)
+                raise SendFailed(why, answer_code)
+            if choose is None and self._others(route, last):
+                routes.renew_soon(topic)
+            else:
+                with trio.move_on_at(deadline):
+                    await routes.renew(topic)
+
+    async def _route(self, topic: str, deadline: float) -> Route:
+        """The first of a topic: name servers that do not answer are asked again until the deadline."""
+        why = "no route in time"
+        with trio.move_on_at(deadline):
+            while True:
+                try:
+                    return await self._session.routes.get(topic, template=True)
+                except NoRoute as error:
+                    raise SendFailed(str(error)) from None
+                except NoNameServer as error:
+                    why = str(error)
+        raise SendFailed(f"{topic}: {why}")
+
+    def _pick(
+        self, route: Route, topic: str, choose: Choose | None, last: str | None,
+    ) -> tuple[MessageQueue | None, str | None]:
+        """A queue, and the address of its master; None for what there is not."""
+        if choose is not None:
+            if not route.writable:
+                return None, None
+            queue = choose(route)
+        else:
+            if not route.sendable:
+                return None, None
+            turn = self._turns.get(topic)
+            if turn is None:
+                turn = self._turns[topic] = RoundRobin(self._start)
+            queue = turn.pick(route.sendable, self._session.faults.spared(self._now() * 1e3), last)
+        return queue, route.master(queue.broker_name)
+
+    def _others(self, route: Route, last: str | None) -> bool:
+        """Whether another group than the last could take it now."""
+        spared = self._session.faults.spared(self._now() * 1e3)
+        return any(queue.broker_name != last and queue.broker_name not in spared for queue in route.sendable)
+
+    async def _connection(self, address: str, deadline: float) -> Connection:
+        """Raises ``ConnectFailed``, also when it takes so long that the route should be looked at again."""
+        patience_ms = self._settings.connect_patience_ms
+        with trio.move_on_at(min(deadline, self._now() + patience_ms / 1e3)):
+            return await self._session.remoting.connect(address)
+        raise ConnectFailed(address, f"no connection within {patience_ms} ms")
+
+    # --- room ------------------------------------------------------------------------------------------------
+
+    async def _wait_for_room(self, size: int, deadline: float) -> None:
+        """Take ``size`` of the free bytes when it is this send's turn; first come, first served."""
+        place = (size, trio.Event())
+        self._waiting.append(place)
+        try:
+            with trio.move_on_at(deadline):
+                await place[1].wait()
+                return
+        except trio.Cancelled:
+            self._give_up(place)
+            raise
+        self._give_up(place)
+        raise SendFailed("too much is under way already; it did not get its turn in time")
+
+    def _give_up(self, place: tuple[int, trio.Event]) -> None:
+        if place[1].is_set():
+            self._free_bytes += place[0]
+        else:
+            self._waiting.remove(place)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._free_bytes:
+            size, event = self._waiting.popleft()
+            self._free_bytes -= size
+            event.set()
+
+
+_NO_MASTER: Final = Failure(False, Next.WAIT)
+
+
+def _sent(message_id: str, queue: MessageQueue, answer: Command) -> Sent:
+    """Raises ``SendUnknown`` for an answer that does not say where."""
+    ext = answer.ext
+    try:
+        number = int(ext["queueId"])
+        if number != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, number)
+        return Sent(message_id, queue, int(ext["queueOffset"]), ext["msgId"])
+    except (KeyError, ValueError):
+        raise SendUnknown(f"{queue.topic}: the answer says no place: {sorted(ext)}", message_id) from None
+
+
+def _choice(queue: MessageQueue | None, order_by: str | None) -> Choose | None:
+    if queue is not None:
+        return lambda _: queue
+    if order_by is None:
+        return None
+
+    def by_key(route: Route) -> MessageQueue:
+        # As ``SelectMessageQueueByHash``, over queues with and without a master: none changes in a failover.
+        return route.writable[abs(java_hash(order_by)) % len(route.writable)]
+
+    return by_key
+
+
+def _one_topic(messages: Sequence[Message]) -> str:
+    topics = {message.topic for message in messages}
+    if len(topics) != 1:
+        raise MessageIllegal(f"a batch has messages of one topic; here are {len(topics)}: {sorted(topics)[:5]}")
+    (topic,) = topics
+    if any(message.delay_level for message in messages):
+        raise MessageIllegal("a batch has no delayed messages; send them one by one")
+    if topic.startswith("%RETRY%"):
+        raise MessageIllegal("a batch cannot go to a retry topic")
+    return topic

@@ -1,0 +1,159 @@
+"""What the parts of one client share: connections, routes, who it is, its heartbeats, and answers to its brokers.
+
+A shell. It knows which consumers there are, and what a broker may ask of them; sending and consuming are others'.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar
+
+import attrs
+import trio
+
+from broker.client.config import ClientSettings
+from broker.client.errors import Refused, Unreachable
+from broker.client.faults import Faults
+from broker.client.ids import UniqueIds
+from broker.client.route import MASTER, Route
+from broker.client.routes import Routes, known_brokers
+from remoting.bodies.consumers import ConsumerData, HeartbeatData, MessageQueue, ProducerData
+from remoting.client import Client as Remoting
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.connection import Connection
+from remoting.errors import HeaderError, RemotingError
+from remoting.header import Header
+from remoting.headers.consumers import UnregisterClientRequest
+
+logger = logging.getLogger("broker.client")
+
+CALL_TIMEOUT_MS: Final = 3_000
+"""Of what is neither a send nor a pull."""
+_Header = TypeVar("_Header", bound=Header)
+
+
+class Member(Protocol):
+    """A consumer, as heartbeats and brokers see it."""
+
+    group: str
+
+    def heartbeat(self) -> ConsumerData: ...
+    def rebalance_soon(self) -> None: ...
+    def route_changed(self, route: Route) -> None: ...
+    def reset(self, offsets: Mapping[MessageQueue, int]) -> None: ...
+    def positions(self, topic: str) -> dict[MessageQueue, int]: ...
+    def running_info(self) -> bytes: ...
+    async def consume_directly(self, body: bytes, broker: str | None) -> bytes: ...
+
+
+@attrs.define(eq=False, kw_only=True)
+class Session:
+    """``wall_ms`` is the wall clock; deadlines are trio's."""
+
+    client_id: str
+    host: str
+    producer_group: str
+    settings: ClientSettings
+    remoting: Remoting
+    ids: UniqueIds
+    wall_ms: Callable[[], int]
+    nursery: trio.Nursery
+    faults: Faults
+    routes: Routes = attrs.field(init=False)
+    consumers: dict[str, Member] = attrs.field(factory=dict)
+    """By group."""
+    greeted: set[str] = attrs.field(factory=set)
+    """Addresses that got a heartbeat over the connection that is open now."""
+
+    # --- brokers ---------------------------------------------------------------------------------------------
+
+    def route_changed(self, before: Route | None, now: Route) -> None:
+        """A name server said something new."""
+        for name in now.brokers:
+            if before is not None and before.master(name) != now.master(name):
+                self.faults.forgive(name)
+        self.nursery.start_soon(self.greet_all, name="heartbeats to new brokers")
+        for member in list(self.consumers.values()):
+            member.route_changed(now)
+
+    def closed(self, connection: Connection, _: str) -> None:
+        """Whoever is found there next has to be greeted."""
+        self.greeted.discard(connection.peer)
+
+    async def address(self, topic: str, broker: str, broker_id: int = MASTER) -> tuple[str, int]:
+        """Of that member of a group, else of its master, else of any, with its id. Raises ``Unreachable``."""
+        route = self.routes.cached(topic) or await self.routes.get(topic)
+        found = route.address(broker, broker_id)
+        if found is None:
+            self.routes.renew_soon(topic)
+            raise Unreachable(f"no address of {broker} is known, in the route of {topic}")
+        return found
+
+    async def ask(
+        self, what: str, address: str, command: Command, timeout_ms: float = CALL_TIMEOUT_MS, *,
+        fine: tuple[int, ...] = (ResponseCode.SUCCESS,),
+    ) -> Command:
+        """The answer, if its code is one of ``fine``. Raises ``Refused``, ``Unreachable``, with ``what`` in words."""
+        try:
+            answer = await self.remoting.call(address, command, timeout_ms)
+        except RemotingError as error:
+            raise Unreachable(f"{what}: {error}") from None
+        if answer.code not in fine:
+            raise Refused(what, answer.code, answer.remark, address)
+        return answer
+
+    async def ask_for(self, header: type[_Header], what: str, address: str, command: Command) -> _Header:
+        """The header of an answer that is SUCCESS. Raises as ``ask``."""
+        answer = await self.ask(what, address, command)
+        try:
+            return header.from_ext(answer.ext)
+        except HeaderError as error:
+            raise Refused(what, answer.code, f"an answer that makes no sense: {error}", address) from None
+
+    # --- heartbeats ------------------------------------------------------------------------------------------
+
+    async def beat(self) -> None:
+        """A heartbeat to every broker, in the turn that the settings say, until cancelled."""
+        while True:
+            await trio.sleep(self.settings.heartbeat_ms / 1e3)
+            await self.greet_all(again=True)
+
+    async def greet_all(self, *, again: bool = False) -> None:
+        """A heartbeat to each broker that had none on this connection; ``again``: to all."""
+        async with trio.open_nursery() as nursery:
+            for address in self._brokers():
+                if again or address not in self.greeted:
+                    nursery.start_soon(self.greet, address)
+
+    async def greet(self, address: str) -> bool:
+        """A heartbeat to one broker; whether it took it."""
+        body = HeartbeatData(
+            self.client_id, [ProducerData(self.producer_group)], [each.heartbeat() for each in self.consumers.values()])
+        try:
+            await self.ask("heartbeat", address, request(RequestCode.HEART_BEAT, body=body.to_json()))
+        except (Refused, Unreachable) as error:
+            logger.debug("%s", error)
+            return False
+        self.greeted.add(address)
+        return True
+
+    async def forget(self, *, producer: str | None = None, consumer: str | None = None) -> None:
+        """Tell the brokers that greeted it that a group is no longer here."""
+        async def tell(address: str) -> None:
+            header = UnregisterClientRequest(self.client_id, producer, consumer)
+            try:
+                await self.ask("unregister", address, request(RequestCode.UNREGISTER_CLIENT, header))
+            except (Refused, Unreachable) as error:
+                logger.debug("%s", error)
+
+        async with trio.open_nursery() as nursery:
+            for address in self.greeted:
+                nursery.start_soon(tell, address)
+
+    def _brokers(self) -> list[str]:
+        found = set()
+        for addresses in known_brokers(self.routes).values():
+            found |= {address for number, address in addresses.items() if number == MASTER or self.consumers}
+        return sorted(found)
