@@ -1,1 +1,10 @@
-"""Spark over Raft logs: a data source, analyses and a report. ``register`` makes the source known to a session."""
+"""Spark over Raft logs: a data source, analyses and a report.
+
+    spark = analysis.session()
+    spark.read.format("raftlog").load("/data/raft").groupBy("node", "term").count().show()
+"""
+
+from analysis.register import register
+from analysis.session import session
+
+__all__ = ["register", "session"]

@@ -1,0 +1,1 @@
+"""Logs that Java's DLedger has written (io.openmessaging.storage:dledger, 0.3.2 tested), as rows like raft's own."""
