@@ -84,8 +84,11 @@ class GroupTable:
 
     # --- changing --------------------------------------------------------------------------------------------
 
-    def find(self, name: str) -> SubscriptionGroup | None:
-        """The group, made now if that is allowed; None if not, or if no group can have this name."""
+    def find(self, name: str, *, keep: bool = True) -> SubscriptionGroup | None:
+        """The group, made now if that is allowed; None if not, or if no group can have this name.
+
+        Without ``keep`` it is as it would be, and the table stays as it is.
+        """
         found = self._groups.get(name)
         if found is not None:
             return found
@@ -94,8 +97,10 @@ class GroupTable:
             config.enable_create_sys_group and name.startswith(SYSTEM_PREFIX))
         if not allowed or group_fault(name) is not None:
             return None
-        found = self._groups[name] = SubscriptionGroup(name)
-        self._step()
+        found = SubscriptionGroup(name)
+        if keep:
+            self._groups[name] = found
+            self._step()
         return found
 
     def update(self, groups: Iterable[SubscriptionGroup]) -> None:

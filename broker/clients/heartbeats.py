@@ -1,0 +1,144 @@
+"""Clients come and go: heartbeats, goodbyes, closed connections, silence; the others of a group are told.
+
+Codes 34, 35 and 46, and 40 to clients. One message 40 for each member and turn of the loop, however much changed. On a
+slave nothing is made: its groups and topics are its master's.
+Source: ``ClientManageProcessor``, ``DefaultConsumerIdsChangeListener`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from broker.clients.locks import Locks
+from broker.clients.members import ConsumerGroup, Consumers, Member, Producers
+from broker.clients.subscriptions import subscribed
+from broker.groups import GroupTable
+from broker.standing import Standing
+from broker.topics import TopicTable
+from remoting.bodies.consumers import CheckClientRequestBody, ConsumerData, HeartbeatData
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.errors import ConnectionClosed
+from remoting.headers.consumers import ConsumerGroupRequest, HeartbeatResponse, UnregisterClientRequest
+from remoting.wakeup import Bell
+
+logger = logging.getLogger("broker")
+
+
+class Heartbeats:
+    """``run`` must be running; ``closed`` is to be called with every connection that closes. ``now_ns``: monotonic."""
+
+    def __init__(self, consumers: Consumers, producers: Producers, locks: Locks, *, groups: GroupTable,
+                 topics: TopicTable, standing: Standing, now_ns: Callable[[], int]) -> None:
+        self._consumers, self._producers, self._locks = consumers, producers, locks
+        self._groups, self._topics, self._standing = groups, topics, standing
+        self._now_ns = now_ns
+        self._changed: set[ConsumerGroup] = set()
+        self._bell = Bell()
+        consumers.on_change.append(self._note)
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check,
+        }
+
+    # --- requests --------------------------------------------------------------------------------------------
+
+    def heartbeat(self, connection: Connection, command: Command) -> Command:
+        """34. Groups that may not be here are passed over, as in Java: their pulls will say so."""
+        data = HeartbeatData.from_json(command.body)
+        now_ns, known = self._now_ns(), True
+        for consumer in data.consumer_data_set:
+            if self._made(consumer):
+                member = Member(connection, data.client_id, command.language, command.version, now_ns)
+                known &= self._consumers.register(
+                    consumer, member, data.heartbeat_fingerprint,
+                    without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0)
+        for producer in data.producer_data_set:
+            self._producers.register(producer.group_name, Member(
+                connection, data.client_id, command.language, command.version, now_ns))
+        changed = not known or data.heartbeat_fingerprint == 0
+        return response(command, header=HeartbeatResponse(is_sub_change=changed))
+
+    def _made(self, consumer: ConsumerData) -> bool:
+        """Whether the group is here; with the topic for what it will fail to consume."""
+        name = consumer.group_name
+        if self._standing.slave:
+            return True
+        group = self._groups.find(name)
+        if group is not None:
+            self._topics.create_for_retry(name, group.retry_queue_nums, unit=consumer.unit_mode)
+        return group is not None
+
+    def unregister(self, connection: Connection, command: Command) -> Command:
+        """35."""
+        asked = UnregisterClientRequest.from_ext(command.ext)
+        if asked.producer_group is not None:
+            self._producers.unregister(asked.producer_group, connection)
+        if asked.consumer_group is not None:
+            self._consumers.unregister(asked.consumer_group, connection)
+        return response(command)
+
+    def check(self, _: Connection, command: Command) -> Command:
+        """46: whether an expression will do."""
+        data = CheckClientRequestBody.from_json(command.body).subscription_data
+        if data is not None and not subscribed(data).by_tag:
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=no_property_filter(data.expression_type))
+        return response(command)
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def closed(self, connection: Connection, reason: str = "") -> None:
+        """Whoever was registered over it is gone."""
+        self._consumers.closed(connection)
+        self._producers.closed(connection)
+
+    def _note(self, group: ConsumerGroup) -> None:
+        self._changed.add(group)
+        self._bell.ring()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Tell members of changes, and look for silence, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._scan)
+            task_status.started()
+            while True:
+                await self._bell.wait()
+                groups, self._changed = self._changed, set()
+                for group in sorted(groups, key=lambda group: group.name):
+                    self._tell(group)
+
+    def _tell(self, group: ConsumerGroup) -> None:
+        config = self._groups.get(group.name)
+        if group.broadcasting or not self._consumers.config.notify_consumer_ids_changed_enable or (
+                config is not None and not config.notify_consumer_ids_changed_enable):
+            return
+        header = ConsumerGroupRequest(group.name)
+        for connection in list(group.members):
+            try:
+                connection.send(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+            except ConnectionClosed:  # it is told of by ``closed``
+                continue
+
+    async def _scan(self) -> None:
+        while True:
+            await trio.sleep(self._consumers.config.scan_interval_ms / 1e3)
+            now_ns = self._now_ns()
+            self._locks.expire()
+            for connection in self._consumers.expire(now_ns) | self._producers.expire(now_ns):
+                if not self._consumers.has(connection) and not self._producers.has(connection):
+                    logger.info("%s sent no heartbeat for %d ms", connection.peer,
+                                self._consumers.config.channel_expired_timeout)
+                    connection.close("no heartbeat came over it for too long")
+
+
+def no_property_filter(kind: str | None) -> str:
+    """What a client is told that wants to filter by properties."""
+    return f"The broker does not support consumer to filter message by {kind}"

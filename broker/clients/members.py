@@ -1,0 +1,222 @@
+"""Which clients are there: consumers and producers by group and connection, and what each consumer group wants.
+
+A client is there from its first heartbeat until it says goodbye, its connection closes, or it is silent for too long.
+It does no I/O: ``on_change`` tells whoever tells the others. Times are monotonic, in nanoseconds.
+Source: ``ConsumerManager``, ``ConsumerGroupInfo`` and ``ProducerManager`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from broker.clients.subscriptions import Subscribed, subscribed
+from remoting.bodies.consumers import (
+    BROADCASTING,
+    CLUSTERING,
+    CONSUME_FROM_WHERE,
+    CONSUME_TYPES,
+    MESSAGE_MODELS,
+    ConsumerData,
+    SubscriptionData,
+    named,
+)
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
+
+NS_PER_MS: Final = 1_000_000
+
+
+@attrs.frozen
+class ClientsConfig:
+    """Keys of ``BrokerConfig`` and their defaults; those marked so are ours."""
+
+    channel_expired_timeout: int = 120_000
+    subscription_expired_timeout: int = 600_000
+    """What pulls brought with them is known for so long."""
+    notify_consumer_ids_changed_enable: bool = True
+    scan_interval_ms: int = 10_000
+    """Ours: how often silence is looked for."""
+
+
+@attrs.define(eq=False)
+class Member:
+    """One client of one group. ``language`` and ``version`` as in the frames that it sends."""
+
+    connection: Connection
+    client_id: str
+    language: int
+    version: int
+    seen_ns: int
+
+
+class ConsumerGroup:
+    """The members of one group and what they want; the last heartbeat says it for all."""
+
+    __slots__ = ("consume_from_where", "consume_type", "fingerprint", "members", "message_model", "name",
+                 "subscriptions")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.consume_type, self.message_model, self.consume_from_where = "CONSUME_PASSIVELY", CLUSTERING, ""
+        self.subscriptions: dict[str, Subscribed] = {}
+        self.members: dict[Connection, Member] = {}
+        self.fingerprint: int | None = None
+        """Of the heartbeat that brought the subscriptions."""
+
+    @property
+    def broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        """Each once, sorted."""
+        return sorted({member.client_id for member in self.members.values()})
+
+    def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
+        """The group wants these topics and no others; whether they are other topics than before."""
+        topics = {data.topic: data for data in wanted}
+        changed = topics.keys() != self.subscriptions.keys()
+        for topic in self.subscriptions.keys() - topics.keys():
+            del self.subscriptions[topic]
+        for topic, data in topics.items():
+            present = self.subscriptions.get(topic)
+            if present is None or data.sub_version > present.data.sub_version:
+                self.subscriptions[topic] = subscribed(data)
+        return changed
+
+
+class Consumers:
+    """Consumer groups that have members, and what pulls said of others."""
+
+    def __init__(self, config: ClientsConfig) -> None:
+        self.config = config
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.on_change: list[Callable[[ConsumerGroup], None]] = []
+        """Called when members or topics of a group changed, when it has none left, too."""
+        self._of: dict[Connection, set[str]] = {}
+        self._pulled: dict[tuple[str, str], tuple[Subscribed, int]] = {}
+        """By group and topic: what pulls brought, and when last."""
+
+    def register(self, data: ConsumerData, member: Member, fingerprint: int = 0, *,
+                 without_subscriptions: bool = False) -> bool:
+        """A heartbeat of a group's member. False: its subscriptions are not known, it must bring them."""
+        group = self.groups.get(data.group_name)
+        if group is None:
+            group = self.groups[data.group_name] = ConsumerGroup(data.group_name)
+        group.consume_type = named(data.consume_type, CONSUME_TYPES, "CONSUME_PASSIVELY")
+        group.message_model = named(data.message_model, MESSAGE_MODELS, CLUSTERING)
+        group.consume_from_where = named(data.consume_from_where, CONSUME_FROM_WHERE, CONSUME_FROM_WHERE[0])
+        present = group.members.get(member.connection)
+        group.members[member.connection] = member
+        self._of.setdefault(member.connection, set()).add(group.name)
+        known, changed = True, present is None or present.client_id != member.client_id
+        if without_subscriptions:
+            known = group.fingerprint == fingerprint
+        else:
+            changed |= group.subscribe(data.subscription_data_set)
+            group.fingerprint = fingerprint or None
+        if changed:
+            self._tell(group)
+        return known
+
+    def unregister(self, name: str, connection: Connection) -> None:
+        group = self.groups.get(name)
+        if group is None or group.members.pop(connection, None) is None:
+            return
+        names = self._of[connection]
+        names.discard(name)
+        if not names:
+            del self._of[connection]
+        if not group.members:
+            del self.groups[name]
+        self._tell(group)
+
+    def closed(self, connection: Connection) -> None:
+        for name in list(self._of.get(connection, ())):
+            self.unregister(name, connection)
+
+    def expire(self, now_ns: int) -> set[Connection]:
+        """Forget who is silent; returns connections of those over which no consumer is left."""
+        limit_ns = now_ns - self.config.channel_expired_timeout * NS_PER_MS
+        silent = [(group.name, connection) for group in self.groups.values()
+                  for connection, member in group.members.items() if member.seen_ns < limit_ns]
+        for name, connection in silent:
+            self.unregister(name, connection)
+        limit_ns = now_ns - self.config.subscription_expired_timeout * NS_PER_MS
+        for key in [key for key, (_, seen_ns) in self._pulled.items() if seen_ns < limit_ns]:
+            del self._pulled[key]
+        return {connection for _, connection in silent if connection not in self._of}
+
+    def has(self, connection: Connection) -> bool:
+        return connection in self._of
+
+    def pulled(self, group: str, topic: str, wanted: Subscribed, now_ns: int) -> None:
+        """A pull said what it wants, perhaps of a group whose members send no heartbeats."""
+        self._pulled[group, topic] = wanted, now_ns
+
+    def find(self, group: str, topic: str) -> Subscribed | None:
+        """What the group wants of the topic, as its members or its pulls say."""
+        found = self.groups.get(group)
+        wanted = found.subscriptions.get(topic) if found is not None else None
+        if wanted is None and (group, topic) in self._pulled:
+            wanted = self._pulled[group, topic][0]
+        return wanted
+
+    def is_subscribed(self, group: str, topic: str) -> bool:
+        """Whether its members, if there are any, want messages of the topic."""
+        found = self.groups.get(group)
+        return found is None or not found.subscriptions or self.find(group, topic) is not None
+
+    def member(self, group: str, client_id: str) -> Member | None:
+        found = self.groups.get(group)
+        for member in found.members.values() if found is not None else ():
+            if member.client_id == client_id:
+                return member
+        return None
+
+    def _tell(self, group: ConsumerGroup) -> None:
+        for tell in self.on_change:
+            tell(group)
+
+
+class Producers:
+    """Producers by group."""
+
+    def __init__(self, config: ClientsConfig) -> None:
+        self.config = config
+        self.groups: dict[str, dict[Connection, Member]] = {}
+        self._of: dict[Connection, set[str]] = {}
+
+    def register(self, name: str, member: Member) -> None:
+        self.groups.setdefault(name, {})[member.connection] = member
+        self._of.setdefault(member.connection, set()).add(name)
+
+    def unregister(self, name: str, connection: Connection) -> None:
+        members = self.groups.get(name)
+        if members is None or members.pop(connection, None) is None:
+            return
+        names = self._of[connection]
+        names.discard(name)
+        if not names:
+            del self._of[connection]
+        if not members:
+            del self.groups[name]
+
+    def closed(self, connection: Connection) -> None:
+        for name in list(self._of.get(connection, ())):
+            self.unregister(name, connection)
+
+    def expire(self, now_ns: int) -> set[Connection]:
+        """Forget who is silent; returns connections of those over which no producer is left."""
+        limit_ns = now_ns - self.config.channel_expired_timeout * NS_PER_MS
+        silent = [(name, connection) for name, members in self.groups.items()
+                  for connection, member in members.items() if member.seen_ns < limit_ns]
+        for name, connection in silent:
+            self.unregister(name, connection)
+        return {connection for _, connection in silent if connection not in self._of}
+
+    def has(self, connection: Connection) -> bool:
+        return connection in self._of

@@ -1,0 +1,67 @@
+"""What a group wants of a topic, ready for reading a queue: the codes of tags, or everything.
+
+Pure. Expressions over properties are known as such, and nothing here reads them.
+Source: ``FilterAPI``, ``ExpressionType`` and ``ExpressionMessageFilter`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from broker.client.subscription import subscribe
+from broker.store.consumequeue import java_hash
+from remoting.bodies.consumers import ALL, TAG, SubscriptionData
+
+
+class SubscriptionIllegal(ValueError):
+    """An expression that says nothing."""
+
+
+@attrs.frozen
+class Subscribed:
+    """``codes``: of the tags that are wanted; None where all messages are. ``by_tag``: nothing else decides."""
+
+    data: SubscriptionData
+    codes: frozenset[int] | None
+    by_tag: bool
+
+    def wants(self, tags_code: int) -> bool:
+        """A message with this code in its queue."""
+        return self.codes is None or tags_code in self.codes
+
+
+def subscribed(data: SubscriptionData) -> Subscribed:
+    """Of a heartbeat. Codes are the client's, or made of its tags where it sent none."""
+    by_tag = _is_tag(data.expression_type)
+    if not by_tag or data.class_filter_mode or data.sub_string in (None, "", ALL):
+        return Subscribed(data, None, by_tag)
+    codes = data.code_set or frozenset(map(java_hash, data.tags_set))
+    if not codes:
+        with contextlib.suppress(ValueError):  # nothing matches it
+            codes = subscribe(data.topic, data.sub_string or ALL).code_set
+    return Subscribed(data, codes, by_tag)
+
+
+@lru_cache(4_096)
+def parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
+    """Of a pull that brings its own. Raises ``SubscriptionIllegal``."""
+    if not _is_tag(kind):
+        if not expression:
+            raise SubscriptionIllegal(f"an expression of kind {kind} is empty")
+        return Subscribed(SubscriptionData(topic, expression, expression_type=kind), None, False)
+    try:
+        found = subscribe(topic, expression or ALL)
+    except ValueError as error:
+        raise SubscriptionIllegal(str(error)) from None
+    return Subscribed(found, found.code_set or None, True)
+
+
+def _is_tag(kind: str | None) -> bool:
+    return kind is None or kind in _TAG_KINDS
+
+
+_TAG_KINDS: Final = ("", TAG)

@@ -1,0 +1,114 @@
+"""Whether a pull may read, in the order in which a Java broker finds out, and what it wants to read.
+
+Source: ``PullMessageProcessor.processRequest`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.clients.heartbeats import no_property_filter
+from broker.clients.members import Consumers
+from broker.clients.subscriptions import Subscribed, SubscriptionIllegal, parse
+from broker.groups import GroupTable
+from broker.store.tables import SubscriptionGroup
+from broker.topics import TopicTable
+from remoting.bodies.namesrv import TopicConfig
+from remoting.codes import ResponseCode
+from remoting.headers.pulling import SUBSCRIPTION, PullMessageRequest
+
+READABLE: Final = 4
+"""Bit of a permission."""
+BROKER_FORBIDDEN: Final = 1
+GROUP_FORBIDDEN: Final = 2
+TOPIC_FORBIDDEN: Final = 3
+BROADCASTING_FORBIDDEN: Final = 4
+SUBSCRIPTION_FORBIDDEN: Final = 5
+
+
+@attrs.frozen
+class PullConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    broker_permission: int = 6
+    lite_pull_message_enable: bool = True
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1_000
+    """How long a pull is held without long polling."""
+    slave_read_enable: bool = False
+
+
+@attrs.frozen
+class Refused:
+    """``forbidden_type``: with NO_PERMISSION, what forbids it."""
+
+    code: ResponseCode
+    remark: str
+    forbidden_type: int | None = None
+
+
+def check(asked: PullMessageRequest, *, lite: bool, slave: bool, config: PullConfig, groups: GroupTable,
+          topics: TopicTable, consumers: Consumers) -> Refused | tuple[SubscriptionGroup, TopicConfig, Subscribed]:
+    """``lite``: code 361. On a slave an unknown group may read, and is not made."""
+    if not config.broker_permission & READABLE:
+        return Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden", BROKER_FORBIDDEN)
+    if lite and not config.lite_pull_message_enable:
+        return Refused(
+            ResponseCode.NO_PERMISSION, "the broker for lite pull consumer is forbidden", BROKER_FORBIDDEN)
+    name = asked.consumer_group
+    group = groups.get(name) or groups.find(name, keep=not slave)
+    if group is None:
+        return Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
+    if not group.consume_enable:
+        return Refused(
+            ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}", GROUP_FORBIDDEN)
+    topic = topics.get(asked.topic)
+    if topic is None:
+        return Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please!")
+    if not topic.perm & READABLE:
+        return Refused(
+            ResponseCode.NO_PERMISSION, f"the topic[{asked.topic}] pulling message is forbidden", TOPIC_FORBIDDEN)
+    if not 0 <= asked.queue_id < topic.read_queue_nums:
+        return Refused(ResponseCode.INVALID_PARAMETER, (
+            f"queueId[{asked.queue_id}] is illegal, topic:[{asked.topic}] "
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}]"))
+    if asked.sys_flag & SUBSCRIPTION:
+        try:
+            wanted = parse(asked.topic, asked.subscription, asked.expression_type)
+        except SubscriptionIllegal as error:
+            return Refused(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
+    else:
+        registered = _registered(asked, group, groups, consumers)
+        if isinstance(registered, Refused):
+            return registered
+        wanted = registered
+    if not wanted.by_tag:
+        return Refused(ResponseCode.SYSTEM_ERROR, no_property_filter(wanted.data.expression_type))
+    return group, topic, wanted
+
+
+def _registered(asked: PullMessageRequest, group: SubscriptionGroup, groups: GroupTable,
+                consumers: Consumers) -> Refused | Subscribed:
+    """What the group's heartbeats say that it wants of the topic."""
+    name = asked.consumer_group
+    online = consumers.groups.get(name)
+    if online is None:
+        return Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+    if online.broadcasting and not group.consume_broadcast_enable:
+        return Refused(ResponseCode.NO_PERMISSION, f"the consumer group[{name}] can not consume by broadcast way",
+                       BROADCASTING_FORBIDDEN)
+    if groups.is_forbidden(name, asked.topic):
+        return Refused(ResponseCode.NO_PERMISSION,
+                       f"the consumer group[{name}] is forbidden for topic[{asked.topic}]", SUBSCRIPTION_FORBIDDEN)
+    wanted = online.subscriptions.get(asked.topic)
+    if wanted is None:
+        return Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+    if wanted.data.sub_version < asked.sub_version:
+        return Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+    if not wanted.by_tag:
+        return Refused(ResponseCode.FILTER_DATA_NOT_EXIST,
+                       "The broker's consumer filter data is not exist!Your expression may be wrong!")
+    return wanted

@@ -1,0 +1,128 @@
+"""Pulls that wait for a message: by topic and queue, until one comes that they want, or their time is over.
+
+Each is tried again once. What a message woke is tried in the next turn, so it finds all messages of this one; a sweep
+wakes who has only had unwanted ones. It knows when to try, not how.
+Source: ``PullRequestHoldService`` and ``NotifyMessageArrivingListener`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from broker.clients.subscriptions import Subscribed
+from broker.store.record import Outline
+from remoting.deadlines import Deadlines
+from remoting.wakeup import Bell
+
+if TYPE_CHECKING:
+    from remoting.command import Command
+    from remoting.connection import Connection
+
+Key = tuple[str, int]
+"""Topic and queue id."""
+
+
+@attrs.define(eq=False)
+class Held:
+    """A pull that waits (a ``deadlines.Timed``). ``offset``: of the first message that it wants."""
+
+    connection: Connection
+    request: Command
+    key: Key
+    offset: int
+    wanted: Subscribed
+    _holding: Holding
+    waiting: bool = True
+    passed: bool = False
+    """A message came that it does not want."""
+
+    def expire(self, _: float) -> None:
+        self._holding.wake(self)
+
+
+class Holding:
+    """``again`` is called once for each pull that was held. ``run`` must be running."""
+
+    def __init__(self, again: Callable[[Connection, Command], None], *, sweep_interval_ms: int = 5_000) -> None:
+        self._again, self._sweep_interval_ms = again, sweep_interval_ms
+        self._held: dict[Key, dict[Held, None]] = {}
+        self._names: dict[tuple[bytes, int], Key] = {}
+        """Of queues that somebody waits for, as the store names them."""
+        self._due: dict[Held, None] = {}
+        self._deadlines = Deadlines()
+        self._bell = Bell()
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._held.values()))
+
+    def hold(self, connection: Connection, request: Command, key: Key, offset: int, wanted: Subscribed,
+             timeout_ms: float) -> None:
+        """Try again when a message comes, at the latest after ``timeout_ms``."""
+        held = Held(connection, request, key, offset, wanted, self)
+        waiting = self._held.get(key)
+        if waiting is None:
+            waiting = self._held[key] = {}
+            self._names[key[0].encode(), key[1]] = key
+        waiting[held] = None
+        self._deadlines.set(trio.current_time() + timeout_ms / 1e3, held)
+
+    def arrived(self, topic: bytes, queue_id: int, queue_offset: int, tags_code: int, _: Outline) -> None:
+        """A message became visible (of ``Journal.arrived``)."""
+        key = self._names.get((topic, queue_id))
+        if key is None:
+            return
+        for held in list(self._held[key]):
+            if queue_offset >= held.offset:
+                if held.wanted.wants(tags_code):
+                    self.wake(held)
+                else:
+                    held.passed = True
+
+    def wake_queue(self, topic: str, queue_id: int) -> None:
+        """Try all again that wait for this queue."""
+        for held in list(self._held.get((topic, queue_id), ())):
+            self.wake(held)
+
+    def wake_all(self) -> None:
+        """Try everything again, as after a change of the role."""
+        for waiting in list(self._held.values()):
+            for held in list(waiting):
+                self.wake(held)
+
+    def wake(self, held: Held) -> None:
+        """Try this one again, soon."""
+        held.waiting = False
+        waiting = self._held[held.key]
+        del waiting[held]
+        if not waiting:
+            del self._held[held.key]
+            del self._names[held.key[0].encode(), held.key[1]]
+        self._due[held] = None
+        self._bell.ring()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._deadlines.run)
+            nursery.start_soon(self._sweep)
+            task_status.started()
+            while True:
+                await self._bell.wait()
+                due, self._due = self._due, {}
+                for held in due:
+                    if not held.connection.closed:
+                        self._again(held.connection, held.request)
+
+    async def _sweep(self) -> None:
+        """Who waits in front of messages that it does not want is told to go on behind them."""
+        while True:
+            await trio.sleep(self._sweep_interval_ms / 1e3)
+            for waiting in list(self._held.values()):
+                for held in list(waiting):
+                    if held.connection.closed or held.passed:
+                        self.wake(held)

@@ -1,0 +1,159 @@
+"""Pulls, codes 11 and 361: from the check to the answer, or to the wait for a message.
+
+A pull is answered in the turn that it comes in, without a task. Codes and words are Java's. Two differences: a pull
+that is sent to a reset offset does not overwrite it by the offset that it brings, and pulls that are held are answered
+at once when the broker becomes a slave.
+Source: ``PullMessageProcessor``, ``DefaultPullMessageResultHandler`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from broker.clients.members import Consumers
+from broker.clients.subscriptions import Subscribed
+from broker.groups import GroupTable
+from broker.journal import Journal
+from broker.offsets import OffsetTable
+from broker.pulling.checks import PullConfig, Refused, check
+from broker.pulling.holding import Holding
+from broker.pulling.reading import Found, ReadConfig, Status, read
+from broker.standing import MASTER_ID, Standing
+from broker.store.errors import StoreError
+from broker.store.tables import SubscriptionGroup
+from broker.topics import TopicTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RESPONSE, Command, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageRequest, PullMessageResponse
+
+logger = logging.getLogger("broker")
+
+REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
+_CODES: Final = {
+    Status.FOUND: ResponseCode.SUCCESS,
+    Status.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    Status.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    Status.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    Status.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    Status.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    Status.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def code_of(status: Status, offset: int) -> ResponseCode:
+    """Of the answer; a queue without messages is at its end for who begins, and was another one for who does not."""
+    if status is Status.NO_MATCHED_LOGIC_QUEUE or status is Status.NO_MESSAGE_IN_QUEUE:
+        return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+    return _CODES[status]
+
+
+class Pulling:
+    """``run`` must be running. ``config`` and ``reads`` may be replaced at any time. ``now_ns`` is monotonic;
+    ``memory``: bytes behind the end of the log up to which messages count as in memory."""
+
+    def __init__(self, config: PullConfig, reads: ReadConfig, *, journal: Journal, topics: TopicTable,
+                 groups: GroupTable, offsets: OffsetTable, consumers: Consumers, standing: Standing,
+                 now_ns: Callable[[], int], memory: int = 1 << 62) -> None:
+        self.config, self.reads, self.memory = config, reads, memory
+        self.holding = Holding(self._again)
+        self.on_found: Callable[[str, str, int, int], None] | None = None
+        """Called with group, topic, and how many messages and bytes were given."""
+        self._store = journal.store
+        self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
+        self._standing, self._now_ns = standing, now_ns
+        journal.arrived.append(self.holding.arrived)
+        offsets.on_reset.append(lambda group, topic, queue_id: self.holding.wake_queue(topic, queue_id))
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled."""
+        await self.holding.run(task_status=task_status)
+
+    def role_changed(self) -> None:
+        """Pulls that are held find out what holds now."""
+        self.holding.wake_all()
+
+    def pull(self, connection: Connection, request: Command) -> Command | None:
+        """None: it is held."""
+        return self._pull(connection, request, first=True)
+
+    def _again(self, connection: Connection, request: Command) -> None:
+        """For a pull that was held."""
+        try:
+            answer = self._pull(connection, request, first=False)
+        except Exception as error:  # as for any request: a defect must not end whoever waits beside it
+            logger.exception("a pull of %s that was held", connection.peer)
+            answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        assert answer is not None, "held once"
+        connection.reply(request, answer)
+
+    def _pull(self, connection: Connection, request: Command, *, first: bool) -> Command | None:
+        slave = self._standing.slave
+        if slave and not self.config.slave_read_enable:
+            return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
+        asked = PullMessageRequest.from_ext(request.ext)
+        checked = check(
+            asked, lite=request.code == RequestCode.LITE_PULL_MESSAGE, slave=slave, config=self.config,
+            groups=self._groups, topics=self._topics, consumers=self._consumers)
+        if isinstance(checked, Refused):
+            return response(request, checked.code, PullMessageResponse(forbidden_type=checked.forbidden_type),
+                            remark=checked.remark)
+        group, topic, wanted = checked
+        if asked.sys_flag & SUBSCRIPTION:
+            self._consumers.pulled(asked.consumer_group, asked.topic, wanted, self._now_ns())
+        try:
+            found = self._read(asked, wanted, slave)
+        except StoreError as error:
+            return response(request, ResponseCode.SYSTEM_ERROR, PullMessageResponse(), remark=str(error))
+        self._note(asked, found, first)
+        code, suggested = code_of(found.status, asked.queue_offset), self._suggested(group, found)
+        if code is ResponseCode.PULL_NOT_FOUND and first and asked.sys_flag & SUSPEND:
+            timeout_ms = asked.suspend_timeout_millis if self.config.long_polling_enable \
+                else self.config.short_polling_time_mills
+            self.holding.hold(
+                connection, request, (asked.topic, asked.queue_id), asked.queue_offset, wanted, timeout_ms)
+            return None
+        if code is ResponseCode.PULL_OFFSET_MOVED and not self._corrects(slave):
+            code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
+        return Command(code, request.opaque, RESPONSE, {
+            "suggestWhichBrokerId": str(suggested), "nextBeginOffset": str(found.next_offset),
+            "minOffset": str(found.min_offset), "maxOffset": str(found.max_offset),
+            "topicSysFlag": str(topic.topic_sys_flag), "groupSysFlag": str(group.group_sys_flag),
+        }, found.data, found.status.value, encoding=request.encoding)
+
+    def _read(self, asked: PullMessageRequest, wanted: Subscribed, slave: bool) -> Found:
+        topic, queue_id = asked.topic.encode(), asked.queue_id
+        reset = self._offsets.take_reset(asked.consumer_group, asked.topic, queue_id)
+        if reset is not None and self._offsets.config.use_server_side_reset_offset:
+            return Found(Status.OFFSET_RESET, reset, self._store.min_offset(topic, queue_id),
+                         self._store.max_offset(topic, queue_id))
+        return read(self._store, topic, queue_id, asked.queue_offset, codes=wanted.codes, count=asked.max_msg_nums,
+                    bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(slave))
+
+    def _corrects(self, slave: bool) -> bool:
+        """A slave may lag: an offset that it does not know yet is none to correct."""
+        return not slave or self.reads.offset_check_in_slave
+
+    def _note(self, asked: PullMessageRequest, found: Found, first: bool) -> None:
+        group, topic, queue_id = asked.consumer_group, asked.topic, asked.queue_id
+        if found.status is Status.OFFSET_RESET:
+            return
+        self._offsets.pulled(group, topic, queue_id, found.next_offset)
+        if first and asked.sys_flag & COMMIT_OFFSET:
+            self._offsets.commit(group, topic, queue_id, asked.commit_offset)
+        if found.count and self.on_found is not None:
+            self.on_found(group, topic, found.count, len(found.data))
+
+    def _suggested(self, group: SubscriptionGroup, found: Found) -> int:
+        """Where to pull next."""
+        if not self.config.slave_read_enable:
+            return MASTER_ID
+        return group.which_broker_when_consume_slowly if found.slow else group.broker_id
