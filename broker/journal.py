@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -18,9 +18,11 @@ import trio
 
 from broker.store.commitlog import Recovered, SyncJob
 from broker.store.disk import Disk, DiskThread
-from broker.store.errors import StoreFailed
+from broker.store.errors import DamagedRecord, StoreFailed, StoreFull
+from broker.store.flush import Flush
 from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
 from broker.store.record import Message
+from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, Put
 from remoting.wakeup import Bell
 
@@ -29,6 +31,8 @@ logger = logging.getLogger("broker")
 NS_PER_MS: Final = 1_000_000
 RETRY_MS: Final = 1_000
 """How long queues wait for a disk that is full."""
+CLEANED_QUEUES: Final = 100
+"""In a tick, of those with messages that are gone."""
 
 
 class FlushDiskType(enum.Enum):
@@ -51,8 +55,10 @@ class JournalConfig:
     checkpoint_interval_ms: int = 10_000
     """Ours: how often queues and index are flushed, and the checkpoint says so. What lies behind it is told again
     after a crash."""
-    dispatch_slice: int = 1_000
+    dispatch_slice: int = 2_000
     """Ours: messages that are made visible before others get their turn; a few milliseconds' worth."""
+    retention: RetentionConfig = RetentionConfig()
+    clean_resource_interval_ms: int = 10_000
 
     @property
     def flush_policy(self) -> FlushPolicy:
@@ -87,8 +93,12 @@ class Journal:
         self.ticks: list[Callable[[int], None]] = []
         """Called every ``tick_interval_ms`` with the time in nanoseconds."""
         self.on_failure: list[Callable[[StoreFailed], None]] = []
-        """Called once, when the disk has failed for good."""
+        """Called once, when the store has failed for good."""
         self.failure: StoreFailed | None = None
+        self.retention = config.retention
+        """May be set anew at any time."""
+        self.refusing = ""
+        """Why nothing is appended; "" if all is well."""
         self.now_ns = now_ns
         self.end = self.durable_end = self.confirm_offset = 0
         """What the system has; what counts as durable: that, or what is flushed of it under SYNC_FLUSH; up to where
@@ -97,11 +107,10 @@ class Journal:
         self._policy = config.flush_policy
         self._disk = disk
         self._bell = Bell()
-        self._grew = False
-        self._syncing = False
-        self._flush_began_ns = 0
-        self._checkpoint_ns = 0
-        self._dispatch_after_ns = 0
+        self._in_turn = self._grew = self._cleaning = False
+        self._syncing = self._flushing = self._deleting = False
+        """What the disk is busy with: the log, what is built from it, old files."""
+        self._flush_began_ns = self._checkpoint_due_ns = self._clean_due_ns = self._dispatch_after_ns = 0
 
     def open(self) -> Recovered:
         """Recover what the last process left; all of it is on disk, and confirmed as far as it was visible. Blocks.
@@ -128,6 +137,8 @@ class Journal:
             StoreFull: refused until there is room.
             StoreFailed: final.
         """
+        if self.refusing:
+            raise StoreFull(self.refusing)
         puts = self.store.put_all(messages, self._wall_ms())
         self._bell.ring()
         return puts
@@ -150,11 +161,15 @@ class Journal:
         offset = min(offset, self.end)
         if offset > self.confirm_offset:
             self.confirm_offset = offset
-            self._bell.ring()
+            if not self._in_turn:
+                self._bell.ring()
 
     def truncate(self, offset: int, *, everything: bool = False) -> None:
         """Forget what is behind ``offset``, a message's boundary; with ``everything`` the log becomes empty and takes
-        whatever offset comes first. Blocks for a moment. Raises ``OffsetGone``, ``StoreFailed``."""
+        whatever offset comes first. Blocks for a moment. Raises ``OffsetGone``, ``StoreFailed``, ``OSError``."""
+        self.store.cancel_flush()
+        if self._disk is not None:
+            self._disk.settle()
         self.store.truncate(offset, everything=everything)
         self.end = self.store.log.max_offset
         self.durable_end = self.end  # cutting syncs
@@ -166,48 +181,69 @@ class Journal:
         """Up to ``size`` bytes, never beyond a file or the end. Raises ``OffsetGone``."""
         return self.store.log.read(offset, size)
 
+    def delete_topics(self, topics: Iterable[bytes]) -> int:
+        """Destroy their queues; returns how many. Their messages stay in the log until they are old."""
+        count = self.store.delete_topics(topics)
+        self._checkpoint_due_ns = 0  # or a crash would bring them back
+        self._bell.ring()
+        return count
+
     # --- its task --------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until it is cancelled."""
         if self._disk is None:
             self._disk = DiskThread(trio.lowlevel.current_trio_token().run_sync_soon)
-        self._flush_began_ns = self._checkpoint_ns = self.now_ns()
+        now_ns = self.now_ns()
+        self._flush_began_ns = now_ns
+        self._checkpoint_due_ns = now_ns + self.config.checkpoint_interval_ms * NS_PER_MS
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tick)
             task_status.started()
             while True:
                 await self._bell.wait()
                 if self._turn():
-                    await trio.lowlevel.checkpoint()
                     self._bell.ring()
+                    await trio.lowlevel.checkpoint()
 
     async def close(self) -> None:
-        """Write and flush all, and say that it was closed in order. ``run`` must have ended. Raises ``StoreFailed``."""
+        """Write and flush all, and say that the store was closed in order, unless the disk has failed. ``run`` must
+        have ended. Raises ``OSError`` when queues or index cannot be flushed: the next process builds them again."""
         with trio.CancelScope(shield=True):
             self._write()
-            if self._disk is not None:
-                await trio.to_thread.run_sync(self._disk.close)
-                await trio.lowlevel.checkpoint()  # what the thread said last
-            await trio.to_thread.run_sync(self.store.close)
+            self.store.cancel_flush()
+            disk = self._disk
+            if disk is not None and not disk.inline:
+                await trio.to_thread.run_sync(disk.close)
+                while self._syncing or self._flushing or self._deleting:  # it has said so, and is yet to be heard
+                    await trio.lowlevel.checkpoint()
+            if self.failure is not None:
+                self.store.abandon()
+            elif disk is None or disk.inline:
+                self.store.close()
+            else:
+                await trio.to_thread.run_sync(self.store.close)
 
     def _turn(self) -> bool:
-        """Write, tell, flush, dispatch a slice. True: there is more to dispatch."""
+        """Write, tell, have flushed, dispatch a slice. True: there is more to dispatch."""
+        self._in_turn = True
         self._write()
-        self._flush()
+        self._sync()
         if self._grew:
             self._grew = False
             for call in tuple(self.grown):
                 call()
         for call in tuple(self.settled):
             call()
-        return self._dispatch()
+        more = self._dispatch()
+        self._in_turn = False
+        return more
 
     def _write(self) -> None:
         try:
             self.store.write()
         except StoreFailed as error:
-            self._failed(error)
+            self._fail(error)
         else:
             self._written()
 
@@ -219,7 +255,7 @@ class Journal:
                 self.durable_end = self.end
             self._grew = True
 
-    def _failed(self, error: StoreFailed) -> None:
+    def _fail(self, error: StoreFailed) -> None:
         if self.failure is None:
             self.failure = error
             logger.error("%s", error)
@@ -227,53 +263,112 @@ class Journal:
                 call(error)
             self._bell.ring()
 
-    # --- flushing --------------------------------------------------------------------------------------------
-
-    def _flush(self) -> None:
-        log = self.store.log
-        if self._syncing or self.failure is not None:
-            return
-        now_ns = self.now_ns()
-        if not self._policy.due((now_ns - self._flush_began_ns) / NS_PER_MS, self.end - log.flushed_offset):
-            return
-        job = log.sync_job()
-        if job is None:
-            return
-        self._syncing, self._flush_began_ns = True, now_ns
-        assert self._disk is not None
-        self._disk.submit(job.run, lambda error: self._synced(job, error))
-
-    def _synced(self, job: SyncJob, error: OSError | None) -> None:
-        """On the loop."""
-        self._syncing = False
-        log = self.store.log
-        if error is not None:
-            self._failed(log.sync_failed(error))
-            return
-        log.flushed(job)
-        if self.sync_flush and log.flushed_offset > self.durable_end:
-            self.durable_end = log.flushed_offset
-            self._grew = True
-        self._bell.ring()
-
     async def _tick(self) -> None:
         while True:
             await trio.sleep(self.config.tick_interval_ms / 1000)
             now_ns = self.now_ns()
             for call in tuple(self.ticks):
                 call(now_ns)
+            self._flush(now_ns)
+            self._clean(now_ns)
             self._bell.ring()
 
-    # --- dispatching -----------------------------------------------------------------------------------------
+    # --- what consumers see ----------------------------------------------------------------------------------
 
     def _dispatch(self) -> bool:
         """A slice of what is confirmed. True: there is more."""
-        now_ns = self.now_ns()
-        if now_ns < self._dispatch_after_ns:
+        if self._dispatch_after_ns and self.now_ns() < self._dispatch_after_ns:
             return False
         try:
-            return self.store.dispatch(self.confirm_offset, self.config.dispatch_slice) == self.config.dispatch_slice
+            more = self.store.dispatch_slice(self.confirm_offset, self.config.dispatch_slice)
         except OSError as error:
-            self._dispatch_after_ns = now_ns + RETRY_MS * NS_PER_MS
-            logger.warning("consume queues cannot be written, tried again in %d ms: %s", RETRY_MS, error)
+            self._dispatch_after_ns = self.now_ns() + RETRY_MS * NS_PER_MS
+            logger.warning("consume queues or index cannot be written, tried again in %d ms: %s", RETRY_MS, error)
             return False
+        except DamagedRecord as damage:
+            self._fail(StoreFailed(f"the log cannot be read: {damage}; restart the broker"))
+            return False
+        self._dispatch_after_ns = 0
+        return more
+
+    # --- the disk --------------------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        """Of the log, if it is due."""
+        log = self.store.log
+        if self._syncing or self.failure is not None or log.flushed_offset == self.end:
+            return
+        now_ns = self.now_ns()
+        if not self._policy.due((now_ns - self._flush_began_ns) / NS_PER_MS, self.end - log.flushed_offset):
+            return
+        job = log.sync_job()
+        if job is not None:
+            self._syncing, self._flush_began_ns = True, now_ns
+            assert self._disk is not None, "its task runs"
+            self._disk.submit(job.run, lambda error: self._synced(job, error))
+
+    def _synced(self, job: SyncJob, error: OSError | None) -> None:
+        """On the loop."""
+        self._syncing = False
+        log = self.store.log
+        if error is not None:
+            self._fail(log.sync_failed(error))
+            return
+        log.flushed(job)
+        if self.sync_flush and log.flushed_offset > self.durable_end:
+            self.durable_end = log.flushed_offset
+            self._grew = True
+        if not self._in_turn:
+            self._bell.ring()
+
+    def _flush(self, now_ns: int) -> None:
+        """Of queues, index and checkpoint, if it is due."""
+        if self._flushing or self.failure is not None or (
+                now_ns < self._checkpoint_due_ns and not self.store.flush_is_due):
+            return
+        self._checkpoint_due_ns = now_ns + self.config.checkpoint_interval_ms * NS_PER_MS
+        try:
+            flush = self.store.begin_flush()
+        except OSError as error:
+            self._flushed(None, error)
+            return
+        self._flushing = True
+        assert self._disk is not None, "its task runs"
+        self._disk.submit_steps(flush.steps(), lambda error: self._flushed(flush, error))
+
+    def _flushed(self, flush: Flush | None, error: OSError | None) -> None:
+        """On the loop."""
+        self._flushing = False
+        if flush is not None:
+            self.store.end_flush(flush)
+        if error is not None:
+            logger.warning("consume queues, index or checkpoint were not flushed: %s", error)
+
+    def _clean(self, now_ns: int) -> None:
+        """Delete what is old, and look whether the disk has room, if it is due."""
+        if self._cleaning:
+            self._cleaning = self.store.clean(CLEANED_QUEUES)
+        if self._deleting or now_ns < self._clean_due_ns:
+            return
+        self._clean_due_ns = now_ns + self.config.clean_resource_interval_ms * NS_PER_MS
+        wall_ms = self._wall_ms()
+        try:
+            verdict, offset = self.store.judge(self.retention, wall_ms, time.localtime(wall_ms / 1000).tm_hour)
+        except OSError as error:
+            logger.warning("the room on the disk is not known: %s", error)
+            return
+        if verdict.refuse != self.refusing:
+            logger.warning("%s", verdict.refuse or "the disk has room again: messages are written")
+            self.refusing = verdict.refuse
+        if verdict.delete:
+            steps = self.store.release_before(offset)
+            logger.info("files of the log below %d are deleted", self.begin)
+            self._deleting = self._cleaning = True
+            assert self._disk is not None, "its task runs"
+            self._disk.submit_steps(steps, self._deleted)
+
+    def _deleted(self, error: OSError | None) -> None:
+        """On the loop."""
+        self._deleting = False
+        if error is not None:
+            logger.warning("an old file of the log was not deleted: %s", error)

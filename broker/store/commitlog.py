@@ -42,6 +42,7 @@ class SyncJob:
 
     files: tuple[File, ...]
     target: int
+    cuts: int
 
     def run(self) -> None:
         """Raises ``OSError``."""
@@ -58,12 +59,15 @@ class CommitLog:
         self._file_bytes, self._body_bytes_max = file_bytes, body_bytes_max
         self._bases: list[int] = []
         self._open: list[File] = []
-        self._buffer: list[bytes] = []
+        self._buffer: list[bytes | memoryview] = []
         self._end = 0
         """Behind the last byte appended."""
         self._written = 0
         self._flushed = 0
-        self._reserved = 0
+        self._room_end = -1
+        """Records that end here or below need no look at the room that is left."""
+        self._cuts = 0
+        """How often it was truncated: a sync from before says nothing about what was written after."""
         self._failed: str | None = None
 
     # --- opening ---------------------------------------------------------------------------------------------
@@ -147,31 +151,48 @@ class CommitLog:
         offset = self._end
         raw = encode(message, queue_offset, offset, store_time_ms, self._body_bytes_max)
         size = len(raw)
-        left = self._file_bytes - offset % self._file_bytes
-        if size + BLANK_BYTES_MIN > left:
-            if size + BLANK_BYTES_MIN > self._file_bytes:
-                raise MessageIllegal(f"a record of {size} bytes; a file of the log has {self._file_bytes}")
-            offset += left
-            self._reserve(offset, size)
-            self._buffer.append(codec.blank(left))
-            self.write()
-            self._end = self._written = offset
-            raw = encode(message, queue_offset, offset, store_time_ms, self._body_bytes_max)
-        elif offset + size > self._reserved or self._failed:
-            self._reserve(offset, size)
+        if offset + size > self._room_end:
+            self.make_room(size)
+            if offset != self._end:
+                offset = self._end
+                raw = encode(message, queue_offset, offset, store_time_ms, self._body_bytes_max)
         self._buffer.append(raw)
         self._end = offset + size
         return offset, size
 
-    def append_raw(self, data: bytes, offset: int) -> None:
-        """Bytes of another log, as they are there; an empty log begins at ``offset``, which is the start of a file.
+    def make_room(self, size: int) -> None:
+        """The next messages of ``size`` bytes in all will stand in one file and be refused by nothing.
+
+        Raises:
+            MessageIllegal: no file has so much room.
+            StoreFull, StoreFailed: as ``append``.
+        """
+        left = self._file_bytes - self._end % self._file_bytes
+        if size + BLANK_BYTES_MIN <= left:
+            self._reserve(self._end, size)
+            return
+        if size + BLANK_BYTES_MIN > self._file_bytes:
+            raise MessageIllegal(f"records of {size} bytes; a file of the log has {self._file_bytes}")
+        offset = self._end + left
+        self._reserve(offset, size)
+        self._buffer.append(codec.blank(left))
+        self.write()
+        self._end = self._written = offset
+
+    def append_raw(self, data: bytes | memoryview, offset: int) -> None:
+        """Bytes of another log, as they are there; an empty log begins at ``offset``. What was written before an error
+        stays.
 
         Raises:
             OffsetGone: they would leave a gap or overwrite something.
+            WrongStore: an empty log cannot begin there.
             StoreFull, StoreFailed: as ``append``.
         """
-        if offset != self._end and (self._bases or offset % self._file_bytes):
+        if offset != self._end and self._bases:
             raise OffsetGone(offset, self._end, self._end)
+        if not self._bases and offset % self._file_bytes:
+            raise WrongStore(f"an empty log of files of {self._file_bytes} bytes cannot begin at {offset}: set "
+                             "mappedFileSizeCommitLog to the master's")
         self.write()
         self._end = self._written = offset
         if not self._bases:
@@ -190,23 +211,33 @@ class CommitLog:
         if self._failed is not None:
             raise StoreFailed(self._failed)
         base = offset - offset % self._file_bytes
+        if offset + size <= self._room_end:
+            return
+        upto = min(base + self._file_bytes, offset + max(size, RESERVE_BYTES))
         try:
-            if not self._bases or base > self._bases[-1]:
-                self._create(base)
-            if offset + size > self._reserved:
-                upto = min(base + self._file_bytes, offset + max(size, RESERVE_BYTES))
+            if self._bases and base == self._bases[-1]:
                 self._open[-1].reserve(offset - base, upto - offset)
-                self._reserved = upto
+            else:
+                self._create(base, upto - base)
         except OSError as error:
             raise StoreFull(f"no room for {size} bytes in {self._directory}: {error}") from error
+        self._room_end = min(upto, base + self._file_bytes - BLANK_BYTES_MIN)
 
-    def _create(self, base: int) -> None:
-        file = self._files.open(f"{self._directory}/{base:020d}", create=True)
-        file.resize(self._file_bytes)
-        self._files.sync_dir(self._directory)
+    def _create(self, base: int, room: int) -> None:
+        name = f"{self._directory}/{base:020d}"
+        file = self._files.open(name, create=True)
+        try:
+            file.resize(self._file_bytes)
+            file.reserve(0, room)
+            self._files.sync_dir(self._directory)
+            if not self._bases:
+                self._files.sync_dir("")
+        except OSError:
+            file.close()
+            self._files.remove(name)
+            raise
         self._bases.append(base)
         self._open.append(file)
-        self._reserved = base
 
     def write(self) -> None:
         """Hand to the system what was appended. Raises ``StoreFailed``; the log is not written from then on."""
@@ -232,11 +263,11 @@ class CommitLog:
             return None
         first = max(0, bisect_right(self._bases, self._flushed) - 1)
         last = bisect_right(self._bases, self._written - 1)
-        return SyncJob(tuple(self._open[first:last]), self._written)
+        return SyncJob(tuple(self._open[first:last]), self._written, self._cuts)
 
     def flushed(self, job: SyncJob) -> None:
         """``job.run`` has returned."""
-        if self._failed is None:
+        if self._failed is None and job.cuts == self._cuts:
             self._flushed = max(self._flushed, min(job.target, self._written))
 
     def sync_failed(self, error: OSError) -> StoreFailed:
@@ -255,8 +286,17 @@ class CommitLog:
         return self._flushed
 
     def _fail(self, error: OSError) -> StoreFailed:
+        self._room_end = -1
         self._failed = f"{self._directory} is not written any more, since {error}; restart the broker"
         return StoreFailed(self._failed)
+
+    def clear(self) -> None:
+        """Forget everything; what is appended next may stand anywhere."""
+        self.write()
+        while self._bases:
+            self._drop(len(self._bases) - 1)
+        self._files.sync_dir(self._directory)
+        self._cut_to(0)
 
     def truncate(self, offset: int) -> None:
         """Make ``offset`` the end. What stood behind it reads as zeros, so that no later crash brings it back.
@@ -275,13 +315,45 @@ class CommitLog:
             file.resize(offset - base)
             file.resize(self._file_bytes)
             file.sync()
-        self._end = self._written = self._flushed = self._reserved = offset
+        self._cut_to(offset)
+
+    def _cut_to(self, offset: int) -> None:
+        self._end = self._written = self._flushed = offset
+        self._room_end = -1
+        self._cuts += 1
+
+    def release_before(self, offset: int) -> Iterator[None]:
+        """Forget whole files below ``offset``, the last file never; the iterator deletes them, one at a step, in
+        another thread if need be. They are back after a crash before that."""
+        released = []
+        while len(self._bases) > 1 and self._bases[1] <= min(offset, self._flushed):
+            released.append((self._open.pop(0), f"{self._directory}/{self._bases.pop(0):020d}"))
+        return self._delete(released)
+
+    def _delete(self, released: list[tuple[File, str]]) -> Iterator[None]:
+        for file, name in released:
+            file.close()
+            self._files.remove(name)
+            yield
 
     def delete_before(self, offset: int) -> int:
-        """Delete whole files below ``offset``, the last file never; returns the new least offset."""
-        while len(self._bases) > 1 and self._bases[1] <= min(offset, self._flushed):
-            self._drop(0)
+        """``release_before``, all steps of it; returns the new least offset."""
+        for _ in self.release_before(offset):
+            pass
         return self.min_offset
+
+    def newest_ms(self) -> list[int]:
+        """Of each file but the last, oldest first, the store time of the first message behind it."""
+        found = []
+        for base in self._bases[1:]:
+            try:
+                first = self.run(base, self._end, 1, ask=4096)[0]
+            except DamagedRecord:
+                break
+            if not first:
+                break
+            found.append(first[0][5])
+        return found
 
     def _drop(self, index: int) -> None:
         self._open.pop(index).close()
@@ -324,42 +396,44 @@ class CommitLog:
             return offset - offset % self._file_bytes + self._file_bytes
         return offset
 
+    def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = SCAN_BYTES, check_crc: bool = False,
+            whole: bool = False) -> tuple[list[Outline], int]:
+        """Outlines of messages that begin at ``offset`` and end at or below ``upto``, and where to go on: some, but
+        not all that there are, and ``most`` at most. None of a message of which only a part has come yet.
+
+        Raises:
+            DamagedRecord: what stands at ``offset`` is no message, or one of another place, or with ``whole`` a part.
+        """
+        upto = min(upto, self._end)
+        data = self.read(offset, min(ask, upto - offset)) if offset < upto else b""
+        found, at = codec.outlines(data, offset, most=most, check_crc=check_crc)
+        if found or not data:
+            return found, offset + at
+        left = self._file_bytes - offset % self._file_bytes
+        if len(data) >= 8 and (size := codec.blank_size(data)) is not None:
+            if size != left:
+                raise DamagedRecord(offset, f"a blank of {size} bytes, where {left} are left")
+            return self.run(offset + left, upto, most, ask=ask, check_crc=check_crc, whole=whole)
+        size = int.from_bytes(data[:4], "big") if len(data) >= 8 else len(data) + 1
+        if len(data) < size <= min(left, codec.RECORD_BYTES_MAX) and not (whole and size > self._end - offset):
+            if size > upto - offset:
+                return [], offset
+            return self.run(offset, upto, most, ask=size, check_crc=check_crc, whole=whole)
+        try:
+            here = codec.outline(data, check_crc=check_crc)
+        except DamagedRecord as damage:
+            raise DamagedRecord(offset, damage.reason) from None
+        raise DamagedRecord(offset, f"a record of offset {here[0]}")
+
     def scan(self, offset: int, upto: int | None = None, *, check_crc: bool = True) -> Iterator[Outline]:
-        """Outlines of the messages from ``offset`` on, in order, up to the end or to ``upto``.
+        """Outlines of all messages from ``offset`` on, in order, that end at or below ``upto``, or the end.
 
         Raises:
             DamagedRecord: what stands there is no message, or one of another place.
         """
-        end, ask = self._end, SCAN_BYTES
-        upto = end if upto is None else upto
-        while offset < min(end, upto):
-            data = self.read(offset, min(ask, end - offset))
-            whole = len(data) == min(end - offset, self._file_bytes - offset % self._file_bytes)
-            at, ask = 0, SCAN_BYTES
-            while at < len(data):
-                left = len(data) - at
-                if left < 8:
-                    if whole:
-                        raise DamagedRecord(offset + at, f"{left} bytes at the end of a file")
-                    break
-                size = codec.blank_size(data, at)
-                if size is not None:
-                    if size != self._file_bytes - (offset + at) % self._file_bytes:
-                        raise DamagedRecord(offset + at, f"a blank of {size} bytes")
-                    at += size
-                    break
-                size = int.from_bytes(data[at : at + 4], "big")
-                if not whole and left < size <= codec.RECORD_BYTES_MAX:
-                    ask = max(SCAN_BYTES, size)
-                    break
-                try:
-                    found = codec.outline(data, at, check_crc=check_crc)
-                except DamagedRecord as damage:
-                    raise DamagedRecord(offset + at, damage.reason) from None
-                if found[0] != offset + at:
-                    raise DamagedRecord(offset + at, f"a record of offset {found[0]}")
-                if found[0] + found[1] > upto:
-                    return
-                yield found
-                at += found[1]
-            offset += at
+        upto = self._end if upto is None else upto
+        while True:
+            found, offset = self.run(offset, upto, check_crc=check_crc, whole=True)
+            if not found:
+                return
+            yield from found

@@ -20,9 +20,13 @@ ENTRY: Final = Struct(">qiq")
 """Offset in the log, size, code of the tag."""
 ENTRY_BYTES: Final = ENTRY.size
 FILE_BYTES: Final = 300_000 * ENTRY_BYTES
-NOWHERE: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
-WRITE_BYTES: Final = 1 << 16
+NOWHERE_SIZE: Final = 0x7FFFFFFF
+NOWHERE: Final = ENTRY.pack(0, NOWHERE_SIZE, 0)
+GATHERED: Final = 1_024
+"""Entries that are written together."""
 READ_BYTES: Final = 1 << 16
+NEW: Final = -1
+"""Among the files that have changed: there is a new name in the folder."""
 
 
 _WEIGHTS: Final = tuple(pow(31, power, 1 << 32) for power in range(255, -1, -1))
@@ -44,7 +48,11 @@ def java_hash(text: str) -> int:
 
 
 class ConsumeQueue:
-    """``open`` comes first. Queue offsets count entries."""
+    """``open`` comes first. Queue offsets count entries.
+
+    Whoever dispatches in bulk adds to ``tail`` the entry of ``max_offset``, raises that by one, and calls ``write``
+    when ``max_offset`` is a multiple of ``GATHERED``.
+    """
 
     def __init__(self, files: Files, directory: str, *, file_bytes: int = FILE_BYTES) -> None:
         assert file_bytes % ENTRY_BYTES == 0
@@ -53,13 +61,16 @@ class ConsumeQueue:
         """Of the first file, in bytes."""
         self._open: list[File] = []
         self._written = 0
-        self._tail = bytearray()
+        self.tail = bytearray()
         """Entries behind ``_written``, bytes of the queue."""
         self._dirty: set[int] = set()
-        self.min_offset = 0
+        self.min_offset = self.max_offset = 0
+        self.log_min = 0
+        """Entries of messages below are forgotten."""
 
-    def open(self, log_end: int) -> None:
-        """Find the entries of messages below ``log_end``. Raises ``WrongStore``."""
+    def open(self, log_end: int, sure: int = 0) -> None:
+        """Find the entries of messages below ``log_end``. Those below ``sure`` were all flushed. Raises ``WrongStore``.
+        """
         names = [name for name in self._files.list(self._directory) if len(name) == 20 and name.isdecimal()]
         for number, name in enumerate(names):
             file = self._files.open(f"{self._directory}/{name}")
@@ -74,87 +85,102 @@ class ConsumeQueue:
         self._written = self._base + len(self._open) * self._file_bytes
         while self._open:
             self._written -= self._file_bytes
-            entries = self._entries_of(self._open[-1], log_end)
+            entries = self._entries_of(self._open[-1], log_end, min(sure, log_end))
             if entries or len(self._open) == 1:
                 self._written += entries * ENTRY_BYTES
                 break
             self._drop_last()
         self._clear_behind()
-        self.min_offset = self._base // ENTRY_BYTES
+        self.min_offset, self.max_offset = self._base // ENTRY_BYTES, self._written // ENTRY_BYTES
 
-    def _entries_of(self, file: File, log_end: int) -> int:
+    def _entries_of(self, file: File, log_end: int, sure: int) -> int:
         """How many entries in front are whole, in order, and of messages below ``log_end``."""
-        count, last = 0, -1
-        for at in range(0, self._file_bytes, READ_BYTES - READ_BYTES % ENTRY_BYTES):
-            data = file.pread(min(READ_BYTES - READ_BYTES % ENTRY_BYTES, self._file_bytes - at), at)
-            for offset, size, _ in ENTRY.iter_unpack(data):
-                nowhere = offset == 0 and size == 0x7FFFFFFF and last <= 0
+
+        def is_sure(number: int) -> bool:
+            offset, size, _ = ENTRY.unpack(file.pread(ENTRY_BYTES, number * ENTRY_BYTES))
+            if size == NOWHERE_SIZE:
+                return bool(offset == 0)
+            return bool(size > 0 and 0 <= offset <= sure - size)
+
+        count = bisect_left(range(self._file_bytes // ENTRY_BYTES), True, key=lambda number: not is_sure(number))
+        last = ENTRY.unpack(file.pread(ENTRY_BYTES, (count - 1) * ENTRY_BYTES))[0] if count else -1
+        step = READ_BYTES - READ_BYTES % ENTRY_BYTES
+        for at in range(count * ENTRY_BYTES, self._file_bytes, step):
+            for offset, size, _ in ENTRY.iter_unpack(file.pread(min(step, self._file_bytes - at), at)):
+                nowhere = offset == 0 and size == NOWHERE_SIZE and last <= 0
                 if not nowhere and (offset < 0 or size <= 0 or offset <= last or offset + size > log_end):
                     return count
                 last = 0 if nowhere and last < 0 else offset if not nowhere else last
                 count += 1
         return count
 
-    @property
-    def max_offset(self) -> int:
-        return (self._written + len(self._tail)) // ENTRY_BYTES
-
     def append(self, queue_offset: int, offset: int, size: int, tags_code: int) -> None:
-        """The entry of ``queue_offset``. One that is here already is passed over; what is missing points nowhere."""
-        due = self.max_offset
-        if queue_offset < due:
-            return
-        if queue_offset > due:
+        """The entry of ``queue_offset``. One that is here already is passed over; what is missing points nowhere; one
+        of an older message means that this queue was given up and begun anew, and goes with all behind it.
+
+        Raises:
+            OSError: the disk is full. It may be tried again.
+        """
+        if queue_offset < self.max_offset:
+            if queue_offset < self.min_offset or self.entry(queue_offset)[0] >= offset:
+                return
+            self._cut(queue_offset)
+        elif queue_offset > self.max_offset:
             self._fill(queue_offset)
-        self._tail += ENTRY.pack(offset, size, tags_code)
-        if len(self._tail) >= WRITE_BYTES:
+        self.tail += ENTRY.pack(offset, size, tags_code)
+        self.max_offset += 1
+        if len(self.tail) >= GATHERED * ENTRY_BYTES:
             self.write()
 
     def _fill(self, queue_offset: int) -> None:
         at = queue_offset * ENTRY_BYTES
-        if not self._open and not self._tail:
+        if not self._open and not self.tail:
             self._base = self._written = at - at % self._file_bytes
-            self.min_offset = queue_offset
-        missing = at - self._written - len(self._tail)
-        while missing > 0:
-            part = min(missing, WRITE_BYTES - WRITE_BYTES % ENTRY_BYTES)
-            self._tail += NOWHERE * (part // ENTRY_BYTES)
+            self.min_offset, self.max_offset = queue_offset, self._written // ENTRY_BYTES
+        while (missing := queue_offset - self.max_offset) > 0:
+            part = min(missing, GATHERED)
+            self.tail += NOWHERE * part
+            self.max_offset += part
             self.write()
-            missing -= part
 
     def write(self) -> None:
         """Hand the entries to the system. Raises ``OSError``; then they are still here."""
-        while self._tail:
+        while self.tail:
             number, inside = divmod(self._written - self._base, self._file_bytes)
             if number == len(self._open):
                 file = self._files.open(f"{self._directory}/{self._base + number * self._file_bytes:020d}", create=True)
                 file.resize(self._file_bytes)
                 self._open.append(file)
-            part = self._tail[: self._file_bytes - inside]
+                self._dirty.add(NEW)
+            part = self.tail[: self._file_bytes - inside]
             self._open[number].pwrite(part, inside)
             self._dirty.add(number)
             self._written += len(part)
-            del self._tail[: len(part)]
+            del self.tail[: len(part)]
 
-    def flush(self) -> None:
-        """Raises ``OSError``."""
+    def to_sync(self) -> tuple[list[File], list[str]]:
+        """Files and folders that have changed since the last call, all entries written. Raises ``OSError``."""
         self.write()
-        for number in sorted(self._dirty):
-            self._open[number].sync()
+        folders = [self._directory] if NEW in self._dirty else []
+        files = [self._open[number] for number in sorted(self._dirty - {NEW})]
         self._dirty.clear()
+        return files, folders
 
     def read(self, queue_offset: int, count: int) -> bytes:
         """Up to ``count`` entries; b"" at the end. Raises ``OffsetGone``."""
         if not self.min_offset <= queue_offset <= self.max_offset:
             raise OffsetGone(queue_offset, self.min_offset, self.max_offset)
         at, end = queue_offset * ENTRY_BYTES, min(queue_offset + count, self.max_offset) * ENTRY_BYTES
+        written = self._written
+        if at >= written:
+            return bytes(self.tail[at - written : end - written])
         parts = []
-        while at < min(end, self._written):
+        while at < min(end, written):
             number, inside = divmod(at - self._base, self._file_bytes)
-            parts.append(self._open[number].pread(min(self._file_bytes - inside, min(end, self._written) - at), inside))
+            parts.append(self._open[number].pread(min(self._file_bytes - inside, min(end, written) - at), inside))
             at += len(parts[-1])
         if at < end:
-            parts.append(bytes(self._tail[at - self._written : end - self._written]))
+            parts.append(bytes(self.tail[at - written : end - written]))
         return b"".join(parts)
 
     def entry(self, queue_offset: int) -> tuple[int, int, int]:
@@ -166,31 +192,50 @@ class ConsumeQueue:
 
     def truncate(self, log_end: int) -> None:
         """Forget entries of messages that do not end at or below ``log_end``."""
-        self.write()
-        keep = bisect_left(range(self.min_offset, self.max_offset), 1, key=lambda at: self._is_behind(at, log_end))
-        self._written = (self.min_offset + keep) * ENTRY_BYTES
+        if self.max_offset == self.min_offset or not self._is_behind(self.max_offset - 1, log_end):
+            return
+        self._cut(self.min_offset + bisect_left(
+            range(self.min_offset, self.max_offset), True, key=lambda at: self._is_behind(at, log_end)))
+
+    def _is_behind(self, queue_offset: int, log_end: int) -> bool:
+        offset, size, _ = self.entry(queue_offset)
+        return size != NOWHERE_SIZE and offset + size > log_end
+
+    def _cut(self, queue_offset: int) -> None:
+        """Forget entries from there on."""
+        at = queue_offset * ENTRY_BYTES
+        self.max_offset = queue_offset
+        del self.tail[max(0, at - self._written) :]
+        if at >= self._written:
+            return
+        self._written = at
         while len(self._open) > 1 and self._base + (len(self._open) - 1) * self._file_bytes >= self._written:
             self._drop_last()
         self._clear_behind()
 
-    def _is_behind(self, queue_offset: int, log_end: int) -> int:
-        offset, size, _ = self.entry(queue_offset)
-        return int(size != 0x7FFFFFFF and offset + size > log_end)
-
     def correct_min(self, log_min: int) -> None:
         """Messages below ``log_min`` are gone: forget their entries, and files that hold no others."""
-        found = bisect_left(range(self.min_offset, self.max_offset), log_min, key=lambda at: self.entry(at)[0])
-        self.min_offset += found
+        if log_min == self.log_min:
+            return
+        self.log_min = log_min
+        self.min_offset += bisect_left(
+            range(self.min_offset, self.max_offset), log_min, key=lambda at: self.entry(at)[0])
         while len(self._open) > 1 and self._base + self._file_bytes <= self.min_offset * ENTRY_BYTES:
             self._open.pop(0).close()
             self._files.remove(f"{self._directory}/{self._base:020d}")
             self._base += self._file_bytes
-            self._dirty = {number - 1 for number in self._dirty if number}
+            self._dirty = {number - 1 if number > 0 else number for number in self._dirty if number}
 
     def close(self) -> None:
         for file in self._open:
             file.close()
         self._open = []
+
+    def destroy(self) -> None:
+        """Delete its files. It is of no use any more."""
+        while self._open:
+            self._drop_last()
+        self._files.remove_folder(self._directory)
 
     def _drop_last(self) -> None:
         self._open.pop().close()
@@ -202,3 +247,4 @@ class ConsumeQueue:
         if self._open:
             self._open[-1].resize(self._written - self._base - (len(self._open) - 1) * self._file_bytes)
             self._open[-1].resize(self._file_bytes)
+            self._dirty.add(len(self._open) - 1)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 from broker.store.errors import WrongStore
+from broker.store.files import Space
 
 _LOCK = "lock"
 """The file that a Java broker locks the first byte of."""
@@ -16,10 +18,13 @@ _LOCK = "lock"
 class DirectoryFile:
     """Implements ``File`` on a descriptor."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_syncing", "_writing")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        # Another thread may sync, or write the index: its descriptor is not closed, and perhaps given to another file,
+        # while it does. Two locks, for a write does not wait for a sync.
+        self._syncing, self._writing = threading.Lock(), threading.Lock()
 
     def pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -30,10 +35,11 @@ class DirectoryFile:
             data += more
         return data
 
-    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
-        done = os.pwrite(self._fd, data, offset)
-        while done < len(data):  # the system says why when asked for the rest
-            done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        with self._writing:
+            done = os.pwrite(self._fd, data, offset)
+            while done < len(data):  # the system says why when asked for the rest
+                done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -45,12 +51,15 @@ class DirectoryFile:
         os.posix_fallocate(self._fd, offset, size)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        with self._syncing:
+            if self._fd >= 0:
+                os.fdatasync(self._fd)
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        with self._syncing, self._writing:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
 
 
 class DirectoryFiles:
@@ -84,6 +93,14 @@ class DirectoryFiles:
 
     def remove(self, path: str) -> None:
         os.unlink(self.root / path)
+
+    def remove_folder(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(self.root / path)
+
+    def space(self) -> Space:
+        of = os.statvfs(self.root)
+        return Space((of.f_blocks - of.f_bfree + of.f_bavail) * of.f_frsize, of.f_bavail * of.f_frsize)
 
     def sync_dir(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):

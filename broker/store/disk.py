@@ -6,12 +6,15 @@ Both know functions to run and whom to tell, and nothing of what is synced.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 Job = Callable[[], None]
 """May take long; raises ``OSError``. In a thread it must touch nothing that the loop changes."""
+Steps = Iterator[None]
+"""A job that lets others go first between its steps."""
 Told = Callable[[OSError | None], object]
 """On the loop: None when the job returned, else what it raised."""
 
@@ -23,38 +26,67 @@ class CallSoon(Protocol):
 
 
 class Disk(Protocol):
-    """Runs one job after another, in the order of ``submit``."""
+    """Runs one job after another; ``submit`` goes before the next step of ``submit_steps``."""
+
+    inline: bool
+    """On the loop itself."""
 
     def submit(self, job: Job, told: Told) -> None: ...
 
+    def submit_steps(self, steps: Steps, told: Told) -> None: ...
+
+    def settle(self) -> None:
+        """Wait until all that was submitted is done; who is to be told may hear of it later. Blocks."""
+        ...
+
     def close(self) -> None:
-        """Finish what was submitted. Blocks. Idempotent."""
+        """``settle``, for the last time. Idempotent."""
         ...
 
 
-def _run(job: Job) -> OSError | None:
+def _run(job: Callable[[], bool]) -> tuple[bool, OSError | None]:
+    """Whether it wants to go on, and what it raised."""
     try:
-        job()
+        return job(), None
     except OSError as error:
-        return error
+        return False, error
     except Exception as error:  # noqa: BLE001  a defect must stop the store as a broken disk does, not the thread
         wrapped = OSError(f"{type(error).__name__}: {error}")
         wrapped.__cause__ = error
-        return wrapped
-    return None
+        return False, wrapped
+
+
+def _all_of(job: Job) -> bool:
+    job()
+    return False
+
+
+def _next_of(steps: Steps) -> bool:
+    return next(steps, True) is None
 
 
 class DiskThread:
     """``call_soon``: ``trio.lowlevel.TrioToken.run_sync_soon`` fits."""
 
+    inline = False
+
     def __init__(self, call_soon: CallSoon) -> None:
         self._call_soon = call_soon
-        self._queue: SimpleQueue[tuple[Job, Told] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Job | Steps, Told] | threading.Event | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="store-disk", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job, told: Told) -> None:
         self._queue.put((job, told))
+
+    def submit_steps(self, steps: Steps, told: Told) -> None:
+        self._queue.put((steps, told))
+
+    def settle(self) -> None:
+        if self._thread.is_alive():
+            settled = threading.Event()
+            self._queue.put(settled)
+            settled.wait()
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -62,16 +94,50 @@ class DiskThread:
             self._thread.join()
 
     def _work(self) -> None:
-        while (item := self._queue.get()) is not None:
-            job, told = item
-            self._call_soon(told, _run(job))
+        queue = self._queue
+        aside: deque[tuple[Steps, Told]] = deque()
+        while True:
+            while aside and queue.empty():
+                self._step(aside)
+            item = queue.get()
+            if not isinstance(item, tuple):
+                while aside:
+                    self._step(aside)
+                if item is None:
+                    return
+                item.set()
+            elif callable(item[0]):
+                job, told = item
+                self._call_soon(told, _run(lambda job=job: _all_of(job))[1])  # type: ignore[misc]
+            else:
+                aside.append((item[0], item[1]))
+
+    def _step(self, aside: deque[tuple[Steps, Told]]) -> None:
+        steps, told = aside[0]
+        goes_on, error = _run(lambda: _next_of(steps))
+        if not goes_on:
+            aside.popleft()
+            self._call_soon(told, error)
 
 
 class InlineDisk:
     """At once, and told at once."""
 
+    inline = True
+
     def submit(self, job: Job, told: Told) -> None:
-        told(_run(job))
+        told(_run(lambda: _all_of(job))[1])
+
+    def submit_steps(self, steps: Steps, told: Told) -> None:
+        def work() -> bool:
+            for _ in steps:
+                pass
+            return False
+
+        told(_run(work)[1])
+
+    def settle(self) -> None:
+        """Nothing is under way."""
 
     def close(self) -> None:
         """Nothing is under way."""

@@ -18,7 +18,7 @@ class File(Protocol):
         """Fewer bytes only at the end of the file."""
         raise NotImplementedError
 
-    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """All of it, or ``OSError``."""
         raise NotImplementedError
 
@@ -34,11 +34,23 @@ class File(Protocol):
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Data and size reach the disk. May be called from another thread than the rest."""
+        """Data and size reach the disk. May be called from another thread than the rest; nothing once it is closed."""
         raise NotImplementedError
 
     def close(self) -> None:
         raise NotImplementedError
+
+
+@attrs.frozen
+class Space:
+    """Bytes of a disk; ``free`` are those that an ordinary process may take."""
+
+    total: int
+    free: int
+
+    @property
+    def used_ratio(self) -> float:
+        return 1 - self.free / self.total if self.total else 0.0
 
 
 class Files(Protocol):
@@ -51,6 +63,10 @@ class Files(Protocol):
     def exists(self, path: str) -> bool:
         raise NotImplementedError
 
+    def space(self) -> Space:
+        """Of the disk it is on."""
+        raise NotImplementedError
+
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted; [] if there is none."""
         raise NotImplementedError
@@ -60,6 +76,10 @@ class Files(Protocol):
         raise NotImplementedError
 
     def remove(self, path: str) -> None:
+        raise NotImplementedError
+
+    def remove_folder(self, path: str) -> None:
+        """If it is empty."""
         raise NotImplementedError
 
     def sync_dir(self, path: str) -> None:
@@ -127,7 +147,7 @@ class MemoryFile:
     def pread(self, size: int, offset: int) -> bytes:
         return bytes(self.data[offset : offset + size])
 
-    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         self._fail()
         if len(self.data) < offset:
             self.data.extend(bytes(offset - len(self.data)))
@@ -174,6 +194,10 @@ class MemoryFiles:
     """Implements ``Files``. Names are durable at once; content is when it was synced."""
 
     content: dict[str, MemoryFile] = attrs.field(factory=dict)
+    disk: Space = Space(1 << 40, 1 << 40)
+
+    def space(self) -> Space:
+        return self.disk
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         if path not in self.content:
@@ -194,6 +218,9 @@ class MemoryFiles:
 
     def remove(self, path: str) -> None:
         del self.content[path]
+
+    def remove_folder(self, path: str) -> None:
+        """Folders are nothing but parts of names."""
 
     def sync_dir(self, path: str) -> None:
         """Names are durable at once."""

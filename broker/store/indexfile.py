@@ -7,12 +7,15 @@ entries. It knows its files, and keys as text. Source: ``IndexFile`` and ``Index
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from broker.store.consumequeue import java_hash
+import attrs
+
 from broker.store.files import File, Files
-from broker.store.record import ROLLBACK, Outline, property_of
+from broker.store.keys import KeyHashes, key_hash
+from broker.store.record import Outline
 
 DIRECTORY: Final = "index"
 SLOTS: Final = 5_000_000
@@ -23,32 +26,10 @@ _ENTRY: Final = Struct(">iqii")
 """Hash, offset, seconds since the first message, entry before it in its slot."""
 _SLOT: Final = Struct(">i")
 _PAGE_BYTES: Final = 4096
-_TAIL_BYTES_MAX: Final = 1 << 20
+_STEP_BYTES: Final = 1 << 20
+"""Of one write among others."""
 _CHAIN_MAX: Final = 1 << 16
 """Entries of one slot that a query looks at."""
-
-
-def key_hash(key: str) -> int:
-    code = abs(java_hash(key))
-    return 0 if code == 1 << 31 else code
-
-
-def keys_of(found: Outline) -> list[str]:
-    """What a message is found by: its unique id, each of its keys, its tag. None for a rolled back one."""
-    if found[4] & ROLLBACK == ROLLBACK:
-        return []
-    topic, properties = found[6].decode(), found[7]
-    keys = []
-    unique = property_of(properties, b"UNIQ_KEY")
-    if unique:
-        keys.append(f"{topic}#{unique.decode(errors='replace')}")
-    for key in (property_of(properties, b"KEYS") or b"").split(b" "):
-        if key:
-            keys.append(f"{topic}#{key.decode(errors='replace')}")
-    tags = property_of(properties, b"TAGS")
-    if tags:
-        keys.append(f"{topic}#T#{tags.decode(errors='replace')}")
-    return keys
 
 
 def file_name(time_ms: int) -> str:
@@ -78,40 +59,45 @@ class IndexFile:
          count) = _HEADER.unpack(self._file.pread(40, 0))
         self.count: int = min(max(count, 1), entries)
         self._written = self.count
-        self._tail = bytearray()
+        self.tail = bytearray()
+        """Entries that no flush has begun with, and pages of slots with what has changed since."""
         self._pages: dict[int, bytearray] = {}
+        self._flushing = bytearray()
+        """The same of the flush that is under way. Nobody changes them."""
+        self._flushing_pages: dict[int, bytearray] = {}
 
     @property
     def full(self) -> bool:
         return self.count >= self._entries
 
+    @property
+    def busy(self) -> bool:
+        """A flush is under way."""
+        return bool(self._flushing)
+
     def put(self, code: int, offset: int, time_ms: int) -> None:
         """An entry for a message; the file must not be full."""
         if self.count == 1:
             self.begin_ms, self.begin_offset = time_ms, offset
-        at = code % self._slots * 4
-        page = self._pages.get(at // _PAGE_BYTES)
+        number, at = divmod(code % self._slots * 4, _PAGE_BYTES)
+        page = self._pages.get(number)
         if page is None:
-            page = self._pages[at // _PAGE_BYTES] = bytearray(
-                self._file.pread(min(_PAGE_BYTES, 4 * self._slots - at // _PAGE_BYTES * _PAGE_BYTES),
-                                 40 + at // _PAGE_BYTES * _PAGE_BYTES))
-        before = self._counted(_SLOT.unpack_from(page, at % _PAGE_BYTES)[0])
-        self._used += before == 0
-        _SLOT.pack_into(page, at % _PAGE_BYTES, self.count)
-        seconds = min(max((time_ms - self.begin_ms) // 1000, 0), 0x7FFFFFFF)
-        self._tail += _ENTRY.pack(code, offset, seconds, before)
+            page = self._pages[number] = bytearray(self._page(number))
+        before = _SLOT.unpack_from(page, at)[0]
+        if not 0 < before < self.count:
+            before = self._counted(before)
+            self._used += before == 0
+        _SLOT.pack_into(page, at, self.count)
+        seconds = (time_ms - self.begin_ms) // 1000
+        self.tail += _ENTRY.pack(code, offset, min(max(seconds, 0), 0x7FFFFFFF), before)
         self.count += 1
         self.end_ms, self.end_offset = time_ms, offset
-        if len(self._tail) >= _TAIL_BYTES_MAX:
-            self.flush()
 
     def find(self, code: int, most: int, begin_ms: int, end_ms: int, log_end: int) -> list[int]:
         """Offsets below ``log_end`` of messages of that time whose key may have this hash, the newest first."""
-        at = code % self._slots * 4
-        page = self._pages.get(at // _PAGE_BYTES)
-        slot = self._file.pread(4, 40 + at) if page is None else page[at % _PAGE_BYTES : at % _PAGE_BYTES + 4]
+        page, at = divmod(code % self._slots * 4, _PAGE_BYTES)
         found: list[int] = []
-        number = self._counted(_SLOT.unpack(slot)[0])
+        number = self._counted(_SLOT.unpack_from(self._page(page), at)[0])
         for _ in range(_CHAIN_MAX):
             if number <= 0 or len(found) >= most:
                 break
@@ -122,6 +108,13 @@ class IndexFile:
             number = before if before < number else 0
         return found
 
+    def _page(self, number: int) -> bytes | bytearray:
+        page = self._pages.get(number) or self._flushing_pages.get(number)
+        if page is not None:
+            return page
+        at = number * _PAGE_BYTES
+        return self._file.pread(min(_PAGE_BYTES, 4 * self._slots - at), 40 + at)
+
     def _counted(self, number: int) -> int:
         """The newest entry of a chain that the header counts: a crash may leave a slot ahead of it."""
         while number >= self.count:
@@ -130,28 +123,64 @@ class IndexFile:
         return max(number, 0)
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
-        if number >= self._written and self._tail and number < self.count:
-            return _ENTRY.unpack_from(self._tail, _ENTRY.size * (number - self._written))
+        if self._written <= number < self.count:
+            at = _ENTRY.size * (number - self._written)
+            if at < len(self._flushing):
+                return _ENTRY.unpack_from(self._flushing, at)
+            return _ENTRY.unpack_from(self.tail, at - len(self._flushing))
         return _ENTRY.unpack(self._file.pread(_ENTRY.size, 40 + 4 * self._slots + _ENTRY.size * number))
 
-    def flush(self) -> None:
-        """Raises ``OSError``."""
-        if not self._tail:
+    # --- flushing --------------------------------------------------------------------------------------------
+
+    def begin_flush(self) -> Iterator[None]:
+        """What is here now; the iterator writes and syncs it in steps, in another thread if need be. ``flushed`` or
+        ``flush_failed`` before the next one."""
+        assert not self._flushing, "one flush at a time"
+        self._flushing, self.tail = self.tail, bytearray()
+        self._flushing_pages, self._pages = self._pages, {}
+        header = _HEADER.pack(self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self._used, self.count)
+        return self._steps(self._flushing, self._flushing_pages, self._written, header)
+
+    def _steps(self, entries: bytearray, pages: dict[int, bytearray], first: int, header: bytes) -> Iterator[None]:
+        if not entries:
             return
-        self._file.pwrite(self._tail, 40 + 4 * self._slots + _ENTRY.size * self._written)
+        for at in range(0, len(entries), _STEP_BYTES):
+            self._file.pwrite(entries[at : at + _STEP_BYTES], 40 + 4 * self._slots + _ENTRY.size * first + at)
+            yield
         self._file.sync()
-        for number, page in self._pages.items():
-            self._file.pwrite(page, 40 + number * _PAGE_BYTES)
+        yield
+        for run in _side_by_side(sorted(pages)):
+            self._file.pwrite(b"".join([pages[number] for number in run]), 40 + run[0] * _PAGE_BYTES)
+            yield
         self._file.sync()
-        self._file.pwrite(_HEADER.pack(self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self._used,
-                                       self.count), 0)
+        yield
+        self._file.pwrite(header, 0)
         self._file.sync()
-        self._written = self.count
-        self._tail.clear()
-        self._pages.clear()
+
+    def flushed(self) -> None:
+        self._written += len(self._flushing) // _ENTRY.size
+        self._flushing, self._flushing_pages = bytearray(), {}
+
+    def flush_failed(self) -> None:
+        """It may be tried again."""
+        self.tail[:0] = self._flushing
+        self._pages = self._flushing_pages | self._pages
+        self._flushing, self._flushing_pages = bytearray(), {}
 
     def close(self) -> None:
         self._file.close()
+
+
+def _side_by_side(numbers: list[int]) -> Iterator[list[int]]:
+    """Runs of consecutive ones, not too long."""
+    run: list[int] = []
+    for number in numbers:
+        if run and (number != run[-1] + 1 or len(run) * _PAGE_BYTES >= _STEP_BYTES):
+            yield run
+            run = []
+        run.append(number)
+    if run:
+        yield run
 
 
 class KeyIndex:
@@ -159,6 +188,7 @@ class KeyIndex:
 
     def __init__(self, files: Files, *, slots: int = SLOTS, entries: int = ENTRIES) -> None:
         self._files, self._slots, self._entries = files, slots, entries
+        self._hashes = KeyHashes()
         self._open: list[IndexFile] = []
         self._told = -1
         """Offset of the last message that is in."""
@@ -176,21 +206,37 @@ class KeyIndex:
         """Entries of messages that are gone stay: a query looks at the message."""
         self._told = min(self._told, log_end - 1)
 
-    def add(self, found: Outline) -> None:
-        """A new file, if it takes one, is named after the message's store time, in UTC, as Java names its own."""
-        if found[0] <= self._told:
-            return
-        for key in keys_of(found):
-            if not self._open or self._open[-1].full:
-                name = file_name(found[5])
-                if self._open:
-                    self._open[-1].flush()
-                    name = max(name, f"{int(self._open[-1].name.rpartition('/')[2]) + 1:017d}")
-                self._open.append(IndexFile(self._files, f"{DIRECTORY}/{name}", self._slots, self._entries))
-            self._open[-1].put(key_hash(key), found[0], found[5])
-        self._told = found[0]
+    def take(self, run: list[Outline]) -> None:
+        """A new file, if it takes one, is named after the message's store time, in UTC, as Java names its own.
 
-    def find(self, key: str, most: int, begin_ms: int, end_ms: int, log_end: int = 1 << 63) -> list[int]:
+        Raises:
+            OSError: it cannot be made.
+        """
+        told, hashes_of = self._told, self._hashes.of
+        last = self._open[-1] if self._open else None
+        for found in run:
+            offset = found[0]
+            if offset <= told:
+                continue
+            for code in hashes_of(found):
+                if last is None or last.count >= self._entries:
+                    last = self._roll(found[5])
+                last.put(code, offset, found[5])
+            self._told = offset
+
+    def _roll(self, time_ms: int) -> IndexFile:
+        name = file_name(time_ms)
+        if self._open:
+            name = max(name, f"{int(self._open[-1].name.rpartition('/')[2]) + 1:017d}")
+        file = IndexFile(self._files, f"{DIRECTORY}/{name}", self._slots, self._entries)
+        self._open.append(file)
+        return file
+
+    @property
+    def unflushed_bytes(self) -> int:
+        return len(self._open[-1].tail) if self._open else 0
+
+    def find(self, key: str, most: int, begin_ms: int, end_ms: int, log_end: int = 1 << 62) -> list[int]:
         """Offsets of messages that may have ``topic#key`` (or ``topic#T#tag``), the newest first."""
         code, found = key_hash(key), list[int]()
         for file in reversed(self._open):
@@ -200,16 +246,52 @@ class KeyIndex:
 
     def delete_before(self, offset: int) -> None:
         """Delete files that know only messages below ``offset`` of the log; the last one stays."""
-        while len(self._open) > 1 and self._open[0].end_offset < offset:
+        while len(self._open) > 1 and self._open[0].end_offset < offset and not self._open[0].busy:
             self._open[0].close()
             self._files.remove(self._open.pop(0).name)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        for file in self._open:
+            file.close()
+            self._files.remove(file.name)
+        self._open, self._told = [], -1
+
+    def begin_flush(self) -> IndexFlush:
+        """Of what is here now."""
+        return IndexFlush([(file, file.begin_flush()) for file in self._open if file.tail])
+
     def flush(self) -> None:
-        """Raises ``OSError``."""
-        if self._open:
-            self._open[-1].flush()
+        """Raises ``OSError``; it may be tried again."""
+        flush = self.begin_flush()
+        try:
+            for _ in flush.steps():
+                pass
+        except OSError:
+            flush.failed()
+            raise
+        flush.done()
 
     def close(self) -> None:
         for file in self._open:
             file.close()
         self._open = []
+
+
+@attrs.frozen
+class IndexFlush:
+    """``steps`` may run in another thread; then ``done`` or ``failed`` where the index lives."""
+
+    _files: list[tuple[IndexFile, Iterator[None]]]
+
+    def steps(self) -> Iterator[None]:
+        for _, steps in self._files:
+            yield from steps
+
+    def done(self) -> None:
+        for file, _ in self._files:
+            file.flushed()
+
+    def failed(self) -> None:
+        for file, _ in self._files:
+            file.flush_failed()

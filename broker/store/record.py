@@ -36,6 +36,11 @@ PROPERTIES_BYTES_MAX: Final = 32_767
 BODY_BYTES_MAX: Final = 4 << 20
 RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + (64 << 10)
 
+TAGS: Final = b"TAGS\x01"
+KEYS: Final = b"KEYS\x01"
+UNIQ_KEY: Final = b"UNIQ_KEY\x01"
+"""What ``value_behind`` looks for."""
+
 COMPRESSED: Final = 1
 MULTI_TAGS: Final = 2
 PREPARED: Final = 4
@@ -59,6 +64,8 @@ _V6_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _CRC_MASK: Final = 0x7FFFFFFF
 _SHORT: Final = Struct(">H")
 _BLANK: Final = Struct(">ii")
+_SCANNED: Final = Struct(">iiii4xqqi16xq20xi")
+"""What an outline is made of, where both hosts are IPv4."""
 _FRONT: Final = Struct(">ii12xqqi")  # size, magic, queue offset, physical offset, system flag: past crc, id and flag
 RECORD_BYTES_MIN: Final = _V4.size + 3
 _INNER: Final = Struct(">iiiii")
@@ -162,14 +169,17 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
 def property_of(raw: bytes, key: bytes) -> bytes | None:
     """The value of one key, without reading the others."""
-    sought = key + b"\x01"
-    if raw.startswith(sought):
-        at = len(sought)
-    else:
-        at = raw.find(b"\x02" + sought)
-        if at < 0:
-            return None
-        at += 1 + len(sought)
+    return value_behind(raw, key + b"\x01")
+
+
+def value_behind(raw: bytes, marker: bytes) -> bytes | None:
+    """``property_of`` for paths that are hot: ``marker`` is the key and the 1 behind it."""
+    at = raw.find(marker)
+    while at > 0 and raw[at - 1] != 2:  # the end of a longer key
+        at = raw.find(marker, at + 1)
+    if at < 0:
+        return None
+    at += len(marker)
     end = raw.find(b"\x02", at)
     return raw[at:] if end < 0 else raw[at:end]
 
@@ -184,31 +194,39 @@ def encode(message: Message, queue_offset: int, offset: int, store_time_ms: int,
     Raises:
         MessageIllegal: a part has no room.
     """
+    size = size_of(message, body_bytes_max)
     topic, body, properties = message.topic, message.body, message.properties
-    topic_size, body_size, properties_size = len(topic), len(body), len(properties)
     sys_flag, born_host, store_host = message.sys_flag, message.born_host, message.store_host
     if len(born_host) == 8 == len(store_host):
         fixed, sys_flag = _V4, sys_flag & ~_V6_FLAGS
     else:
         v6 = (BORN_HOST_V6 if len(born_host) == 20 else 0) | (STORE_HOST_V6 if len(store_host) == 20 else 0)
         fixed, sys_flag = _FIXED[v6], sys_flag & ~_V6_FLAGS | v6
+    if len(topic) <= TOPIC_BYTES_MAX:
+        magic, topic_size = MAGIC, len(topic).to_bytes(1, "big")
+    else:
+        magic, topic_size = MAGIC_LONG_TOPIC, _SHORT.pack(len(topic))
+    return b"".join((
+        fixed.pack(
+            size, magic, crc32(body) & _CRC_MASK, message.queue_id, message.flag, queue_offset, offset, sys_flag,
+            message.born_time_ms, born_host, store_time_ms, store_host, message.reconsume_times,
+            message.prepared_offset, len(body)),
+        body, topic_size, topic, _SHORT.pack(len(properties)), properties,
+    ))
+
+
+def size_of(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> int:
+    """How many bytes ``encode`` makes of it. Raises ``MessageIllegal`` as that does."""
+    topic_size, body_size, properties_size = len(message.topic), len(message.body), len(message.properties)
     if not 0 < topic_size <= PROPERTIES_BYTES_MAX:
         raise MessageIllegal(f"topic of {topic_size} bytes; 1 to {PROPERTIES_BYTES_MAX} are allowed")
     if body_size > body_bytes_max:
         raise MessageIllegal(f"body of {body_size} bytes; {body_bytes_max} are allowed")
     if properties_size > PROPERTIES_BYTES_MAX:
         raise MessageIllegal(f"properties of {properties_size} bytes; {PROPERTIES_BYTES_MAX} are allowed")
-    if topic_size <= TOPIC_BYTES_MAX:
-        magic, sized = MAGIC, topic_size.to_bytes(1, "big")
-    else:
-        magic, sized = MAGIC_LONG_TOPIC, _SHORT.pack(topic_size)
-    return b"".join((
-        fixed.pack(
-            fixed.size + body_size + len(sized) + topic_size + 2 + properties_size, magic, crc32(body) & _CRC_MASK,
-            message.queue_id, message.flag, queue_offset, offset, sys_flag, message.born_time_ms, born_host,
-            store_time_ms, store_host, message.reconsume_times, message.prepared_offset, body_size),
-        body, sized, topic, _SHORT.pack(properties_size), properties,
-    ))
+    hosts = len(message.born_host) + len(message.store_host)
+    return (_V4.size - 16 + hosts + body_size + (1 if topic_size <= TOPIC_BYTES_MAX else 2) + topic_size + 2
+            + properties_size)
 
 
 def decode(data: bytes | memoryview, at: int = 0, *, check_crc: bool = True,
@@ -238,6 +256,40 @@ def outline(data: bytes | memoryview, at: int = 0, *, check_crc: bool = True,
     fixed, _, topic_at, properties_at, end = _parts(data, at, check_crc, size_max)
     return (fixed[6], fixed[0], fixed[3], fixed[5], fixed[7], fixed[10], bytes(data[topic_at : properties_at - 2]),
             bytes(data[properties_at:end]))
+
+
+def outlines(data: bytes, base: int, at: int = 0, most: int = 1 << 62, *,
+             check_crc: bool = False) -> tuple[list[Outline], int]:
+    """Outlines of the records that stand one behind the other in ``data``, whose first byte is at ``base`` of the log,
+    and where in ``data`` something else begins, or the part of a record. Whoever wants to know what asks ``outline``.
+    """
+    found: list[Outline] = []
+    unpack, add, length = _SCANNED.unpack_from, found.append, len(data)
+    last = length - RECORD_BYTES_MIN
+    while at <= last and len(found) < most:
+        size, magic, body_crc, queue_id, queue_offset, offset, sys_flag, time_ms, body_size = unpack(data, at)
+        if magic == MAGIC and not sys_flag & _V6_FLAGS:
+            end, topic_at = at + size, at + 89 + body_size
+            if end > length or body_size < 0 or topic_at + 2 > end or offset != base + at:
+                break
+            properties_at = topic_at + data[topic_at - 1] + 2
+            if properties_at > end or data[properties_at - 2] << 8 | data[properties_at - 1] != end - properties_at:
+                break
+            if check_crc and crc32(data[at + 88 : topic_at - 1]) & _CRC_MASK != body_crc:
+                break
+            add((offset, size, queue_id, queue_offset, sys_flag, time_ms, data[topic_at : properties_at - 2],
+                 data[properties_at:end]))
+        else:
+            try:
+                slow = outline(data, at, check_crc=check_crc)
+            except DamagedRecord:
+                break
+            if slow[0] != base + at:
+                break
+            add(slow)
+            end = at + slow[1]
+        at = end
+    return found, at
 
 
 def _parts(data: bytes | memoryview, at: int, check_crc: bool,

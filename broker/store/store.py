@@ -1,13 +1,13 @@
 """The store of one broker: a directory as Java's, messages in by topic and queue, out by queue offset.
 
-It joins log, queues and checkpoint, gives queue offsets, and opens after any crash with every flushed message at its
-queue offset. Times are given to it; it knows no role, no client and no socket.
+It joins log, queues, index and checkpoint, gives queue offsets, and opens after any crash with every flushed message at
+its queue offset. Times are given to it; it knows no role, no client and no socket.
 Source: ``DefaultMessageStore`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -16,24 +16,27 @@ from broker.store import record as codec
 from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.checkpoint import Checkpoint
 from broker.store.commitlog import FILE_BYTES, CommitLog, Recovered
-from broker.store.consumequeue import ENTRY, ConsumeQueue
+from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES
-from broker.store.dispatch import Dispatcher, in_queue
+from broker.store.dispatch import DELAYS_MS, Dispatcher, TagCodes, in_queue
 from broker.store.errors import DamagedRecord, MessageIllegal, OffsetGone
-from broker.store.files import Files, read_whole, write_whole
+from broker.store.files import Files, Space, read_whole, write_whole
+from broker.store.flush import Flush
 from broker.store.indexfile import ENTRIES, SLOTS, KeyIndex
-from broker.store.record import Message, Outline, Record
+from broker.store.queues import Queue, Queues
+from broker.store.record import Message, Record
+from broker.store.retention import RetentionConfig, Verdict, judge
 
 ABORT: Final = "abort"
 """There while a store is open: found at the start, it means that the last process was killed."""
-QUEUES: Final = "consumequeue"
+INDEX_UNFLUSHED_BYTES_MAX: Final = 4 << 20
 _UNSAFE: Final = frozenset(b'/\\\0:*?"<>')
 
 
 @attrs.frozen
 class StoreConfig:
     """``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``, ``maxMessageSize``, ``messageIndexEnable``,
-    ``maxHashSlotNum`` and ``maxIndexNum`` of RocketMQ."""
+    ``maxHashSlotNum``, ``maxIndexNum`` and ``messageDelayLevel`` of RocketMQ."""
 
     log_file_bytes: int = FILE_BYTES
     queue_file_bytes: int = QUEUE_FILE_BYTES
@@ -41,6 +44,8 @@ class StoreConfig:
     index: bool = True
     index_slots: int = SLOTS
     index_entries: int = ENTRIES
+    delays_ms: tuple[int, ...] = DELAYS_MS
+    """Of each level, level 1 first."""
 
 
 @attrs.frozen
@@ -52,26 +57,26 @@ class Put:
     queue_offset: int
 
 
-Queue = tuple[bytes, int]
-Arrived = Callable[[bytes, int, int, int, Outline], None]
-"""Topic, queue id, queue offset, code of the tag, outline."""
-
-
 class MessageStore:
-    """``open`` comes first, ``close`` last. One thread; only ``SyncJob.run`` of the log may run in another."""
+    """``open`` comes first, ``close`` last. One thread; only what says so may run in another."""
 
     def __init__(self, files: Files, config: StoreConfig = StoreConfig()) -> None:
         self._files, self._config = files, config
         self.log = CommitLog(files, file_bytes=config.log_file_bytes, body_bytes_max=config.body_bytes_max)
+        self._queues = Queues(files, TagCodes(config.delays_ms), file_bytes=config.queue_file_bytes)
         self._index = KeyIndex(files, slots=config.index_slots, entries=config.index_entries) if config.index else None
-        self._queues: dict[Queue, ConsumeQueue] = {}
-        self._next: dict[Queue, int] = {}
-        """Queue offsets to give: ahead of the queue by what is not dispatched yet."""
-        self._dispatcher = Dispatcher(self.log, 0, self._take)
+        self._next: dict[Queue, int] | None = None
+        """Queue offsets to give: ahead of the queues by what is not dispatched yet. None: to be worked out."""
+        self._start_at(0)
         self._checkpoint = Checkpoint()
+        self._flush: Flush | None = None
+        self._queues_in_doubt = False
         self._last_time_ms = 0
-        self.arrived: list[Arrived] = []
-        """Called for each message that consumers see from then on."""
+        self.arrived = self._queues.arrived
+        """Called with topic, queue id, queue offset, code of the tag and outline of each message that consumers see
+        from then on."""
+        self.messages_put = self.bytes_put = 0
+        """By this process."""
 
     # --- opening ---------------------------------------------------------------------------------------------
 
@@ -86,34 +91,38 @@ class MessageStore:
         _mark(self._files, ABORT)
         self._checkpoint = read = Checkpoint.decode(read_whole(self._files, CHECKPOINT))
         recovered = self.log.open(read.queues_offset - (self._config.log_file_bytes if killed else 0))
-        self._open_queues()
+        log_min, log_end = self.log.min_offset, self.log.max_offset
+        self._queues.open(log_min, log_end, read.queues_offset)
         if self._index is not None:
-            self._index.open(self.log.max_offset)
-        told = min(read.queues_offset, self.log.max_offset) if self._queues else 0
-        if not self._resume(self._known(max(self.log.min_offset, told))):
-            self._resume(self.log.min_offset)
+            self._index.open(log_end)
+        told = min(read.queues_offset, log_end) if len(self._queues) else 0
+        self._last_time_ms = read.log_time_ms
+        if not self._resume(self._known(max(log_min, told))):
+            self._resume(log_min)
         return recovered
 
-    def _resume(self, begin: int) -> bool:
-        """Go on telling the queues from ``begin``. False: they lack messages in front of it."""
-        self._dispatcher = Dispatcher(self.log, begin, self._take)
-        self._next = {key: queue.max_offset for key, queue in self._queues.items()}
-        for found in self.log.scan(begin, check_crc=False):
-            self._last_time_ms = found[5]
-            if in_queue(found[4]):
-                key = found[6], found[2]
-                if found[3] > self._next.get(key, 0) and begin > self.log.min_offset:
-                    return False
-                self._next[key] = max(self._next.get(key, 0), found[3] + 1)
-        return True
+    def _start_at(self, offset: int) -> None:
+        self._dispatcher = Dispatcher(self.log, offset, self._queues.take)
+        self._indexer = Dispatcher(self.log, offset, self._index.take) if self._index is not None else None
 
-    def _open_queues(self) -> None:
-        for topic in self._files.list(QUEUES):
-            for number in self._files.list(f"{QUEUES}/{topic}"):
-                if number.isdecimal():
-                    queue = self._queue((topic.encode(), int(number)))
-                    queue.open(self.log.max_offset)
-                    queue.correct_min(self.log.min_offset)
+    def _resume(self, begin: int) -> bool:
+        """Go on telling queues and index from ``begin``. False: the queues lack messages in front of it."""
+        self._start_at(begin)
+        self._dispatcher.time_ms = self._last_time_ms
+        return self._number_from(begin, begin > self.log.min_offset)
+
+    def _number_from(self, begin: int, gapless: bool) -> bool:
+        """Work out the queue offsets to give. False: a queue lacks messages in front of ``begin``."""
+        offsets = self._next = self._queues.max_offsets()
+        for _, _, queue_id, queue_offset, sys_flag, time_ms, topic, _ in self.log.scan(begin, check_crc=False):
+            self._last_time_ms = time_ms
+            if in_queue(sys_flag):
+                key = topic, queue_id
+                due = offsets.get(key, 0)
+                if queue_offset > due and gapless:
+                    return False
+                offsets[key] = max(due, queue_offset + 1)
+        return True
 
     def _known(self, begin: int) -> int:
         """From where the queues have to be told again: ``begin``, if a message starts there, else all of the log."""
@@ -124,14 +133,17 @@ class MessageStore:
         return begin
 
     def close(self) -> None:
-        """Flush everything and say that this store was closed in order. Raises ``StoreFailed``."""
+        """Flush everything and say that this store was closed in order. Raises ``StoreFailed``, ``OSError``."""
         self.flush()
-        for queue in self._queues.values():
-            queue.close()
+        self._files.remove(ABORT)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Release the files and the directory as they are: the next process recovers."""
+        self._queues.close()
         if self._index is not None:
             self._index.close()
         self.log.close()
-        self._files.remove(ABORT)
         self._files.unlock()
 
     # --- writing ---------------------------------------------------------------------------------------------
@@ -143,90 +155,190 @@ class MessageStore:
             MessageIllegal: nothing was kept, change the message.
             StoreFull, StoreFailed: as of the log.
         """
+        offsets = self._next
+        if offsets is None:
+            offsets = self._take_over()
         key = message.topic, message.queue_id
-        queue_offset = self._next.get(key)
+        queue_offset = offsets.get(key)
         if queue_offset is None:
             _check_name(message)
             queue_offset = 0
-        queued = in_queue(message.sys_flag)
-        offset, size = self.log.append(message, queue_offset if queued else 0, store_time_ms)
-        if queued:
-            self._next[key] = queue_offset + 1
+        if message.sys_flag & 4:  # not ``in_queue``
+            offset, size = self.log.append(message, 0, store_time_ms)
+            queue_offset = 0
+        else:
+            offset, size = self.log.append(message, queue_offset, store_time_ms)
+            offsets[key] = queue_offset + 1
         self._last_time_ms = store_time_ms
-        return Put(offset, size, queue_offset if queued else 0)
+        self.messages_put += 1
+        self.bytes_put += size
+        return Put(offset, size, queue_offset)
 
     def put_all(self, messages: Sequence[Message], store_time_ms: int) -> list[Put]:
-        """Append messages one behind the other; raises as ``put``."""
+        """Append messages one behind the other, in one file of the log; all or, when it raises as ``put``, none."""
+        if len(messages) > 1:
+            if self._next is None:
+                self._take_over()
+            size = 0
+            for message in messages:
+                size += codec.size_of(message, self._config.body_bytes_max)
+                _check_name(message)
+            self.log.make_room(size)
         return [self.put(message, store_time_ms) for message in messages]
 
     def append_raw(self, data: bytes | memoryview, offset: int) -> None:
         """Bytes of another store's log. Raises as ``CommitLog.append_raw``."""
-        self.log.append_raw(bytes(data), offset)
+        self._next = None
+        if not self.log.max_offset:
+            self._start_at(offset)
+        self.log.append_raw(data, offset)
+
+    def _take_over(self) -> dict[Queue, int]:
+        """After bytes of another log: what is put next stands behind a whole message, and behind it in its queue."""
+        try:
+            self._number_from(self._dispatcher.offset, False)
+        except DamagedRecord as damage:
+            self.truncate(damage.offset)
+            self._number_from(self._dispatcher.offset, False)
+        assert self._next is not None
+        return self._next
 
     def write(self) -> None:
         """Hand what was put to the system."""
         self.log.write()
+
+    def truncate(self, offset: int, *, everything: bool = False) -> None:
+        """Forget messages from ``offset`` on: another master never had them. With ``everything`` the store is empty,
+        and takes ``append_raw`` of any offset. A flush under way is cancelled, and must have stopped.
+        Raises ``OffsetGone``, ``OSError``."""
+        self.cancel_flush()
+        kept = 0 if everything else offset
+        if kept < self._checkpoint.queues_offset or self._flush is not None:
+            # Or entries of later messages would be taken for flushed ones. One under way may have gone further.
+            self._checkpoint = attrs.evolve(
+                self._checkpoint, queues_offset=min(kept, self._checkpoint.queues_offset))
+            write_whole(self._files, CHECKPOINT, self._checkpoint.encode())
+        if everything:
+            self._queues.delete()
+            if self._index is not None:
+                self._index.clear()
+            self.log.clear()
+            self._start_at(0)
+        else:
+            self.log.truncate(offset)
+            self._queues.truncate(offset)
+            if self._index is not None:
+                self._index.truncate(offset)
+            for told in (self._dispatcher, self._indexer):
+                if told is not None:
+                    told.offset = min(told.offset, offset)
+        self._next = None
+
+    # --- what consumers see ----------------------------------------------------------------------------------
 
     @property
     def dispatched_offset(self) -> int:
         """Consumers see what is below."""
         return self._dispatcher.offset
 
-    def dispatch(self, confirm_offset: int | None = None, most: int = 1 << 62) -> int:
-        """Let consumers see what is confirmed (all, by default); returns how many messages they see more, ``most`` at
-        most. Raises ``OSError`` when queues cannot be written; it may be tried again."""
-        return self._dispatcher.dispatch(self.log.max_offset if confirm_offset is None else confirm_offset, most)
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        return self.log.max_offset - self._dispatcher.offset
 
-    def _take(self, found: Outline, code: int) -> None:
-        if in_queue(found[4]):
-            self._queue((found[6], found[2])).append(found[3], found[0], found[1], code)
-            for arrived in self.arrived:
-                arrived(found[6], found[2], found[3], code, found)
-        if self._index is not None:
-            self._index.add(found)
+    @property
+    def indexed_offset(self) -> int:
+        """What is below is found by its keys."""
+        return self._dispatcher.offset if self._indexer is None else self._indexer.offset
+
+    def dispatch(self, confirm_offset: int | None = None) -> int:
+        """Let consumers see what is confirmed (all, by default), and find it by its keys; returns how many messages
+        they see more. Raises ``OSError`` when queues cannot be written; it may be tried again."""
+        count = self._dispatcher.dispatch(self.log.max_offset if confirm_offset is None else confirm_offset, 1 << 62)
+        if self._indexer is not None:
+            self._indexer.dispatch(self._dispatcher.offset, 1 << 62)
+        return count
+
+    def dispatch_slice(self, confirm_offset: int, most: int) -> bool:
+        """The same for so many messages. The index may fall behind: it gets what the queues leave of the time.
+
+        Returns:
+            whether there is more to do.
+        """
+        count = self._dispatcher.dispatch(confirm_offset, most)
+        if self._indexer is None or count == most:
+            return count == most
+        wanted = max(1, (most - count) // 3)
+        return self._indexer.dispatch(self._dispatcher.offset, wanted) == wanted
+
+    # --- flushing --------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Sync log, queues, index, checkpoint, in this order. Raises ``StoreFailed``, or ``OSError`` of the others."""
         self.log.flush()
-        for queue in self._queues.values():
-            queue.flush()
-        if self._index is not None:
-            self._index.flush()
-        self._checkpoint = attrs.evolve(
-            self._checkpoint, log_time_ms=self._last_time_ms, queues_time_ms=self._last_time_ms,
-            index_time_ms=self._last_time_ms,
-            queues_offset=self._dispatcher.offset)
-        write_whole(self._files, CHECKPOINT, self._checkpoint.encode())
+        flush = self.begin_flush()
+        try:
+            for _ in flush.steps():
+                pass
+        finally:
+            self.end_flush(flush)
 
-    def truncate(self, offset: int, *, everything: bool = False) -> None:
-        """Forget messages from ``offset`` on: another master never had them. Raises ``OffsetGone``."""
-        gone = [found for found in self.log.scan(offset, check_crc=False) if in_queue(found[4])]
-        self.log.truncate(offset)
-        for key in {(found[6], found[2]) for found in gone}:
-            self._next[key] = min(found[3] for found in gone if (found[6], found[2]) == key)
-            if key in self._queues:
-                self._queues[key].truncate(offset)
-        if self._index is not None:
-            self._index.truncate(offset)
-        self._dispatcher.offset = min(self._dispatcher.offset, offset)
+    def begin_flush(self) -> Flush:
+        """Of queues, index and checkpoint as they are now: run its ``steps``, then ``end_flush`` it, before the next.
+        Raises ``OSError`` when the disk is full."""
+        assert self._flush is None, "one flush at a time"
+        files, folders = self._queues.to_sync()
+        queues, indexed = self._dispatcher, self._indexer or self._dispatcher
+        checkpoint = attrs.evolve(
+            self._checkpoint, log_time_ms=self._last_time_ms, queues_time_ms=queues.time_ms,
+            index_time_ms=indexed.time_ms, confirm_offset=queues.offset,
+            queues_offset=min(queues.offset, indexed.offset))
+        self._flush = Flush(self._files, files, folders, self._index.begin_flush() if self._index is not None else None,
+                            None if self._queues_in_doubt else checkpoint)
+        return self._flush
+
+    def end_flush(self, flush: Flush) -> None:
+        """It ran to its end, raised, or was cancelled. After a failed sync the system may have dropped entries of
+        queues, so no checkpoint counts on them any more: the next process builds them again."""
+        self._flush = None
+        if flush.finished and not flush.cancelled and flush.checkpoint is not None:
+            self._checkpoint = flush.checkpoint
+        if flush.cancelled and not flush.queues_synced:
+            self._queues.not_synced(flush.to_sync, flush.folders)
+        elif not flush.queues_synced:
+            self._queues_in_doubt = True
+        if flush.index is not None:
+            if flush.finished:
+                flush.index.done()
+            else:
+                flush.index.failed()
+
+    def cancel_flush(self) -> None:
+        """The one under way, if any, leaves off at its next step."""
+        if self._flush is not None:
+            self._flush.cancelled = True
+
+    @property
+    def flush_is_due(self) -> bool:
+        """The index holds much in memory."""
+        return self._index is not None and self._index.unflushed_bytes >= INDEX_UNFLUSHED_BYTES_MAX
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def queues(self) -> list[Queue]:
         """(topic, queue id) of every queue that has ever had a visible message, sorted."""
-        return sorted(self._queues)
+        return self._queues.keys()
 
     def queue(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         """To look at, if it has ever had a visible message."""
-        return self._queues.get((topic, queue_id))
+        return self._queues.get(topic, queue_id, self.log.min_offset)
 
     def min_offset(self, topic: bytes, queue_id: int) -> int:
-        queue = self._queues.get((topic, queue_id))
+        queue = self.queue(topic, queue_id)
         return queue.min_offset if queue else 0
 
     def max_offset(self, topic: bytes, queue_id: int) -> int:
         """Behind the last visible message."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.queue(topic, queue_id)
         return queue.max_offset if queue else 0
 
     def get(self, topic: bytes, queue_id: int, queue_offset: int, *, count: int = 32,
@@ -237,7 +349,7 @@ class MessageStore:
             OffsetGone: that offset is not between the least and the greatest.
             DamagedRecord: what the queue points at is no message.
         """
-        queue = self._queues.get((topic, queue_id))
+        queue = self.queue(topic, queue_id)
         if queue is None:
             if queue_offset:
                 raise OffsetGone(queue_offset, 0, 0)
@@ -245,7 +357,7 @@ class MessageStore:
         records: list[bytes] = []
         left = bytes_max
         for offset, size, _ in ENTRY.iter_unpack(queue.read(queue_offset, count)):
-            if size == 0x7FFFFFFF:
+            if size == NOWHERE_SIZE:
                 continue
             if records and size > left:
                 break
@@ -277,33 +389,61 @@ class MessageStore:
 
     def offset_by_time(self, topic: bytes, queue_id: int, time_ms: int) -> int:
         """The first message of the queue stored at ``time_ms`` or later; behind the last if there is none."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.queue(topic, queue_id)
         if queue is None:
             return 0
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
             offset, size, _ = queue.entry(middle)
-            if size == 0x7FFFFFFF or self.log.record(offset, size).store_time_ms < time_ms:
+            if size == NOWHERE_SIZE or self.log.record(offset, size).store_time_ms < time_ms:
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    def delete_before(self, offset: int) -> None:
-        """Delete whole files of the log below ``offset``, and what the queues say of them."""
-        least = self.log.delete_before(min(offset, self._dispatcher.offset))
-        for queue in self._queues.values():
-            queue.correct_min(least)
-        if self._index is not None:
-            self._index.delete_before(least)
+    def earliest_time_ms(self) -> int:
+        """When the first message that is kept was stored; -1 if there is none."""
+        first = self.log.run(self.log.min_offset, self.log.max_offset, 1)[0]
+        return first[0][5] if first else -1
 
-    def _queue(self, key: Queue) -> ConsumeQueue:
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = ConsumeQueue(
-                self._files, f"{QUEUES}/{key[0].decode()}/{key[1]}", file_bytes=self._config.queue_file_bytes)
-        return queue
+    # --- what is old or not wanted ---------------------------------------------------------------------------
+
+    def release_before(self, offset: int) -> Iterator[None]:
+        """Forget whole files of the log below ``offset``; the iterator deletes them, in another thread if need be. What
+        queues and index say of them goes when they are looked at, or by ``clean``."""
+        return self.log.release_before(min(offset, self._dispatcher.offset))
+
+    def delete_before(self, offset: int) -> int:
+        """``release_before`` and ``clean``, all of it; returns the new least offset."""
+        for _ in self.release_before(offset):
+            pass
+        self.clean(len(self._queues))
+        return self.log.min_offset
+
+    def judge(self, config: RetentionConfig, now_ms: int, hour: int) -> tuple[Verdict, int]:
+        """What to delete by time and room, and below which offset that is. Raises ``OSError``."""
+        verdict = judge(config, self.log.newest_ms(), now_ms, hour, self.space().used_ratio)
+        return verdict, self.log.min_offset - self.log.min_offset % self.log.file_bytes + (
+            verdict.delete * self.log.file_bytes)
+
+    def clean(self, most: int) -> bool:
+        """Let the index and ``most`` queues forget messages that are gone, and delete their old files. True: more of
+        them wait."""
+        if self._index is not None:
+            self._index.delete_before(self.log.min_offset)
+        return self._queues.correct_min(self.log.min_offset, most)
+
+    def delete_topics(self, topics: Iterable[bytes]) -> int:
+        """Destroy the queues of these topics; returns how many. Their messages stay in the log until it is cut, and
+        are told again if the process dies before the next flush."""
+        count = self._queues.delete(topics)
+        self._next = None
+        return count
+
+    def space(self) -> Space:
+        """Of the disk. Raises ``OSError``."""
+        return self._files.space()
 
 
 def _mark(files: Files, path: str) -> None:

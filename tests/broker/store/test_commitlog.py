@@ -177,7 +177,7 @@ def test_a_replica_takes_the_bytes_as_they_are() -> None:
     log.flush()
     files = MemoryFiles()
     copy = opened(files)
-    with pytest.raises(OffsetGone):
+    with pytest.raises(WrongStore, match="set mappedFileSizeCommitLog to the master's"):
         copy.append_raw(b"x", 5)
     at = FILE
     while at < log.max_offset:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from broker.store import record as codec
 from broker.store.consumequeue import java_hash
 from broker.store.files import MemoryFiles
-from broker.store.indexfile import KeyIndex, file_name, key_hash, keys_of
+from broker.store.indexfile import KeyIndex, file_name
+from broker.store.keys import key_hash, keys_of
 from broker.store.record import ROLLBACK, Outline, encode_properties
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -69,7 +70,7 @@ def test_every_key_is_found_across_files() -> None:
     files = MemoryFiles()
     index = opened(files)
     for number in range(50):
-        index.add(told(number, f"k{number % 20} all"))
+        index.take([told(number, f"k{number % 20} all")])
     for _ in range(2):
         assert index.find("t#k3", 10, 0, 1 << 40) == [4300, 2300, 300]
         assert index.find("t#all", 100, 0, 1 << 40) == [number * 100 for number in reversed(range(50))]
@@ -89,10 +90,10 @@ def test_telling_again_adds_nothing_and_what_was_truncated_is_told_anew() -> Non
     index = opened(MemoryFiles())
     for _ in range(2):
         for number in range(5):
-            index.add(told(number, "k"))
+            index.take([told(number, "k")])
     assert index.find("t#k", 100, 0, 1 << 40) == [400, 300, 200, 100, 0]
     index.truncate(300)
-    index.add(told(3, "other"))
+    index.take([told(3, "other")])
     assert index.find("t#other", 100, 0, 1 << 40) == [300]
 
 
@@ -106,7 +107,7 @@ def test_a_crash_loses_no_key_that_was_flushed() -> None:
             found = index.find("t#k", 1000, 0, 1 << 40)
             assert set(found) >= {100 * each for each in range(sure)}, seed
             for _ in range(rng.randrange(8)):
-                index.add(told(number, "k"))
+                index.take([told(number, "k")])
                 number += 1
                 if rng.random() < 0.3:
                     index.flush()

@@ -1,0 +1,147 @@
+"""All consume queues of a store, by topic and queue id: opened together, told in runs, flushed, cut and deleted.
+
+They can always be built again from the log. Source: ``ConsumeQueueStore`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue
+from broker.store.dispatch import TagCodes
+from broker.store.files import File, Files
+from broker.store.record import Outline
+
+FOLDER: Final = "consumequeue"
+Queue = tuple[bytes, int]
+"""Topic and queue id."""
+Arrived = Callable[[bytes, int, int, int, Outline], None]
+"""Topic, queue id, queue offset, code of the tag, outline."""
+
+
+class Queues:
+    """``open`` comes first."""
+
+    def __init__(self, files: Files, tag_codes: TagCodes, *, file_bytes: int) -> None:
+        self._files, self._file_bytes = files, file_bytes
+        self._code = tag_codes.code
+        self._queues: dict[Queue, ConsumeQueue] = {}
+        self._changed: set[ConsumeQueue] = set()
+        """Have entries that were not flushed."""
+        self._new_folders: set[str] = set()
+        self._unsynced: list[File] = []
+        self.arrived: list[Arrived] = []
+        """Called for each message that consumers see from then on."""
+
+    def open(self, log_min: int, log_end: int, sure: int) -> None:
+        """Entries of messages below ``sure`` were all flushed. Raises ``WrongStore``."""
+        for topic in self._files.list(FOLDER):
+            for number in self._files.list(f"{FOLDER}/{topic}"):
+                if number.isdecimal():
+                    queue = self._make((topic.encode(), int(number)))
+                    queue.open(log_end, sure)
+                    queue.correct_min(log_min)
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def keys(self) -> list[Queue]:
+        return sorted(self._queues)
+
+    def get(self, topic: bytes, queue_id: int, log_min: int) -> ConsumeQueue | None:
+        """The queue, without entries of messages below ``log_min``."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None and queue.log_min != log_min:
+            queue.correct_min(log_min)
+        return queue
+
+    def max_offsets(self) -> dict[Queue, int]:
+        return {key: queue.max_offset for key, queue in self._queues.items()}
+
+    def take(self, run: list[Outline]) -> None:
+        """Entries for messages of the log, in its order. Told again, they change nothing.
+
+        Raises:
+            OSError: the disk is full. Tell them again.
+        """
+        queues, arrived, tags_code, pack = self._queues, self.arrived, self._code, ENTRY.pack
+        changed, gathered, open_transaction = self._changed.add, GATHERED - 1, 4
+        for found in run:
+            offset, size, queue_id, queue_offset, sys_flag, time_ms, topic, properties = found
+            if sys_flag & open_transaction:
+                continue
+            code = tags_code(topic, properties, time_ms)
+            queue = queues.get((topic, queue_id))
+            if queue is None:
+                queue = self._make((topic, queue_id))
+            changed(queue)
+            if queue_offset == queue.max_offset:
+                queue.tail += pack(offset, size, code)
+                queue.max_offset = queue_offset + 1
+                if not queue_offset & gathered:
+                    queue.write()
+            else:
+                queue.append(queue_offset, offset, size, code)
+            for call in arrived:
+                call(topic, queue_id, queue_offset, code, found)
+
+    def _make(self, key: Queue) -> ConsumeQueue:
+        folder = f"{FOLDER}/{key[0].decode()}"
+        self._new_folders |= {"", FOLDER, folder}
+        queue = self._queues[key] = ConsumeQueue(self._files, f"{folder}/{key[1]}", file_bytes=self._file_bytes)
+        return queue
+
+    # --- changes of the whole --------------------------------------------------------------------------------
+
+    def to_sync(self) -> tuple[list[File], list[str]]:
+        """Files and folders to sync for what was told to be durable. Raises ``OSError`` when it cannot be written."""
+        folders: list[str] = []
+        files, self._unsynced = self._unsynced, []
+        try:
+            for queue in tuple(self._changed):
+                of_queue, of_folders = queue.to_sync()
+                files += of_queue
+                folders += of_folders
+                self._changed.discard(queue)
+        except OSError:
+            self.not_synced(files, folders)
+            raise
+        folders += sorted(self._new_folders)
+        self._new_folders.clear()
+        return files, folders
+
+    def not_synced(self, files: Iterable[File], folders: Iterable[str]) -> None:
+        """A flush was left off: next time."""
+        self._unsynced += files
+        self._new_folders.update(folders)
+
+    def truncate(self, log_end: int) -> None:
+        for queue in self._queues.values():
+            queue.truncate(log_end)
+            self._changed.add(queue)
+
+    def correct_min(self, log_min: int, most: int) -> bool:
+        """Give up entries of messages below ``log_min``, of ``most`` queues at a time. True: more of them wait."""
+        behind = [queue for queue in self._queues.values() if queue.log_min != log_min]
+        for queue in behind[:most]:
+            queue.correct_min(log_min)
+        return len(behind) > most
+
+    def delete(self, topics: Iterable[bytes] | None = None) -> int:
+        """Destroy all queues of these topics, or of all; returns how many there were."""
+        wanted = None if topics is None else frozenset(topics)
+        gone = [key for key in self._queues if wanted is None or key[0] in wanted]
+        for key in gone:
+            queue = self._queues.pop(key)
+            self._changed.discard(queue)
+            queue.destroy()
+        for topic in {topic.decode() for topic, _ in gone}:
+            self._files.remove_folder(f"{FOLDER}/{topic}")
+        if gone:
+            self._files.sync_dir(FOLDER)
+        return len(gone)
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.close()

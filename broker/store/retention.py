@@ -1,0 +1,79 @@
+"""Which files of the log are old enough to go, and when the disk is too full to write: decisions only.
+
+Time, hour and room are numbers that are given. A file is as old as the first message behind it, not as the time that
+the system last wrote it, so a copied store keeps its messages as long as the original does.
+Source: ``CleanCommitLogService`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+_MS_PER_HOUR = 3_600_000
+
+
+def _hours(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
+    try:
+        if all(0 <= int(hour) <= 23 for hour in value.split(";") if hour.strip()):
+            return
+    except ValueError:
+        pass
+    raise ValueError(f"deleteWhen is {value!r}; hours of the day with semicolons between them are meant, such as 04;16")
+
+
+@attrs.frozen
+class RetentionConfig:
+    """Keys of ``MessageStoreConfig`` and their defaults; ratios are percents of the disk, times hours."""
+
+    file_reserved_time: int = 72
+    delete_when: str = attrs.field(default="04", validator=_hours)
+    disk_max_used_space_ratio: int = 75
+    """Above it old files go at any hour."""
+    disk_space_clean_forcibly_ratio: int = 85
+    """Above it the oldest files go though they are not old enough."""
+    disk_space_warning_level_ratio: int = 90
+    """Above it nothing is written."""
+    clean_file_forcibly_enable: bool = True
+    delete_files_batch_max: int = 10
+    """At one time, as in Java."""
+
+    @property
+    def hours(self) -> frozenset[int]:
+        return frozenset(int(hour) for hour in self.delete_when.split(";") if hour.strip())
+
+
+@attrs.frozen
+class Verdict:
+    """``delete`` whole files from the oldest on; ``refuse``: why nothing is written, "" if all is well."""
+
+    delete: int = 0
+    refuse: str = ""
+
+
+def judge(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, hour: int, used_ratio: float) -> Verdict:
+    """``newest_ms``: of each file but the last, oldest first, when its last message was stored, or a little later.
+
+    ========================= =================================
+    disk used                 deleted
+    ========================= =================================
+    above the clean ratio     the oldest, however young
+    above the max ratio       old ones
+    less                      old ones, at the hours of deletion
+    ========================= =================================
+    """
+    used = 100 * used_ratio
+    refuse = ""
+    if used > config.disk_space_warning_level_ratio:
+        refuse = (f"the disk is {used:.0f}% full, above diskSpaceWarningLevelRatio "
+                  f"({config.disk_space_warning_level_ratio}%): nothing is written until there is room")
+    forcibly = config.clean_file_forcibly_enable and used > config.disk_space_clean_forcibly_ratio
+    if not (forcibly or used > config.disk_max_used_space_ratio or hour in config.hours):
+        return Verdict(0, refuse)
+    count = 0
+    for newest in newest_ms[: config.delete_files_batch_max]:
+        if not forcibly and now_ms - newest < config.file_reserved_time * _MS_PER_HOUR:
+            break
+        count += 1
+    return Verdict(count, refuse)
