@@ -149,7 +149,7 @@ def _records(
     """Take the good records of one block whose header is good; returns what is damaged."""
     at = block + BLOCK_BYTES
     heads, offsets = found.heads, found.offsets
-    kept = len(offsets)
+    kept, kept_locals = len(offsets), len(found.locals)
     damages: list[Damage] = []
     marks: list[bytes] = []
     while at < stop:
@@ -185,8 +185,8 @@ def _records(
         marks.append(_CRC.pack(mark))
         at += LOCAL_BYTES + len(body)
     if verify and not damages and (len(marks) != count or crc32c(b"".join(marks)) != digest):
-        damages.append(Damage(block, "crc", "the records are not those that the block header vouches for",
-                              len(offsets)))
+        found.cut(kept, kept_locals)
+        damages.append(Damage(block, "crc", "the records are not those that the block header vouches for", kept))
     more = len(offsets) - kept
     if more == 1:
         found.writes.append(write)
