@@ -13,6 +13,7 @@ import attrs
 
 from broker.store.errors import WrongStore
 from broker.store.files import Files, read_whole, write_whole
+from remoting.bodies.consumers import MessageRequestModes
 from remoting.bodies.namesrv import DataVersion, TopicConfig
 from remoting.body import Body, body
 from remoting.errors import BodyError
@@ -80,6 +81,7 @@ PATHS: Final[dict[type[Body], str]] = {
     SubscriptionGroups: "config/subscriptionGroup.json",
     ConsumerOffsets: "config/consumerOffset.json",
     DelayOffsets: "config/delayOffset.json",
+    MessageRequestModes: "config/messageRequestMode.json",
 }
 _Table = TypeVar("_Table", bound=Body)
 
