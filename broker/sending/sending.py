@@ -281,7 +281,6 @@ class Sending:
                     self._topics.create_for_dead_letters(target.group)
                     return _AGAIN
                 values["DELAY"] = "-1"
-                self.counters.dead_letters += 1
         values.pop("POP_CK", None)
         uniq_key = values.get(props.UNIQ_KEY)
         if not uniq_key:
@@ -301,6 +300,7 @@ class Sending:
                 del values[props.PRIORITY]
             else:
                 queue_id = min(number, max(0, target.write_queues - 1))
+        self.counters.dead_letters += topic != asked.topic
         if level > 0 and asked.sys_flag & ROLLBACK in (0, COMMIT):
             for key in props.TIMERS:
                 values.pop(key, None)

@@ -1,0 +1,202 @@
+"""The positions of the levels under chance: at least once, in order, none lost, never early, across restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import attrs
+import pytest
+
+from broker.schedule.machine import (
+    FIRST_MS,
+    NS_PER_MS,
+    PAUSE_AFTER_FAULT_MS,
+    PAUSE_MS,
+    TOGETHER_MAX,
+    VERSION_STEP,
+    Delivery,
+    Machine,
+    is_due,
+)
+from broker.store.tables import DelayOffsets
+from remoting.bodies.namesrv import DataVersion
+
+DELAYS = (1_000, 5_000)
+
+
+@attrs.define
+class Memory:
+    """Implements ``Queues``: by level the due times, and how many of level 1 were deleted."""
+
+    due: dict[int, list[int]] = attrs.field(factory=lambda: {1: [], 2: []})
+    gone: int = 0
+
+    def bounds(self, level: int) -> tuple[int, int] | None:
+        return (self.gone if level == 1 else 0, len(self.due[level])) if level in self.due else None
+
+    def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
+        return self.due[level][offset : offset + count]
+
+
+def ns(ms: int) -> int:
+    return ms * NS_PER_MS
+
+
+def started(queues: Memory, kept: DelayOffsets | None = None) -> Machine:
+    machine = Machine(DELAYS, kept)
+    machine.start(0, 0, queues)
+    return machine
+
+
+def test_the_first_look_the_pause_and_the_order() -> None:
+    queues = Memory({1: [500, 900, 2_000]})
+    machine = started(queues)
+    assert machine.poll(ns(FIRST_MS - 1), FIRST_MS - 1, queues) == []
+    (first,) = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    assert (first.level, first.begin, first.end) == (1, 0, 2)
+    assert machine.poll(ns(FIRST_MS), 9_000, queues) == []  # one at a time
+    machine.done(first, ns(FIRST_MS), FIRST_MS)
+    assert machine.offsets().offset_table == {1: 2}
+    assert machine.poll(ns(FIRST_MS), FIRST_MS, queues) == []  # at once, and nothing is due
+    assert machine.poll(ns(FIRST_MS + PAUSE_MS - 1), 2_000, queues) == []
+    (second,) = machine.poll(ns(2_000), 2_000, queues)
+    assert (second.begin, second.end) == (2, 3)
+
+
+def test_a_failure_is_tried_again_one_message_at_a_time() -> None:
+    queues = Memory({1: [0] * 5})
+    machine = started(queues)
+    now = FIRST_MS
+    (all_of_them,) = machine.poll(ns(now), now, queues)
+    assert all_of_them.end == 5
+    machine.failed(all_of_them, ns(now))
+    assert machine.poll(ns(now + PAUSE_MS - 1), now, queues) == []
+    now += PAUSE_MS
+    (alone,) = machine.poll(ns(now), now, queues)
+    assert (alone.begin, alone.end) == (0, 1)
+    machine.failed(alone, ns(now), fault=True)
+    assert machine.poll(ns(now + PAUSE_AFTER_FAULT_MS - 1), now, queues) == []
+    now += PAUSE_AFTER_FAULT_MS
+    (alone,) = machine.poll(ns(now), now, queues)
+    machine.done(alone, ns(now), now)
+    (rest,) = machine.poll(ns(now), now, queues)
+    assert (rest.begin, rest.end) == (1, 5)
+
+
+def test_a_fault_of_many_is_looked_for_one_by_one() -> None:
+    queues = Memory({1: [0] * 3})
+    machine = started(queues)
+    (three,) = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    machine.failed(three, ns(FIRST_MS), fault=True)
+    (alone,) = machine.poll(ns(FIRST_MS + PAUSE_MS), FIRST_MS, queues)
+    assert (alone.begin, alone.end) == (0, 1)
+
+
+def test_what_a_former_run_ordered_counts_no_more() -> None:
+    queues = Memory({1: [0]})
+    machine = started(queues)
+    (old,) = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    machine.stop()
+    machine.done(old, ns(FIRST_MS), FIRST_MS)
+    assert machine.offsets().offset_table == {1: 0}
+    machine.start(ns(FIRST_MS), FIRST_MS, queues)
+    machine.done(old, ns(FIRST_MS), FIRST_MS)
+    assert machine.offsets().offset_table == {1: 0}
+    (new,) = machine.poll(ns(2 * FIRST_MS), 2 * FIRST_MS, queues)
+    assert (new.begin, new.end) == (0, 1)
+
+
+def test_positions_outside_the_queue() -> None:
+    """Of messages that were deleted, and of a master that had more than this one."""
+    queues = Memory({1: [0] * 10, 2: [0] * 3}, gone=4)
+    machine = started(queues, DelayOffsets({1: 2, 2: 7, 9: 1}))
+    assert machine.offsets().offset_table == {1: 2, 2: 3, 9: 1}  # before anything new is written
+    queues.due[2] += [0]
+    found = machine.poll(ns(FIRST_MS), FIRST_MS, queues)
+    assert [(delivery.level, delivery.begin, delivery.end) for delivery in found] == [(1, 4, 10), (2, 3, 4)]
+
+
+def test_a_slave_follows_and_a_master_does_not() -> None:
+    queues = Memory({1: [0] * 10})
+    machine = Machine(DELAYS)
+    machine.replace(DelayOffsets({1: 5}, DataVersion(1, 2, 3)))
+    assert machine.offsets() == DelayOffsets({1: 5}, DataVersion(1, 2, 3))
+    machine.start(0, 0, queues)
+    machine.replace(DelayOffsets({1: 9}))
+    assert machine.offsets() == DelayOffsets({1: 5}, DataVersion(1, 2, 3))
+
+
+def test_the_version_steps_now_and_then() -> None:
+    queues = Memory({1: [0] * 2 * VERSION_STEP * TOGETHER_MAX})
+    machine = started(queues)
+    machine.state_version = 7
+    while found := machine.poll(ns(FIRST_MS), FIRST_MS, queues):
+        machine.done(found[0], ns(FIRST_MS), FIRST_MS)
+    assert machine.offsets().data_version == DataVersion(7, FIRST_MS, 2)
+
+
+@pytest.mark.parametrize(("due", "now", "verdict"), [
+    (1_000, 999, False), (1_000, 1_000, True), (1_000, 5_000, True),
+    (1_000, 0, False), (1_001, 0, True),  # further off than the level: the clock was set back
+])
+def test_when_a_message_is_due(due: int, now: int, verdict: bool) -> None:
+    assert is_due(due, now, 1_000) is verdict
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_at_least_once_and_in_order_whatever_happens(seed: int) -> None:
+    """Messages come, deliveries fail, the clock jumps, masters change with positions of before."""
+    chance = Random(seed)
+    queues = Memory()
+    machine = started(queues)
+    saved = machine.offsets()
+    now = skew = 0
+    delivered: dict[int, list[int]] = {1: [], 2: []}
+    under_way: list[Delivery] = []
+    wall = 0
+
+    def answer(delivery: Delivery, good: bool) -> None:
+        if good or chance.random() < 0.5:  # what fails may have been stored
+            delivered[delivery.level] += range(delivery.begin, delivery.end)
+        if good:
+            machine.done(delivery, ns(now), wall)
+        else:
+            machine.failed(delivery, ns(now), fault=chance.random() < 0.2)
+
+    for _ in range(60):
+        now += chance.choice((10, 100, 1_000, 5_000))
+        skew += chance.choice((0,) * 9 + (-3_600_000, 3_600_000))
+        wall = 1_000_000_000 + now + skew
+        for level, delay in enumerate(DELAYS, 1):
+            queues.due[level] += [wall + delay] * chance.randrange(40)
+        for delivery in machine.poll(ns(now), wall, queues):
+            assert 0 < delivery.end - delivery.begin <= TOGETHER_MAX
+            delay = DELAYS[delivery.level - 1]
+            assert all(is_due(due, wall, delay) for due in queues.due[delivery.level][delivery.begin : delivery.end])
+            under_way.append(delivery)
+        while under_way and chance.random() < 0.7:
+            answer(under_way.pop(0), chance.random() < 0.8)
+        if chance.random() < 0.3:
+            saved = machine.offsets()
+        if chance.random() < 0.1:  # killed, and started with what was saved
+            for delivery in under_way:
+                answer(delivery, False)
+            under_way.clear()
+            machine = Machine(DELAYS, saved)
+            machine.start(ns(now), wall, queues)
+        elif chance.random() < 0.1:  # no longer master, and again
+            machine.stop()
+            machine.start(ns(now), wall, queues)
+    machine.stop()
+    machine.start(ns(now), wall, queues)
+    for _ in range(20_000):
+        now += PAUSE_MS
+        wall += PAUSE_MS
+        for delivery in machine.poll(ns(now), wall, queues):
+            answer(delivery, True)
+        if all(machine.offsets().offset_table.get(level, 0) == len(queues.due[level]) for level in queues.due):
+            break
+    for level, found in delivered.items():
+        first_seen = list(dict.fromkeys(found))
+        assert first_seen == list(range(len(queues.due[level]))), f"level {level}: lost, or out of order"
