@@ -24,7 +24,7 @@ from broker.ha.insync import InSync
 from broker.ha.master import Close, HaMaster, Idle, LogView, SendLog
 from broker.ha.serving import Frame, HaPort
 from broker.ha.slave import HaSlave
-from broker.ha.tail import take_over, undispatched
+from broker.ha.tail import cut_unfinished, undispatched
 from broker.ha.wire import MasterHandshake, MasterMessages, SlaveMessages, Transfer, transfer_header
 from broker.journal import Journal
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
@@ -132,10 +132,6 @@ class AutoSwitch:
             self._journal.settled.remove(self._moved.ring)
             self._journal.ticks.remove(self._tick)
 
-    async def serve_stream(self, stream: Stream) -> None:
-        """One connection to the HA port that was accepted elsewhere, to its end; closes it."""
-        await self._port.serve_stream(stream)
-
     # --- roles -----------------------------------------------------------------------------------------------
 
     async def become_master(self, role: BecomeMaster) -> InSync:
@@ -152,8 +148,8 @@ class AutoSwitch:
             journal = self._journal
             if self._master is None:
                 try:
-                    take_over(journal)
-                except StoreError as error:
+                    cut_unfinished(journal)
+                except (StoreError, OSError) as error:
                     raise RoleRefused(str(error)) from error
             in_sync = self._begin(role)
             journal.confirm(in_sync.confirm)

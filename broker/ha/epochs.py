@@ -122,7 +122,8 @@ def consistent_point(local: EpochList, local_end: int, master: EpochList, master
     """The greatest offset up to which both logs are known to hold the same bytes; None when nothing is known.
 
     An epoch has one master, which began it at one offset: where both lists hold the same entry, both logs are the same
-    up to the nearer end of it. Entries behind a log's end say nothing.
+    up to the nearer end of it. Entries behind a log's end say nothing. Logs that both began at 0, under masters of which
+    one wrote nothing that the other log has, are the same up to 0; in Java such a replica is stuck.
     """
     mine, theirs = local.within(local_end), master.within(master_end)
     starts = {entry.epoch: at for at, entry in enumerate(theirs)}
@@ -131,7 +132,7 @@ def consistent_point(local: EpochList, local_end: int, master: EpochList, master
         other = starts.get(entry.epoch)
         if other is not None and theirs.entries[other] == entry:
             return min(mine.end(at), local_end, theirs.end(other), master_end)
-    return None
+    return 0 if mine and theirs and mine.entries[0].start == theirs.entries[0].start == 0 else None
 
 
 # --- the file ------------------------------------------------------------------------------------------------

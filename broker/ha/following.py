@@ -231,7 +231,7 @@ class Following(Generic[MessageT]):
         logger.warning("the log ends at %d and is cut at %d, as its master's: %s", journal.end, cut.point, words)
         try:
             journal.truncate(cut.point, everything=cut.everything)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             logger.error("the log cannot be cut at %d: %s", cut.point, error)
             return None
         return journal.end

@@ -195,18 +195,17 @@ class HaSlave:
     def _handshake(self, message: MasterHandshake, now_ns: int) -> list[Output]:
         self._master = message.epochs
         point: int | None
-        everything = False
         if self._empty:
             point = self._received_end
         elif len(self.epochs) == 0:
             first = message.epochs.entries[0].start if message.epochs else 0
             point = min(self._received_end, first, message.log_end) if self._no_epochs is NoEpochs.PLAIN else 0
-            everything = point == 0
         else:
             point = consistent_point(self.epochs, self._received_end, message.epochs, message.log_end)
             if point is None:
                 return self._leave("this log and the master's have no epoch in common: remove this replica's store to "
                                    "have it copied anew", now_ns, self._config.truncate_retry_ms)
+        everything = point == 0 and not self._empty
         if point < self._received_end or everything:
             self._cutting = TruncateLog(point, everything, below_confirm=point < self.confirm)
             return [self._cutting]

@@ -1,4 +1,4 @@
-"""The end of a slave's log when the slave becomes master: whole messages, and queue offsets behind them."""
+"""The end of a slave's log when the slave becomes master: whole messages that consumers can see."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ from broker.journal import Journal
 from broker.store.errors import DamagedRecord
 
 
-def take_over(journal: Journal) -> None:
-    """Cut off a last message of which only a part came. Raises ``StoreFailed``."""
+def cut_unfinished(journal: Journal) -> None:
+    """Cut off a last message of which only a part came: what a master writes begins behind a whole one.
+
+    Raises:
+        StoreError: it cannot be cut.
+    """
     store = journal.store
-    begin = store.dispatched_offset
+    end = store.dispatched_offset
     try:
-        for _ in store.log.scan(begin, check_crc=False):
-            pass
+        for offset, size, *_ in store.log.scan(end):
+            end = offset + size
+        if end < journal.end:
+            end = store.log.next_offset(end)  # a blank at the end of a file
     except DamagedRecord as damage:
-        journal.truncate(damage.offset)
-    store._resume(begin)
+        end = damage.offset
+    if end < journal.end:
+        journal.truncate(end)
 
 
 def undispatched(journal: Journal) -> bool:
     """Whether there is something that consumers may see and do not see yet."""
     store = journal.store
-    found = store.log.scan(store.dispatched_offset, journal.confirm_offset, check_crc=False)
-    return next(found, None) is not None
+    return next(store.log.scan(store.dispatched_offset, journal.confirm_offset, check_crc=False), None) is not None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import attrs
 import trio
-from trio.abc import Stream
+from trio.abc import Listener, Stream
 from trio.testing import memory_stream_pair
 
 from broker.ha.acks import QuorumConfig
@@ -29,16 +28,32 @@ SMALL = StoreConfig(log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=Fals
 ALL_ACK = HaConfig(all_ack_in_sync_state_set=True, transfer_batch_bytes=700, catch_up_batch_bytes=3_000)
 
 
+class MemoryListener(Listener[Stream]):
+    """Of an HA port. What is dialled waits here to be accepted."""
+
+    def __init__(self) -> None:
+        self.dial, self._dialled = trio.open_memory_channel[Stream](100)
+
+    async def accept(self) -> Stream:
+        return await self._dialled.receive()
+
+    async def aclose(self) -> None:
+        self.dial.close()
+
+
 class Net:
     """HA ports by address. Bytes pass through relays, so a link can be cut, or hang without anybody knowing."""
 
     def __init__(self, nursery: trio.Nursery, rng: random.Random | None = None) -> None:
         self.nursery, self.rng = nursery, rng
-        self.ports: dict[str, Callable[[Stream], None]] = {}
-        """What takes a connection, by address."""
+        self.ports: dict[str, MemoryListener] = {}
         self.links: list[Relay] = []
         self.dialled: list[str] = []
         self.delay_s = 0.0
+
+    def listen(self, address: str) -> MemoryListener:
+        listener = self.ports[address] = MemoryListener()
+        return listener
 
     async def connect(self, address: str) -> Stream:
         self.dialled.append(address)
@@ -49,7 +64,7 @@ class Net:
         relay = Relay(self, near, far)
         self.links.append(relay)
         self.nursery.start_soon(relay.run)
-        self.ports[address](theirs)
+        self.ports[address].dial.send_nowait(theirs)
         return ours
 
     def cut(self) -> None:
@@ -138,8 +153,7 @@ class Broker:
         with scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.journal.run)
-                await nursery.start(self.switch.run)
-                self.net.ports[self.address] = partial(nursery.start_soon, self.switch.serve_stream)
+                await nursery.start(self.switch.run, [self.net.listen(self.address)])
                 started.set()
         ended.set()
 

@@ -10,6 +10,7 @@ from broker.ha.acks import PutStatus
 from broker.ha.autoswitch import RoleRefused
 from broker.journal import FlushDiskType
 from broker.puts import PutResult
+from broker.store.files import MemoryFile
 from tests.broker.ha.group import group
 
 
@@ -30,7 +31,7 @@ async def test_two_slaves_copy_a_master(autojump_clock: MockClock) -> None:
         assert b.switch.epochs == a.switch.epochs
         assert [b.visible(queue) for queue in range(4)] == [25] * 4
         assert a.switch.in_sync is not None
-        assert a.switch.in_sync.wanted(a.journal.now_ns()) == {1, 2, 3}
+        assert a.switch.in_sync.wanted(a.journal.now_ns()) == frozenset({1, 2, 3})
 
 
 async def test_a_put_waits_for_all_members(autojump_clock: MockClock) -> None:
@@ -261,22 +262,22 @@ async def test_what_the_epoch_file_tells_beyond_the_log_does_not_come_back(autoj
         assert b"3-" not in a.files.content["epochFileCheckpoint"].data
 
 
-async def test_a_full_disk_stops_a_slave_until_there_is_room(autojump_clock: MockClock) -> None:
+async def test_a_full_disk_stops_a_slave_until_there_is_room(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: MemoryFile, offset: int, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
     async with group(2) as (_, (a, b)):
         await a.lead(1)
-        await b.follow(a, 1)
-        for number in range(30):
-            a.put(b"%d" % number * 400)
-        await trio.sleep(0.5)
-        full = OSError(28, "No space left on device")
-        for file in b.files.content.values():
-            file.fault = full
         for number in range(100):
             a.put(b"%d" % number * 400)
-        await trio.sleep(5)
-        assert b.journal.end < a.journal.end
-        for file in b.files.content.values():
-            file.fault = None
+        await trio.sleep(0.1)
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryFile, "reserve", refused)
+            await b.follow(a, 1)
+            await trio.sleep(5)
+            assert b.journal.end < a.journal.end
         await trio.sleep(5)
         assert b.log == a.log
 

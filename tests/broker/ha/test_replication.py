@@ -610,8 +610,14 @@ def test_a_log_that_cannot_be_cut_there_and_one_with_nothing_in_common() -> None
     assert leave == Disconnect("the log could not be cut at 50")
     assert slave.log_end == 47
     assert slave.deadline_ns == 2_000 * MS
-    (leave,) = greeted(HaSlave(CONFIG, 2, EpochList([(1, 0)]), 80, 0), 50, [(2, 0)])
+    (leave,) = greeted(HaSlave(CONFIG, 2, EpochList([(1, 0)]), 80, 0), 50, [(2, 10)])
     assert isinstance(leave, Disconnect) and "no epoch in common" in leave.reason
+
+
+def test_a_replica_of_which_the_next_master_had_nothing_is_copied_anew() -> None:
+    """Epoch 1 wrote nothing that the master of epoch 2 has, so epoch 2 begins at 0 as well; a Java slave is stuck."""
+    assert greeted(HaSlave(CONFIG, 2, EpochList([(1, 0)]), 80, 80), 50, [(2, 0)]) == [
+        TruncateLog(0, everything=True, below_confirm=True)]
 
 
 def test_a_mis_tagged_last_frame_leaves_no_hole_in_the_epochs() -> None:
