@@ -211,18 +211,26 @@ class Journal:
         have ended. Raises ``OSError`` when queues or index cannot be flushed: the next process builds them again."""
         with trio.CancelScope(shield=True):
             self._write()
-            self.store.cancel_flush()
-            disk = self._disk
-            if disk is not None and not disk.inline:
-                await trio.to_thread.run_sync(disk.close)
-                while self._syncing or self._flushing or self._deleting:  # it has said so, and is yet to be heard
-                    await trio.lowlevel.checkpoint()
+            await self._close_disk()
             if self.failure is not None:
                 self.store.abandon()
-            elif disk is None or disk.inline:
+            elif self._disk is None or self._disk.inline:
                 self.store.close()
             else:
                 await trio.to_thread.run_sync(self.store.close)
+
+    async def abandon(self) -> None:
+        """Release the files as they are, as if the process had been killed. ``run`` must have ended."""
+        with trio.CancelScope(shield=True):
+            await self._close_disk()
+            self.store.abandon()
+
+    async def _close_disk(self) -> None:
+        self.store.cancel_flush()
+        if self._disk is not None and not self._disk.inline:
+            await trio.to_thread.run_sync(self._disk.close)
+            while self._syncing or self._flushing or self._deleting:  # it has said so, and is yet to be heard
+                await trio.lowlevel.checkpoint()
 
     def _turn(self) -> bool:
         """Write, tell, have flushed, dispatch a slice. True: there is more to dispatch."""
