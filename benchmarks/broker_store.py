@@ -1,8 +1,9 @@
-"""Appends of 128-byte messages: the bytes of a record alone, the log in memory, and the store on disk.
+"""Appends of 128-byte messages: the bytes of a record alone, the log in memory, the store on disk, whole puts.
 
     python -m benchmarks.broker_store [--count 200000]
 
-Each line is one part, with what was counted. It measures; it judges nothing.
+Each line is one part, with what was counted, by the clock and by the processor's time of this process, which other
+load on the machine does not change much. It measures; it judges nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +14,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import trio
+
+from broker.ha.acks import PutStatus, QuorumConfig
+from broker.journal import FlushDiskType, Journal, JournalConfig
+from broker.puts import PutResult, Puts
+from broker.replication import Alone
 from broker.store import record as codec
 from broker.store.commitlog import CommitLog
 from broker.store.directory import DirectoryFiles
 from broker.store.files import Files, MemoryFiles
 from broker.store.record import Message
 from broker.store.store import MessageStore, StoreConfig
+from remoting.wakeup import Bell
 
 GATHERED = 64
 """Messages between two writes, as a busy broker would gather them."""
@@ -29,11 +37,14 @@ def message() -> Message:
     return Message(b"Orders", b"." * 128, 1, properties)
 
 
+ONE = message()
+
+
 def rate(name: str, count: int, work: Callable[[], None]) -> None:
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     work()
-    took = time.perf_counter() - began
-    print(f"{name:<64} {count / took:>12,.0f}/s  {took / count * 1e6:6.2f} µs each")
+    took, used = time.perf_counter() - began, time.process_time() - used
+    print(f"{name:<64} {count / took:>12,.0f}/s  {took / count * 1e6:6.2f} µs each, {used / count * 1e6:6.2f} of CPU")
 
 
 def encode_only(count: int) -> None:
@@ -75,6 +86,53 @@ def got(store: MessageStore) -> None:
         at += len(records)
 
 
+def copied(log: CommitLog, root: str) -> None:
+    """As a slave does: bytes of the log in, and what consumers see built from them."""
+    store = MessageStore(DirectoryFiles(root), StoreConfig(log_file_bytes=256 << 20, index=False))
+    store.open()
+    at = 0
+    while data := log.read(at, 256 << 10):
+        store.append_raw(data, at)
+        at += len(data)
+        while store.dispatch_slice(at, 2_000):
+            pass
+    store.abandon()
+
+
+def put_by_put(root: str, count: int, window: int, flush: FlushDiskType, *, index: bool) -> None:
+    """``window`` puts in one turn of the loop, the next ones when all are answered."""
+
+    async def main() -> None:
+        store = MessageStore(DirectoryFiles(root), StoreConfig(log_file_bytes=256 << 20, index=index))
+        journal = Journal(store, JournalConfig(flush))
+        journal.open()
+        puts = Puts(journal, QuorumConfig())
+        puts.serve(Alone(journal))
+        answered = Bell()
+        left = 0
+
+        def done(result: PutResult) -> None:
+            nonlocal left
+            assert result.status is PutStatus.PUT_OK
+            left -= 1
+            if not left:
+                answered.ring()
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(journal.run)
+            for _ in range(count // window):
+                left = window
+                for _ in range(window):
+                    puts.put([ONE], done)
+                await answered.wait()
+            while store.indexed_offset < journal.end:  # noqa: ASYNC110  nobody is told of that
+                await trio.sleep(0.001)
+            nursery.cancel_scope.cancel()
+        store.abandon()
+
+    trio.run(main)
+
+
 def again(root: str) -> None:
     MessageStore(DirectoryFiles(root), StoreConfig(log_file_bytes=256 << 20, index=False)).open()
 
@@ -96,8 +154,15 @@ def main() -> None:
         rate("store on disk: put, write by 64, dispatch, without it", count,
              lambda: stores.append(whole_store(f"{root}/store", count, index=False)))
         rate("store on disk: get by 32", count, lambda: got(stores[1]))
+        rate("store on disk: a slave's, without the index", count, lambda: copied(stores[1].log, f"{root}/copy"))
         for store in stores:
-            store.log.close()
+            store.abandon()
+        for flush in FlushDiskType:
+            for window in (1, 64):
+                number = count if window > 1 else count // 10
+                rate(f"puts with {flush.value} until they are indexed, {window} in flight", number,
+                     lambda window=window, flush=flush, number=number: put_by_put(  # type: ignore[misc]
+                         f"{root}/puts-{flush.value}-{window}", number, window, flush, index=True))
         rate("store on disk: open again, as after a crash", count, lambda: again(f"{root}/store"))
 
 
