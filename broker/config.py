@@ -7,6 +7,7 @@ which Java ignores, are marked so. Text and numbers only.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import Final
 
@@ -263,6 +264,11 @@ def check(config: BrokerConfig) -> None:
         if not text.strip() or any(mark in text for mark in "#\r\n"):
             where = "brokerClusterName" if name == "broker_cluster_name" else "brokerName"
             raise ConfigError(where, text, "must not be empty nor contain '#' or a line's end")
+    for where, text in (("brokerIP1", config.broker_ip1), ("brokerIP2", config.broker_ip2 or config.broker_ip1)):
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            raise ConfigError(where, text, "must be an IP address: messages and their ids carry it") from None
     for where, listed in (("namesrvAddr", config.name_servers), ("controllerAddr", config.controllers),
                           ("haMasterAddress", _addresses(config.ha_master_address))):
         for address in listed:

@@ -57,6 +57,9 @@ class Switch(Protocol):
     async def become_slave(self, role: BecomeSlave) -> None:
         """As above. Where the master replicates from, it finds out itself."""
 
+    def advance(self) -> None:
+        """The SyncStateSet, or who is asked for, is another."""
+
 
 class Gate(Protocol):
     """Of the writes."""
@@ -90,6 +93,8 @@ class Member:
         self._unwritten: Output | None = None
         """A file that the disk refused."""
         self._reported: dict[str, float] = {}
+        self._known: tuple[int, ...] | None = None
+        """What replication was last told of its SyncStateSet."""
 
     def _read(self, path: str) -> str | None:
         content = self._files.read(path)
@@ -143,6 +148,11 @@ class Member:
                 self._one(self._outputs.popleft())
         finally:
             self._carrying_out = False
+        held = self.manager.in_sync
+        known = None if held is None else (held.accepted_epoch, *held.asked, held.confirm)
+        if known != self._known:
+            self._known = known
+            self._switch.advance()
 
     def _one(self, output: Output) -> None:
         assert self._nursery is not None, "it runs"

@@ -37,17 +37,16 @@ class Stoppable(Protocol):
 
 
 def server_parser(
-    prog: str, description: str, examples: str, config: type[attrs.AttrsInstance]
+    prog: str, description: str, examples: str, config: type[attrs.AttrsInstance], *,
+    namesrv: str = "taken because RocketMQ's command takes it; it has no meaning here",
 ) -> argparse.ArgumentParser:
-    """The command line of a server, with a line for each key of its configuration."""
+    """The command line of a server, with a line for each key of its configuration; ``namesrv`` says what -n is for."""
     made = argparse.ArgumentParser(
         prog=prog, formatter_class=argparse.RawDescriptionHelpFormatter, description=description,
         epilog=f"{examples}\nkeys of the configuration:\n{key_lines(config)}")
     made.add_argument("-c", "--configFile", metavar="FILE", help="configuration file with RocketMQ's keys")
     made.add_argument("-p", "--printConfigItem", action="store_true", help="print the configuration and exit")
-    made.add_argument(
-        "-n", "--namesrvAddr", metavar="ADDRESSES",
-        help="taken because RocketMQ's command takes it; it has no meaning here")
+    made.add_argument("-n", "--namesrvAddr", metavar="ADDRESSES", help=namesrv)
     made.add_argument(
         "-D", "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings",
         help="set one key, on top of the file; may be repeated")

@@ -24,3 +24,10 @@ class ExchangeHAInfoResponse(Header):
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
     master_address: str | None = None
+
+
+@header
+class GetBrokerConfigResponse(Header):
+    """Answer to 26: the topics' ``DataVersion`` as JSON."""
+
+    version: str = ""

@@ -21,7 +21,7 @@ def test_a_configuration_of_java_works_as_it_is() -> None:
     config = from_properties({
         "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "deleteWhen": "04",
         "fileReservedTime": "48", "brokerRole": "ASYNC_MASTER", "flushDiskType": "ASYNC_FLUSH",
-        "sendMessageThreadPoolNums": "16", "storePathConsumeQueue": "/data/consumequeue"})
+        "sendMessageThreadPoolNums": "16", "storePathConsumeQueue": "/data/consumequeue", "brokerIP1": "10.0.0.1"})
     check(config)
     assert config.file_reserved_time == 48
     assert config.without_meaning == {
@@ -53,6 +53,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
     ({"brokerId": "1"}, "brokerId"),
     ({"brokerRole": "SLAVE"}, "brokerId"),
     ({"brokerRole": "SLAVE", "brokerId": "-1"}, "brokerId"),
+    ({"brokerIP1": "localhost"}, "brokerIP1"),
+    ({"brokerIP2": "elsewhere"}, "brokerIP2"),
     ({"namesrvAddr": "somewhere"}, "namesrvAddr"),
     ({"enableControllerMode": "true"}, "controllerAddr"),
     ({"enableControllerMode": "true", "controllerAddr": "c:1;nowhere"}, "controllerAddr"),

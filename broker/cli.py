@@ -1,0 +1,141 @@
+"""``mqbroker``: run a broker, with RocketMQ's configuration file and flags.
+
+Knows the command line and this machine: its name, its address, its sockets and its disk.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from broker.config import BrokerConfig, check, from_properties, listing
+from broker.replicas.identity import IdentityError
+from broker.server import World, serve_broker
+from broker.store.directory import DirectoryFiles
+from broker.store.errors import StoreError
+from remoting.daemon.files import DiskFiles
+from remoting.daemon.keys import ConfigError
+from remoting.daemon.logs import set_up
+from remoting.daemon.process import (
+    FAILED,
+    STOPPED,
+    USAGE,
+    Stoppable,
+    given_properties,
+    leaves,
+    listen,
+    run_until_stopped,
+    server_parser,
+    tell_of_idle_keys,
+    words,
+)
+from remoting.daemon.tls import tls_of
+from remoting.streams import TLSContext
+
+EXAMPLES: Final = """\
+examples:
+  mqbroker -n 10.0.0.9:9876                  a single master, its store in ~/store
+  mqbroker -c broker.conf                    a RocketMQ file: lines of key=value
+  mqbroker -n 10.0.0.9:9876 -D brokerName=broker-a -D enableControllerMode=true \\
+           -D 'controllerAddr=10.0.0.1:9877;10.0.0.2:9877;10.0.0.3:9877' -D allAckInSyncStateSet=true
+  mqbroker -c broker.conf -p                 print what would be used, and exit
+
+Under controllers, run as many as there are to be replicas, with the same brokerName, each on a machine of its own or
+with its own storePathRootDir, listenPort and haListenPort. Whatever -D says wins over the file, the file over defaults.
+"""
+
+parser = partial(
+    server_parser, "mqbroker",
+    "Run a RocketMQ broker: it stores messages, replicates them, and serves producers and consumers.",
+    EXAMPLES, BrokerConfig, namesrv="name servers: host:port;host:port; wins over namesrvAddr of the file")
+"""The command line."""
+
+_ANYWHERE: Final = ("192.0.2.1", 9)
+"""An address that nobody has: which of this machine's own would be used towards it, is asked of the system."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        given = given_properties(options, DiskFiles())
+        if options.namesrvAddr:
+            given["namesrvAddr"] = options.namesrvAddr
+        config = here(from_properties(given))
+        if options.printConfigItem:
+            for name, value in listing(config).items():
+                print(f"{name}={value}")
+            return STOPPED
+        check(config)
+        tls = tls_of(config)
+    except (ConfigError, OSError) as error:
+        print(f"mqbroker: {error}", file=sys.stderr)
+        return USAGE
+    set_up(options.log_level, as_json=options.log_json)
+    tell_of_idle_keys(config.without_meaning, None)
+    code = STOPPED
+    try:
+        trio.run(run, config, tls)
+    except* (OSError, ConfigError, StoreError, IdentityError, ModuleNotFoundError) as failures:
+        code = FAILED
+        for failure in leaves(failures):
+            print(f"mqbroker: {words(failure)}", file=sys.stderr)
+    return code
+
+
+def here(config: BrokerConfig) -> BrokerConfig:
+    """With this machine's name and address where none is configured."""
+    address = config.broker_ip1 or own_address()
+    return attrs.evolve(
+        config, broker_name=config.broker_name or socket.gethostname(), broker_ip1=address,
+        broker_ip2=config.broker_ip2 or address, store_path_root_dir=str(Path(config.store_path_root_dir).expanduser()))
+
+
+def own_address() -> str:
+    """The address that others reach this machine by, as its routes say; 127.0.0.1 on one without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ANYWHERE)  # sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+async def run(config: BrokerConfig, tls: TLSContext | None) -> None:
+    """Serve on the sockets and disks of this machine, until told to stop."""
+    ports = partial(listen, config.bind_address, backlog=config.server_socket_backlog)
+    listeners = await ports(config.listen_port)
+    ha_listeners = await ports(config.ha_listen_port)
+    config = attrs.evolve(config, listen_port=_port(listeners), ha_listen_port=_port(ha_listeners))
+    if config.fast_listen and config.listen_port > 2:
+        listeners += await ports(config.listen_port - 2)
+    root = config.store_path_root_dir
+    world = World(DiskFiles(), DirectoryFiles(root), tls=tls, disk_used=lambda: _used(root))
+
+    async def serve(task_status: trio.TaskStatus[Stoppable]) -> None:
+        await serve_broker(config, world, listeners, ha_listeners=ha_listeners, task_status=task_status)
+
+    servers = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
+    await run_until_stopped(serve, lambda: print(
+        f"The broker[{config.broker_name}, {config.address}] boot success. serializeType=JSON{servers}", flush=True))
+
+
+def _port(listeners: Sequence[trio.SocketListener]) -> int:
+    """The system chose it where none was configured."""
+    return int(listeners[0].socket.getsockname()[1])
+
+
+def _used(root: str) -> float:
+    try:
+        usage = shutil.disk_usage(root)
+    except OSError:
+        return -1.0
+    return usage.used / usage.total

@@ -1,0 +1,241 @@
+"""A broker towards its name servers: registrations, signs of life, who else lives in the group, and the farewell.
+
+Each name server has a task of its own, so that a lost one delays nobody. A registration goes out at the start, at once
+after each change of topics or role, after a name server came back, and now and then. Source: ``BrokerOuterAPI`` and
+``BrokerController.registerBrokerAll`` of RocketMQ 5.5.0. Knows what is to be registered, and not who decides it.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import attrs
+import trio
+
+from broker.exchange import Master
+from broker.standing import Standing
+from remoting.bodies.controller import GetBrokerMemberGroupResponseBody
+from remoting.bodies.namesrv import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
+from remoting.client import Client, checked
+from remoting.codes import RequestCode
+from remoting.command import request
+from remoting.connection import Connection
+from remoting.errors import BodyError, RemotingError
+from remoting.headers.controller import BrokerHeartbeatRequest
+from remoting.headers.namesrv import (
+    GetBrokerMemberGroupRequest,
+    QueryDataVersionRequest,
+    QueryDataVersionResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    UnregisterBrokerRequest,
+)
+from remoting.wakeup import Bell
+
+logger = logging.getLogger("broker.registration")
+
+FAREWELL_TIMEOUT_MS: Final = 1_000
+MEMBERS_TIMEOUT_MS: Final = 1_000
+RETRY_S: Final = 1.0
+"""After a registration that did not succeed."""
+
+
+@attrs.frozen(kw_only=True)
+class RegistrationConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    register_name_server_period: int = 30_000
+    register_broker_timeout_mills: int = 24_000
+    force_register: bool = True
+    compressed_register: bool = False
+    broker_heartbeat_interval: int = 1_000
+    broker_not_active_timeout_millis: int = 10_000
+    send_heartbeat_timeout_millis: int = 1_000
+    sync_broker_member_group_period: int = 1_000
+    enable_controller_mode: bool = False
+
+
+class Registration:
+    """``open`` it when this broker has a role; ``changed`` says that there is something new to register."""
+
+    def __init__(
+        self, config: RegistrationConfig, name_servers: Iterable[str], client: Client, standing: Standing, *,
+        ha_address: str, topics: Callable[[], TopicConfigSerializeWrapper],
+        found: Callable[[Master], None] = lambda _: None,
+        ordered: Callable[[Iterable[str]], None] = lambda _: None,
+    ) -> None:
+        """``found`` hears of a live master, as name servers tell slaves; ``ordered`` which topics they keep ordered."""
+        self.members: dict[int, str] = {}
+        """Addresses of the group's brokers by id, as a name server last said."""
+        self.on_members: list[Callable[[], None]] = []
+        self._config, self._client, self._standing, self._ha_address = config, client, standing, ha_address
+        self._topics, self._found, self._ordered = topics, found, ordered
+        self._servers = [_Server(address) for address in name_servers]
+        self._open = False
+
+    # --- what is to be registered ------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """From now on this broker is for clients."""
+        self._open = True
+        self.changed()
+
+    def changed(self) -> None:
+        """Topics, permission, role or id are others: all name servers hear it at once."""
+        if self._open:
+            for server in self._servers:
+                server.bell.ring()
+
+    @property
+    def registered(self) -> list[str]:
+        """Name servers that have taken this broker's latest registration."""
+        return [server.address for server in self._servers if server.taken]
+
+    # --- tasks -----------------------------------------------------------------------------------------------
+
+    async def run(self, *, members: bool = False,
+                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled. ``members``: also ask who lives in the group."""
+        async with trio.open_nursery() as nursery:
+            for server in self._servers:
+                nursery.start_soon(self._register, server)
+                nursery.start_soon(self._beat, server)
+            if members and self._servers:
+                nursery.start_soon(self._ask_members)
+            task_status.started()
+
+    async def _register(self, server: _Server) -> None:
+        wait_s = self._config.register_name_server_period / 1e3
+        while True:
+            asked = False
+            with trio.move_on_after(wait_s if server.taken or not self._open else RETRY_S):
+                await server.bell.wait()
+                asked = True
+            await trio.lowlevel.checkpoint()
+            if not self._open:
+                continue
+            try:
+                if asked or not server.taken or self._config.force_register or await self._differs(server):
+                    server.taken = False
+                    await self._register_once(server)
+            except (RemotingError, BodyError) as error:
+                server.report(f"{error}")
+            else:
+                server.taken = True
+                server.report("")
+
+    async def _register_once(self, server: _Server) -> None:
+        config, standing = self._config, self._standing
+        body = RegisterBrokerBody(self._topics()).encode(compressed=config.compressed_register)
+        header = RegisterBrokerRequest(
+            standing.broker_name, standing.address, standing.cluster_name, standing.broker_id, self._ha_address,
+            config.broker_not_active_timeout_millis if config.enable_controller_mode else None,
+            enable_acting_master=False, compressed=config.compressed_register,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF)
+        answer = checked(await self._client.call(
+            server.address, request(RequestCode.REGISTER_BROKER, header, body),
+            timeout_ms=config.register_broker_timeout_mills), server.address)
+        server.connection = self._client.connection(server.address)
+        told = RegisterBrokerResponse.from_ext(answer.ext)
+        if self._standing.slave and told.master_addr and told.ha_server_addr:
+            self._found(Master(told.master_addr, told.ha_server_addr))
+        if answer.body:
+            self._ordered(KVTable.from_json(answer.body).table)
+
+    async def _differs(self, server: _Server) -> bool:
+        standing = self._standing
+        header = QueryDataVersionRequest(
+            standing.broker_name, standing.address, standing.cluster_name, standing.broker_id)
+        answer = checked(await self._client.call(
+            server.address, request(RequestCode.QUERY_DATA_VERSION, header, self._topics().data_version.to_json()),
+            timeout_ms=self._config.register_broker_timeout_mills), server.address)
+        return QueryDataVersionResponse.from_ext(answer.ext).changed
+
+    async def _beat(self, server: _Server) -> None:
+        """A sign of life; over a connection that this broker is not registered on, a registration."""
+        config, standing = self._config, self._standing
+        while True:
+            await trio.sleep(config.broker_heartbeat_interval / 1e3)
+            if not (self._open and server.taken):
+                continue
+            header = BrokerHeartbeatRequest(
+                standing.cluster_name, standing.address, standing.broker_name, standing.broker_id,
+                heartbeat_timeout_ms=config.broker_not_active_timeout_millis if config.enable_controller_mode else None)
+            try:
+                with trio.fail_after(config.send_heartbeat_timeout_millis / 1e3):
+                    await self._client.send_oneway(server.address, request(RequestCode.BROKER_HEARTBEAT, header))
+            except (RemotingError, trio.TooSlowError) as error:
+                server.report(f"no sign of life sent: {error}")
+            else:
+                if self._client.connection(server.address) is not server.connection:
+                    server.bell.ring()
+
+    # --- the group ---------------------------------------------------------------------------------------------
+
+    async def _ask_members(self) -> None:
+        while True:
+            for server in self._servers:
+                if await self._members_of(server):
+                    break
+            await trio.sleep(self._config.sync_broker_member_group_period / 1e3)
+
+    async def _members_of(self, server: _Server) -> bool:
+        standing = self._standing
+        header = GetBrokerMemberGroupRequest(standing.cluster_name, standing.broker_name)
+        try:
+            answer = checked(await self._client.call(
+                server.address, request(RequestCode.GET_BROKER_MEMBER_GROUP, header), timeout_ms=MEMBERS_TIMEOUT_MS))
+            group = GetBrokerMemberGroupResponseBody.from_json(answer.body).broker_member_group
+        except (RemotingError, BodyError) as error:
+            logger.debug("%s does not tell the group's members: %s", server.address, error)
+            return False
+        members = {} if group is None else group.broker_addrs
+        if members != self.members:
+            self.members = members
+            for tell in tuple(self.on_members):
+                tell()
+        return True
+
+    async def leave(self) -> None:
+        """Tell all name servers that this broker goes: they forget it at once. To be called after ``run``."""
+        was_open, self._open = self._open, False
+        if not was_open:
+            return
+        standing = self._standing
+        header = UnregisterBrokerRequest(
+            standing.broker_name, standing.address, standing.cluster_name, standing.broker_id)
+
+        async def tell(address: str) -> None:
+            try:
+                checked(await self._client.call(
+                    address, request(RequestCode.UNREGISTER_BROKER, header), timeout_ms=FAREWELL_TIMEOUT_MS))
+            except RemotingError as error:
+                logger.warning("name server not told of the end", extra={"address": address, "why": str(error)})
+
+        async with trio.open_nursery() as nursery:
+            for server in self._servers:
+                nursery.start_soon(tell, server.address)
+
+
+@attrs.define(eq=False)
+class _Server:
+    """One name server: whether it has taken the latest registration, and over which connection."""
+
+    address: str
+    bell: Bell = attrs.field(factory=Bell)
+    taken: bool = False
+    connection: Connection | None = None
+    _problem: str | None = None
+
+    def report(self, problem: str) -> None:
+        """Once, until it is another one; "" is well."""
+        if problem == self._problem:
+            return
+        if problem:
+            logger.warning("not registered", extra={"name_server": self.address, "why": problem})
+        elif self._problem is None or self._problem:
+            logger.info("registered", extra={"name_server": self.address})
+        self._problem = problem

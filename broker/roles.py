@@ -1,0 +1,240 @@
+"""A role put on a whole broker: replication, the gate of the writes, who it says it is, whom it copies tables from.
+
+In three kinds of group: master or slave by configuration, or as controllers decide. What a role is, replication knows;
+here every part hears of it, in one order. Source: ``ReplicasManager.changeToMaster`` and ``changeToSlave``, and
+``BrokerController.startService`` of RocketMQ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+from trio.abc import Listener, Stream
+
+from broker.exchange import Exchange, Master
+from broker.ha.autoswitch import AutoSwitch
+from broker.ha.insync import InSync
+from broker.plain.roles import PlainMaster, PlainSlave
+from broker.registration import Registration
+from broker.replicas.manager import LogState, Role
+from broker.replicas.outputs import BecomeMaster, BecomeSlave
+from broker.replicas.shell import Member
+from broker.services import Services
+from broker.standing import MASTER_ID
+from broker.sync import MetadataSync
+from remoting.bodies.broker import HARuntimeInfo
+from remoting.bodies.controller import EpochEntry
+
+logger = logging.getLogger("broker")
+
+
+class Roles(Protocol):
+    """What every kind of group offers to the rest of the broker."""
+
+    async def run(self, listeners: Sequence[Listener[Stream]], *, task_status: trio.TaskStatus[None]) -> None:
+        """Replicate, until cancelled; closes the listeners, which are the HA port's."""
+
+    def told(self, master: Master) -> None:
+        """Somebody said where that master is."""
+
+    def members_changed(self, members: int) -> None:
+        """So many brokers live in the group, as a name server sees it."""
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """Answer to 907."""
+
+    def epochs(self) -> list[EpochEntry] | None:
+        """None: no controller rules this group."""
+
+    async def stop(self) -> None:
+        """Writes close for good; a master lets another one take over where it can."""
+
+
+class PlainMasterRole:
+    """Master because it is configured so."""
+
+    def __init__(self, services: Services, registration: Registration, replication: PlainMaster) -> None:
+        self._services, self._registration, self._replication = services, registration, replication
+        replication.advanced.append(services.puts.advanced)
+
+    async def run(self, listeners: Sequence[Listener[Stream]], *,
+                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._replication.run, listeners)
+            self._services.begin_serving()
+            self._services.puts.serve(self._replication)
+            self._registration.open()
+            task_status.started()
+
+    def told(self, master: Master) -> None:
+        logger.warning("another broker says that it is this group's master",
+                       extra={"address": master.address, "ha_address": master.ha_address})
+
+    def members_changed(self, members: int) -> None:
+        self._replication.alive = max(1, members)
+        self._services.puts.advanced()
+
+    def runtime_info(self) -> HARuntimeInfo:
+        return self._replication.runtime_info()
+
+    def epochs(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        self._services.puts.fence("the broker stops")
+        self._services.end_serving()
+        await trio.lowlevel.checkpoint()
+
+
+class PlainSlaveRole:
+    """Slave because it is configured so; name servers say whose, where the configuration does not."""
+
+    def __init__(self, services: Services, registration: Registration, sync: MetadataSync, replication: PlainSlave,
+                 ha_address: str) -> None:
+        """``ha_address``: the master's, where it is configured."""
+        self._registration, self._sync, self._replication = registration, sync, replication
+        self._ha_address = ha_address
+        services.standing.slave = True
+
+    async def run(self, listeners: Sequence[Listener[Stream]], *,
+                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        for listener in listeners:
+            await listener.aclose()
+        if self._ha_address:
+            self._replication.follow(self._ha_address)
+        self._registration.open()
+        task_status.started()
+        await self._replication.run()
+
+    def told(self, master: Master) -> None:
+        if not self._ha_address:
+            self._replication.follow(master.ha_address)
+        if master.address:
+            self._sync.follow(master.address)
+
+    def members_changed(self, members: int) -> None:
+        """Nothing here is counted."""
+
+    def runtime_info(self) -> HARuntimeInfo:
+        return self._replication.runtime_info()
+
+    def epochs(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class ControlledRole:
+    """Whatever controllers say. Implements ``broker.replicas.shell``'s ``Switch`` and ``Gate``.
+
+    ``member`` is to be set before it runs.
+    """
+
+    member: Member
+
+    def __init__(self, services: Services, registration: Registration, sync: MetadataSync, exchange: Exchange,
+                 replication: AutoSwitch, hand_over_ms: int) -> None:
+        self._services, self._registration, self._sync = services, registration, sync
+        self._exchange, self._replication, self._hand_over_ms = exchange, replication, hand_over_ms
+        self._told: Master | None = None
+        """The latest that anybody said of a master."""
+        self._finding = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+        services.standing.slave = True
+        replication.advanced.append(services.puts.advanced)
+        replication.changed.append(self._changed)
+
+    async def run(self, listeners: Sequence[Listener[Stream]], *,
+                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as self._nursery:
+            await self._nursery.start(self._replication.run, listeners)
+            await self._nursery.start(self.member.run)
+            task_status.started()
+
+    def log_state(self) -> LogState:
+        """For heartbeats."""
+        journal, last = self._services.journal, self._replication.epochs.last
+        return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset)
+
+    def _changed(self) -> None:
+        self.member.bell.ring()
+
+    # --- what the replicas manager wants -----------------------------------------------------------------------
+
+    async def become_master(self, role: BecomeMaster) -> InSync:
+        self._prepare()
+        return await self._replication.become_master(role)
+
+    async def become_slave(self, role: BecomeSlave) -> None:
+        self._prepare()
+        told = self._told
+        known = told.ha_address if told is not None and told.address == role.master_address else None
+        await self._replication.become_slave(role, known)
+        if known is None:
+            assert self._nursery is not None, "it runs"
+            self._finding = trio.CancelScope()
+            self._nursery.start_soon(self._find, role.master_address, self._finding)
+
+    def advance(self) -> None:
+        self._replication.advance()
+
+    def _prepare(self) -> None:
+        self._replication.broker_id = self.member.manager.broker_id
+        self._finding.cancel()
+
+    async def _find(self, master_address: str, scope: trio.CancelScope) -> None:
+        with scope:
+            self.told(await self._exchange.find(master_address))
+
+    def taken(self, role: Role) -> None:
+        """In the turn in which replication has taken it; the writes of a master open right after."""
+        standing, registration = self._services.standing, self._registration
+        broker_id = self.member.manager.broker_id
+        assert broker_id is not None, "registered"
+        master = isinstance(role, BecomeMaster)
+        standing.slave, standing.broker_id = not master, MASTER_ID if master else broker_id
+        self._sync.follow(None if isinstance(role, BecomeMaster) else role.master_address)
+        self._services.role_changed(role.epoch)
+        registration.open()
+        if master:
+            assert self._nursery is not None, "it runs"
+            self._nursery.start_soon(self._exchange.announce, tuple(registration.members.values()))
+
+    def serve(self) -> None:
+        if isinstance(self.member.manager.role, BecomeMaster):
+            self._services.begin_serving()
+            self._services.puts.serve(self._replication)
+
+    def fence(self, reason: str) -> None:
+        self._services.puts.fence(reason)
+        self._services.end_serving()
+
+    # --- for the rest of the broker ------------------------------------------------------------------------------
+
+    def told(self, master: Master) -> None:
+        role = self.member.manager.role
+        address = master.address
+        if not address and isinstance(role, BecomeSlave):
+            address = role.master_address  # a Java master may leave it out
+        self._told = Master(address, master.ha_address, master.flushed_offset)
+        if isinstance(role, BecomeSlave) and role.master_address == address:
+            self._finding.cancel()
+            self._replication.follow(master.ha_address)
+
+    def members_changed(self, members: int) -> None:
+        """The SyncStateSet counts here."""
+
+    def runtime_info(self) -> HARuntimeInfo:
+        return self._replication.runtime_info()
+
+    def epochs(self) -> list[EpochEntry]:
+        return self._replication.epoch_entries()
+
+    async def stop(self) -> None:
+        if self._hand_over_ms:
+            await self.member.hand_over(self._hand_over_ms)
+        self.member.stop()

@@ -1,0 +1,267 @@
+"""A whole broker: its store, what serves clients, replication, and who it is to name servers and controllers.
+
+Everything that is not a part of it comes in as a parameter, so that it runs on virtual time, memory streams and a disk
+in a dict as well as on the real ones. It joins the parts, starts and stops them in order, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from random import Random
+from typing import Final
+
+import attrs
+import trio
+from trio.abc import Listener, Stream
+
+from broker import settings
+from broker.admin import Administration
+from broker.config import MASTER_ID, BrokerConfig, check
+from broker.exchange import Exchange, Master
+from broker.ha.acks import BrokerRole
+from broker.ha.autoswitch import AutoSwitch
+from broker.ha.epochfile import EpochFile
+from broker.journal import Journal
+from broker.plain.roles import PlainMaster, PlainSlave
+from broker.puts import Puts
+from broker.registration import Registration, RegistrationConfig
+from broker.replicas.shell import Member
+from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
+from broker.runtime import Runtime
+from broker.services import Services
+from broker.standing import Standing
+from broker.store.disk import Disk
+from broker.store.errors import StoreFailed
+from broker.store.files import Files as StoreFiles
+from broker.store.store import MessageStore
+from broker.sync import MetadataSync, Tables
+from broker.tablefile import RunSync
+from remoting.bodies.namesrv import TopicConfigSerializeWrapper
+from remoting.client import Client, open_client
+from remoting.codes import RequestCode
+from remoting.config import ServerConfig, TLSMode
+from remoting.daemon.files import Files
+from remoting.endpoint import Handler
+from remoting.server import Server
+from remoting.streams import Connector, TLSContext, connect_tcp
+
+logger = logging.getLogger("broker")
+
+Listeners = Sequence[Listener[Stream]]
+STOP_GRACE_MS: Final = 1_000
+CONNECTIONS_MAX: Final = 100_000
+
+
+def _now_ns() -> int:
+    return time.monotonic_ns()
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    await trio.to_thread.run_sync(work)
+
+
+@attrs.frozen
+class World:
+    """What a broker has of the world; the defaults are this machine's."""
+
+    files: Files
+    """For small files outside the store: the identity, the configuration."""
+    store_files: StoreFiles
+    """The store's directory."""
+    now_ns: Callable[[], int] = _now_ns
+    """Monotonic."""
+    wall_ms: Callable[[], int] = _wall_ms
+    connector: Connector = connect_tcp
+    rng: Random = attrs.field(factory=Random)
+    tls: TLSContext | None = None
+    disk: Disk | None = None
+    """Where syncs run; a thread if none is given."""
+    run_sync: RunSync = _in_thread
+    """Where tables are written."""
+    disk_used: Callable[[], float] = lambda: 0.0
+    """Share of the store's disk that is in use, 0 to 1."""
+
+
+@attrs.frozen
+class RunningBroker:
+    """A broker that accepts connections, to look at, and ``stop``."""
+
+    config: BrokerConfig
+    server: Server
+    journal: Journal
+    services: Services
+    standing: Standing
+    registration: Registration
+    roles: Roles
+    runtime: Runtime
+    _stopped: trio.Event
+
+    async def stop(self) -> None:
+        """Let it hand mastership over, leave the name servers, answer what is under way, flush, close, and end."""
+        self._stopped.set()
+        await trio.lowlevel.checkpoint()
+
+
+async def serve_broker(
+    config: BrokerConfig, world: World, listeners: Listeners, *, ha_listeners: Listeners = (), config_path: str = "",
+    task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled or stopped; closes the listeners. Cancelled, the store is left as it is, as if killed.
+
+    Raises ``ConfigError``, ``WrongStore``, ``IdentityError``, ``OSError`` before anything is served, and
+    ``StoreFailed`` when the disk fails while it runs: the process has to be restarted.
+    """
+    check(config)
+    async with _closing((*listeners, *ha_listeners)), open_client(connector=world.connector) as client:
+        journal = Journal(MessageStore(world.store_files, settings.store(config)), settings.journal(config),
+                          disk=world.disk, now_ns=world.now_ns, wall_ms=world.wall_ms)
+        recovered = journal.open()
+        logger.info("store opened", extra={
+            "begin": journal.begin, "end": journal.end, "confirmed": journal.confirm_offset,
+            "recovered": str(recovered)})
+        in_order = False
+        try:
+            broker = Broker(config, world, client, journal, config_path)
+            await broker.run(listeners, ha_listeners, task_status)
+            in_order = True
+        finally:
+            if in_order:
+                await journal.close()
+            else:
+                await journal.abandon()
+
+
+@asynccontextmanager
+async def _closing(listeners: Listeners) -> AsyncGenerator[None, None]:
+    """Also when nothing came to serve them."""
+    try:
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            for listener in listeners:
+                await trio.aclose_forcefully(listener)
+
+
+class Broker:
+    """The parts of one broker, joined."""
+
+    def __init__(self, config: BrokerConfig, world: World, client: Client, journal: Journal, config_path: str) -> None:
+        self.config, self.world, self.client, self.journal = config, world, client, journal
+        self.standing = Standing(
+            config.broker_cluster_name, config.broker_name, config.address,
+            MASTER_ID if config.enable_controller_mode else config.broker_id, config.role is BrokerRole.SLAVE)
+        self.puts = Puts(journal, settings.quorum(config), sync_flush_timeout_ms=config.sync_flush_timeout)
+        self.services = services = Services(
+            config, world.store_files, journal, self.puts, self.standing, world.rng, now_ns=world.now_ns,
+            wall_ms=world.wall_ms, run_sync=world.run_sync)
+        self.registration = Registration(
+            settings.part(config, RegistrationConfig), config.name_servers, client, self.standing,
+            ha_address=config.ha_address, topics=self._registered, found=self._told,
+            ordered=services.topics.set_ordered)
+        services.topics.on_change.append(self.registration.changed)
+        self.sync = MetadataSync(client, Tables(services.topics, services.groups, services.offsets, services.delays))
+        self.exchange = Exchange(client, self._itself, self._told)
+        self.roles, more = self._roles()
+        self.registration.on_members.append(
+            lambda: self.roles.members_changed(len(self.registration.members)))
+        self.runtime = Runtime(config, services, wall_ms=world.wall_ms, disk_used=world.disk_used)
+        self.administration = Administration(
+            config, config_path or config.config_store_path, world.files, self.standing, services.follow,
+            self._version, self.runtime.table, self.roles.runtime_info, self.roles.epochs, lambda: journal.end)
+        self.handlers: dict[int, Handler] = {
+            **services.handlers(), **self.administration.handlers(), **more,
+            RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange.answer}
+
+    def _roles(self) -> tuple[Roles, dict[int, Handler]]:
+        """By the kind of group; with the handlers that it brings."""
+        config, world, journal = self.config, self.world, self.journal
+        ha = settings.replication(config)
+        if config.enable_controller_mode:
+            switch = AutoSwitch(
+                journal, EpochFile(world.store_files), ha, ha_address=config.ha_address, connector=world.connector,
+                learner=config.async_learner, sync_from_last_file=config.sync_from_last_file)
+            role = ControlledRole(self.services, self.registration, self.sync, self.exchange, switch,
+                                  config.hand_over_ms)
+            role.member = Member(
+                settings.manager(config), files=world.files, identity_path=config.identity_path,
+                check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,
+                log_state=role.log_state, switch=role, gate=role, taken=role.taken)
+            return role, dict(role.member.handlers())
+        if config.role is BrokerRole.SLAVE:
+            slave = PlainSlave(journal, ha, connector=world.connector)
+            return PlainSlaveRole(
+                self.services, self.registration, self.sync, slave, config.ha_master_address), {}
+        master = PlainMaster(
+            journal, ha, settings.quorum(config), settings.mode(config), ha_address=config.ha_address)
+        return PlainMasterRole(self.services, self.registration, master), {}
+
+    def _registered(self) -> TopicConfigSerializeWrapper:
+        table = self.services.registered_topics()
+        return TopicConfigSerializeWrapper(table.topic_config_table, table.data_version)
+
+    def _version(self) -> bytes:
+        return self.services.topics.version.to_json()
+
+    def _told(self, master: Master) -> None:
+        self.roles.told(master)
+
+    def _itself(self) -> Master | None:
+        if self.standing.slave:
+            return None
+        return Master(self.config.address, self.config.ha_address, self.journal.durable_end)
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    async def run(self, listeners: Listeners, ha_listeners: Listeners,
+                  task_status: trio.TaskStatus[RunningBroker]) -> None:
+        """Until stopped or cancelled. Raises ``StoreFailed``."""
+        config, stopped = self.config, trio.Event()
+        server = Server(
+            self.handlers, on_close=self.services.closed, tls=self.world.tls, config=ServerConfig(
+                connections_max=CONNECTIONS_MAX,
+                idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
+                tls_mode=TLSMode(config.tls_server_mode)))
+        async with trio.open_nursery() as lasting:
+            await lasting.start(self.journal.run)
+            self.journal.on_failure.append(lambda error: lasting.start_soon(_fail, error))
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.services.run)
+                await nursery.start(self.runtime.run)
+                await nursery.start(self.sync.run)
+                await nursery.start(partial(self.registration.run, members=self._counts_members))
+                await nursery.start(server.run, listeners)
+                await nursery.start(self.roles.run, ha_listeners)
+                logger.info("broker serves", extra={
+                    "cluster": config.broker_cluster_name, "group": config.broker_name, "address": config.address})
+                task_status.started(RunningBroker(
+                    config, server, self.journal, self.services, self.standing, self.registration, self.roles,
+                    self.runtime, stopped))
+                await stopped.wait()
+                await self._stop(server)
+                nursery.cancel_scope.cancel()
+            lasting.cancel_scope.cancel()
+
+    @property
+    def _counts_members(self) -> bool:
+        """Whether anybody here wants to know who lives in the group."""
+        return self.config.enable_controller_mode or (
+            self.config.role is not BrokerRole.SLAVE and self.config.total_replicas > 1)
+
+    async def _stop(self, server: Server) -> None:
+        config = self.config
+        await self.roles.stop()
+        await self.registration.leave()
+        await server.stop(
+            config.shutdown_wait_time_seconds * 1e3 if config.enable_shutdown_gracefully else STOP_GRACE_MS)
+
+
+async def _fail(error: StoreFailed) -> None:
+    raise error
