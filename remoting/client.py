@@ -48,6 +48,7 @@ async def open_client(
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error
         client._close()
+        nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
         nursery.cancel_scope.cancel()
     if failure is not None:  # as the caller's block raised it, not in a group of this nursery
         raise failure

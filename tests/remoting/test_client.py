@@ -272,3 +272,10 @@ async def test_nobody_listens_on_a_real_port() -> None:
     async with open_client() as client:
         with pytest.raises(ConnectFailed, match=f"cannot connect to 127.0.0.1:{port}: .*refused"):
             await client.call(f"127.0.0.1:{port}", ask())
+
+
+async def test_what_the_block_raised_is_not_lost_to_a_cancellation_from_outside() -> None:
+    with trio.CancelScope() as scope, pytest.raises(KeyError):
+        async with open_client():
+            scope.cancel()
+            raise KeyError("the block's own")
