@@ -1,0 +1,1 @@
+"""Looking at messages, queues and consumers' progress without consuming."""

@@ -1,0 +1,73 @@
+"""Single messages: codes 12 (by key or unique id) and 33 (by place in the log).
+
+Records go as they stand in the log. Codes and words are Java's. Source: ``QueryMessageProcessor`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.store.errors import StoreError
+from broker.store.store import MessageStore
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.headers.queries import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+
+TAG: Final = "T"
+ANSWER_BYTES_MAX: Final = 8 << 20
+"""Of the records in one answer; the first one comes in any case."""
+
+
+@attrs.frozen
+class QueryConfig:
+    """Keys of ``MessageStoreConfig`` and their defaults."""
+
+    default_query_max_num: int = 32
+    """Messages of a query by unique id."""
+    max_msgs_num_batch: int = 64
+    """Messages of any other."""
+
+
+class MessageQueries:
+    def __init__(self, config: QueryConfig, store: MessageStore) -> None:
+        self.config = config
+        self._store = store
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.QUERY_MESSAGE: self.by_key, RequestCode.VIEW_MESSAGE_BY_ID: self.by_offset}
+
+    def by_key(self, _: Connection, request: Command) -> Command:
+        """12, the newest first."""
+        asked, store = QueryMessageRequest.from_ext(request.ext), self._store
+        if asked.index_type == TAG and not asked.unique:
+            return response(request, ResponseCode.INVALID_PARAMETER, QueryMessageResponse(),
+                            remark="indexType T is not offered: messages are found by key (K) or unique id (U)")
+        most = self.config.default_query_max_num if asked.unique else min(asked.max_num, self.config.max_msgs_num_batch)
+        found = store.get_by_key(asked.topic.encode(errors="replace"), asked.key, begin_ms=asked.begin_timestamp,
+                                 end_ms=asked.end_timestamp, most=max(most, 1))
+        header = QueryMessageResponse(found[0].store_time_ms if found else 0, store.dispatched_offset)
+        records: list[bytes] = []
+        left = ANSWER_BYTES_MAX
+        for record in found:
+            left -= record.size
+            if records and left < 0:
+                break
+            records.append(store.log.read(record.offset, record.size))
+        if not records:
+            return response(request, ResponseCode.QUERY_NOT_FOUND, header,
+                            remark="can not find message, maybe time range not correct")
+        return response(request, header=header, body=b"".join(records))
+
+    def by_offset(self, _: Connection, request: Command) -> Command:
+        """33."""
+        offset = ViewMessageRequest.from_ext(request.ext).offset
+        try:
+            body = self._store.log.read(offset, self._store.get_by_id(offset).size)
+        except StoreError as error:
+            return response(request, ResponseCode.SYSTEM_ERROR,
+                            remark=f"can not find message by the offset, {offset}: {error}")
+        return response(request, body=body)

@@ -1,0 +1,90 @@
+"""Positions in a queue: codes 29 (by time), 30 (end), 31 (beginning), 32 (time of the first message), 321 (entries).
+
+Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.clients.members import Consumers
+from broker.pulling.reading import store_time_ms
+from broker.store.consumequeue import ENTRY
+from broker.store.store import MessageStore
+from remoting.bodies.queries import ConsumeQueueData, QueryConsumeQueueResponseBody
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.headers.pulling import OffsetResponse, QueueRequest, SearchOffsetRequest, TimestampResponse
+from remoting.headers.queries import QueryConsumeQueueRequest
+
+UPPER: Final = "upper"
+ENTRIES_MAX: Final = 1_000
+"""Of one answer to 321."""
+
+
+class Positions:
+    def __init__(self, store: MessageStore, consumers: Consumers) -> None:
+        self._store, self._consumers = store, consumers
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.by_time,
+            RequestCode.GET_MAX_OFFSET: self.end,
+            RequestCode.GET_MIN_OFFSET: self.begin,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.first_time,
+            RequestCode.QUERY_CONSUME_QUEUE: self.entries,
+        }
+
+    def by_time(self, _: Connection, request: Command) -> Command:
+        """29: the first message of that time or later, or with UPPER the last one of that time or earlier."""
+        asked, store = SearchOffsetRequest.from_ext(request.ext), self._store
+        topic = asked.topic.encode(errors="replace")
+        if (asked.boundary_type or "").lower() != UPPER:
+            found = store.offset_by_time(topic, asked.queue_id, asked.timestamp)
+            return response(request, header=OffsetResponse(found))
+        behind = store.offset_by_time(topic, asked.queue_id, asked.timestamp + 1)
+        found = behind - 1 if behind > store.min_offset(topic, asked.queue_id) else 0
+        return response(request, header=OffsetResponse(found))
+
+    def end(self, _: Connection, request: Command) -> Command:
+        """30: behind the last message that consumers see."""
+        asked = QueueRequest.from_ext(request.ext)
+        return response(request, header=OffsetResponse(self._store.max_offset(_key(asked), asked.queue_id)))
+
+    def begin(self, _: Connection, request: Command) -> Command:
+        """31."""
+        asked = QueueRequest.from_ext(request.ext)
+        return response(request, header=OffsetResponse(self._store.min_offset(_key(asked), asked.queue_id)))
+
+    def first_time(self, _: Connection, request: Command) -> Command:
+        """32; -1 without a message."""
+        asked = QueueRequest.from_ext(request.ext)
+        topic, queue_id = _key(asked), asked.queue_id
+        first = self._store.min_offset(topic, queue_id)
+        return response(request, header=TimestampResponse(store_time_ms(self._store, topic, queue_id, first)))
+
+    def entries(self, _: Connection, request: Command) -> Command:
+        """321."""
+        asked = QueryConsumeQueueRequest.from_ext(request.ext)
+        queue = self._store.queue(asked.topic.encode(errors="replace"), asked.queue_id)
+        if queue is None:
+            return response(request, ResponseCode.SYSTEM_ERROR,
+                            remark=f"{asked.queue_id}@{asked.topic} is not exist!")
+        wanted = filter_data = None
+        if asked.consumer_group is not None:
+            wanted = self._consumers.find(asked.consumer_group, asked.topic)
+            filter_data = "null" if wanted else f"{asked.consumer_group}@{asked.topic} is not online!"
+        least, most, found, remark = queue.min_offset, queue.max_offset, list[ConsumeQueueData](), None
+        if least <= asked.index < most:
+            raw = queue.read(asked.index, max(0, min(asked.count, ENTRIES_MAX)))
+            found = [ConsumeQueueData(offset, size, code) for offset, size, code in ENTRY.iter_unpack(raw)]
+        else:
+            remark = f"Index {asked.index} of {asked.queue_id}@{asked.topic} is not exist!"
+        return response(request, remark=remark, body=QueryConsumeQueueResponseBody(
+            None if wanted is None else wanted.data, filter_data, found, most, least).to_json())
+
+
+def _key(asked: QueueRequest) -> bytes:
+    return asked.topic.encode(errors="replace")

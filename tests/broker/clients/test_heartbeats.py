@@ -1,0 +1,157 @@
+"""Clients come and go, and the others of their group hear of it."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.clients import ClientsConfig
+from broker.groups import GroupsConfig
+from broker.store.tables import SubscriptionGroup
+from remoting.bodies.consumers import CheckClientRequestBody, SubscriptionData
+from remoting.codes import RequestCode, ResponseCode
+from tests.broker.clients.world import World, running
+from tests.remoting.memory import Wire
+
+SUB_CHANGE, V2 = "IS_SUB_CHANGE", "IS_SUPPORT_HEART_BEAT_V2"
+
+
+async def told(world: World, wire: Wire) -> list[str]:
+    """Groups of the messages 40 that have come to ``wire`` since this was asked last."""
+    found = [push for to, push in world.pushed if to is wire]
+    world.pushed = [(to, push) for to, push in world.pushed if to is not wire]
+    with trio.move_on_after(0.001):
+        while (push := await wire.receive()) is not None:
+            found.append(push)
+    assert all(push.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and push.is_oneway for push in found)
+    return [push.ext["consumerGroup"] for push in found]
+
+
+def members(world: World, group: str = "g") -> list[str]:
+    found = world.consumers.groups.get(group)
+    return found.client_ids() if found is not None else []
+
+
+async def test_a_first_heartbeat_makes_group_and_retry_topic(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        answer = await world.heartbeat("g", "t", unit_mode=True)
+        assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {V2: "true", SUB_CHANGE: "true"})
+        assert world.groups.get("g") == SubscriptionGroup("g")
+        retry = world.topics.get("%RETRY%g")
+        assert retry is not None and (retry.read_queue_nums, retry.topic_sys_flag) == (1, 2)
+        assert (members(world), list(world.producers.groups)) == (["c1"], ["p-g"])
+
+
+async def test_a_group_that_may_not_be_made_is_passed_over(autojump_clock: MockClock) -> None:
+    async with running(groups=GroupsConfig(auto_create_subscription_group=False)) as world:
+        assert (await world.heartbeat("g", "t")).code == ResponseCode.SUCCESS
+        assert (members(world), world.topics.get("%RETRY%g"), list(world.producers.groups)) == ([], None, ["p-g"])
+
+
+async def test_a_slave_makes_nothing_and_knows_its_clients(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        world.standing.slave = True
+        await world.heartbeat("g", "t")
+        assert (members(world), world.groups.get("g"), world.topics.get("%RETRY%g")) == (["c1"], None, None)
+
+
+async def test_all_members_hear_once_a_turn_of_who_comes_and_goes(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        one, two, three = [await world.dial() for _ in range(3)]
+        await world.heartbeat("g", "t", client="a", wire=one)
+        assert await told(world, one) == ["g"]
+        await world.heartbeat("g", "t", client="b", wire=two)
+        await world.heartbeat("h", "t", client="b", wire=two)
+        assert (await told(world, one), sorted(await told(world, two))) == (["g"], ["g", "h"])
+        await world.heartbeat("g", "t", client="a", wire=one)
+        assert (await told(world, one), await told(world, two)) == ([], []), "nothing new"
+        await world.heartbeat("g", "t", "u", client="a", wire=one)
+        assert (await told(world, one), await told(world, two)) == (["g"], ["g"]), "another topic"
+        await world.heartbeat("g", "t", client="c", wire=three)
+        await world.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": "g"}, wire=three)
+        assert (set(await told(world, one)), await told(world, three), members(world)) == ({"g"}, ["g"], ["a", "b"])
+        await two.stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await told(world, one), members(world), members(world, "h")) == (["g"], ["a"], [])
+        assert list(world.producers.groups) == ["p-g"]
+
+
+@pytest.mark.parametrize("quiet", ["broadcasting", "group", "broker"])
+async def test_groups_that_want_to_hear_nothing(autojump_clock: MockClock, quiet: str) -> None:
+    clients = ClientsConfig(notify_consumer_ids_changed_enable=quiet != "broker")
+    async with running(clients=clients) as world:
+        world.groups.update([SubscriptionGroup("g", notify_consumer_ids_changed_enable=quiet != "group")])
+        model = "0" if quiet == "broadcasting" else "CLUSTERING"
+        one, two = [await world.dial() for _ in range(2)]
+        for client, wire in (("a", one), ("b", two)):
+            await world.heartbeat("g", "t", client=client, wire=wire, message_model=model)
+        assert (await told(world, one), await told(world, two), members(world)) == ([], [], ["a", "b"])
+
+
+async def test_silence_ends_a_membership_and_an_idle_connection(autojump_clock: MockClock) -> None:
+    clients = ClientsConfig(channel_expired_timeout=30_000)
+    async with running(clients=clients) as world:
+        busy, silent = [await world.dial() for _ in range(2)]
+        await world.heartbeat("g", "t", client="silent", wire=silent)
+        await world.heartbeat("h", "t", client="silent", wire=silent)
+        for _ in range(3):
+            await world.heartbeat("g", "t", client="busy", wire=busy)
+            await world.heartbeat("h", "t", client="silent", wire=silent)
+            await trio.sleep(15)
+        assert (members(world), members(world, "h")) == (["busy"], ["silent"]), "each of its groups alone"
+        assert not (await world.heartbeat("h", client="silent", wire=silent)).code
+        await trio.sleep(45)
+        assert (members(world), members(world, "h"), world.producers.groups) == ([], [], {})
+        await trio.sleep(1)
+        with trio.fail_after(1):
+            while await silent.receive() is not None:
+                pass  # then it is closed
+
+
+async def test_heartbeats_without_subscriptions_are_taken_where_those_are_known(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        blind = await world.heartbeat("g", client="a", fingerprint=7, without=True)
+        assert (blind.ext[SUB_CHANGE], members(world)) == ("true", ["a"]), "it must bring them"
+        assert (await world.heartbeat("g", "t", client="a", fingerprint=7)).ext[SUB_CHANGE] == "false"
+        assert (await world.heartbeat("g", client="a", fingerprint=7, without=True)).ext[SUB_CHANGE] == "false"
+        assert list(world.consumers.groups["g"].subscriptions) == ["t"], "they stay"
+        assert (await world.heartbeat("g", client="a", fingerprint=8, without=True)).ext[SUB_CHANGE] == "true"
+
+
+async def test_a_newer_subscription_replaces_an_older_one_and_never_the_other_way(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        for version, expression, expected in ((5, "a", "a"), (4, "b", "a"), (6, "b || c", "b || c")):
+            await world.heartbeat("g", "t", version=version, expression=expression)
+            wanted = world.consumers.find("g", "t")
+            assert wanted is not None and wanted.data.sub_string == expected
+            assert wanted.codes == frozenset(map(ord, expected.replace(" || ", "")))
+
+
+async def test_expressions_are_checked_before_a_consumer_starts(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        for kind, code in (("TAG", 0), (None, 0), ("SQL92", 1)):
+            body = CheckClientRequestBody("c", "g", SubscriptionData("t", "x", expression_type=kind)).to_json()
+            assert (await world.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)).code == code
+
+
+async def test_nonsense_is_answered_in_words(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        for body in (b"", b"[]", b'{"clientID":"a","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[5]}]}'):
+            answer = await world.ask(RequestCode.HEART_BEAT, body=body)
+            assert answer.code == ResponseCode.SYSTEM_ERROR and answer.remark
+        assert members(world) == []
+
+
+async def test_what_fastjson_and_clients_in_other_languages_send(autojump_clock: MockClock) -> None:
+    """Numbers for enums, a version in a string, null sets."""
+    async with running() as world:
+        body = (b'{"clientID":"x@1","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,"groupName":"g",'
+                b'"messageModel":1,"subscriptionDataSet":[{"classFilterMode":false,"codeSet":["97"],'
+                b'"subString":"a","subVersion":"1700000000000","tagsSet":["a"],"topic":"t"}],"unitMode":false}],'
+                b'"producerDataSet":null}')
+        assert (await world.ask(RequestCode.HEART_BEAT, body=body)).code == ResponseCode.SUCCESS
+        group = world.consumers.groups["g"]
+        assert (group.consume_type, group.message_model, group.consume_from_where) == (
+            "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET")
+        assert group.subscriptions["t"].codes == frozenset({97})
