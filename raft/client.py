@@ -112,6 +112,7 @@ async def connect(
             yield Client(tuple(addresses), group_number(group), timeout_ms, open_stream, nursery)
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error
+        nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
         nursery.cancel_scope.cancel()
     if failure is not None:  # as the caller's block raised it, not in a group of this nursery
         raise failure

@@ -163,6 +163,7 @@ async def open_trace_file(
                 yield trace
             except BaseException as error:  # noqa: BLE001  # raised again below
                 failure = error
+            nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
             nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):

@@ -290,15 +290,19 @@ async def test_a_cancelled_caller_leaves_the_connection_in_order(autojump_clock:
         assert await client.propose(b"1") == 2, "cancelling took nothing back"
 
 
-async def test_an_exception_leaves_the_block_as_it_is() -> None:
-    async def fail() -> None:
+async def test_an_exception_leaves_the_block_as_it_is_also_with_a_cancellation_from_outside() -> None:
+    async def fail(scope: trio.CancelScope | None = None) -> None:
         async with client_of(net) as client:
             await client.propose(b"1")
+            if scope is not None:
+                scope.cancel()
             raise ZeroDivisionError
 
     async with network(a=FakeNode()) as net:
         with pytest.raises(ZeroDivisionError):
             await fail()
+        with trio.CancelScope() as scope, pytest.raises(ZeroDivisionError):
+            await fail(scope)
 
 
 async def test_the_block_can_be_cancelled_from_outside(autojump_clock: MockClock) -> None:

@@ -107,20 +107,24 @@ def test_a_disk_that_fails_costs_the_events_and_nothing_else(tmp_path: Path) -> 
 async def test_an_exception_leaves_the_block_as_it_is_and_the_file_whole(tmp_path: Path) -> None:
     path = tmp_path / "trace.ndjson"
 
-    async def fail() -> None:
+    async def fail(scope: trio.CancelScope | None = None) -> None:
         async with open_trace_file(path) as trace:
             trace(role(1))
+            if scope is not None:
+                scope.cancel()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await fail()
+    with trio.CancelScope() as scope, pytest.raises(ZeroDivisionError):
+        await fail(scope)
     with trio.CancelScope() as scope:
         async with open_trace_file(path) as trace:
             trace(role(2))
             scope.cancel()
             await trio.sleep_forever()
     assert scope.cancelled_caught
-    assert [line["event"] for line in lines(path)] == ["Opened", "BecameFollower"] * 2
+    assert [line["event"] for line in lines(path)] == ["Opened", "BecameFollower"] * 3
 
 
 async def test_a_file_that_cannot_be_opened_is_said_at_once(tmp_path: Path) -> None:
