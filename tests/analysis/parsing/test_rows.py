@@ -183,4 +183,4 @@ def test_no_bytes_make_it_fail(junk: bytes, at: int, keep: int) -> None:
     data = sample().data(1)[:1500]
     broken = data[:at] + junk + data[at + len(junk) - keep :]
     for form in ("entries", "events"):
-        rows(broken, form, payload="full")  # type: ignore[arg-type]
+        rows(broken, form, payload="full")
