@@ -29,6 +29,9 @@ ANSWER_TIMEOUT_MS: Final = 60_000
 """Longer than any pull is held; a client stops waiting by itself, long before."""
 PATIENCE_MS: Final = 1_000
 """A request waits so long for a master to be known; clients count one that waits 3 s as lost."""
+WAITING_MAX: Final = 1_000
+"""Requests of one client that wait."""
+RETRY_S: Final = 0.01
 
 
 @attrs.define(eq=False)
@@ -36,9 +39,9 @@ class _Upstream:
     """The connection that stands for one client's."""
 
     client: Connection
-    done: trio.Event = attrs.field(factory=trio.Event)
     connection: Connection | None = None
-    failure: str = ""
+    waiting: list[Command] = attrs.field(factory=list)
+    """Requests that came before there was one, in their order."""
 
 
 class Forwarder:
@@ -73,14 +76,13 @@ class Forwarder:
 
     def follow(self, target: str | None) -> None:
         """The master is there now; clients that were connected to another one connect again."""
-        if target == self.target:
-            return
-        self.target = target
+        former, self.target = self.target, target
         if target is None:
             self._known = trio.Event()
         else:
             self._known.set()
-        self._drop("the master is another one now")
+        if former not in (None, target):
+            self._drop("the master is another one now")
 
     def end(self) -> None:
         """Requests are handled here again."""
@@ -111,27 +113,18 @@ class Forwarder:
 
         return handle
 
-    def _forward(self, client: Connection, command: Command) -> Any:
+    def _forward(self, client: Connection, command: Command) -> Command | None:
         upstream = self._upstreams.get(client)
-        if upstream is not None and upstream.connection is not None and not upstream.connection.closed:
+        if upstream is None:
+            upstream = self._upstreams[client] = _Upstream(client)
+            self._endpoint.start_soon(self._serve, upstream, name=f"forwarding for {client.peer}")
+        if upstream.connection is not None:
             self._send(upstream.connection, client, command)
-            return None
-        return self._forward_later(client, command)
-
-    async def _forward_later(self, client: Connection, command: Command) -> Command | None:
-        """When the master is known and connected to. Nothing was sent until then, so failures are answered."""
-        with trio.move_on_after(self._patience_ms / 1e3):
-            while True:
-                await self._known.wait()
-                if not self._on or client.closed:
-                    break
-                upstream = await self._connected(client)
-                if upstream.connection is not None and not upstream.connection.closed:
-                    self._send(upstream.connection, client, command)
-                    return None
-                await trio.sleep(0.01)  # the master is not there yet, or no longer
-        return response(command, ResponseCode.SERVICE_NOT_AVAILABLE,
-                        remark="this broker is not the master, and the master cannot be reached")
+        elif len(upstream.waiting) < WAITING_MAX:
+            upstream.waiting.append(command)
+        else:
+            return _refusal(command)
+        return None
 
     def _send(self, upstream: Connection, client: Connection, command: Command) -> None:
         copy = attrs.evolve(command, ext=dict(command.ext))
@@ -163,37 +156,47 @@ class Forwarder:
 
     # --- connections -----------------------------------------------------------------------------------------
 
-    async def _connected(self, client: Connection) -> _Upstream:
-        """The client's upstream; dialled once however many requests wait for it."""
-        upstream = self._upstreams.get(client)
-        if upstream is None or (upstream.done.is_set() and (upstream.connection is None or upstream.connection.closed)):
-            upstream = self._upstreams[client] = _Upstream(client)
-            assert self.target is not None, "known"
-            self._endpoint.start_soon(self._dial, upstream, self.target, name=f"forwarding to {self.target}")
-        await upstream.done.wait()
-        return upstream
+    async def _serve(self, upstream: _Upstream) -> None:
+        """Connect to the master once it is known, and serve the connection to its end."""
+        client = upstream.client
+        with trio.move_on_after(self._patience_ms / 1e3):
+            while upstream.connection is None:
+                await self._known.wait()
+                if self._upstreams.get(client) is not upstream:
+                    return  # the client is gone, or this was switched off
+                await self._dial(upstream)
+        waiting, upstream.waiting = upstream.waiting, []
+        if upstream.connection is None:
+            if self._upstreams.get(client) is upstream:
+                del self._upstreams[client]
+            for command in waiting:  # nothing of it was sent
+                client.reply(command, _refusal(command))
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(upstream.connection.run)
+            for command in waiting:
+                self._send(upstream.connection, client, command)
 
-    async def _dial(self, upstream: _Upstream, address: str) -> None:
-        """Connect, and serve the connection to its end."""
-        stream = None
+    async def _dial(self, upstream: _Upstream) -> None:
+        """One attempt."""
+        assert self.target is not None, "known"
+        address, stream = self.target, None
         try:
             with trio.fail_after(self._config.connect_timeout_ms / 1e3):
                 plain = stream = await self._connector(address)
                 tune(plain, self._config.unacknowledged_timeout_ms)
                 if self._tls is not None:
                     stream = await start_tls(plain, self._tls(), server=False)
-            if address == self.target and not upstream.client.closed:
+            if address == self.target and self._upstreams.get(upstream.client) is upstream:
                 connection = upstream.connection = Connection(self._endpoint, stream, address, ends(plain)[1])
                 connection.identity = upstream.client
         except (trio.TooSlowError, ValueError, *STREAM_ERRORS) as error:
-            upstream.failure = words(error)
-            logger.info("cannot forward to %s: %s", address, upstream.failure)
+            logger.info("cannot forward to %s: %s", address, words(error))
+            await trio.sleep(RETRY_S)
         finally:
-            upstream.done.set()
             if stream is not None and upstream.connection is None:
-                await trio.aclose_forcefully(stream)
-        if upstream.connection is not None:
-            await upstream.connection.run()
+                with trio.CancelScope(shield=True):
+                    await trio.aclose_forcefully(stream)
 
     def _lost(self, connection: Connection, reason: str) -> None:
         """The master is gone, and its client finds out by the same sign."""
@@ -210,6 +213,11 @@ class Forwarder:
             upstream.client.close(reason)
             if upstream.connection is not None:
                 upstream.connection.close(reason)
+
+
+def _refusal(command: Command) -> Command:
+    return response(command, ResponseCode.SERVICE_NOT_AVAILABLE,
+                    remark="this broker is not the master, and the master cannot be reached")
 
 
 def _answer(to: Connection, command: Command) -> Callable[[Command | RemotingError], None]:

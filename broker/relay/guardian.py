@@ -1,0 +1,196 @@
+"""The guardian: holds a broker's listening sockets, so that its address answers while the broker is down.
+
+It starts the broker as its child and gives it the sockets. While the child serves, the guardian only waits. When the
+child dies, clients that connect are served by the group's new master, whom the controllers name, until the child, which
+is started again, says that it serves. Requests that are no client's are refused: they mean that very broker. Losing the
+machine is beyond it.
+
+It knows processes, sockets and the forwarder; what the broker does is the child's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from broker.relay.finding import MasterFinder
+from broker.relay.forwarding import Forwarder
+from remoting.server import Server
+
+logger = logging.getLogger("broker.guardian")
+
+SOCKETS: Final = "MQBROKER_LISTEN_FDS"
+"""Environment of the child: numbers of its listening sockets, the main one first, separated by commas."""
+READY: Final = "MQBROKER_READY_FD"
+"""Environment of the child: it writes a byte there when it serves, and the end of that pipe is the guardian's end."""
+ORDERLY: Final = frozenset({0, 2})
+"""Exit codes after which the child is not started again: told to stop, or its configuration is wrong."""
+LOOK_S: Final = 0.02
+"""Between two questions while a master is wanted; later every ``WATCH_S``."""
+WATCH_S: Final = 0.5
+
+
+@attrs.frozen
+class GuardianConfig:
+    """``own_address`` is the broker's, under which controllers know it. Milliseconds as named."""
+
+    own_address: str
+    forward_ms: int = 60_000
+    """How long a client that came through the guardian is served by it after the child is back."""
+    restart_ms: int = 500
+    restart_ms_max: int = 30_000
+    stable_ms: int = 30_000
+    """A child that lived so long is started again after ``restart_ms``, another one after twice the last pause."""
+
+
+class Guardian:
+    """``command`` starts the broker. ``sockets`` listen already; they stay open until the end."""
+
+    def __init__(
+        self, config: GuardianConfig, command: Sequence[str], sockets: Sequence[socket.socket], forwarder: Forwarder,
+        finder: MasterFinder, environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.config, self.forwarder = config, forwarder
+        self.child: trio.Process | None = None
+        self.starts = 0
+        self._command, self._sockets = list(command), list(sockets)
+        self._finder = finder
+        self._environment = dict(os.environ if environment is None else environment)
+        self._stopping = trio.Event()
+        self._down = trio.Event()
+        """Set while a broker that once ran does not serve; a new one each time it serves."""
+        self._standing_in = trio.CancelScope()
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> int:
+        """Keep the broker running until it ends in order; its exit code. Started when the broker serves."""
+        pause_ms = self.config.restart_ms
+        async with trio.open_nursery() as nursery:
+            server = Server(self.forwarder.handlers(), on_close=lambda connection, _: self.forwarder.closed(connection))
+            await nursery.start(self.forwarder.run)
+            await nursery.start(server.run)
+            nursery.start_soon(self._stand_in_while_down, server, nursery)
+            nursery.start_soon(self._follow_master)
+            while True:
+                began = trio.current_time()
+                code = await self._live(nursery, task_status)
+                lived_ms = (trio.current_time() - began) * 1e3
+                if not self._stopping.is_set() and code not in ORDERLY:
+                    pause_ms = (self.config.restart_ms if lived_ms >= self.config.stable_ms
+                                else min(pause_ms * 2, self.config.restart_ms_max))
+                    logger.error("the broker's process ended; its address is answered by the master meanwhile",
+                                 extra={"exit_code": code, "starts_again_in_ms": pause_ms})
+                    self._down.set()
+                    with trio.move_on_after(pause_ms / 1e3):
+                        await self._stopping.wait()
+                if self._stopping.is_set() or code in ORDERLY:
+                    nursery.cancel_scope.cancel()
+                    return code
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Hand a signal on to the broker, which then ends in order."""
+        self._stopping.set()
+        if self.child is not None and self.child.poll() is None:
+            self.child.send_signal(number)
+
+    async def _live(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> int:
+        """One process of the broker, from its start to its end."""
+        mine, its = os.pipe()
+        try:
+            child = self.child = await trio.lowlevel.open_process(
+                self._command, pass_fds=[its, *(each.fileno() for each in self._sockets)],
+                stdin=subprocess.PIPE,  # its leash: it ends when this process does, however that ends
+                env={**self._environment, READY: str(its),
+                     SOCKETS: ",".join(str(each.fileno()) for each in self._sockets)})
+        except BaseException:
+            os.close(mine)
+            raise
+        finally:
+            os.close(its)
+        self.starts += 1
+        nursery.start_soon(self._hand_back_when_ready, trio.lowlevel.FdStream(mine), child, task_status)
+        try:
+            return await child.wait()
+        finally:
+            with trio.CancelScope(shield=True):
+                assert child.stdin is not None
+                await child.stdin.aclose()
+                await child.wait()
+
+    async def _hand_back_when_ready(
+        self, ready: trio.lowlevel.FdStream, child: trio.Process, task_status: trio.TaskStatus[None],
+    ) -> None:
+        async with ready:
+            if not await ready.receive_some(1):
+                return  # it ended before it served
+        logger.info("the broker serves", extra={"broker_process": child.pid})
+        if self._down.is_set():
+            self._down = trio.Event()
+        self._standing_in.cancel()
+        if self.starts == 1:
+            task_status.started()
+
+    # --- while the child is down -----------------------------------------------------------------------------
+
+    async def _stand_in_while_down(self, server: Server, nursery: trio.Nursery) -> None:
+        """Accept, and forward to the master, until the child serves; then see those who came to an end."""
+        while True:
+            await self._down.wait()
+            self.forwarder.begin()
+            with trio.CancelScope() as self._standing_in:
+                async with trio.open_nursery() as accepting:
+                    for each in self._sockets:
+                        accepting.start_soon(self._accept, each, server, nursery)
+            until = trio.current_time() + self.config.forward_ms / 1e3
+            while not self._down.is_set() and self.forwarder.on:
+                await trio.sleep(WATCH_S)
+                if not server.connections or trio.current_time() >= until:
+                    self.forwarder.end()
+
+    async def _accept(self, listening: socket.socket, server: Server, nursery: trio.Nursery) -> None:
+        async with trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup())) as listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    logger.error("cannot accept connections: %s", error)
+                    await trio.sleep(0.1)
+                else:
+                    nursery.start_soon(server.serve_stream, stream)
+
+    async def _follow_master(self) -> None:
+        """Ask until there is another master than the one that died, and go on asking."""
+        while True:
+            await self._down.wait()
+            while self.forwarder.on:
+                found = await self._finder.find()
+                if found is not None and found.address != self.config.own_address:
+                    self.forwarder.follow(found.address)
+                elif found is not None and not self._down.is_set():
+                    self.forwarder.end()  # the broker is back, and master
+                await trio.sleep(LOOK_S if self.forwarder.target is None else WATCH_S)
+            await trio.sleep(LOOK_S)
+
+
+def inherited_sockets() -> list[socket.socket]:
+    """The child's side: the sockets that a guardian gave it; none without a guardian."""
+    return [socket.socket(fileno=int(number)) for number in os.environ.get(SOCKETS, "").split(",") if number]
+
+
+def tell_ready() -> None:
+    """The child's side: it serves."""
+    number = os.environ.get(READY)
+    if number:
+        os.write(int(number), b"1")
+        os.close(int(number))
+
+

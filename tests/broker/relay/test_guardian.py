@@ -1,0 +1,152 @@
+"""A guardian with a real child that is killed, on real sockets: the address answers all the time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import attrs
+import pytest
+import trio
+
+from broker.relay.finding import MasterFinder
+from broker.relay.forwarding import Forwarder
+from broker.relay.guardian import Guardian, GuardianConfig
+from remoting.client import Client, open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.connection import Connection
+from remoting.errors import RemotingError
+from remoting.headers.controller import GetReplicaInfoResponse
+from remoting.server import Server
+
+SEND = RequestCode.SEND_MESSAGE_V2
+CHILD = """
+import os, sys, threading, trio
+from broker.relay.guardian import inherited_sockets, tell_ready
+from remoting.command import response
+from remoting.server import Server
+
+if {exit_code} >= 0:
+    sys.exit({exit_code})
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+
+async def main():
+    server = Server({{code: lambda connection, command: response(command, remark="child") for code in (310, 25)}})
+    listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in inherited_sockets()]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run, listeners)
+        with trio.open_signal_receiver(15) as signals:
+            tell_ready()
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+
+trio.run(main)
+"""
+
+
+@attrs.define(eq=False)
+class World:
+    """``master`` is what the controller names; ``address`` is the guardian's."""
+
+    nursery: trio.Nursery
+    guardian: Guardian
+    client: Client
+    address: str
+    other: str
+    master: str
+    ended: list[int] = attrs.field(factory=list)
+
+    async def ask(self, code: int = SEND) -> Command:
+        """Again until there is an answer: a connection may have died with the child."""
+        while True:
+            try:
+                return await self.client.call(self.address, request(code), 5_000)
+            except RemotingError:
+                await trio.sleep(0.01)
+
+    async def until_said(self, by: str) -> None:
+        with trio.fail_after(60):
+            while (await self.ask()).remark != by:
+                await trio.sleep(0.01)
+
+
+def _listening() -> tuple[socket.socket, str]:
+    made = socket.create_server(("127.0.0.1", 0))
+    return made, f"127.0.0.1:{made.getsockname()[1]}"
+
+
+async def _serve(nursery: trio.Nursery, server: Server) -> str:
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    await nursery.start(server.run, [listener])
+    return f"127.0.0.1:{listener.socket.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def world(exit_code: int = -1) -> AsyncGenerator[World, None]:
+    listening, address = _listening()
+    async with trio.open_nursery() as nursery, open_client() as client, open_client() as asking:
+        other = await _serve(nursery, Server({SEND: lambda _, command: response(command, remark="master")}))
+
+        def info(_: Connection, command: Command) -> Command:
+            return response(command, header=GetReplicaInfoResponse(2, made.master, 7))
+
+        controller = await _serve(nursery, Server({RequestCode.CONTROLLER_GET_REPLICA_INFO: info}))
+        guardian = Guardian(
+            GuardianConfig(address, restart_ms=1_000, forward_ms=200),
+            [sys.executable, "-c", CHILD.format(exit_code=exit_code)], [listening], Forwarder(),
+            MasterFinder(asking, [controller], "broker-a"),
+            {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        made = World(nursery, guardian, client, address, other, master=address)
+
+        async def serve(*, task_status: trio.TaskStatus[None]) -> None:
+            made.ended.append(await guardian.run(task_status=task_status))
+
+        async def run(*, task_status: trio.TaskStatus[None]) -> None:
+            async with trio.open_nursery() as inner:
+                with suppress(RuntimeError):  # it ended without having served
+                    await inner.start(serve)
+                task_status.started()
+
+        try:
+            with trio.fail_after(60):
+                await nursery.start(run)
+            yield made
+        finally:
+            guardian.stop(signal.SIGKILL)
+            listening.close()
+            nursery.cancel_scope.cancel()
+
+
+async def test_the_address_answers_while_the_child_is_dead_and_the_child_comes_back() -> None:
+    async with world() as w:
+        assert (await w.ask()).remark == "child"
+        assert w.guardian.child is not None
+        w.guardian.child.kill()
+        w.master = w.other
+        await w.until_said("master")
+        refused = await w.ask(RequestCode.UPDATE_BROKER_CONFIG)
+        assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED  # it means that very broker
+        await w.until_said("child")
+        assert (await w.ask(RequestCode.UPDATE_BROKER_CONFIG)).remark == "child"
+        assert w.guardian.starts == 2
+
+
+async def test_it_ends_with_a_child_that_was_told_to_stop() -> None:
+    async with world() as w:
+        w.guardian.stop()
+        with trio.fail_after(60):
+            while not w.ended:
+                await trio.sleep(0.01)
+        assert w.ended == [0]
+
+
+@pytest.mark.parametrize("exit_code", [0, 2])
+async def test_a_child_that_ended_in_order_or_cannot_run_is_not_started_again(exit_code: int) -> None:
+    async with world(exit_code) as w:
+        assert w.ended == [exit_code]
+        assert w.guardian.starts == 1
