@@ -84,6 +84,7 @@ class Services:
         self.group_admin = GroupAdmin(self.groups, groups_file.saved)
 
         self.topics.on_change.append(topics_file.changed)
+        self.topics.on_delete.append(lambda name: journal.delete_topics([name.encode()]))
         self.topics.on_delete.append(self.offsets.forget_topic)
         self.groups.on_change.append(groups_file.changed)
         self.group_admin.on_clean.append(self.offsets.forget_group)
