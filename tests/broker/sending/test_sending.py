@@ -71,6 +71,23 @@ async def test_a_bare_request_of_a_sparing_client(autojump_clock: MockClock) -> 
         assert answer.ext["transactionId"] == uniq and len(uniq) == 32
 
 
+async def test_a_topic_that_changes_is_looked_at_anew(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        orders(world)
+        for number in range(2):
+            answer = await world.ask(Command(
+                RequestCode.SEND_MESSAGE_V2, ext={"b": "Orders", "e": "3", "i": "TAGS\x01a\x02UNIQ_KEY\x01u"}, body=b"."))
+            assert answer.ext["queueOffset"] == str(number)
+        assert (await world.last())[2] == {"TAGS": "a", "UNIQ_KEY": "u", **STORED_TOO}
+        orders(world, read_queue_nums=2, write_queue_nums=2)
+        assert (await world.ask(send(queue_id=3))).code == ResponseCode.INVALID_PARAMETER
+        world.topics.delete("Orders")
+        assert (await world.ask(send(queue_id=3, default_topic=""))).code == ResponseCode.TOPIC_NOT_EXIST
+        assert world.journal.store.max_offset(b"Orders", 3) == 0
+        answer = await world.ask(send(queue_id=3))
+        assert (answer.code, answer.ext["queueOffset"]) == (ResponseCode.SUCCESS, "0")
+
+
 async def test_a_queue_is_chosen_for_who_wants_none(autojump_clock: MockClock) -> None:
     async with running() as world:
         orders(world, read_queue_nums=9)

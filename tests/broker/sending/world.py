@@ -70,6 +70,7 @@ class World:
         self.topics = TopicTable(topics or TopicsConfig(), self.wall_ms, load(self.files, Topics))
         self.topics_file = TableFile(self.files, self.topics.snapshot, inline)
         self.topics.on_change.append(self.topics_file.changed)
+        self.topics.on_delete.append(lambda name: self.journal.delete_topics([name.encode()]))
         self.groups = Groups()
         self.slave = False
         self.sending = Sending(
