@@ -55,7 +55,7 @@ class TopicTable:
         """Topics that administrators may not touch."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each change of a topic: the version has moved."""
-        self.on_delete: list[Callable[[str], None]] = []
+        self.on_delete: list[Callable[[str], object]] = []
         """Called with the topic's name before ``on_change``: its queues and offsets are to go."""
         kept = kept or Topics()
         self._version = kept.data_version

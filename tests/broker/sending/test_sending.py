@@ -75,8 +75,8 @@ async def test_a_topic_that_changes_is_looked_at_anew(autojump_clock: MockClock)
     async with running() as world:
         orders(world)
         for number in range(2):
-            answer = await world.ask(Command(
-                RequestCode.SEND_MESSAGE_V2, ext={"b": "Orders", "e": "3", "i": "TAGS\x01a\x02UNIQ_KEY\x01u"}, body=b"."))
+            bare = {"b": "Orders", "e": "3", "i": "TAGS\x01a\x02UNIQ_KEY\x01u"}
+            answer = await world.ask(Command(RequestCode.SEND_MESSAGE_V2, ext=bare, body=b"."))
             assert answer.ext["queueOffset"] == str(number)
         assert (await world.last())[2] == {"TAGS": "a", "UNIQ_KEY": "u", **STORED_TOO}
         orders(world, read_queue_nums=2, write_queue_nums=2)
