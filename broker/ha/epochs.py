@@ -122,8 +122,8 @@ def consistent_point(local: EpochList, local_end: int, master: EpochList, master
     """The greatest offset up to which both logs are known to hold the same bytes; None when nothing is known.
 
     An epoch has one master, which began it at one offset: where both lists hold the same entry, both logs are the same
-    up to the nearer end of it. Entries behind a log's end say nothing. Logs that both began at 0, under masters of which
-    one wrote nothing that the other log has, are the same up to 0; in Java such a replica is stuck.
+    up to the nearer end of it. Entries behind a log's end say nothing. Logs that both began at 0, under masters of
+    which one wrote nothing that the other log has, are the same up to 0; in Java such a replica is stuck.
     """
     mine, theirs = local.within(local_end), master.within(master_end)
     starts = {entry.epoch: at for at, entry in enumerate(theirs)}

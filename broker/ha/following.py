@@ -49,7 +49,9 @@ MessageT = TypeVar("MessageT")
 class Decoder(Protocol[MessageT_co]):
     """Of one connection. Raises ``HaFrameError``."""
 
-    def feed(self, data: bytes) -> Iterable[MessageT_co]: ...
+    def feed(self, data: bytes | memoryview) -> Iterable[MessageT_co]:
+        """What views of ``data`` are in it is done with when the next one is asked for."""
+        ...
 
 
 class SlaveCore(Protocol[MessageT_contra]):
@@ -166,19 +168,21 @@ class Following(Generic[MessageT]):
     async def _read(self, stream: Stream) -> None:
         decoder = self._decoder()
         if isinstance(stream, trio.SocketStream):
+            buffer = bytearray(_READ_BYTES)  # one for all: the log has taken what was read when it is read into again
+            view = memoryview(buffer)
             while True:
                 await trio.lowlevel.wait_readable(stream.socket)
                 try:
-                    data = os.read(self._fd, _READ_BYTES)
+                    size = os.readv(self._fd, [buffer])
                 except BlockingIOError:
                     continue
-                if not data or not self._hear(decoder, data):
+                if not size or not self._hear(decoder, view[:size]):
                     return
         while data := bytes(await stream.receive_some(_READ_BYTES)):
             if not self._hear(decoder, data):
                 return
 
-    def _hear(self, decoder: Decoder[MessageT], data: bytes) -> bool:
+    def _hear(self, decoder: Decoder[MessageT], data: bytes | memoryview) -> bool:
         """False: the connection is over."""
         journal = self._journal
         self.read_ms = time.time_ns() // 1_000_000

@@ -2,8 +2,8 @@
 
 Sources: ``AutoSwitchHAClient``, ``AutoSwitchHAConnection``, ``DefaultHAClient`` and ``DefaultHAConnection`` of RocketMQ
 (the handshake as of apache/rocketmq#5157). All numbers are big-endian. Decoders take bytes as they come, in any
-pieces, and hold no more than one frame; after an error the connection is of no use. This module knows bytes and
-limits, and neither roles nor offsets' meaning.
+pieces, and hand the log's on as they came: they hold no more than a header or a handshake. After an error the
+connection is of no use. This module knows bytes and limits, and neither roles nor offsets' meaning.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def report(log_end: int) -> bytes:
     return REPORT.pack(log_end)
 
 
-def _state(data: bytes, at: int, sender: str) -> HaState:
+def _state(data: bytes | memoryview, at: int, sender: str) -> HaState:
     number: int = _STATE.unpack_from(data, at)[0]
     if number in (HaState.HANDSHAKE, HaState.TRANSFER):
         return HaState(number)
@@ -141,7 +141,7 @@ class _Pieces:
         self._held = bytearray()
         self._needed = 0
 
-    def take(self, data: bytes) -> bytes | None:
+    def take(self, data: bytes | memoryview) -> bytes | memoryview | None:
         """All bytes so far, or None while what is missing has not come."""
         if not self._held:
             return data
@@ -152,7 +152,7 @@ class _Pieces:
         self._held.clear()
         return whole
 
-    def keep(self, data: bytes, at: int, needed: int) -> None:
+    def keep(self, data: bytes | memoryview, at: int, needed: int) -> None:
         """The frame that begins at ``at`` needs so many bytes."""
         self._held += memoryview(data)[at:]
         self._needed = needed
@@ -198,28 +198,41 @@ class SlaveMessages:
 
 
 class MasterMessages:
-    """What a master sends: its handshake, then the log. A body is a view of the bytes it came in."""
+    """What a master sends: its handshake, then the log. A body is a view of the bytes it came in, and one that comes in
+    several pieces is as many messages."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._body_bytes_max = body_bytes_max
         self._pieces = _Pieces()
+        self._rest = 0
+        """Bytes of a body that are still to come, for this place in the log."""
+        self._offset, self._epoch, self._confirm = 0, Epoch(0, 0), 0
 
-    def feed(self, data: bytes) -> Iterator[MasterHandshake | Transfer]:
-        """The messages that are whole now. Raises ``HaFrameError`` behind those before the damage."""
+    def feed(self, data: bytes | memoryview) -> Iterator[MasterHandshake | Transfer]:
+        """The messages that are here now. Raises ``HaFrameError`` behind those before the damage."""
         whole = self._pieces.take(data)
         if whole is None:
             return
         at = 0
         while at < len(whole):
+            if self._rest:
+                body = memoryview(whole)[at:at + self._rest]
+                yield Transfer(self._offset, self._epoch, self._confirm, body)
+                at += len(body)
+                self._rest -= len(body)
+                self._offset += len(body)
+                continue
             needed = self._needed(whole, at)
             if len(whole) - at < needed:
                 self._pieces.keep(whole, at, needed)
                 return
-            yield self._message(whole, at)
+            message = self._message(whole, at)
             at += needed
+            if message is not None:
+                yield message
 
-    def _needed(self, data: bytes, at: int) -> int:
-        """The bytes of the frame at ``at``, as far as they can be told."""
+    def _needed(self, data: bytes | memoryview, at: int) -> int:
+        """The bytes of the frame at ``at``, but for a body of the log, as far as they can be told."""
         if len(data) - at < 2 * _STATE.size:
             return 2 * _STATE.size
         handshake = _state(data, at, "master") is HaState.HANDSHAKE
@@ -229,10 +242,10 @@ class MasterMessages:
             raise HaFrameError(f"the master announced a body of {size} bytes; 0 to {most} are taken")
         if handshake and size % ENTRY.size:
             raise HaFrameError(f"the master's handshake announced {size} bytes of epochs; each has {ENTRY.size}")
-        return (MASTER_HANDSHAKE.size if handshake else TRANSFER.size) + size
+        return MASTER_HANDSHAKE.size + size if handshake else TRANSFER.size
 
-    @staticmethod
-    def _message(data: bytes, at: int) -> MasterHandshake | Transfer:
+    def _message(self, data: bytes | memoryview, at: int) -> MasterHandshake | Transfer | None:
+        """None where a body is still to come."""
         if _STATE.unpack_from(data, at)[0] == HaState.HANDSHAKE:
             _, size, log_end, _ = MASTER_HANDSHAKE.unpack_from(data, at)
             begin = at + MASTER_HANDSHAKE.size
@@ -246,8 +259,8 @@ class MasterMessages:
         _, size, offset, epoch, start, confirm = TRANSFER.unpack_from(data, at)
         if offset < 0 or epoch < 0 or start < 0:
             raise HaFrameError(f"the master sent offset {offset}, epoch {epoch} from {start}; none is negative")
-        begin = at + TRANSFER.size
-        return Transfer(offset, Epoch(epoch, start), confirm, memoryview(data)[begin:begin + size])
+        self._rest, self._offset, self._epoch, self._confirm = size, offset, Epoch(epoch, start), confirm
+        return None if size else Transfer(offset, self._epoch, confirm)
 
 
 class Reports:
@@ -273,29 +286,36 @@ class Reports:
 
 
 class Blocks:
-    """What a master of the default protocol sends. A body is a view of the bytes it came in."""
+    """What a master of the default protocol sends. A body is a view of the bytes it came in, and one that comes in
+    several pieces is as many blocks."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._body_bytes_max = body_bytes_max
         self._pieces = _Pieces()
+        self._rest = self._offset = 0
 
-    def feed(self, data: bytes) -> Iterator[Block]:
-        """The blocks that are whole now. Raises ``HaFrameError`` behind those before the damage."""
+    def feed(self, data: bytes | memoryview) -> Iterator[Block]:
+        """What is here now. Raises ``HaFrameError`` behind those before the damage."""
         whole = self._pieces.take(data)
         if whole is None:
             return
         at = 0
         while at < len(whole):
-            needed = BLOCK.size
-            if len(whole) - at >= BLOCK.size:
-                offset, size = BLOCK.unpack_from(whole, at)
-                if offset < 0 or not 0 <= size <= self._body_bytes_max:
-                    raise HaFrameError(f"the master sent a block of {size} bytes at offset {offset}; 0 to "
-                                       f"{self._body_bytes_max} bytes from offset 0 on are taken")
-                needed += size
-                if len(whole) - at >= needed:
-                    yield Block(offset, memoryview(whole)[at + BLOCK.size:at + needed])
-                    at += needed
-                    continue
-            self._pieces.keep(whole, at, needed)
-            return
+            if self._rest:
+                body = memoryview(whole)[at:at + self._rest]
+                yield Block(self._offset, body)
+                at += len(body)
+                self._rest -= len(body)
+                self._offset += len(body)
+                continue
+            if len(whole) - at < BLOCK.size:
+                self._pieces.keep(whole, at, BLOCK.size)
+                return
+            offset, size = BLOCK.unpack_from(whole, at)
+            if offset < 0 or not 0 <= size <= self._body_bytes_max:
+                raise HaFrameError(f"the master sent a block of {size} bytes at offset {offset}; 0 to "
+                                   f"{self._body_bytes_max} bytes from offset 0 on are taken")
+            at += BLOCK.size
+            self._rest, self._offset = size, offset
+            if not size:
+                yield Block(offset)
