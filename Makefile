@@ -94,7 +94,7 @@ $(VENV)/.demo: $(VENV)/.created pyproject.toml raft/pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml raft/pyproject.toml
-	$(RUN) -m pip install --quiet -e './raft[metrics,demo]' -e '.[analysis]' --group dev
+	$(RUN) -m pip install --quiet -e './raft[metrics,demo]' -e '.[analysis,client-compression]' --group dev
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.created pyproject.toml raft/pyproject.toml
