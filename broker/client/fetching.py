@@ -33,7 +33,9 @@ logger = logging.getLogger("broker.client")
 _FOUND: Final = int(ResponseCode.SUCCESS)
 _NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 _MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
-_PAUSE_MAX_MS: Final = 3_000
+_PAUSE_MAX_MS: Final = 1_000
+_EAGER: Final = 200
+"""So many times a broker that cannot be reached is tried again as soon as the route was looked at: for some 10 s."""
 _BACKWARDS_S: Final = 1.0
 """A broker that says that an offset is beyond its end is asked once more after this: a new master may be behind for a
 moment, and to go back means to deliver again."""
@@ -157,6 +159,6 @@ class Fetcher:
                 await self._session.routes.renew(self.queue.topic)
             except ClientError as unknown:
                 logger.debug("%s", unknown)
-        if isinstance(error, RemotingError) and self._failures < 10:
+        if isinstance(error, RemotingError | Unreachable) and self._failures < _EAGER:
             return 0  # asking for the route had its pause
         return min(self._settings.retry_pause_ms << min(self._failures - 1, 10), _PAUSE_MAX_MS)

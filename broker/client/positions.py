@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import os
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -79,23 +78,26 @@ class BrokerPositions:
 
 
 class FilePositions:
-    """In ``dir/host@DEFAULT/group/offsets.json``: of this machine. Java's clients there share it."""
+    """In ``dir/host@DEFAULT/group/offsets.json``: of this machine, so that a new process goes on where the last was.
+    A small file, written at once: a thread would cost more."""
 
     def __init__(self, folder: Path, host: str, group: str) -> None:
         self._path = folder / f"{host}@DEFAULT" / group / "offsets.json"
         self._offsets: dict[MessageQueue, int] | None = None
 
     async def read(self, queue: MessageQueue) -> int:
+        await trio.lowlevel.checkpoint()
         if self._offsets is None:
-            self._offsets = await trio.to_thread.run_sync(self._load)
+            self._offsets = self._load()
         return self._offsets.get(queue, -1)
 
     async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> None:
+        await trio.lowlevel.checkpoint()
         if self._offsets is None:
-            self._offsets = await trio.to_thread.run_sync(self._load)
+            self._offsets = self._load()
         self._offsets |= offsets
         try:
-            await trio.to_thread.run_sync(self._save, ResetOffsetBody(dict(self._offsets)).to_json())
+            self._save(ResetOffsetBody(dict(self._offsets)).to_json())
         except OSError as error:
             logger.warning("%s is not written: %s", self._path, error)
 
@@ -112,10 +114,7 @@ class FilePositions:
     def _save(self, raw: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_name("offsets.json.tmp")
-        with new.open("wb") as out:
-            out.write(raw)
-            out.flush()
-            os.fsync(out.fileno())
+        new.write_bytes(raw)
         if self._path.exists():
             self._path.replace(self._path.with_name("offsets.json.bak"))
         new.replace(self._path)

@@ -32,6 +32,8 @@ _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _BATCH_PROPERTIES: Final = encode_properties({WAIT: "true"}).decode()
 _ONEWAY_BYTES: Final = 1 << 20
 """One-way messages that wait to be written to one broker; further ones wait."""
+_ONEWAY_TURN: Final = 32
+"""One-way messages in one turn of the loop."""
 
 Choose = Callable[[Route], MessageQueue]
 """A queue that must be used, of a route."""
@@ -46,6 +48,7 @@ class Producer:
         self._now = trio.lowlevel.current_clock().current_time
         self._start = start
         self._turns: dict[str, RoundRobin] = {}
+        self._oneways = 0
         self._free_bytes = session.settings.in_flight_bytes_max
         self._waiting: deque[tuple[int, trio.Event]] = deque()
 
@@ -87,7 +90,11 @@ class Producer:
                 self._session.faults.note(found.broker_name, FAILED_MS, self._now() * 1e3)
             self._session.routes.renew_soon(message.topic)
             raise SendFailed(f"{message.topic}: {error}") from None
-        await trio.lowlevel.checkpoint()
+        self._oneways += 1
+        if self._oneways % _ONEWAY_TURN:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()  # others have their turn, and what is queued leaves in one piece
 
     async def send_batch(
         self, messages: Sequence[Message], timeout_ms: float | None, queue: MessageQueue | None, order_by: str | None,

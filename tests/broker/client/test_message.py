@@ -1,0 +1,185 @@
+"""Messages on the wire: properties, ids, compressed bodies, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+import zlib
+from random import Random
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from lz4 import frame as lz4_frame
+
+from broker.client import Compression, CompressionMissing, Message, MessageIllegal
+from broker.client.client import month_of
+from broker.client.compression import compress, expand, flag_of
+from broker.client.ids import UniqueIds
+from broker.client.message import Encoded, Received, encode, properties_of
+from broker.client.subscription import subscribe, wants
+from broker.store import record as codec
+from remoting.bodies.consumers import MessageQueue
+
+MIB = 1 << 20
+MONTH_MS = 31 * 86_400_000
+
+
+# --- properties ----------------------------------------------------------------------------------------------
+
+
+def test_everything_a_user_says_is_in_the_properties() -> None:
+    message = Message("orders", b"", tag="new", keys=["42", "k"], properties={"colour": "red"}, delay_level=3,
+                      wait_stored=False)
+    assert codec.decode_properties(properties_of(message, "ID").encode()) == {
+        "UNIQ_KEY": "ID", "WAIT": "false", "TAGS": "new", "KEYS": "42 k", "DELAY": "3", "colour": "red"}
+
+
+@pytest.mark.parametrize(("message", "words"), [
+    (Message("", b""), "topic ''"), (Message("a b", b""), "letters"), (Message("a" * 128, b""), "127"),
+    (Message("t", b"", tag=""), "tag"), (Message("t", b"", tag="a||b"), "no subscription"),
+    (Message("t", b"", tag=" a"), "tag ' a'"), (Message("t", b"", keys="key"), "a list of strings"),
+    (Message("t", b"", keys=["a b"]), "separator"), (Message("t", b"", keys=[""]), "separator"),
+    (Message("t", b"", properties={"TAGS": "x"}), "'TAGS' has a meaning"),
+    (Message("t", b"", properties={"a\x01": "x"}), "characters 1 or 2"),
+    (Message("t", b"", properties={"a": "x" * 40_000}), "32767"),
+])
+def test_what_no_broker_would_take_is_refused(message: Message, words: str) -> None:
+    with pytest.raises(MessageIllegal, match=words):
+        properties_of(message, "ID")
+
+
+def test_bodies_above_the_limit_are_refused_and_large_ones_compressed() -> None:
+    def encoded(size: int) -> Encoded:
+        return encode(Message("t", b"." * size), "ID", 7, compress_from=4_096, compression=Compression.ZLIB, level=5,
+                      body_bytes_max=10_000)
+
+    assert (encoded(4_096).body, encoded(4_096).sys_flag) == (b"." * 4_096, 0)
+    large = encoded(4_097)
+    assert zlib.decompress(large.body) == b"." * 4_097 and large.sys_flag == 0x301, "as Java flags it"
+    with pytest.raises(MessageIllegal, match="10001 bytes; 10000"):
+        encoded(10_001)
+
+
+# --- ids -----------------------------------------------------------------------------------------------------
+
+
+def test_an_id_is_made_like_java_s_and_says_where_and_when() -> None:
+    ids = UniqueIds("10.1.2.3", 0x12345, 0xCAFEBABE, lambda now_ms: (1_000, 1_000 + MONTH_MS))
+    assert ids.next(1_255) == "0A010203" "2345" "CAFEBABE" "000000FF" "0001"
+    assert ids.next(1_255).endswith("0002")
+    assert len(UniqueIds("::1", 1, 1, lambda now_ms: (0, MONTH_MS)).next(5)) == 56
+
+
+@given(st.lists(st.integers(0, 3 * MONTH_MS), max_size=50))
+def test_ids_are_unique_over_months(times: list[int]) -> None:
+    ids = UniqueIds("127.0.0.1", 1, 1, month_of)
+    made = [ids.next(at) for at in sorted(times)]
+    assert len(set(made)) == len(made)
+
+
+def test_months_begin_and_end() -> None:
+    january = 1_767_225_600_000  # 2026-01-01T00:00Z
+    assert month_of(january) == month_of(january + MONTH_MS - 1) == (january, january + MONTH_MS)
+    assert month_of(january - 1) == (january - MONTH_MS, january), "December"
+
+
+# --- compression ---------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=5_000), st.sampled_from(Compression))
+def test_bodies_come_back(body: bytes, compression: Compression) -> None:
+    assert expand(compress(body, compression), flag_of(compression), MIB) == body
+
+
+def test_bodies_of_java_come_back_too() -> None:
+    body = b"x" * 100_000
+    assert expand(zlib.compress(body), 0x1, MIB) == body, "an old producer, which says nothing of the kind"
+    assert expand(lz4_frame.compress(body), 0x101, MIB) == body
+    sizeless = zstandard.ZstdCompressor(write_content_size=False).compress(body)
+    assert expand(sizeless, 0x201, MIB) == body
+    assert expand(body, 0, 10) is body, "what is not compressed is not looked at"
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_bomb_is_not_expanded(compression: Compression) -> None:
+    bomb = compress(bytes(64 * MIB), compression)
+    assert len(bomb) < MIB
+    with pytest.raises(MessageIllegal, match="expands to more than 1048576"):
+        expand(bomb, flag_of(compression), MIB)
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_damage_is_said_to_be_damage(compression: Compression) -> None:
+    damaged = b"no such thing" + compress(b"x" * 1_000, compression)
+    with pytest.raises(MessageIllegal, match="cannot be expanded"):
+        expand(damaged, flag_of(compression), MIB)
+    with pytest.raises(MessageIllegal, match="compression 5"):
+        expand(b"", 1 | 5 << 8, MIB)
+
+
+@pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZLIB])
+def test_a_body_that_is_cut_off_is_no_body(compression: Compression) -> None:
+    with pytest.raises(MessageIllegal, match="cut off"):
+        expand(compress(Random(1).randbytes(1_000), compression)[:-9], flag_of(compression), MIB)
+
+
+@pytest.mark.parametrize(("compression", "library"), [(Compression.LZ4, "lz4"), (Compression.ZSTD, "zstandard")])
+def test_a_missing_library_is_named_with_what_brings_it(
+    monkeypatch: pytest.MonkeyPatch, compression: Compression, library: str,
+) -> None:
+    def missing(name: str, *_: Any) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr("broker.client.compression.import_module", missing)
+    words = rf"{library}.*quorate\[client-compression\]"
+    with pytest.raises(CompressionMissing, match=words):
+        compress(b"x", compression)
+    with pytest.raises(CompressionMissing, match=words):
+        expand(b"x", flag_of(compression), MIB)
+    assert expand(compress(b"x", Compression.ZLIB), flag_of(Compression.ZLIB), MIB) == b"x"
+
+
+# --- received ------------------------------------------------------------------------------------------------
+
+
+def received(topic: str = "orders", body: bytes = b"b", sys_flag: int = 0, **properties: str) -> Received:
+    raw = codec.encode(codec.Message(
+        topic.encode(), body, 3, codec.encode_properties(properties), sys_flag=sys_flag, born_time_ms=5), 11, 22, 33)
+    return Received(codec.decode(raw), MessageQueue(topic, "a", 3), MIB)
+
+
+def test_a_received_message_says_what_its_record_says() -> None:
+    message = received(TAGS="new", KEYS="1 2", UNIQ_KEY="ID", colour="red")
+    assert (message.topic, message.body, message.tag, message.keys) == ("orders", b"b", "new", ["1", "2"])
+    assert (message.message_id, message.queue_offset, message.born_time_ms, message.store_time_ms) == ("ID", 11, 5, 33)
+    assert message.properties["colour"] == "red" and message.born_host == ("127.0.0.1", 0)
+    assert received().message_id == received().offset_message_id == "7F00000100000000" + f"{22:016X}"
+
+
+def test_a_repeated_delivery_shows_the_topic_it_was_sent_to() -> None:
+    assert received("%RETRY%group", RETRY_TOPIC="orders").topic == "orders"
+    assert received("%RETRY%group").topic == "%RETRY%group"
+    assert received("orders", RETRY_TOPIC="other").topic == "orders"
+
+
+def test_a_compressed_body_is_expanded_when_it_is_asked_for() -> None:
+    assert received(body=zlib.compress(b"hello"), sys_flag=0x301).body == b"hello"
+    broken = received(body=b"?", sys_flag=0x301)
+    assert broken.tag is None
+    with pytest.raises(MessageIllegal):
+        assert broken.body
+
+
+# --- subscriptions -------------------------------------------------------------------------------------------
+
+
+def test_expressions_name_tags_or_all() -> None:
+    both = subscribe("t", "new || old||", 7)
+    assert (both.tags_set, both.sub_version) == (frozenset({"new", "old"}), 7)
+    assert both.code_set == {108960, 110119}, "String.hashCode of new and old"
+    assert wants(both, "old") and not wants(both, "other") and not wants(both, None)
+    everything = subscribe("t", " * ")
+    assert everything.sub_string == "*" and wants(everything, None) and wants(everything, "any")
+    with pytest.raises(ValueError, match="names no tag"):
+        subscribe("t", "||")
