@@ -1,0 +1,74 @@
+"""Counters over the last minute, hour and day."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.query.stats import (
+    BROKER_GET_NUMS,
+    GROUP_GET_NUMS,
+    GROUP_GET_SIZE,
+    SAMPLE_INTERVAL_MS,
+    TOPIC_PUT_NUMS,
+    Stats,
+)
+
+
+class Watched:
+    """``seconds`` pass, with a sample at each interval."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.put: dict[str, int] = {}
+        self.stats = Stats("c", lambda: self.put, lambda: self.now_ms * 1_000_000)
+
+    def wait(self, seconds: int) -> None:
+        for _ in range(seconds * 1_000 // SAMPLE_INTERVAL_MS):
+            self.now_ms += SAMPLE_INTERVAL_MS
+            self.stats.sample()
+
+    def sums(self, name: str, key: str) -> tuple[int, int, int]:
+        found = self.stats.data(name, key)
+        assert found is not None
+        return found.stats_minute.sum_, found.stats_hour.sum_, found.stats_day.sum_
+
+
+def test_what_is_old_leaves_one_span_after_the_other() -> None:
+    watched = Watched()
+    watched.stats.got("g", "t", 10, 1_000)
+    watched.wait(50)
+    assert watched.sums(GROUP_GET_NUMS, "t@g") == (10, 10, 10)
+    watched.wait(20)
+    assert watched.sums(GROUP_GET_NUMS, "t@g") == (0, 10, 10)
+    watched.wait(2 * 3_600)
+    assert watched.sums(GROUP_GET_SIZE, "t@g") == (0, 0, 1_000)
+    watched.wait(26 * 3_600)
+    assert watched.stats.data(GROUP_GET_SIZE, "t@g") is None, "forgotten"
+
+
+def test_rates_and_means() -> None:
+    watched = Watched()
+    for _ in range(6):
+        watched.stats.got("g", "t", 10, 500)
+        watched.stats.got("h", "t", 5, 500)
+        watched.wait(10)
+    data = watched.stats.data(GROUP_GET_NUMS, "t@g")
+    assert data is not None
+    minute = data.stats_minute
+    assert (minute.sum_, round(minute.tps, 9), round(minute.avgpt, 9)) == (60, 1.0, 10.0)
+    assert watched.stats.tps(BROKER_GET_NUMS, "c") == pytest.approx(1.5)
+    assert watched.stats.tps(BROKER_GET_NUMS, "x") == 0
+
+
+def test_messages_put_are_those_that_queues_have_more_than_before() -> None:
+    watched = Watched()
+    watched.put = {"t": 1_000_000}
+    watched.wait(10)
+    assert watched.sums(TOPIC_PUT_NUMS, "t") == (0, 0, 0), "they were there before"
+    watched.put["t"] += 500
+    watched.wait(10)
+    assert watched.sums(TOPIC_PUT_NUMS, "t") == (500, 500, 500)
+    assert watched.stats.tps(TOPIC_PUT_NUMS, "t") == pytest.approx(50)
+    watched.put["t"] = 3
+    watched.wait(10)
+    assert watched.sums(TOPIC_PUT_NUMS, "t") == (0, 0, 0), "the topic was deleted and made again"
