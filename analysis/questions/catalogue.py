@@ -62,13 +62,19 @@ _ALL: Final = (
                  share="of the group's time, 0 to 1"),
         lambda logs: leadership.tenure(logs.ask("leadership")), first="cluster, `group`, led_ms desc"),
     Question(
+        "churn", "How often does each group change its leader?", "log",
+        _columns("cluster group leaderships leaders mean_tenure_ms shortest_ms longest_ms",
+                 leaderships="count", leaders="nodes that led, count", mean_tenure_ms="mean time of a leadership, ms",
+                 shortest_ms="shortest, ms", longest_ms="longest, ms"),
+        lambda logs: leadership.churn(logs.ask("leadership")), first="leaderships desc"),
+    Question(
         "elections", "What did each election cost, and were votes split?", "log, trace",
         _columns("cluster group term leader wall_ms cause rounds election_ms votes previous_leader terms_lost "
                  "split_votes split_votes_source",
                  rounds="rounds the winner asked, probes included", election_ms="how long the winner campaigned, ms",
                  votes="votes granted", split_votes="rounds of votes that nobody won; null: not recorded",
                  split_votes_source="`trace` or `not recorded`"),
-        lambda logs: elections.cost(logs.elections, logs.trace), first="election_ms desc nulls last"),
+        lambda logs: elections.cost(logs.elections, logs.trace), first="election_ms desc"),
     Question(
         "election_causes", "What are elections caused by, and what do they cost by cause?", "log, trace",
         _columns("cluster group cause elections median_ms longest_ms most_rounds terms_lost split_votes",
@@ -88,7 +94,7 @@ _ALL: Final = (
         "commit_latency", "How long does a leader wait until what it wrote is committed?", "trace",
         _columns("cluster group measured p50_ms p90_ms p99_ms max_ms exact source",
                  exact="false: the trace was sampled, the figures are upper bounds"),
-        lambda logs: latency.commit_latency(logs.frames, logs.trace), first="p99_ms desc nulls last"),
+        lambda logs: latency.commit_latency(logs.frames, logs.trace), first="p99_ms desc"),
     Question(
         "commit_latency_over_time", "When were commits slow?", "trace",
         _columns("group_id bucket_ms measured p50_ms p99_ms", group_id="number of the raft group"),
@@ -136,12 +142,12 @@ _ALL: Final = (
         lambda logs: masters.master_changes(logs.history), first="index desc"),
     Question(
         "outages", "When had a broker group no master, and for how long?", "log",
-        _columns("cluster group broker_cluster broker_name index lost_ms recovered_ms recovery_ms "
+        _columns("cluster group broker_cluster broker_name index lost_ms recovered_ms recovery_ms lasted_ms "
                  "new_master file offset",
                  lost_ms="first command that saw the master missing, ms since 1970 UTC",
                  recovered_ms="the new master's election; null: not yet", recovery_ms="from one to the other, ms",
-                 new_master="broker id"),
-        lambda logs: masters.outages(logs.history), first="recovery_ms desc nulls first"),
+                 lasted_ms="the same, or until the log's end, ms", new_master="broker id"),
+        lambda logs: masters.outages(logs.history), first="lasted_ms desc"),
     Question(
         "availability", "For what share of the time had each broker group a master?", "log",
         _columns("cluster group broker_cluster broker_name from_ms until_ms masters outages without_master_ms "
@@ -168,6 +174,6 @@ _ALL: Final = (
                  metric="what is compared", unit="of the figures", before="in the first period", after="in the second",
                  change="the difference", change_share="of the first, 0.1 is a tenth more"),
         lambda logs: compare.compare(logs.frames, logs.elections, logs.trace, logs.history, *logs.periods),
-        first="abs(change_share) desc nulls last"),
+        first="abs(change_share) desc"),
 )
 QUESTIONS: Final[dict[str, Question]] = {question.name: question for question in _ALL}

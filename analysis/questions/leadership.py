@@ -36,3 +36,11 @@ def tenure(timeline: DataFrame) -> DataFrame:
         F.count("*").alias("leaderships"), F.sum("tenure_ms").alias("led_ms"), F.max("tenure_ms").alias("longest_ms"),
         F.expr("percentile(tenure_ms, 0.5)").alias("median_ms"), F.sum("entries").alias("entries"),
     ).withColumn("share", F.try_divide("led_ms", F.sum("led_ms").over(total)))
+
+
+def churn(timeline: DataFrame) -> DataFrame:
+    """One row per group: how often it changed its leader, and how long leaders stayed."""
+    return timeline.groupBy(*GROUP).agg(
+        F.count("*").alias("leaderships"), F.count_distinct("leader").alias("leaders"),
+        F.avg("tenure_ms").alias("mean_tenure_ms"), F.min("tenure_ms").alias("shortest_ms"),
+        F.max("tenure_ms").alias("longest_ms"))

@@ -25,7 +25,8 @@ def master_changes(history: DataFrame) -> DataFrame:
 
 
 def outages(history: DataFrame) -> DataFrame:
-    """One row per time without a master: lost_ms, and recovered_ms and recovery_ms, null while it lasts."""
+    """One row per time without a master: lost_ms, and recovered_ms and recovery_ms, null while it lasts; lasted_ms then
+    goes to the end of the controllers' log."""
     in_order = Window.partitionBy(*BROKERS).orderBy("index", "_place")
     back = (F.col("what") == "MasterChanged") & F.col("is_change") & F.col("master").isNotNull()
     gone = (F.col("what") == "MasterChanged") & F.col("is_change") & F.col("master").isNull()
@@ -36,9 +37,11 @@ def outages(history: DataFrame) -> DataFrame:
         "_before", F.lag("_state").over(in_order))
     edges = marked.where("_state != coalesce(_before, 1)").withColumn(
         "_until_ms", F.lead("wall_ms").over(in_order)).withColumn("_next_master", F.lead("master").over(in_order))
-    return edges.where("_state = 0").select(
+    end = history.groupBy("cluster", "group").agg(F.max("wall_ms").alias("_end"))
+    return edges.where("_state = 0").join(end, ["cluster", "group"]).select(
         *BROKERS, "index", F.col("wall_ms").alias("lost_ms"), F.col("_until_ms").alias("recovered_ms"),
         (F.col("_until_ms") - F.col("wall_ms")).alias("recovery_ms"),
+        (F.coalesce("_until_ms", "_end") - F.col("wall_ms")).alias("lasted_ms"),
         F.col("_next_master").alias("new_master"), "file", "offset")
 
 
@@ -48,11 +51,9 @@ def availability(history: DataFrame) -> DataFrame:
     began = history.where("is_change and what = 'MasterChanged' and master is not null").groupBy(*BROKERS).agg(
         F.min("wall_ms").alias("from_ms"), F.count("*").alias("masters"),
         F.count_if(F.col("clean") == F.lit(False)).alias("unclean_elections"))
-    whole = outages(history).join(end, ["cluster", "group"])
-    lost = whole.groupBy(*BROKERS).agg(
-        F.count("*").alias("outages"),
-        F.sum(F.coalesce("recovery_ms", F.col("until_ms") - F.col("lost_ms"))).alias("without_master_ms"),
-        F.max(F.coalesce("recovery_ms", F.col("until_ms") - F.col("lost_ms"))).alias("longest_ms"))
+    lost = outages(history).groupBy(*BROKERS).agg(
+        F.count("*").alias("outages"), F.sum("lasted_ms").alias("without_master_ms"),
+        F.max("lasted_ms").alias("longest_ms"))
     joined = began.join(end, ["cluster", "group"]).join(lost, [*BROKERS], "left").fillna(
         0, ["outages", "without_master_ms", "longest_ms"])
     span = F.col("until_ms") - F.col("from_ms")
