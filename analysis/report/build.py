@@ -1,0 +1,123 @@
+"""From logs to the page: every question asked, findings judged, plots drawn, one file written."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import functions as F
+
+from analysis.logs import Logs
+from analysis.questions import QUESTIONS, Question
+from analysis.report import plots
+from analysis.report.charts import number_words
+from analysis.report.findings import Bounds, Finding, findings
+from analysis.report.page import Page, Plot, Table, Tile, render
+
+ROWS_SHOWN: Final = 50
+ENTRIES_READ_MAX: Final = 50_000_000
+"""``entry_sizes`` reads every entry of every replica; beyond this many it is left to who asks for it."""
+
+Progress = Callable[[int, int, str], None]
+"""(steps done, steps in all, what is done now)."""
+
+
+def make(
+    logs: Logs, out: str | os.PathLike[str], *, title: str = "Raft logs", bounds: Bounds | None = None,
+    progress: Progress | None = None, now: datetime | None = None,
+) -> list[Finding]:
+    """Write the report on ``logs`` to the file ``out``; what it found, the worst first.
+
+    ``bounds``: from where on something is a finding. Raises ``NothingToRead`` for paths without logs, and ``OSError``.
+    """
+    steps = itertools.count()
+
+    def begin(what: str) -> None:
+        if progress is not None:
+            progress(next(steps), STEPS, what)
+
+    with _kept(logs):
+        page = _page(logs, title, bounds or Bounds(), begin)
+    path = Path(out)
+    staged = path.with_name(path.name + ".part")
+    staged.write_text(render(page, now or datetime.now(UTC)), encoding="utf-8")
+    staged.replace(path)  # a reader never sees half a page
+    begin(f"written to {path}")
+    return list(page.findings)
+
+
+_PLOTS: Final[tuple[Callable[[Logs], Plot | None], ...]] = (
+    plots.leadership, plots.availability, plots.written, plots.commits, plots.skew)
+STEPS: Final = 2 + len(_PLOTS) + len(QUESTIONS)
+
+
+@contextmanager
+def _kept(logs: Logs) -> Iterator[None]:
+    logs.keep()
+    try:
+        yield
+    finally:
+        logs.release()
+
+
+def _page(logs: Logs, title: str, bounds: Bounds, begin: Callable[[str], None]) -> Page:
+    begin("reading the logs")
+    tiles, copies = _tiles(logs)
+    begin("judging")
+    found = findings(logs, bounds)
+    drawn = []
+    for plot in _PLOTS:
+        begin(f"drawing {plot.__name__}")
+        drawn.append(plot(logs))
+    tables = []
+    for question in QUESTIONS.values():
+        begin(question.name)
+        if question.name != "entry_sizes" or copies <= ENTRIES_READ_MAX:
+            tables.append(_table(logs, question))
+    return Page(title, logs.paths, logs.span_ms, tiles, found, [plot for plot in drawn if plot is not None], tables,
+                _setup(logs.paths))
+
+
+def _table(logs: Logs, question: Question) -> Table:
+    answer = logs.ask(question.name)
+    order = [F.expr(part.removesuffix(" desc")).desc() if part.endswith(" desc") else F.expr(part)
+             for part in question.first.split(", ")]
+    rows: list[Sequence[Any]] = [tuple(row) for row in answer.orderBy(*order).limit(ROWS_SHOWN + 1).collect()]
+    total = answer.count() if len(rows) > ROWS_SHOWN else len(rows)
+    return Table(question.name, question.asks, question.source, question.columns, rows[:ROWS_SHOWN], total)
+
+
+def _tiles(logs: Logs) -> tuple[list[Tile], int]:
+    """Figures at the top; and how many entries there are over all replicas."""
+    good = logs.frames.where("damage is null")
+    row = good.agg(
+        F.count_distinct(F.coalesce("cluster", F.lit("")), "group").alias("groups"),
+        F.count_distinct("node").alias("nodes"), F.sum("frame_bytes").alias("bytes"),
+        F.sum("count").alias("copies")).collect()[0]
+    skew = logs.ask("skew").agg(F.sum("entries").alias("entries")).collect()[0]
+    led = logs.ask("leadership").count()
+    slow = logs.ask("commit_latency").agg(F.max("p99_ms").alias("p99")).collect()[0]["p99"]
+    worst = logs.ask("availability").agg(F.min("availability").alias("least"), F.count("*").alias("n")).collect()[0]
+    entries = skew["entries"] or 0
+    tiles = [
+        Tile("groups", "raft groups", str(row["groups"]), row["groups"]),
+        Tile("nodes", "nodes", str(row["nodes"]), row["nodes"]),
+        Tile("entries", "entries", number_words(entries), entries),
+        Tile("bytes", "bytes of frames, all replicas", number_words(row["bytes"] or 0), row["bytes"] or 0),
+        Tile("leaderships", "leaderships", str(led), led),
+        Tile("commit-p99", "ms, commit, slowest group's 99 %", "not recorded" if slow is None else f"{slow:.1f}", slow),
+    ]
+    if worst["n"]:
+        tiles.append(Tile("broker-groups", "broker groups", str(worst["n"]), worst["n"]))
+        tiles.append(Tile("availability", "least available group", f"{worst['least']:.4%}", worst["least"]))
+    return tiles, row["copies"] or 0
+
+
+def _setup(paths: Sequence[str]) -> str:
+    return ("from analysis.logs import open_logs\nfrom analysis.session import session\n"
+            f"logs = open_logs(session(), {list(paths)!r})")
