@@ -1,0 +1,97 @@
+"""``raft-report``: what happened in these logs, as one HTML page.
+
+    raft-report /data/raft --out report.html
+    raft-report /data/n0 /data/n1 /data/n2 --traces /var/log/raft --since 2026-11-01 --out november.html
+    raft-report hdfs://nn/raft --master spark://host:7077 --out report.html
+
+The logs may be those of running nodes, copies or archives. Exit code 0; with --fail-on, 1 if something that bad was
+found; 2 for what cannot be read or run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TextIO
+
+from analysis.errors import AnalysisError
+from analysis.logs import open_logs
+from analysis.report.build import Progress, make
+from analysis.report.findings import SEVERITIES
+from analysis.session import session
+from analysis.shipping import ship
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    assert __doc__ is not None
+    made = argparse.ArgumentParser(
+        "raft-report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("paths", nargs="+", help="directories with logs, and with trace files unless --traces is given")
+    made.add_argument("--out", default="report.html", help="the page to write; default: %(default)s")
+    made.add_argument("--traces", action="append", default=[], help="a directory of trace files; may be repeated")
+    made.add_argument("--since", type=_time, metavar="TIME", help="leave out what is older; ISO 8601 (UTC) or ms")
+    made.add_argument("--until", type=_time, metavar="TIME", help="leave out what is newer")
+    made.add_argument("--split", type=_time, metavar="TIME", help="compare before and after; default: the middle")
+    made.add_argument("--title", default="Raft logs")
+    made.add_argument("--master", default="", help="of Spark; default: local[*]")
+    made.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
+    made.add_argument("--fail-on", choices=SEVERITIES, help="exit with 1 if something as bad as this is found")
+    made.add_argument("--quiet", action="store_true", help="no progress bar")
+    return made
+
+
+def _time(text: str) -> int:
+    """Milliseconds since 1970 UTC."""
+    if text.isdigit():
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: {error}") from error
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def bar(stream: TextIO) -> Progress:
+    """A progress bar in a terminal, a line per step elsewhere."""
+    began, live = time.monotonic(), stream.isatty()
+
+    def show(done: int, of: int, what: str) -> None:
+        seconds = f"{time.monotonic() - began:.0f} s"
+        if live:
+            filled = 30 * done // of
+            stream.write(f"\r\x1b[2K[{'#' * filled}{'.' * (30 - filled)}] {done}/{of}  {seconds}  {what}")
+            stream.write("\n" if done == of else "")
+        else:
+            stream.write(f"{done}/{of} {seconds} {what}\n")
+        stream.flush()
+
+    return show
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the command line and make the report."""
+    options = parser().parse_args(arguments)
+    settings = dict(each.partition("=")[::2] for each in options.conf)
+    try:
+        spark = session(options.master, name="raft-report", **{
+            "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", **settings})
+        ship(spark)
+        logs = open_logs(spark, options.paths, traces=options.traces, since_ms=options.since, until_ms=options.until,
+                         split_ms=options.split)
+        found = make(logs, options.out, title=options.title, progress=None if options.quiet else bar(sys.stderr))
+    except (AnalysisError, OSError) as error:
+        print(f"raft-report: {error}", file=sys.stderr)
+        return 2
+    levels = ", ".join(f"{count} {level}" for level in SEVERITIES
+                       if (count := sum(each.count for each in found if each.severity == level)))
+    print(f"{options.out}: {levels or 'no'} findings")
+    worst = SEVERITIES[: SEVERITIES.index(options.fail_on) + 1] if options.fail_on else ()
+    return int(any(each.severity in worst for each in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""A running monitor over live logs: alert rows when replicas diverge, bytes are damaged or a group has no leader.
+
+    raft-monitor /data/raft --checkpoint /var/lib/raft-monitor       one JSON object per alert, on standard output
+
+Three streams (frames, events and, where there are trace files, their lines) feed one ``Watch`` in the driver, which is
+asked for overdue matters between batches too, since Spark runs none while nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from analysis.errors import AnalysisError
+from analysis.session import session
+from analysis.shipping import ship
+from analysis.views.traces import FILES
+from analysis.watch import Alert, Watch
+
+_FRAME: Final = ("cluster", "group", "group_id", "node", "index", "term", "mark", "file", "offset", "damage", "reason")
+_EVENT: Final = ("cluster", "group", "group_id", "node", "kind", "term", "damage")
+_ORDER: Final = ("cluster", "node", "segment", "offset")
+_TRACE: Final = "event string, node string, `group` bigint, term bigint, asked_term bigint, leader string"
+_TOLD: Final = "event in ('BecameLeader', 'BecameFollower', 'RoundStarted')"
+
+Feed = Callable[[Iterable[Mapping[str, Any]], int], Iterable[Alert]]
+
+
+@attrs.define(eq=False)
+class Monitor:
+    """Feeds a ``Watch`` from streams and hands its alerts to ``on_alert``, from Spark's threads, one at a time."""
+
+    watch: Watch
+    on_alert: Callable[[Alert], None]
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+    def batch(self, feed: Feed, rows: DataFrame, order: Sequence[str]) -> None:
+        """One micro-batch of a stream."""
+        found = rows.orderBy(*order).collect() if order else rows.collect()
+        with self._lock:
+            for alert in feed([row.asDict() for row in found], self.now_ms()):
+                self.on_alert(alert)
+
+    def tick(self) -> None:
+        with self._lock:
+            for alert in self.watch.tick(self.now_ms()):
+                self.on_alert(alert)
+
+
+@contextmanager
+def monitoring(
+    spark: SparkSession, paths: Sequence[str], checkpoint: str, monitor: Monitor, *, traces: Sequence[str] = (),
+    trigger_ms: int = 1_000, from_now: bool = False,
+) -> Iterator[list[StreamingQuery]]:
+    """Streams that run while the block does. ``checkpoint``: a directory where they keep how far they are.
+
+    ``from_now``: pass over what is in the logs already. A restarted monitor goes on where the last one was, and
+    compares what comes from there on.
+    """
+    start = "latest" if from_now else "earliest"
+
+    def raftlog(form: str) -> DataFrame:
+        return spark.readStream.format("raftlog").option("format", form).option("start", start).option(
+            "paths", json.dumps(list(paths))).load()
+
+    def run(name: str, rows: DataFrame, feed: Feed, order: Sequence[str]) -> StreamingQuery:
+        return rows.writeStream.queryName(name).option("checkpointLocation", f"{checkpoint}/{name}").trigger(
+            processingTime=f"{trigger_ms} milliseconds").foreachBatch(
+            lambda batch, _: monitor.batch(feed, batch, order)).start()
+
+    watch = monitor.watch
+    queries = [
+        run("frames", raftlog("frames").select(*_FRAME, "segment"), watch.frames, _ORDER),
+        run("events", raftlog("events").select(*_EVENT, "segment", "offset"), watch.events, _ORDER),
+    ]
+    try:
+        for number, path in enumerate(traces):
+            lines = spark.readStream.option("recursiveFileLookup", True).option("pathGlobFilter", FILES).text(path)
+            told = lines.select(F.from_json("value", _TRACE).alias("told")).select("told.*").where(_TOLD).select(
+                F.col("group").alias("group_id"), "event", "node", "term", "asked_term", "leader")
+            queries.append(run(f"trace-{number}", told, watch.trace, ()))
+        yield queries
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the command line and watch until it is interrupted."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser("raft-monitor", description=__doc__.split("\n\n", 1)[0])
+    parser.add_argument("paths", nargs="+", help="directories with logs of running nodes")
+    parser.add_argument("--checkpoint", required=True, help="directory where the monitor keeps how far it is")
+    parser.add_argument("--traces", action="append", default=[], help="a directory of trace files; may be repeated")
+    parser.add_argument("--no-leader-ms", type=int, default=10_000, help="alert beyond this; default: %(default)s")
+    parser.add_argument("--grace-ms", type=int, default=60_000,
+                        help="how long a replica may keep a deposed leader's entries; default: %(default)s")
+    parser.add_argument("--from-now", action="store_true", help="pass over what is in the logs already")
+    parser.add_argument("--for-seconds", type=float, help="end by itself after so long")
+    parser.add_argument("--master", default="", help="of Spark; default: local[*]")
+    options = parser.parse_args(arguments)
+    try:
+        spark = session(options.master, name="raft-monitor")
+        ship(spark)
+        return _run(spark, options)
+    except AnalysisError as error:
+        print(f"raft-monitor: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(spark: SparkSession, options: argparse.Namespace) -> int:
+    def tell(alert: Alert) -> None:
+        print(json.dumps(attrs.asdict(alert)), flush=True)
+
+    monitor = Monitor(Watch(no_leader_ms=options.no_leader_ms, grace_ms=options.grace_ms), tell)
+    ends = time.monotonic() + (options.for_seconds or float("inf"))
+    checkpoint = str(Path(options.checkpoint).absolute()) if "://" not in options.checkpoint else options.checkpoint
+    streams = monitoring(
+        spark, options.paths, checkpoint, monitor, traces=options.traces, from_now=options.from_now)
+    with streams as queries:
+        try:
+            while time.monotonic() < ends:
+                time.sleep(0.5)
+                monitor.tick()
+                for query in queries:
+                    if not query.isActive:
+                        print(f"raft-monitor: the stream {query.name} ended: {query.exception()}", file=sys.stderr)
+                        return 1
+        except KeyboardInterrupt:
+            return 0
+    return 0
