@@ -107,7 +107,7 @@ class Journal:
         self._policy = config.flush_policy
         self._disk = disk
         self._bell = Bell()
-        self._in_turn = self._grew = self._cleaning = False
+        self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
         self._syncing = self._flushing = self._deleting = False
         """What the disk is busy with: the log, what is built from it, old files."""
         self._flush_began_ns = self._checkpoint_due_ns = self._clean_due_ns = self._dispatch_after_ns = 0
@@ -187,6 +187,12 @@ class Journal:
         self._checkpoint_due_ns = 0  # or a crash would bring them back
         self._bell.ring()
         return count
+
+    def delete_old_files(self) -> None:
+        """Once, as if it were the hour of ``deleteWhen``."""
+        self._at_any_hour = True
+        self._clean_due_ns = 0
+        self._bell.ring()
 
     # --- its task --------------------------------------------------------------------------------------------
 
@@ -360,8 +366,11 @@ class Journal:
             return
         self._clean_due_ns = now_ns + self.config.clean_resource_interval_ms * NS_PER_MS
         wall_ms = self._wall_ms()
+        hour, retention = time.localtime(wall_ms / 1000).tm_hour, self.retention
+        if self._at_any_hour:
+            self._at_any_hour, retention = False, attrs.evolve(retention, delete_when=str(hour))
         try:
-            verdict, offset = self.store.judge(self.retention, wall_ms, time.localtime(wall_ms / 1000).tm_hour)
+            verdict, offset = self.store.judge(retention, wall_ms, hour)
         except OSError as error:
             logger.warning("the room on the disk is not known: %s", error)
             return

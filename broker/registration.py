@@ -17,8 +17,10 @@ import trio
 
 from broker.exchange import Master
 from broker.standing import Standing
+from broker.topics.table import READ
+from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.controller import GetBrokerMemberGroupResponseBody
-from remoting.bodies.namesrv import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
+from remoting.bodies.namesrv import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper, TopicRouteData
 from remoting.client import Client, checked
 from remoting.codes import RequestCode
 from remoting.command import request
@@ -27,6 +29,7 @@ from remoting.errors import BodyError, RemotingError
 from remoting.headers.controller import BrokerHeartbeatRequest
 from remoting.headers.namesrv import (
     GetBrokerMemberGroupRequest,
+    GetRouteInfoRequest,
     QueryDataVersionRequest,
     QueryDataVersionResponse,
     RegisterBrokerRequest,
@@ -198,6 +201,21 @@ class Registration:
             for tell in tuple(self.on_members):
                 tell()
         return True
+
+    async def queues_of(self, topic: str) -> list[MessageQueue] | None:
+        """Queues of the topic that can be read, on all brokers, as a name server says; None: it says nothing."""
+        for server in self._servers:
+            try:
+                answer = checked(await self._client.call(
+                    server.address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic)),
+                    timeout_ms=MEMBERS_TIMEOUT_MS))
+                route = TopicRouteData.from_json(answer.body)
+            except (RemotingError, BodyError) as error:
+                logger.debug("%s tells no route of %s: %s", server.address, topic, error)
+                continue
+            return [MessageQueue(topic, queues.broker_name, number) for queues in route.queue_datas
+                    if queues.perm & READ for number in range(queues.read_queue_nums)]
+        return None
 
     async def leave(self) -> None:
         """Tell all name servers that this broker goes: they forget it at once. To be called after ``run``."""

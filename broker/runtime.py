@@ -54,17 +54,9 @@ class Runtime:
     ) -> None:
         self._config, self._services, self._wall_ms, self._disk_used = config, services, wall_ms, disk_used
         self._booted_ms = wall_ms()
-        self.gets = self.got = self.got_bytes = 0
-        """Pulls that found something, messages and bytes that they were given."""
-        sending = services.sending.counters
-        self._put, self._get = Rate(lambda: sending.messages), Rate(lambda: self.gets)
-        self._transferred = Rate(lambda: self.got)
-        services.pulling.on_found = self._found
-
-    def _found(self, group: str, topic: str, messages: int, size: int) -> None:
-        self.gets += 1
-        self.got += messages
-        self.got_bytes += size
+        sending, given = services.sending.counters, services.given
+        self._put, self._get = Rate(lambda: sending.messages), Rate(lambda: given.pulls)
+        self._transferred = Rate(lambda: given.messages)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled."""
@@ -90,7 +82,7 @@ class Runtime:
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]",
             "putTps": self._put.text(), "getTotalTps": self._get.text(), "getFoundTps": self._get.text(),
             "getTransferredTps": self._transferred.text(), "getTransferedTps": self._transferred.text(),
-            "msgPutTotalTodayNow": str(sending.messages), "msgGetTotalTodayNow": str(self.got),
+            "msgPutTotalTodayNow": str(sending.messages), "msgGetTotalTodayNow": str(services.given.messages),
             "msgPutTotalTodayMorning": "0", "msgPutTotalYesterdayMorning": "0",
             "msgGetTotalTodayMorning": "0", "msgGetTotalYesterdayMorning": "0",
             "putMessageTimesTotal": str(sending.messages), "putMessageSizeTotal": str(sending.bytes),

@@ -40,6 +40,7 @@ from broker.store.files import Files as StoreFiles
 from broker.store.store import MessageStore
 from broker.sync import MetadataSync, Tables
 from broker.tablefile import RunSync
+from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.namesrv import TopicConfigSerializeWrapper
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode
@@ -161,13 +162,14 @@ class Broker:
         self.puts = Puts(journal, settings.quorum(config), sync_flush_timeout_ms=config.sync_flush_timeout)
         self.services = services = Services(
             config, world.store_files, journal, self.puts, self.standing, world.rng, now_ns=world.now_ns,
-            wall_ms=world.wall_ms, run_sync=world.run_sync)
+            wall_ms=world.wall_ms, run_sync=world.run_sync, queues_of=self._queues_of)
         self.registration = Registration(
             settings.part(config, RegistrationConfig), config.name_servers, client, self.standing,
             ha_address=config.ha_address, topics=self._registered, found=self._told,
             ordered=services.topics.set_ordered)
         services.topics.on_change.append(self.registration.changed)
-        self.sync = MetadataSync(client, Tables(services.topics, services.groups, services.offsets, services.delays))
+        self.sync = MetadataSync(client, Tables(
+            services.topics, services.groups, services.offsets, services.delays, services.assignments))
         self.exchange = Exchange(client, self._itself, self._told)
         self.roles, more = self._roles()
         self.registration.on_members.append(
@@ -206,6 +208,9 @@ class Broker:
     def _registered(self) -> TopicConfigSerializeWrapper:
         table = self.services.registered_topics()
         return TopicConfigSerializeWrapper(table.topic_config_table, table.data_version)
+
+    async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
+        return await self.registration.queues_of(topic)
 
     def _version(self) -> bytes:
         return self.services.topics.version.to_json()

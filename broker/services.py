@@ -14,32 +14,53 @@ import attrs
 import trio
 
 from broker import settings
+from broker.clients.assignment import Assignments, QueuesOf
 from broker.clients.heartbeats import Heartbeats
+from broker.clients.listings import Listings
 from broker.clients.locks import Locks
 from broker.clients.members import ClientsConfig, Consumers, Producers
+from broker.clients.relay import Relay
 from broker.config import BrokerConfig
 from broker.groups.admin import GroupAdmin
 from broker.groups.table import GroupsConfig, GroupTable
 from broker.journal import Journal
+from broker.offsets.requests import OffsetRequests
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.pulling.checks import PullConfig
 from broker.pulling.reading import ReadConfig
 from broker.pulling.requests import Pulling
 from broker.puts import Puts
+from broker.query.cleaning import Cleaning
+from broker.query.messages import MessageQueries, QueryConfig
+from broker.query.positions import Positions
+from broker.query.progress import Progress
+from broker.query.stats import SAMPLE_INTERVAL_MS, Stats
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
 from broker.sending.sendback import SendBack
 from broker.sending.sending import Sending, SendingConfig
 from broker.standing import Standing
 from broker.store.files import Files
 from broker.store.record import packed_host
+from broker.store.retention import RetentionConfig
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups, Topics, load
 from broker.tablefile import RunSync, TableFile
 from broker.topics.admin import TopicAdmin
 from broker.topics.table import TopicsConfig, TopicTable
+from remoting.bodies.consumers import MessageRequestModes
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 
 WRITABLE: Final = 2
+
+
+@attrs.define
+class Given:
+    """To consumers. They only ever rise."""
+
+    pulls: int = 0
+    """Those that found something."""
+    messages: int = 0
+    bytes: int = 0
 
 
 class Services:
@@ -47,7 +68,7 @@ class Services:
 
     def __init__(
         self, config: BrokerConfig, files: Files, journal: Journal, puts: Puts, standing: Standing, rng: Random, *,
-        now_ns: Callable[[], int], wall_ms: Callable[[], int], run_sync: RunSync,
+        now_ns: Callable[[], int], wall_ms: Callable[[], int], run_sync: RunSync, queues_of: QueuesOf,
     ) -> None:
         """Raises ``WrongStore`` for a table that cannot be read, ``ConfigError``."""
         self.config, self.journal, self.puts, self.standing = config, journal, puts, standing
@@ -83,6 +104,27 @@ class Services:
         self.topic_admin = TopicAdmin(self.topics, topics_file.saved)
         self.group_admin = GroupAdmin(self.groups, groups_file.saved)
 
+        self.given = Given()
+        self.pulling.on_found = self._found
+        self.stats = Stats(config.broker_cluster_name, self._put_by_topic, now_ns)
+        modes_file = TableFile(files, self._modes, run_sync)
+        self.assignments = Assignments(
+            self.consumers, self.groups, self.topics, queues_of, modes_file.saved, load(files, MessageRequestModes))
+        self.assignments.on_change.append(modes_file.changed)
+        relay = Relay(self.consumers, groups=self.groups, topics=self.topics, store=store, standing=standing)
+        self.queries = MessageQueries(settings.part(config, QueryConfig), store)
+        self._parts = (
+            self.sending, self.send_back, self.delays, self.pulling, self.topic_admin, self.group_admin,
+            self.heartbeats, self.locks, self.assignments, relay, self.queries,
+            OffsetRequests(self.offsets, groups=self.groups, topics=self.topics, store=store, standing=standing,
+                           subscribers=relay),
+            Listings(self.consumers, self.producers, self.offsets, standing, now_ns=now_ns, wall_ms=wall_ms),
+            Positions(store, self.consumers),
+            Progress(store, topics=self.topics, groups=self.groups, offsets=self.offsets, consumers=self.consumers,
+                     stats=self.stats, standing=standing, wall_ms=wall_ms),
+            Cleaning(expired_queues=lambda: store.clean(len(store.queues())), unused_topics=self._delete_unused,
+                     expired_log=journal.delete_old_files))
+
         self.topics.on_change.append(topics_file.changed)
         self.topics.on_delete.append(lambda name: journal.delete_topics([name.encode()]))
         self.topics.on_delete.append(self.offsets.forget_topic)
@@ -91,14 +133,13 @@ class Services:
         self.offsets.on_change = offsets_file.changed
         self.delays.changed.append(delays_file.changed)
         journal.ticks.append(self.delays.tick)
-        self._files = (topics_file, groups_file, offsets_file, delays_file)
+        self._files = (topics_file, groups_file, offsets_file, delays_file, modes_file)
         self.follow(config)
 
     def handlers(self) -> dict[int, Handler]:
         """Each code has one part."""
         found: dict[int, Handler] = {}
-        for part in (self.sending, self.send_back, self.delays, self.pulling, self.topic_admin, self.group_admin,
-                     self.heartbeats, self.locks):
+        for part in self._parts:
             handlers = part.handlers()
             assert not found.keys() & handlers.keys(), "one part for each code"
             found |= handlers
@@ -111,10 +152,38 @@ class Services:
                 await nursery.start(file.run)
             await nursery.start(self.heartbeats.run)
             await nursery.start(self.pulling.run)
+            nursery.start_soon(self._sample)
             task_status.started()
+
+    async def _sample(self) -> None:
+        while True:
+            self.stats.sample()
+            await trio.sleep(SAMPLE_INTERVAL_MS / 1e3)
 
     def closed(self, connection: Connection, reason: str) -> None:
         self.heartbeats.closed(connection, reason)
+
+    def _found(self, group: str, topic: str, messages: int, size: int) -> None:
+        given = self.given
+        given.pulls += 1
+        given.messages += messages
+        given.bytes += size
+        self.stats.got(group, topic, messages, size)
+
+    def _modes(self) -> MessageRequestModes:
+        return self.assignments.snapshot()
+
+    def _put_by_topic(self) -> dict[str, int]:
+        """How many messages each topic has ever had."""
+        found: dict[str, int] = {}
+        for topic, queue_id in self.journal.store.queues():
+            name = topic.decode()
+            found[name] = found.get(name, 0) + self.journal.store.max_offset(topic, queue_id)
+        return found
+
+    def _delete_unused(self) -> None:
+        self.journal.delete_topics({
+            topic for topic, _ in self.journal.store.queues() if self.topics.get(topic.decode()) is None})
 
     # --- what changes ----------------------------------------------------------------------------------------
 
@@ -144,6 +213,8 @@ class Services:
         self.consumers.config = self.producers.config = settings.part(config, ClientsConfig)
         self.pulling.config = settings.part(config, PullConfig)
         self.pulling.reads = settings.part(config, ReadConfig)
+        self.queries.config = settings.part(config, QueryConfig)
+        self.journal.retention = settings.part(config, RetentionConfig)
         self.sending.config = settings.part(config, SendingConfig)
         self.sending.permission = permission
         if moved:

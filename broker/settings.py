@@ -14,6 +14,7 @@ from broker.ha.acks import BrokerRole, Mode, QuorumConfig
 from broker.ha.config import HaConfig
 from broker.journal import FlushDiskType, JournalConfig
 from broker.replicas.manager import ManagerConfig
+from broker.store.retention import RetentionConfig
 from broker.store.store import StoreConfig
 from remoting.daemon.keys import ConfigError
 
@@ -44,7 +45,7 @@ def store(config: BrokerConfig) -> StoreConfig:
 def journal(config: BrokerConfig) -> JournalConfig:
     return JournalConfig(
         FlushDiskType(config.flush_disk_type), config.flush_interval_commit_log, config.flush_commit_log_least_pages,
-        config.flush_commit_log_thorough_interval)
+        config.flush_commit_log_thorough_interval, retention=part(config, RetentionConfig))
 
 
 def replication(config: BrokerConfig) -> HaConfig:

@@ -1,8 +1,8 @@
-"""A slave's copy of its master's tables: topics, consumer groups, consumer offsets, delay offsets (21, 201, 43, 45).
+"""A slave's copy of its master's tables: topics, groups, consumer offsets, delay offsets, request modes.
 
 At once when a master is followed, then every few seconds; topics and groups are replaced only where their version is
 another. Consumers that find this broker as their master begin where the last copy ends, and never behind what they
-committed here. Source: ``SlaveSynchronize`` of RocketMQ. Knows tables and codes, and no role.
+committed here. Codes 21, 201, 43, 45 and 402. Source: ``SlaveSynchronize`` of RocketMQ. Knows tables and codes, and no role.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups, Topics
+from remoting.bodies.consumers import MessageRequestModes
 from remoting.bodies.namesrv import DataVersion, TopicConfigSerializeWrapper
 from remoting.client import Client, checked
 from remoting.codes import RequestCode
@@ -52,6 +53,12 @@ class DelaysCopy(Protocol):
     def replace(self, table: DelayOffsets) -> None: ...
 
 
+class ModesCopy(Protocol):
+    def snapshot(self) -> MessageRequestModes: ...
+
+    def replace(self, table: MessageRequestModes) -> None: ...
+
+
 @attrs.frozen
 class Tables:
     """What is copied."""
@@ -60,6 +67,7 @@ class Tables:
     groups: GroupsCopy
     offsets: OffsetsCopy
     delays: DelaysCopy
+    modes: ModesCopy
 
 
 class MetadataSync:
@@ -93,7 +101,8 @@ class MetadataSync:
 
     async def _round(self, master: str) -> None:
         problems = []
-        steps: Sequence[Callable[[str], Awaitable[None]]] = (self._topics, self._groups, self._offsets, self._delays)
+        steps: Sequence[Callable[[str], Awaitable[None]]] = (
+            self._topics, self._groups, self._offsets, self._delays, self._modes)
         for step in steps:
             try:
                 await step(master)
@@ -127,3 +136,8 @@ class MetadataSync:
 
     async def _delays(self, master: str) -> None:
         self._tables.delays.replace(DelayOffsets.from_json(await self._ask(master, RequestCode.GET_ALL_DELAY_OFFSET)))
+
+    async def _modes(self, master: str) -> None:
+        told = MessageRequestModes.from_json(await self._ask(master, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE))
+        if told != self._tables.modes.snapshot():
+            self._tables.modes.replace(told)

@@ -1,0 +1,214 @@
+"""Whole brokers with a name server and controllers in one trio program: memory streams, disks in dicts, virtual time.
+
+A broker dies as if by kill -9, what it had not synced is lost, and it may be started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import attrs
+import trio
+
+from broker.config import BrokerConfig, from_properties
+from broker.server import RunningBroker, World, serve_broker
+from broker.store.disk import InlineDisk
+from broker.store.files import MemoryFiles as StoreFiles
+from controller.namesrv.config import NamesrvConfig
+from controller.namesrv.server import RunningNamesrv, serve_namesrv
+from remoting.bodies.namesrv import TopicRouteData
+from remoting.client import Client, open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.daemon.files import MemoryFiles
+from remoting.header import Header
+from remoting.headers.namesrv import GetRouteInfoRequest
+from remoting.headers.pulling import PullMessageRequest
+from remoting.headers.sending import SendMessageRequest
+from tests.controller.world import MemoryListener, Network
+from tests.controller.world import world as controllers_of
+
+NAMESRV = "10.0.9.9:9876"
+CLUSTER = "c"
+EPOCH_MS = 1_700_000_000_000
+SMALL = {
+    "mappedFileSizeCommitLog": str(1 << 20), "mappedFileSizeConsumeQueue": str(20 * 64), "maxHashSlotNum": "64",
+    "maxIndexNum": "256"}
+
+
+def now_ns() -> int:
+    return int(trio.current_time() * 1e9)
+
+
+def wall_ms() -> int:
+    return EPOCH_MS + int(trio.current_time() * 1e3)
+
+
+async def inline(work: Callable[[], None]) -> None:
+    await trio.lowlevel.checkpoint()
+    work()
+
+
+async def until(condition: Callable[[], object], *, within_s: float = 60) -> None:
+    with trio.fail_after(within_s):
+        while not condition():
+            await trio.sleep(0.01)
+
+
+@attrs.define(eq=False)
+class Node:
+    """One broker's machine: what stays when the process dies."""
+
+    cluster: Cluster
+    host: str
+    settings: dict[str, str]
+    files: MemoryFiles = attrs.field(factory=MemoryFiles)
+    store: StoreFiles = attrs.field(factory=StoreFiles)
+    running: RunningBroker | None = None
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:10911"
+
+    @property
+    def config(self) -> BrokerConfig:
+        return from_properties({
+            **SMALL, "brokerClusterName": CLUSTER, "brokerName": "a", "brokerIP1": self.host, "namesrvAddr": NAMESRV,
+            "storePathRootDir": "/store", **self.settings})
+
+    @property
+    def broker(self) -> RunningBroker:
+        assert self.running is not None, "it runs"
+        return self.running
+
+    async def start(self) -> RunningBroker:
+        network = self.cluster.network
+        listener = network.listeners[self.address] = MemoryListener()
+        ha = network.listeners[f"{self.host}:10912"] = MemoryListener()
+        world = World(
+            self.files, self.store, now_ns=now_ns, wall_ms=wall_ms, connector=network.connector(self.address),
+            rng=Random(self.host), disk=InlineDisk(), run_sync=inline)
+        self._scope, self.ended = trio.CancelScope(), trio.Event()
+
+        async def run(*, task_status: trio.TaskStatus[RunningBroker]) -> None:
+            with self._scope:
+                await serve_broker(
+                    self.config, world, [listener], ha_listeners=[ha], config_path="/broker.conf",
+                    task_status=task_status)
+            self.ended.set()
+
+        self.running = await self.cluster.nursery.start(run)
+        return self.running
+
+    async def stop(self) -> None:
+        """In order."""
+        await self.broker.stop()
+        await self.ended.wait()
+        await self._gone()
+
+    async def kill(self) -> None:
+        """As kill -9 on a machine that loses its power: what was not synced is lost."""
+        self._scope.cancel()
+        await self._gone()
+        await self.ended.wait()
+        self.store.crash()
+
+    async def _gone(self) -> None:
+        self.running = None
+        for address in (self.address, f"{self.host}:10912"):
+            self.cluster.network.listeners.pop(address, None)
+            await self.cluster.network.drop(address)
+
+    @property
+    def serves(self) -> bool:
+        return self.running is not None and self.running.services.puts.serving
+
+
+class Cluster:
+    """``node`` adds a machine; requests go through ``client``."""
+
+    def __init__(self, nursery: trio.Nursery, network: Network, client: Client) -> None:
+        self.nursery, self.network, self.client = nursery, network, client
+        self.nodes: list[Node] = []
+        self.namesrv: RunningNamesrv
+        self._namesrv_scope = trio.CancelScope()
+
+    async def start_namesrv(self) -> None:
+        listener = self.network.listeners[NAMESRV] = MemoryListener()
+        self._namesrv_scope = trio.CancelScope()
+
+        async def run(*, task_status: trio.TaskStatus[RunningNamesrv]) -> None:
+            with self._namesrv_scope:
+                await serve_namesrv(NamesrvConfig(), clock=now_ns, files=MemoryFiles(), listeners=[listener],
+                                    connector=self.network.connector(NAMESRV), task_status=task_status)
+
+        self.namesrv = await self.nursery.start(run)
+
+    async def kill_namesrv(self) -> None:
+        self._namesrv_scope.cancel()
+        self.network.listeners.pop(NAMESRV, None)
+        await self.network.drop(NAMESRV)
+
+    async def node(self, **settings: str) -> Node:
+        node = Node(self, f"10.0.0.{len(self.nodes) + 1}", settings)
+        self.nodes.append(node)
+        await node.start()
+        return node
+
+    async def ask(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        return await self.client.call(address, request(code, header, body), timeout_ms=30_000)
+
+    async def send(self, address: str, body: bytes, topic: str = "T", queue: int = 0) -> Command:
+        header = SendMessageRequest(
+            producer_group="P", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=queue,
+            born_timestamp=wall_ms(), properties="", reconsume_times=0, unit_mode=False, batch=False)
+        return await self.ask(address, RequestCode.SEND_MESSAGE, header, body)
+
+    async def pull(self, address: str, offset: int = 0, topic: str = "T", queue: int = 0) -> Command:
+        header = PullMessageRequest(
+            consumer_group="G", topic=topic, queue_id=queue, queue_offset=offset, max_msg_nums=32, sys_flag=4,
+            commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0)
+        return await self.ask(address, RequestCode.PULL_MESSAGE, header)
+
+    async def route(self, topic: str) -> dict[int, str]:
+        """Addresses of the topic's first group; {} where nobody knows it."""
+        answer = await self.ask(NAMESRV, RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic))
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return {}
+        found = TopicRouteData.from_json(answer.body).broker_datas
+        return dict(found[0].broker_addrs) if found else {}
+
+    async def wait_route(self, topic: str, wanted: dict[int, str], *, within_s: float = 60) -> None:
+        with trio.fail_after(within_s):
+            while await self.route(topic) != wanted:
+                await trio.sleep(0.01)
+
+
+@asynccontextmanager
+async def cluster(*, controllers: int = 0) -> AsyncGenerator[Cluster, None]:
+    """With a name server; under ``controllers``, n0 and on, give ``controlled()`` to the nodes."""
+    if controllers:
+        async with controllers_of(controllers) as made, _with(made.nursery, made.network) as found:
+            yield found
+    else:
+        async with trio.open_nursery() as nursery:
+            async with _with(nursery, Network()) as found:
+                yield found
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _with(nursery: trio.Nursery, network: Network) -> AsyncGenerator[Cluster, None]:
+    async with open_client(connector=network.connector("10.0.9.1:1")) as client:
+        made = Cluster(nursery, network, client)
+        await made.start_namesrv()
+        yield made
+
+
+def controlled(count: int = 3) -> dict[str, str]:
+    """Settings of a broker under so many controllers."""
+    return {"enableControllerMode": "true", "controllerAddr": ";".join(f"n{number}:1" for number in range(count))}

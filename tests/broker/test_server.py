@@ -1,0 +1,304 @@
+"""Whole brokers: alone, in plain groups, and under controllers, with a name server, on virtual time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from broker.store.errors import StoreFailed
+from broker.store.record import decode_all
+from broker.store.tables import SubscriptionGroup
+from remoting import properties
+from remoting.bodies.broker import HARuntimeInfo
+from remoting.bodies.controller import EpochEntryCache
+from remoting.bodies.namesrv import KVTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
+from tests.broker.cluster import Cluster, Node, cluster, controlled, until
+
+OK = ResponseCode.SUCCESS
+ALL_ACK = {"allAckInSyncStateSet": "true", "totalReplicas": "3"}
+
+
+async def bodies(made: Cluster, address: str, offset: int = 0) -> list[bytes]:
+    answer = await made.pull(address, offset)
+    assert answer.code in (OK, ResponseCode.PULL_NOT_FOUND), answer
+    return [record.message.body for record in decode_all(answer.body)]
+
+
+async def send_all(made: Cluster, address: str, *wanted: bytes) -> None:
+    for body in wanted:
+        answer = await made.send(address, body)
+        assert answer.code == OK, answer
+
+
+# --- a single master -----------------------------------------------------------------------------------------------
+
+
+async def test_a_single_master_is_found_written_to_and_read(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await made.wait_route("TBW102", {0: node.address})
+        await send_all(made, node.address, b"m0", b"m1", b"m2")
+        await made.wait_route("T", {0: node.address}, within_s=1)
+        assert await bodies(made, node.address) == [b"m0", b"m1", b"m2"]
+
+
+async def test_what_was_stopped_in_order_is_there_again(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await send_all(made, node.address, b"m0", b"m1")
+        await made.wait_route("T", {0: node.address})
+        await node.stop()
+        assert await made.route("T") == {}, "it said farewell"
+        await node.start()
+        assert await bodies(made, node.address) == [b"m0", b"m1"]
+        await made.wait_route("T", {0: node.address})
+
+
+async def test_what_was_answered_under_sync_flush_survives_the_loss_of_power(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node(flushDiskType="SYNC_FLUSH")
+        await send_all(made, node.address, b"m0", b"m1")
+        await node.kill()
+        await node.start()
+        assert await bodies(made, node.address) == [b"m0", b"m1"]
+        await send_all(made, node.address, b"m2")
+        assert await bodies(made, node.address) == [b"m0", b"m1", b"m2"]
+
+
+async def test_a_name_server_that_was_lost_knows_all_again_soon(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await made.wait_route("TBW102", {0: node.address})
+        await made.kill_namesrv()
+        await trio.sleep(5)
+        await made.start_namesrv()
+        await made.wait_route("TBW102", {0: node.address}, within_s=3)
+
+
+async def test_a_disk_that_failed_ends_the_broker(autojump_clock: trio.abc.Clock) -> None:
+    with pytest.raises(BaseExceptionGroup) as ended:
+        async with cluster() as made:
+            await send_to_a_broken_disk(made)
+    assert ended.group_contains(StoreFailed, match="I/O error")
+
+
+async def send_to_a_broken_disk(made: Cluster) -> None:
+    node = await made.node(flushDiskType="SYNC_FLUSH")
+    await send_all(made, node.address, b"m0")
+    for name, file in node.store.content.items():
+        if name.startswith("commitlog"):
+            file.fault = OSError(5, "I/O error")
+    await made.send(node.address, b"m1")
+    await trio.sleep(5)
+
+
+# --- what operators ask ----------------------------------------------------------------------------------------------
+
+
+async def test_configuration_is_read_and_changed_while_it_runs(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await send_all(made, node.address, b"m0")
+
+        async def change(text: bytes) -> tuple[int, str | None]:
+            answer = await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=text)
+            return answer.code, answer.remark
+
+        assert await change(b"configBlackList=x\n") == (
+            ResponseCode.NO_PERMISSION, "Can not update config in black list: configBlackList")
+        code, remark = await change(b"brokerPermision=4\n")
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert remark == "brokerPermision = 4: is no known key; brokerPermission is"
+        assert (await change(b"haListenPort=10911\n"))[0] == ResponseCode.SYSTEM_ERROR
+        assert await change(b"slaveTimeout=4000\n") == (OK, "at the next start: slaveTimeout")
+        assert await change(b"brokerPermission=2\n") == (OK, None)
+        assert (await made.pull(node.address)).code == ResponseCode.NO_PERMISSION
+        answer = await made.ask(node.address, RequestCode.GET_BROKER_CONFIG)
+        told = properties.parse(answer.body.decode())
+        assert (told["brokerPermission"], told["slaveTimeout"], told["brokerName"]) == ("2", "4000", "a")
+        kept = node.files.read("/broker.conf")
+        assert kept is not None
+        assert properties.parse(kept.decode()) == told
+        node.files.error = OSError(28, "No space left on device")
+        code, remark = await change(b"brokerPermission=6\n")
+        assert (code, remark is not None and "No space left" in remark) == (ResponseCode.SYSTEM_ERROR, True)
+        assert (await made.pull(node.address)).code == ResponseCode.NO_PERMISSION
+
+
+async def test_state_and_replication_of_a_single_master(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await send_all(made, node.address, b"m0", b"m1")
+        await bodies(made, node.address)
+        await trio.sleep(2)
+        state = KVTable.from_json((await made.ask(node.address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+        assert state["brokerVersionDesc"] == "V5_5_0"
+        assert (state["msgPutTotalTodayNow"], state["msgGetTotalTodayNow"]) == ("2", "2")
+        assert float(state["putTps"].split()[0]) > 0
+        assert (state["commitLogMinOffset"], int(state["commitLogMaxOffset"])) == ("0", node.broker.journal.end)
+        assert int(state["earliestMessageTimeStamp"]) >= 1_700_000_000_000
+        status = HARuntimeInfo.from_json((await made.ask(node.address, RequestCode.GET_BROKER_HA_STATUS)).body)
+        assert (status.master, status.in_sync_slave_nums) == (True, 0)
+        answer = await made.ask(node.address, RequestCode.GET_BROKER_EPOCH_CACHE)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "this broker is not in controller mode")
+        answer = await made.ask(node.address, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequest())
+        told = ExchangeHAInfoResponse.from_ext(answer.ext)
+        assert (told.master_address, told.master_ha_address) == (node.address, "10.0.0.1:10912")
+
+
+# --- plain groups ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_slave_finds_its_master_and_copies_log_and_tables(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        master = await made.node(brokerRole="SYNC_MASTER", totalReplicas="2", inSyncReplicas="2")
+        slave = await made.node(brokerRole="SLAVE", brokerId="1", slaveReadEnable="true")
+        await made.wait_route("TBW102", {0: master.address, 1: slave.address})
+        await made.ask(master.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+                       body=SubscriptionGroup("wanted").to_json())
+        await until(lambda: slave.broker.journal.end == master.broker.journal.end)
+        await until(lambda: slave.broker.roles.runtime_info().ha_client_runtime_info.master_addr)
+        await send_all(made, master.address, b"m0", b"m1")
+        await until(lambda: slave.broker.services.topics.get("T"))
+        assert slave.broker.services.groups.get("wanted") is not None
+        await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
+        assert await bodies(made, slave.address) == [b"m0", b"m1"]
+        answer = await made.send(slave.address, b"m2")
+        assert answer.code != OK, "a slave takes no messages"
+        await master.kill()
+        await made.wait_route("TBW102", {1: slave.address})
+        assert await bodies(made, slave.address) == [b"m0", b"m1"]
+
+
+async def test_double_writes_degrade_when_the_slave_is_gone_and_recover(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        master = await made.node(
+            brokerRole="SYNC_MASTER", totalReplicas="2", inSyncReplicas="2", enableAutoInSyncReplicas="true")
+        slave = await made.node(brokerRole="SLAVE", brokerId="1")
+        await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == 1)
+        await send_all(made, master.address, b"m0")
+        await slave.stop()
+        await until(lambda: len(master.broker.registration.members) == 1)
+        await send_all(made, master.address, b"m1")
+        await slave.start()
+        await until(lambda: slave.broker.journal.end == master.broker.journal.end)
+        await send_all(made, master.address, b"m2")
+        assert slave.broker.journal.end == master.broker.journal.end
+
+
+# --- under controllers -----------------------------------------------------------------------------------------------
+
+
+async def three(made: Cluster, **settings: str) -> tuple[Node, Node, Node]:
+    """A master and two slaves, all in sync."""
+    nodes = [await made.node(**controlled(), **settings) for _ in range(3)]
+    await until(lambda: any(node.serves for node in nodes))
+    master = next(node for node in nodes if node.serves)
+    await in_sync(master, 2)
+    first, second = (node for node in nodes if node is not master)
+    return master, first, second
+
+
+async def in_sync(master: Node, slaves: int) -> None:
+    await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == slaves)
+
+
+async def new_master(*nodes: Node) -> Node:
+    await until(lambda: any(node.serves for node in nodes))
+    return next(node for node in nodes if node.serves)
+
+
+async def test_a_lost_master_costs_no_answered_message(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK)
+        await send_all(made, master.address, *(b"a%d" % number for number in range(5)))
+        await made.wait_route("T", {0: master.address, **{
+            node.broker.standing.broker_id: node.address for node in others}}, within_s=5)
+        lost = trio.current_time()
+        await master.kill()
+        second = await new_master(*others)
+        assert trio.current_time() - lost < 1
+        await send_all(made, second.address, b"b0")
+        assert trio.current_time() - lost < 2.5
+        assert second.broker.standing.broker_id == 0
+        assert (await made.route("T"))[0] == second.address
+        assert await bodies(made, second.address) == [*(b"a%d" % number for number in range(5)), b"b0"]
+        await master.start()
+        await in_sync(second, 2)
+        await send_all(made, second.address, b"b1")
+        logs = {node.broker.journal.read(0, node.broker.journal.end) for node in made.nodes}
+        assert len(logs) == 1
+        assert (await made.send(master.address, b"x")).code != OK
+
+
+async def test_slaves_learn_where_a_new_master_replicates_from_at_once(autojump_clock: trio.abc.Clock) -> None:
+    """Without a name server: the slaves ask, and the master tells those that it knows."""
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK)
+        await made.kill_namesrv()
+        lost = trio.current_time()
+        await master.kill()
+        second = await new_master(*others)
+        third = next(node for node in others if node is not second)
+        await until(lambda: third.broker.roles.runtime_info().ha_client_runtime_info.master_addr
+                    == f"{second.host}:10912")
+        assert trio.current_time() - lost < 1
+
+
+@pytest.mark.parametrize("all_ack", [True, False])
+async def test_a_master_that_stops_hands_over_first(autojump_clock: trio.abc.Clock, all_ack: bool) -> None:
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **(ALL_ACK if all_ack else {}))
+        await send_all(made, master.address, b"m0", b"m1")
+        begun = trio.current_time()
+        await master.broker.stop()
+        second = await new_master(*others)
+        assert trio.current_time() - begun < 0.5
+        await master.ended.wait()
+        await send_all(made, second.address, b"m2")
+        assert await bodies(made, second.address) == [b"m0", b"m1", b"m2"]
+        await made.wait_route("T", {0: second.address, **{
+            node.broker.standing.broker_id: node.address for node in others if node is not second}}, within_s=5)
+
+
+async def test_tables_follow_the_master(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK)
+        await send_all(made, master.address, b"m0")
+        master.broker.services.offsets.commit("G", "T", 0, 1)
+        await until(lambda: all(node.broker.services.offsets.query("G", "T", 0) == 1 for node in others))
+        await until(lambda: all(node.broker.services.topics.get("T") for node in others))
+        await master.kill()
+        second = await new_master(*others)
+        assert second.broker.services.offsets.query("G", "T", 0) == 1
+        assert second.broker.services.topics.version.state_version == 2
+
+
+async def test_epochs_and_replication_as_operators_see_them(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster(controllers=3) as made:
+        master, slave, _ = await three(made, **ALL_ACK)
+        await send_all(made, master.address, b"m0")
+        answer = await made.ask(slave.address, RequestCode.GET_BROKER_EPOCH_CACHE)
+        cache = EpochEntryCache.from_json(answer.body)
+        assert [(entry.epoch, entry.start_offset) for entry in cache.epoch_list] == [(1, 0)]
+        assert (cache.broker_id, cache.max_offset) == (slave.broker.standing.broker_id, slave.broker.journal.end)
+        answer = await made.ask(master.address, RequestCode.GET_BROKER_EPOCH_CACHE)
+        assert EpochEntryCache.from_json(answer.body).broker_id == 0
+        answer = await made.ask(slave.address, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequest())
+        assert ExchangeHAInfoResponse.from_ext(answer.ext) == ExchangeHAInfoResponse()
+
+
+async def test_a_master_that_lost_its_controllers_refuses_writes(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster(controllers=1) as made:
+        master = await made.node(**controlled(1))
+        await until(lambda: master.serves)
+        await trio.sleep(2)
+        made.network.silent.add("n0:1")
+        await until(lambda: not master.serves, within_s=6)
+        answer = await made.send(master.address, b"m0")
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE, answer
+        made.network.silent.clear()
+        await until(lambda: master.serves)
+        await send_all(made, master.address, b"m0")
