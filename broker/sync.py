@@ -2,7 +2,7 @@
 
 At once when a master is followed, then every few seconds; topics and groups are replaced only where their version is
 another. Consumers that find this broker as their master begin where the last copy ends, and never behind what they
-committed here. Codes 21, 201, 43, 45 and 402. Source: ``SlaveSynchronize`` of RocketMQ. Knows tables and codes, and no role.
+committed here. Codes 21, 201, 43, 45 and 402. Source: ``SlaveSynchronize`` of RocketMQ. Knows tables, and no role.
 """
 
 from __future__ import annotations
