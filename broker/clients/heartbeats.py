@@ -14,7 +14,7 @@ import trio
 
 from broker.clients.locks import Locks
 from broker.clients.members import ConsumerGroup, Consumers, Member, Producers
-from broker.clients.subscriptions import subscribed
+from broker.clients.subscriptions import no_property_filter, subscribed
 from broker.groups import GroupTable
 from broker.standing import Standing
 from broker.topics import TopicTable
@@ -137,8 +137,3 @@ class Heartbeats:
                     logger.info("%s sent no heartbeat for %d ms", connection.peer,
                                 self._consumers.config.channel_expired_timeout)
                     connection.close("no heartbeat came over it for too long")
-
-
-def no_property_filter(kind: str | None) -> str:
-    """What a client is told that wants to filter by properties."""
-    return f"The broker does not support consumer to filter message by {kind}"

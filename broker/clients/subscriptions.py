@@ -16,6 +16,9 @@ from broker.client.subscription import subscribe
 from broker.store.consumequeue import java_hash
 from remoting.bodies.consumers import ALL, TAG, SubscriptionData
 
+_REMEMBERED_MAX: Final = 256
+"""Characters of an expression that is not parsed at each pull."""
+
 
 class SubscriptionIllegal(ValueError):
     """An expression that says nothing."""
@@ -46,9 +49,14 @@ def subscribed(data: SubscriptionData) -> Subscribed:
     return Subscribed(data, codes, by_tag)
 
 
-@lru_cache(4_096)
 def parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
     """Of a pull that brings its own. Raises ``SubscriptionIllegal``."""
+    if expression is not None and len(expression) > _REMEMBERED_MAX:
+        return _parse(topic, expression, kind)
+    return _parsed(topic, expression, kind)
+
+
+def _parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
     if not _is_tag(kind):
         if not expression:
             raise SubscriptionIllegal(f"an expression of kind {kind} is empty")
@@ -60,8 +68,13 @@ def parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
     return Subscribed(found, found.code_set or None, True)
 
 
+_parsed = lru_cache(4_096)(_parse)
+
+
 def _is_tag(kind: str | None) -> bool:
-    return kind is None or kind in _TAG_KINDS
+    return kind is None or kind in ("", TAG)
 
 
-_TAG_KINDS: Final = ("", TAG)
+def no_property_filter(kind: str | None) -> str:
+    """What a client is told that wants to filter by properties."""
+    return f"The broker does not support consumer to filter message by {kind}"

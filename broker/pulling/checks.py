@@ -9,9 +9,8 @@ from typing import Final
 
 import attrs
 
-from broker.clients.heartbeats import no_property_filter
 from broker.clients.members import Consumers
-from broker.clients.subscriptions import Subscribed, SubscriptionIllegal, parse
+from broker.clients.subscriptions import Subscribed, SubscriptionIllegal, no_property_filter, parse
 from broker.groups import GroupTable
 from broker.store.tables import SubscriptionGroup
 from broker.topics import TopicTable
@@ -108,7 +107,4 @@ def _registered(asked: PullMessageRequest, group: SubscriptionGroup, groups: Gro
         return Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
     if wanted.data.sub_version < asked.sub_version:
         return Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-    if not wanted.by_tag:
-        return Refused(ResponseCode.FILTER_DATA_NOT_EXIST,
-                       "The broker's consumer filter data is not exist!Your expression may be wrong!")
     return wanted

@@ -17,6 +17,7 @@ from broker.pulling.reading import ReadConfig, Status
 from broker.pulling.requests import code_of
 from broker.store.record import decode_all
 from broker.store.tables import SubscriptionGroup
+from remoting.bodies.consumers import SubscriptionData
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
@@ -103,6 +104,9 @@ async def test_subscriptions_that_are_older_or_of_another_kind(autojump_clock: M
         refused = await world.ask(PULL, pull(0, **sql))
         assert (refused.code, refused.remark) == (
             ResponseCode.SYSTEM_ERROR, "The broker does not support consumer to filter message by SQL92")
+        await world.heartbeat("g", "t", version=7, subscription_data_set=[
+            SubscriptionData("t", "a > 1", sub_version=7, expression_type="SQL92")])
+        assert (await world.ask(PULL, pull(0, sub_version=7))).code == ResponseCode.SYSTEM_ERROR
         for bad in ({**sql, "subscription": None}, {"sys_flag": SUBSCRIPTION, "subscription": " || "}):
             assert (await world.ask(PULL, pull(0, **bad))).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
