@@ -19,14 +19,17 @@ EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
 ARGS ?=
 
-.PHONY: help demo demo-raft test check fix sim sim-controllers interop bench bench-raft bench-remoting bench-controller fuzz mutants \
+.PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers interop bench bench-raft bench-remoting bench-controller fuzz mutants \
         mutants-controllers powercut clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
 
-demo: $(VENV)/.demo ## a controller cluster of real processes: masters and the active controller killed again and again
+demo: $(VENV)/.demo ## a whole cluster of real processes: masters and the active controller killed, nothing acknowledged lost
 	$(RUN) -m harness.demo $(ARGS)
+
+demo-controllers: $(VENV)/.demo ## real controllers and sixty simulated brokers: many masters killed at once
+	$(RUN) -m harness.demo.controllers $(ARGS)
 
 demo-raft: $(VENV)/.demo ## three real processes, a leader killed again and again, nothing acknowledged lost
 	$(RUN) docs/examples/demo.py $(ARGS)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.java.ports import reserved
 from harness.java.process import JavaProcess, running
-from harness.java.servers import start_all
+from harness.java.servers import FAST_PORT, HA_PORT, Broker, start_all
 
 HOST = "127.0.0.1"
 _LEASH = ("import os, sys, threading; "
@@ -69,6 +69,28 @@ def _controller(
         "bindAddress": HOST, **extra}
     return JavaProcess(f"our controller n{index}", directory, _command("controller.cli", settings), f"{HOST}:{port}",
                        "boot success")
+
+
+@asynccontextmanager
+async def broker(
+    directory: Path, group: str = "broker-a", *, namesrv: Sequence[str] = (), controllers: Sequence[str] = (),
+    extra: Mapping[str, object] | None = None, start: bool = True,
+) -> AsyncIterator[Broker]:
+    """One of our brokers: a single master, or with ``controllers`` a replica of its group."""
+    directory = directory.absolute()
+    with reserved(FAST_PORT, HA_PORT) as port:
+        settings: dict[str, object] = {
+            "brokerName": group, "brokerIP1": HOST, "bindAddress": HOST, "listenPort": port,
+            "haListenPort": port + HA_PORT, "namesrvAddr": ";".join(namesrv), "storePathRootDir": directory / "store",
+            "configStorePath": directory / "broker.properties", "mappedFileSizeCommitLog": 64 << 20,
+            "diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 99, "diskSpaceWarningLevelRatio": 99}
+        if controllers:
+            settings |= {"enableControllerMode": True, "controllerAddr": ";".join(controllers)}
+        process = Broker(f"our {group} {directory.name}", directory,
+                         _command("broker.cli", {**settings, **(extra or {})}), f"{HOST}:{port}", "boot success",
+                         group=group, announced=f"{HOST}:{port}")
+        async with running(process, start=start):
+            yield process
 
 
 def addresses(processes: Sequence[JavaProcess]) -> list[str]:

@@ -1,0 +1,193 @@
+"""``mqcluster``: a cluster of real processes on this machine: up, status, kill, start, down.
+
+Exit codes: 0 done, 1 it could not be done, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import shtab
+import trio
+
+from harness.cluster.looking import ClusterView, look, until_settled
+from harness.cluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster
+from harness.cluster.processes import Cluster, ClusterError, Server
+from remoting.client import open_client
+
+DONE: Final = 0
+FAILED: Final = 1
+SETTLED_S: Final = 60.0
+SIGNALS: Final = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGSTOP, "CONT": signal.SIGCONT}
+ACTIVE: Final = "active"
+
+_EXAMPLES: Final = """\
+examples:
+  mqcluster up                           3 controllers, a name server, 2 broker groups of 3
+  mqcluster status
+  mqcluster kill broker-a                the master of that group, with -9
+  mqcluster kill active                  the active controller
+  mqcluster kill broker-a-1 --signal STOP
+  mqcluster start                        everything that does not run
+  mqcluster down
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="mqcluster", description="A cluster of real processes on this machine, to play with.", epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    shtab.add_argument_to(made, ["--print-completion"])
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    up = commands.add_parser("up", help="make a cluster, or start again the one that is there")
+    up.add_argument("--controllers", type=int, default=3, help="default: %(default)s")
+    up.add_argument("--groups", type=int, default=2, help="broker groups; default: %(default)s")
+    up.add_argument("--replicas", type=int, default=3, help="brokers in each; default: %(default)s")
+    up.add_argument("--port", type=int, default=19_876,
+                    help="of the name server; others lie above; default: %(default)s")
+    up.add_argument("--fast", action="store_true",
+                    help="RocketMQ's default mode: the master alone acknowledges, and its loss may lose messages")
+    commands.add_parser("status", help="who runs, who leads, who is in sync")
+    kill = commands.add_parser("kill", help="send a signal to servers")
+    kill.add_argument("names", nargs="+", metavar="NAME",
+                      help=f"a server, a broker group (its master), or `{ACTIVE}` (the active controller)")
+    kill.add_argument("--signal", choices=SIGNALS, default="KILL", help="default: %(default)s")
+    start = commands.add_parser("start", help="start servers that do not run")
+    start.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    commands.add_parser("down", help="stop everything; the data stay")
+    for each in commands.choices.values():
+        each.add_argument("--dir", type=Path, default=Path("mqcluster-data"), help="default: ./%(default)s")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    options = parser().parse_args(arguments)
+    options.dir = options.dir.absolute()
+    try:
+        return trio.run(_RUN[options.command], options)
+    except (ClusterError, ValueError) as error:
+        print(f"mqcluster {options.command}: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        pass
+    return FAILED
+
+
+async def _up(options: argparse.Namespace) -> int:
+    try:
+        there = Cluster.load(options.dir)
+    except ClusterError:
+        size = Size(options.controllers, options.groups, options.replicas)
+        mode = DEFAULT_MODE if options.fast else Durability(min_in_sync=min(2, options.replicas))
+        there = Cluster.create(options.dir, cluster(options.dir, size, options.port, mode))
+    there.start(there.of_kind(Kind.NAMESRV) + there.of_kind(Kind.CONTROLLER))
+    there.start(there.of_kind(Kind.BROKER))
+    groups = _groups(there)
+    try:
+        async with open_client() as client:
+            view = await until_settled(client, _controllers(there), list(groups), min(map(len, groups.values())),
+                                       SETTLED_S)
+    except trio.TooSlowError:
+        raise ClusterError(f"not every group has its master and all replicas in sync after {SETTLED_S:g} s; "
+                           f"`mqcluster status` shows what is missing, {options.dir}/*/out.log why") from None
+    _show(there, view)
+    [namesrv] = there.of_kind(Kind.NAMESRV)
+    print(f"\ndata and logs: {options.dir}\nput into a client: namesrvAddr = {namesrv.plan.address}\n"
+          f"  Java      producer.setNamesrvAddr(\"{namesrv.plan.address}\");\n"
+          f"  Python    broker.client.connect([\"{namesrv.plan.address}\"])\n"
+          f"  tools     export NAMESRV_ADDR={namesrv.plan.address}")
+    return DONE
+
+
+async def _status(options: argparse.Namespace) -> int:
+    there = Cluster.load(options.dir)
+    _show(there, await _look(there))
+    return DONE
+
+
+async def _kill(options: argparse.Namespace) -> int:
+    there = Cluster.load(options.dir)
+    view = await _look(there) if any(name not in there.servers for name in options.names) else ClusterView()
+    for name in options.names:
+        server = _named(there, view, name)
+        server.signal(SIGNALS[options.signal])
+        print(f"{server.plan.name} (process {server.pid}): SIG{options.signal}")
+    return DONE
+
+
+async def _start(options: argparse.Namespace) -> int:
+    there = Cluster.load(options.dir)
+    missing = [name for name in options.names if name not in there.servers]
+    if missing:
+        raise ClusterError(f"there is no server {missing[0]}; there are {', '.join(there.servers)}")
+    there.start([there.servers[name] for name in options.names] or list(there.servers.values()))
+    return DONE
+
+
+async def _down(options: argparse.Namespace) -> int:
+    there = Cluster.load(options.dir)
+    for kind in (Kind.BROKER, Kind.CONTROLLER, Kind.NAMESRV):
+        there.stop(there.of_kind(kind))
+    there.save()
+    return DONE
+
+
+_RUN: Final = {"up": _up, "status": _status, "kill": _kill, "start": _start, "down": _down}
+
+
+def _named(there: Cluster, view: ClusterView, name: str) -> Server:
+    """A server by its name or by its role."""
+    if name in there.servers:
+        return there.servers[name]
+    wanted = view.active if name == ACTIVE else view.groups[name].master if name in view.groups else ""
+    if wanted == "":
+        raise ClusterError(f"there is no server and no group {name}; there are {', '.join(there.servers)}")
+    found = [each for each in there.servers.values() if each.plan.address == wanted]
+    if not found:
+        raise ClusterError(f"{name}: nobody has that role at the moment")
+    return found[0]
+
+
+async def _look(there: Cluster) -> ClusterView:
+    async with open_client() as client:
+        return await look(client, _controllers(there), list(_groups(there)))
+
+
+def _controllers(there: Cluster) -> list[str]:
+    return [each.plan.address for each in there.of_kind(Kind.CONTROLLER)]
+
+
+def _groups(there: Cluster) -> dict[str, list[Server]]:
+    groups: dict[str, list[Server]] = {}
+    for each in there.of_kind(Kind.BROKER):
+        groups.setdefault(each.plan.group, []).append(each)
+    return groups
+
+
+def _show(there: Cluster, view: ClusterView) -> None:
+    print(f"{'server':<14}{'address':<20}{'process':<10}role")
+    for name, server in there.servers.items():
+        print(f"{name:<14}{server.plan.address:<20}{str(server.pid) if server.running else 'down':<10}"
+              f"{_role(server, view)}")
+
+
+def _role(server: Server, view: ClusterView) -> str:
+    address = server.plan.address
+    if server.plan.kind is Kind.CONTROLLER:
+        return ACTIVE if address == view.active else ""
+    group = view.groups.get(server.plan.group)
+    if group is None or address not in group.ids:
+        return ""
+    if address == group.master:
+        return f"master, epoch {group.epoch}"
+    return "slave, in sync" if address in group.in_sync else "slave" if address in group.alive else "not alive"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""Servers that live on after the command that started them: files, processes, signals.
+
+A cluster is a directory with ``cluster.json``, which remembers who was started as which process. It knows processes
+and files, and nothing of what the servers say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from harness.cluster.plan import Kind, Planned, from_json, to_json
+
+FILE: Final = "cluster.json"
+READY: Final = "boot success"
+"""What every server prints when it serves."""
+POLL_S: Final = 0.02
+
+
+class ClusterError(Exception):
+    """The command could not do what was asked; the message says why and what to do."""
+
+
+@attrs.define(eq=False)
+class Server:
+    """One server and its process, if it has one."""
+
+    plan: Planned
+    home: Path
+    pid: int = 0
+    born: str = ""
+    """When the system says that process began: another one may have its number by now."""
+    printed: int = 0
+    """Bytes of ``out.log`` from earlier starts."""
+
+    @property
+    def out(self) -> Path:
+        return self.home / "out.log"
+
+    @property
+    def running(self) -> bool:
+        return self.pid > 0 and _born(self.pid) == self.born
+
+    def start(self) -> None:
+        """Launch it, detached. Raises ``ClusterError`` when it runs."""
+        if self.running:
+            raise ClusterError(f"{self.plan.name} runs already, as process {self.pid}")
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.printed = self.out.stat().st_size if self.out.exists() else 0
+        with self.out.open("ab") as out:
+            run = f"import sys; from {self.plan.kind.value} import main; sys.exit(main())"
+            process = subprocess.Popen(
+                [sys.executable, "-c", run, "-c", str(self.home / "server.conf")],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=self.home, start_new_session=True)
+        self.pid, self.born = process.pid, _born(process.pid)
+        _reap_later(process)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has said since its start that it serves."""
+        with self.out.open("rb") as out:
+            out.seek(self.printed)
+            return READY in out.read().decode(errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Raises ``ClusterError`` when it does not run."""
+        if not self.running:
+            raise ClusterError(f"{self.plan.name} does not run")
+        os.kill(self.pid, number)
+
+    def tail(self, lines: int = 10) -> str:
+        return "\n".join(self.out.read_text(errors="replace").splitlines()[-lines:]) if self.out.exists() else ""
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """The servers of one directory."""
+
+    root: Path
+    servers: dict[str, Server]
+
+    @classmethod
+    def create(cls, root: Path, planned: list[Planned]) -> Cluster:
+        """Write every server's configuration. Raises ``ClusterError`` when there is a cluster already."""
+        if (root / FILE).exists():
+            raise ClusterError(f"{root} holds a cluster already: `mqcluster up` without other options starts it again, "
+                               "another --dir makes another one")
+        for each in planned:
+            home = root / each.name
+            home.mkdir(parents=True, exist_ok=True)
+            (home / "server.conf").write_text(each.file)
+        made = cls(root, {each.name: Server(each, root / each.name) for each in planned})
+        made.save()
+        return made
+
+    @classmethod
+    def load(cls, root: Path) -> Cluster:
+        """Raises ``ClusterError`` when there is none."""
+        try:
+            data = json.loads((root / FILE).read_text())
+            planned = from_json(data["servers"])
+            ran: dict[str, Any] = data["processes"]
+        except FileNotFoundError:
+            raise ClusterError(f"{root} holds no cluster: `mqcluster up` makes one, --dir names another") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ClusterError(f"{root / FILE} cannot be read: {error}; `mqcluster up --dir` makes another") from None
+        return cls(root, {each.name: Server(each, root / each.name, **ran.get(each.name, {})) for each in planned})
+
+    def save(self) -> None:
+        """Remember who runs."""
+        text = json.dumps({
+            "servers": to_json([each.plan for each in self.servers.values()]),
+            "processes": {name: {"pid": each.pid, "born": each.born, "printed": each.printed}
+                          for name, each in self.servers.items()}}, indent=1)
+        draft = self.root / f"{FILE}.new"
+        draft.write_text(text)
+        draft.replace(self.root / FILE)
+
+    def of_kind(self, kind: Kind) -> list[Server]:
+        return [each for each in self.servers.values() if each.plan.kind is kind]
+
+    def start(self, servers: Iterable[Server], patience_s: float = 60.0) -> None:
+        """Start those that do not run, and wait until all serve. Raises ``ClusterError``, with what one said last."""
+        started = [each for each in servers if not each.running]
+        for each in started:
+            each.start()
+        self.save()
+        until = time.monotonic() + patience_s
+        for each in started:
+            while not each.ready:
+                if not each.running:
+                    raise ClusterError(f"{each.plan.name} ended before it served:\n{each.tail()}")
+                if time.monotonic() > until:
+                    raise ClusterError(f"{each.plan.name} does not serve after {patience_s:g} s:\n{each.tail()}")
+                time.sleep(POLL_S)
+
+    def stop(self, servers: Iterable[Server], patience_s: float = 20.0) -> None:
+        """End them in order (SIGTERM), and with SIGKILL who takes too long."""
+        ending = [each for each in servers if each.running]
+        for each in ending:
+            each.signal(signal.SIGCONT)  # one that was stopped with SIGSTOP hears nothing else
+            each.signal(signal.SIGTERM)
+        until = time.monotonic() + patience_s
+        for each in ending:
+            while each.running and time.monotonic() < until:
+                time.sleep(POLL_S)
+            if each.running:
+                each.signal(signal.SIGKILL)
+
+
+def _born(pid: int) -> str:
+    """When a process began, as text to compare; empty when there is none, or only its remains."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return _alive_elsewhere(pid)
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def _alive_elsewhere(pid: int) -> str:
+    """Without /proc there is only the number to go by."""
+    if Path("/proc/self/stat").exists():
+        return ""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return ""
+    return "runs"
+
+
+def _reap_later(process: subprocess.Popen[bytes]) -> None:
+    """Nobody waits for a server that is to outlive this program."""
+    process.returncode = 0

@@ -1,0 +1,134 @@
+"""Producers and consumers of the demo, and the account of what they sent and got.
+
+Each message's body names its producer and its number, so that at the end every acknowledged one can be asked for. It
+knows the client and nothing of who is killed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from broker.client import Client, ClientError, Message, MessageQueue, SendUnknown, Start, connect
+
+SEND_TIMEOUT_MS = 10_000
+PAUSE_S = 0.004
+
+
+@attrs.define
+class Ledger:
+    """What happened to each message; times by the monotonic clock, in seconds."""
+
+    sent: int = 0
+    acknowledged: dict[bytes, float] = attrs.field(factory=dict)
+    """When."""
+    unknown: set[bytes] = attrs.field(factory=set)
+    failed: set[bytes] = attrs.field(factory=set)
+    """Surely not stored, the client says."""
+    got: Counter[bytes] = attrs.field(factory=Counter)
+    last_ack: dict[str, float] = attrs.field(factory=dict)
+    """By broker group."""
+    gaps_s: dict[str, list[float]] = attrs.field(factory=dict)
+    """By broker group: each time in which it acknowledged nothing, of any length."""
+
+    def acknowledge(self, body: bytes, group: str, now: float) -> None:
+        self.acknowledged[body] = now
+        last = self.last_ack.get(group)
+        if last is not None:
+            self.gaps_s.setdefault(group, []).append(now - last)
+        self.last_ack[group] = now
+
+    @property
+    def lost(self) -> set[bytes]:
+        """Acknowledged and never delivered."""
+        return self.acknowledged.keys() - self.got.keys()
+
+    @property
+    def duplicated(self) -> int:
+        """Deliveries beyond the first."""
+        return sum(self.got.values()) - len(self.got)
+
+    @property
+    def false_failures(self) -> set[bytes]:
+        """Delivered although their producer was told that they are stored nowhere."""
+        return self.failed & self.got.keys()
+
+    def rates(self, over_s: float = 1.0) -> dict[str, float]:
+        """Acknowledged messages per second of each group, lately."""
+        since = time.monotonic() - over_s
+        return {group: sum(1 for _ in _lately(gaps, self.last_ack[group], since)) / over_s
+                for group, gaps in self.gaps_s.items()}
+
+
+def _lately(gaps: Sequence[float], last: float, since: float) -> list[float]:
+    found, at = [], last
+    for gap in reversed(gaps):
+        if at < since:
+            break
+        found.append(at)
+        at -= gap
+    return found
+
+
+async def produce(name_server: str, queue: MessageQueue, name: str, ledger: Ledger, stop: trio.Event,
+                  pause_s: float = PAUSE_S) -> None:
+    """Send one after the other to one queue, each until its outcome is known, or surely unknown."""
+    async with connect([name_server], producer_group=f"demo-{name}") as client:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            body = f"{name}/{number}".encode()
+            ledger.sent += 1
+            try:
+                await client.send(Message(queue.topic, body, keys=[body.decode()]), queue=queue,
+                                  timeout_ms=SEND_TIMEOUT_MS)
+            except SendUnknown:
+                ledger.unknown.add(body)
+            except ClientError:
+                ledger.failed.add(body)
+            else:
+                ledger.acknowledge(body, queue.broker_name, time.monotonic())
+            await trio.sleep(pause_s)
+
+
+async def consume(name_server: str, topic: str, group: str, ledger: Ledger) -> None:
+    """One member of a consumer group, until cancelled."""
+    async with connect([name_server]) as client, client.consume(group, topic, start=Start.FIRST) as messages:
+        async for message in messages:
+            ledger.got[message.body] += 1
+            message.ack()
+
+
+async def read_all(name_server: str, queues: Sequence[MessageQueue]) -> set[bytes]:
+    """Every message that the queues hold."""
+    found: set[bytes] = set()
+    async with connect([name_server]) as client, client.pull("demo-reader", start=Start.FIRST) as puller:
+        await puller.assign(queues)
+        ends = {queue: await client.max_offset(queue) for queue in queues}
+        while any(puller.position(queue) < end for queue, end in ends.items()):
+            found.update(message.body for message in await puller.poll(timeout_ms=1_000))
+    return found
+
+
+async def queues_of(client: Client, topic: str, groups: Sequence[str]) -> list[MessageQueue]:
+    """One queue on each broker group, once the topic is known on all of them."""
+    while True:
+        try:
+            found = {queue.broker_name: queue for queue in await client.queues(topic)}
+        except ClientError:
+            found = {}
+        if found.keys() >= set(groups):
+            return [found[group] for group in groups]
+        await trio.sleep(0.1)
+
+
+def described(gaps_s: Sequence[float]) -> str:
+    """Median and most, in words."""
+    if not gaps_s:
+        return "none"
+    return f"median {statistics.median(gaps_s) * 1e3:.0f} ms, most {max(gaps_s) * 1e3:.0f} ms"

@@ -1,0 +1,53 @@
+"""``mqcluster`` with real processes: up, kill, start, down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import cli
+from harness.cluster.processes import Cluster
+from harness.java.ports import reserved
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    cli.main(["down", "--dir", str(tmp_path)])
+
+
+@pytest.mark.slow
+def test_a_cluster_comes_up_loses_its_master_and_goes_down(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*line: str) -> str:
+        assert cli.main([*line, "--dir", str(here)]) == cli.DONE, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    with reserved(*range(50, 71)) as port:
+        said = run("up", "--controllers", "1", "--groups", "1", "--replicas", "2", "--port", str(port))
+    assert f"namesrvAddr = 127.0.0.1:{port}" in said
+    [master] = re.findall(r"^(broker-a-\d) .* master, epoch 1$", said, re.MULTILINE)
+    assert len(re.findall(r"slave, in sync$", said, re.MULTILINE)) == 1
+    assert f"{master} (process" in run("kill", "broker-a")
+    said = run("status")
+    assert re.search(rf"^{master} .* down ", said, re.MULTILINE)
+    run("start", master)
+    run("up")  # all of it runs: it only waits until all are in sync again
+    run("kill", "n0", "--signal", "STOP")
+    run("down")
+    assert not any(server.running for server in Cluster.load(here).servers.values())
+    assert "down" in run("status")
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    (["status"], "holds no cluster: `mqcluster up` makes one"),
+    (["up", "--groups", "0"], "groups = 0: must be from 1 to 26"),
+    (["kill", "n7"], "holds no cluster"),
+])
+def test_what_cannot_be_done_is_said(
+    line: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main([*line, "--dir", str(tmp_path)]) == cli.FAILED
+    assert words in capsys.readouterr().err
