@@ -70,7 +70,7 @@ def check_group(group: str) -> None:
 
 @attrs.frozen
 class Message:
-    """What to send. ``body`` is opaque.
+    """What to send. ``body`` is opaque and has one byte at least.
 
     ``keys`` find it again (``query``), ``tag`` lets consumers choose. ``delay_level``: 1 to 18 for 1 s to 2 h; 0 at
     once. ``flag`` is the user's own number. ``wait_stored=False``: the broker need not wait for its replicas.
@@ -139,6 +139,8 @@ def encode(
 ) -> Encoded:
     """Raises ``MessageIllegal``, ``CompressionMissing``. Bodies above ``compress_from`` bytes are compressed."""
     properties, body, sys_flag = properties_of(message, message_id), message.body, 0
+    if not body:
+        raise MessageIllegal("body is empty; brokers refuse such a message")
     if len(body) > body_bytes_max:
         raise MessageIllegal(f"body of {len(body)} bytes; {body_bytes_max} are allowed")
     if len(body) > compress_from:

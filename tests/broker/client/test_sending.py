@@ -92,17 +92,19 @@ async def test_large_bodies_leave_compressed(autojump_clock: MockClock) -> None:
 async def test_a_topic_that_is_nowhere_is_made_after_the_template(autojump_clock: MockClock) -> None:
     async with cluster("a", topics=()) as made, made.client() as client:
         made.name_server.set("TBW102", {"a": {0: "a:1"}}, queues=8, perm=7)
-        queues = {(await client.send(Message("new", b""))).queue.queue_id for _ in range(8)}
+        queues = {(await client.send(Message("new", b"x"))).queue.queue_id for _ in range(8)}
         assert queues == {0, 1, 2, 3}
         made.name_server.set("new", {"a": {0: "a:1"}}, queues=1)
         await trio.sleep(6)
-        assert {(await client.send(Message("new", b""))).queue.queue_id for _ in range(4)} == {0}
+        assert {(await client.send(Message("new", b"x"))).queue.queue_id for _ in range(4)} == {0}
 
 
 async def test_what_is_illegal_does_not_leave(autojump_clock: MockClock) -> None:
     async with cluster("a") as made, made.client() as client:
-        with pytest.raises(MessageIllegal):
-            await client.send(Message("no topic", b""))
+        with pytest.raises(MessageIllegal, match="topic 'no topic'"):
+            await client.send(Message("no topic", b"x"))
+        with pytest.raises(MessageIllegal, match="body is empty"):
+            await client.send(message(b""))
         with pytest.raises(MessageIllegal):
             await client.send_oneway(message(bytes(5 << 20)))
         assert not made.net.dialled
@@ -142,8 +144,8 @@ async def test_a_batch_that_fails_halfway_says_what_is_stored(autojump_clock: Mo
 
 
 @pytest.mark.parametrize(("messages", "words_"), [
-    ([], "of one topic"), ([Message("a", b""), Message("b", b"")], "of one topic"),
-    ([Message("a", b"", delay_level=1)], "delayed"), ([Message("%RETRY%g", b"")], "retry topic"),
+    ([], "of one topic"), ([Message("a", b"x"), Message("b", b"x")], "of one topic"),
+    ([Message("a", b"x", delay_level=1)], "delayed"), ([Message("%RETRY%g", b"x")], "retry topic"),
 ])
 async def test_batches_that_brokers_refuse_are_not_sent(
     messages: list[Message], words_: str, autojump_clock: MockClock,
@@ -167,7 +169,7 @@ async def test_a_one_way_message_that_cannot_leave_says_so(autojump_clock: MockC
         with pytest.raises(SendFailed, match="nobody listens"):
             await client.send_oneway(message())
         with pytest.raises(SendFailed, match="no name server knows it"):
-            await client.send_oneway(Message("nowhere", b""))
+            await client.send_oneway(Message("nowhere", b"x"))
 
 
 # --- failures ------------------------------------------------------------------------------------------------

@@ -1,0 +1,293 @@
+"""The client with a real Java broker and beside real Java clients: everything once, where they must agree.
+
+One broker serves all tests of this file in turn. Where Java or the jars are missing it is reported as not run.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.client import (
+    Client,
+    ClientError,
+    ClientSettings,
+    Compression,
+    ConsumerSettings,
+    Message,
+    MessageQueue,
+    Messages,
+    Received,
+    SendFailed,
+    Start,
+    connect,
+)
+from harness import java
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+FIRST = Start.FIRST
+
+
+@pytest.fixture
+def rocketmq() -> java.Release:
+    """The current release, if it is here. Not async: a skip inside of trio loses its reason."""
+    try:
+        trio.run(java.find_tools)
+    except java.JavaMissing as missing:
+        pytest.skip(f"not run: {missing}")
+    if not java.cached():
+        pytest.skip(f"not run: RocketMQ {java.CURRENT} is not in the cache; `python -m harness.java fetch` brings it")
+    return trio.run(java.fetch)
+
+
+@asynccontextmanager
+async def cluster(release: java.Release, here: Path, brokers: int = 1) -> AsyncIterator[tuple[str, list[java.Broker]]]:
+    """A name server and masters; the name server's address."""
+    async with AsyncExitStack() as stack:
+        namesrv = await stack.enter_async_context(java.namesrv(release, here / "namesrv"))
+        masters = [await stack.enter_async_context(java.broker(
+            release, here / name, group=name, namesrv=[namesrv.address])) for name in ("a", "b")[:brokers]]
+        yield namesrv.address, masters
+
+
+async def made(client: Client, topic: str, queues: int = 4) -> None:
+    """Create a topic and wait until the name server knows it."""
+    with trio.fail_after(30):
+        while True:
+            try:
+                await client.create_topic(topic, queues)
+                if await client.queues(topic):
+                    return
+            except ClientError:  # brokers that have just started know no default topic yet
+                await trio.sleep(0.2)
+
+
+async def take(messages: Messages, count: int) -> list[Received]:
+    found: list[Received] = []
+    with trio.fail_after(60):
+        while len(found) < count:
+            message = await anext(messages)
+            message.ack()
+            found.append(message)
+    return found
+
+
+def numbers(found: list[Received]) -> list[int]:
+    return sorted(int(message.body) for message in found)
+
+
+async def sending(client: Client) -> None:
+    """One by one, in a batch, one-way, compressed each way; found again by key and by id."""
+    await made(client, "Sends")
+    sent = [await client.send(Message("Sends", b"%d" % number, tag="ab"[number % 2], keys=[f"k{number}"],
+                                      properties={"colour": "red"})) for number in range(20)]
+    assert len({(each.queue, each.queue_offset) for each in sent}) == 20
+    batch = await client.send_batch([Message("Sends", b"%d" % number, tag="a") for number in range(20, 30)])
+    assert [each.queue_offset for each in batch] == list(range(batch[0].queue_offset, batch[0].queue_offset + 10))
+    await client.send_oneway(Message("Sends", b"30", tag="a"))
+    one = {(await client.send(Message("Sends", b"%d" % number, tag="b"), order_by="customer")).queue
+           for number in range(31, 36)}
+    assert len(one) == 1
+    await trio.sleep(1)  # the key index follows the log
+    (by_key,) = await client.query("Sends", "k7")
+    (by_id,) = await client.query_id("Sends", sent[7].message_id)
+    viewed = await client.view(sent[7].offset_message_id)
+    assert by_key.body == by_id.body == viewed.body == b"7" and viewed.properties["colour"] == "red"
+    assert (by_id.message_id, by_id.queue_offset) == (sent[7].message_id, sent[7].queue_offset)
+    assert await client.query("Sends", "absent") == []
+    queues = await client.queues("Sends")
+    assert sum([await client.max_offset(queue) for queue in queues]) == 36
+    assert [await client.min_offset(queue) for queue in queues] == [0] * 4
+    async with client.consume("tags", {"Sends": "b || c"}, start=FIRST) as messages:
+        assert numbers(await take(messages, 15)) == [*range(1, 20, 2), *range(31, 36)]
+    async with client.consume("everything", "Sends", start=FIRST) as messages:
+        assert numbers(await take(messages, 36)) == list(range(36))
+
+
+async def illegal(client: Client) -> None:
+    """A broker's refusal is a typed failure."""
+    with pytest.raises(SendFailed) as refused:
+        await client.send(Message("SCHEDULE_TOPIC_XXXX", b"x"))
+    assert refused.value.code in (16, 13, 1, 17)
+
+
+async def giving_back(client: Client) -> None:
+    """Given back, a message comes again after the delay, and in the end lies with the dead letters."""
+    await made(client, "Returns", 1)
+    await client.send(Message("Returns", b"poison", tag="t", keys=["k"]))
+    seen = []
+    async with client.consume("returning", {"Returns": "t"}, start=FIRST,
+                              settings=ConsumerSettings(reconsume_times_max=2)) as messages:
+        with trio.fail_after(60):
+            while len(seen) < 3:
+                message = await anext(messages)
+                seen.append((message.reconsume_times, message.topic, message.body))
+                await message.retry_later(1)
+        assert seen == [(times, "Returns", b"poison") for times in range(3)]
+    async with client.pull("undertaker", start=FIRST) as puller:
+        with trio.fail_after(30):
+            while not (queues := await _queues(client, "%DLQ%returning")):
+                await trio.sleep(0.2)
+        await puller.assign(queues)
+        (dead,) = await puller.poll(10_000)
+        assert dead.body == b"poison" and dead.properties["RETRY_TOPIC"] == "Returns"
+
+
+async def _queues(client: Client, topic: str) -> list[MessageQueue]:
+    try:
+        return await client.queues(topic)
+    except ClientError:  # not there yet
+        return []
+
+
+async def ordered(client: Client, other: Client) -> None:
+    """Two members share ordered queues, and each queue stays in order whoever reads it."""
+    await made(client, "Ordered")
+    for number in range(40):
+        await client.send(Message("Ordered", b"%d" % number), order_by=str(number % 4))
+    seen: list[tuple[int, int, int]] = []
+
+    async def read(messages: Messages) -> None:
+        async for message in messages:
+            seen.append((message.queue.queue_id, message.queue_offset, message.reconsume_times))
+            if int(message.body) == 13 and message.reconsume_times < 1:
+                await message.retry_later()
+            else:
+                message.ack()
+            if len(seen) == 41:
+                nursery.cancel_scope.cancel()
+
+    async with client.consume("in-order", "Ordered", ordered=True, start=FIRST) as one:
+        async with other.consume("in-order", "Ordered", ordered=True, start=FIRST) as two:
+            with trio.fail_after(60):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(read, one)
+                    nursery.start_soon(read, two)
+    for queue in range(4):
+        offsets = [offset for each, offset, _ in seen if each == queue]
+        assert sorted(offsets) == offsets and set(offsets) == set(range(len(set(offsets))))
+    assert len(seen) == 41 and len([times for _, _, times in seen if times]) == 1
+
+
+async def broadcast(client: Client, other: Client, here: Path) -> None:
+    """Every member gets every message."""
+    await made(client, "News")
+    settings = ConsumerSettings(offsets_dir=here)
+    for number in range(10):
+        await client.send(Message("News", b"%d" % number))
+    async with (
+        client.consume("readers", "News", broadcast=True, start=FIRST, settings=settings) as one,
+        other.consume("readers", "News", broadcast=True, start=FIRST, settings=settings) as two,
+    ):
+        assert numbers(await take(one, 10)) == numbers(await take(two, 10)) == list(range(10))
+
+
+async def pulled(client: Client) -> None:
+    """Queues of one's own choice, read twice, and kept for the group."""
+    await made(client, "Pulled", 2)
+    for number in range(20):
+        await client.send(Message("Pulled", b"%d" % number))
+    async with client.pull("pullers", start=FIRST) as puller:
+        queues = await puller.queues("Pulled")
+        await puller.assign(queues)
+        found: list[Received] = []
+        with trio.fail_after(30):
+            while len(found) < 20:
+                found += await puller.poll()
+        assert numbers(found) == list(range(20))
+        puller.seek(queues[0], 5)
+        again = await puller.poll(5_000)
+        assert [message.queue_offset for message in again] == [5, 6, 7, 8, 9]
+        await puller.commit()
+        assert [await puller.committed(queue) for queue in queues] == [10, 10]
+
+
+async def test_everything_a_client_does_works_with_a_java_broker(rocketmq: java.Release, tmp_path: Path) -> None:
+    async with cluster(rocketmq, tmp_path) as (namesrv, _), connect(namesrv) as client, connect(namesrv) as other:
+        await sending(client)
+        await illegal(client)
+        await pulled(client)
+        await broadcast(client, other, tmp_path)
+        await ordered(client, other)
+        await giving_back(client)
+
+
+async def test_java_and_python_members_of_a_group_agree_on_their_shares(
+    rocketmq: java.Release, tmp_path: Path,
+) -> None:
+    async with cluster(rocketmq, tmp_path, 2) as (namesrv, _), connect(namesrv) as client:
+        await made(client, "Shared", 3)
+        async with (
+            client.consume("mixed", "Shared", start=FIRST) as messages,
+            java.receiver(
+                rocketmq, tmp_path / "receiver", namesrv=[namesrv], topic="Shared", group="mixed") as receiver,
+        ):
+            with trio.fail_after(60):
+                while len([queue for queue in messages.queues if queue.topic == "Shared"]) != 3:
+                    await trio.sleep(0.2)
+            await trio.sleep(3)
+            sent: dict[int, MessageQueue] = {}
+            for number in range(60):
+                sent[number] = (await client.send(Message("Shared", b"%d ." % number))).queue
+            ours: list[Received] = []
+            with trio.move_on_after(20):
+                while len(ours) + len(receiver.reports("received")) < 60:
+                    with trio.move_on_after(0.5):
+                        ours += await take(messages, 1)
+            await trio.sleep(2)
+            theirs = receiver.reports("received")
+            mine = {queue for queue in messages.queues if queue.topic == "Shared"}
+            counted = Counter([int(message.body.split()[0]) for message in ours])
+            counted += Counter([report["sequence"] for report in theirs])
+            assert set(counted) == set(sent) and set(counted.values()) == {1}, "each message at one member, once"
+            assert {message.queue for message in ours} == mine
+            assert {(report["broker"], report["queue"]) for report in theirs} == {
+                (queue.broker_name, queue.queue_id) for queue in set(sent.values()) - mine}
+
+
+async def test_bodies_that_either_side_compressed_are_read_by_the_other(
+    rocketmq: java.Release, tmp_path: Path,
+) -> None:
+    async with cluster(rocketmq, tmp_path) as (namesrv, _):
+        for compression in Compression:
+            settings = ClientSettings(compression=compression, compress_from_bytes=1_000)
+            async with connect(namesrv, settings=settings) as client:
+                await made(client, "Large")
+                await client.send(Message("Large", (b"%d " % compression).ljust(50_000, b".")))
+        async with java.receiver(rocketmq, tmp_path / "receiver", namesrv=[namesrv], topic="Large") as receiver:
+            reports = await receiver.wait_for("received", lambda found: len(found) >= 3)
+            assert sorted(report["sequence"] for report in reports) == [1, 2, 3]
+        async with (
+            java.sender(rocketmq, tmp_path / "sender", namesrv=[namesrv], topic="Large", count=3, interval_ms=0,
+                        body_bytes=50_000) as sender,
+            connect(namesrv) as client,
+        ):
+            await sender.wait_for("sent", lambda found: len(found) >= 3)
+            async with client.consume("large", "Large", start=FIRST) as messages:
+                found = await take(messages, 6)
+        assert all(len(message.body) == 50_000 and len(message.record.message.body) < 5_000 for message in found)
+        assert zlib.decompress(next(each for each in found if each.body.startswith(b"3 ")).record.message.body)
+
+
+async def test_sends_go_on_while_a_java_broker_is_killed_and_comes_back(
+    rocketmq: java.Release, tmp_path: Path,
+) -> None:
+    async with cluster(rocketmq, tmp_path, 2) as (namesrv, (first, _)), connect(namesrv) as client:
+        await made(client, "Steady")
+        took: list[float] = []
+        for number in range(300):
+            if number == 100:
+                await first.kill()
+            if number == 200:
+                await first.start()
+            began = trio.current_time()
+            await client.send(Message("Steady", b"%d" % number))
+            took.append(trio.current_time() - began)
+            await trio.sleep(0.01)
+        assert max(took[100:200]) < 1.0, "the other broker takes over"
