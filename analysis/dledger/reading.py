@@ -289,7 +289,7 @@ class _Index:
         place, length = records["position"].astype(np.int64), records["size"].astype(np.int64)
         due = np.arange(first, first + len(records))
         fine = (records["index"] == due) & (length >= ENTRY_BYTES) & (place >= low) & (place + length <= high)
-        fine[1:] &= place[1:] >= place[:-1] + length[:-1]
+        fine[1:] &= place[1:] == place[:-1] + length[:-1]
         count = len(fine) if fine.all() else int(np.argmin(fine))
         return place[:count], length[:count]
 

@@ -255,9 +255,9 @@ def test_an_arrow_file_system(tmp_path: Path) -> None:
     local = read(tmp_path)
     system = arrow_fs.SubTreeFileSystem(str(tmp_path), arrow_fs.LocalFileSystem())
     tree = Tree("sub://a", system, "a")
-    assert [entry.name for entry in tree.entries("log") or ()][0] == segment_file(tmp_path, 1).name
+    assert next(entry.name for entry in tree.entries("log") or ()) == segment_file(tmp_path, 1).name
     assert tree.entries("none") is None and tree.list("none") == []
-    log = open_log(next(each for each in find_logs([str(tmp_path)])))
+    log = open_log(find_logs([str(tmp_path)])[0])
     work = plan(log, tree, Wanted(), clock_slack_ms=0, prune=True, partition_bytes=1 << 30)
     rows = [row for each in work for batch in Reader(tree, Wanted()).read(each) for row in batch.to_pylist()]
     assert rows == local
