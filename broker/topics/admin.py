@@ -21,9 +21,9 @@ from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import BodyError
+from remoting.headers.queries import TopicRequest
 from remoting.headers.topics import (
     CreateTopicRequest,
-    DeleteTopicRequest,
     GetAllTopicConfigRequest,
     GetAllTopicConfigResponse,
     GetTopicConfigRequest,
@@ -105,7 +105,7 @@ class TopicAdmin:
         return None
 
     async def delete(self, _: Connection, request: Command) -> Command:
-        name = DeleteTopicRequest.from_ext(request.ext).topic
+        name = TopicRequest.from_ext(request.ext).topic
         if not name.strip():
             return response(request, ResponseCode.INVALID_PARAMETER, remark="The specified topic is blank.")
         if (kept := self._kept_for_the_system(name)) is not None:

@@ -9,7 +9,17 @@ import argparse
 from typing import Any
 
 from controller.admin.asking import Admin
-from controller.admin.command import AdminError, Said, broker_or_cluster, command, interval
+from controller.admin.command import (
+    AdminError,
+    Said,
+    broker_address_or_cluster,
+    broker_or_cluster,
+    command,
+    interval,
+)
+from controller.admin.finding import Found, local_time, of_cluster
+from remoting import properties
+from remoting.bodies.broker import HAClientRuntimeInfo, HARuntimeInfo
 from remoting.bodies.controller import END_OFFSET_OPEN, EpochEntryCache
 from remoting.bodies.namesrv import KVTable
 from remoting.codes import RequestCode
@@ -125,3 +135,86 @@ def _more_line(row: dict[str, Any]) -> str:
         between("msgGetTotalTodayMorning", "msgGetTotalYesterdayMorning"),
         between("msgPutTotalTodayNow", "msgPutTotalTodayMorning"),
         between("msgGetTotalTodayNow", "msgGetTotalTodayMorning"))
+
+
+# --- one broker, or the masters of a cluster -----------------------------------------------------------------
+
+
+def _status_arguments(parser: argparse.ArgumentParser) -> None:
+    broker_address_or_cluster(parser, "all brokers")
+
+
+@command("brokerStatus", _status_arguments)
+async def broker_status(admin: Admin, options: argparse.Namespace) -> Said:
+    """what a broker says of its state: rates, offsets, disk"""
+    data: dict[str, dict[str, str]] = {}
+    for broker in await _asked(admin, options, slaves=True):
+        answer = await admin.ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        data[broker.address] = dict(sorted(KVTable.from_json(answer.body).table.items()))
+    lines = [f"{key:<32}: {value}" if options.brokerAddr else f"{address:<24} {key:<32}: {value}"
+             for address, table in data.items() for key, value in table.items()]
+    return Said(lines, data[options.brokerAddr] if options.brokerAddr else data)
+
+
+async def _asked(admin: Admin, options: argparse.Namespace, *, slaves: bool = False) -> list[Found]:
+    if options.brokerAddr:
+        return [Found("", options.brokerAddr)]
+    return await of_cluster(admin, options.clusterName, slaves=slaves)
+
+
+def _update_arguments(parser: argparse.ArgumentParser) -> None:
+    broker_address_or_cluster(parser)
+    parser.add_argument("-a", "--updateAllBroker", metavar="true", help="with -c: the slaves too")
+    parser.add_argument("-k", "--key", required=True, metavar="KEY", help="which key, by RocketMQ's name")
+    parser.add_argument("-v", "--value", required=True, metavar="VALUE", help="its new value")
+
+
+@command("updateBrokerConfig", _update_arguments)
+async def update_config(admin: Admin, options: argparse.Namespace) -> Said:
+    """change one key of running brokers"""
+    body = properties.encode({options.key: options.value}).encode()
+    brokers = await _asked(admin, options, slaves=options.updateAllBroker is not None)
+    for broker in brokers:
+        await admin.ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, None, body)
+    return Said([f"update broker config success, {broker.address}" for broker in brokers],
+                {"key": options.key, "value": options.value, "brokers": [broker.address for broker in brokers]})
+
+
+def _ha_arguments(parser: argparse.ArgumentParser) -> None:
+    broker_address_or_cluster(parser)
+    interval(parser)
+
+
+_SLAVE = "{:<32}  {:<16} {:>16} {:>16} {:>16} {:>16}"
+
+
+@command("haStatus", _ha_arguments)
+async def ha_status(admin: Admin, options: argparse.Namespace) -> Said:
+    """who replicates a broker's log, or what it replicates, and how far"""
+    lines: list[str] = []
+    data: dict[str, Any] = {}
+    for broker in await _asked(admin, options):
+        info = HARuntimeInfo.from_json((await admin.ask(broker.address, RequestCode.GET_BROKER_HA_STATUS)).body)
+        data[broker.address] = info.to_plain()
+        lines += _master_lines(broker.address, info) if info.master else _slave_lines(info.ha_client_runtime_info)
+    return Said(lines, data)
+
+
+def _master_lines(address: str, info: HARuntimeInfo) -> list[str]:
+    return [
+        "", f"#MasterAddr\t{address}", f"#MasterCommitLogMaxOffset\t{info.master_commit_log_max_offset}",
+        f"#SlaveNum\t{len(info.ha_connection_info)}", f"#InSyncSlaveNum\t{info.in_sync_slave_nums}",
+        _SLAVE.format("#SlaveAddr", "#SlaveAckOffset", "#Diff", "#TransferSpeed(KB/s)", "#Status",
+                      "#TransferFromWhere"),
+        *(_SLAVE.format(
+            slave.addr or "", slave.slave_ack_offset, slave.diff, f"{slave.transferred_byte_in_second / 1024:.2f}",
+            "OK" if slave.in_sync else "Fall Behind", slave.transfer_from_where) for slave in info.ha_connection_info)]
+
+
+def _slave_lines(info: HAClientRuntimeInfo) -> list[str]:
+    return [
+        "", f"#MasterAddr\t{info.master_addr}", f"#CommitLogMaxOffset\t{info.max_offset}",
+        f"#TransferSpeed(KB/s)\t{info.transferred_byte_in_second / 1024:.2f}",
+        f"#LastReadTime\t{local_time(info.last_read_timestamp)}",
+        f"#LastWriteTime\t{local_time(info.last_write_timestamp)}",
+        f"#MasterFlushOffset\t{info.master_flush_offset}"]

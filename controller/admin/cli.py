@@ -15,7 +15,14 @@ from typing import Final
 import shtab
 import trio
 
-from controller.admin import brokers, controllers, groups, topics  # noqa: F401  they register their commands
+from controller.admin import (  # noqa: F401  they register their commands
+    brokers,
+    consumers,
+    controllers,
+    groups,
+    messages,
+    topics,
+)
 from controller.admin.asking import Admin, split_addresses
 from controller.admin.command import COMMANDS, AdminCommand, AdminError
 from remoting.client import open_client
@@ -115,7 +122,11 @@ async def _once(admin: Admin, options: argparse.Namespace) -> int:
     return DONE
 
 
+ALWAYS_BY_ROUTE: Final = frozenset({
+    "clusterList", "topicRoute", "getBrokerEpoch", "deleteTopic", "topicStatus", "sendMessage", "consumerProgress"})
+
+
 def _needs_namesrv(options: argparse.Namespace) -> bool:
-    if options.command in ("clusterList", "topicRoute", "getBrokerEpoch"):
+    if options.command in ALWAYS_BY_ROUTE:
         return True
-    return "brokerName" in options and options.brokerName is None
+    return any(name in options and getattr(options, name) is None for name in ("brokerName", "brokerAddr"))

@@ -68,5 +68,11 @@ def broker_or_cluster(parser: argparse.ArgumentParser) -> None:
     which.add_argument("-c", "--clusterName", metavar="NAME", help="all groups of a cluster, found by the name server")
 
 
+def broker_address_or_cluster(parser: argparse.ArgumentParser, brokers: str = "all masters") -> None:
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("-b", "--brokerAddr", metavar="HOST:PORT", help="one broker")
+    which.add_argument("-c", "--clusterName", metavar="NAME", help=f"{brokers} of a cluster, found by the name server")
+
+
 def interval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--interval", type=float, metavar="SECONDS", help="ask again and again")

@@ -1,4 +1,4 @@
-"""Headers of the codes that manage a broker's topics: 17, 215, 351, 21. 18 and 305 have none.
+"""Headers of the codes that manage a broker's topics: 17, 351, 21. 18 and 305 have none, 215 only the topic.
 
 Field names are those of the Java header classes.
 """
@@ -22,13 +22,6 @@ class CreateTopicRequest(Header):
     order: bool = False
     attributes: str | None = None
     force: bool | None = None
-
-
-@header
-class DeleteTopicRequest(Header):
-    """215, ``DeleteTopicRequestHeader``."""
-
-    topic: str
 
 
 @header

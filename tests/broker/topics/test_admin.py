@@ -17,9 +17,9 @@ from remoting.bodies.namesrv import TopicConfig, TopicConfigSerializeWrapper, To
 from remoting.bodies.topics import CreateTopicListRequestBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
+from remoting.headers.queries import TopicRequest
 from remoting.headers.topics import (
     CreateTopicRequest,
-    DeleteTopicRequest,
     GetAllTopicConfigRequest,
     GetAllTopicConfigResponse,
     GetTopicConfigRequest,
@@ -59,7 +59,7 @@ async def test_made_changed_and_deleted(autojump_clock: MockClock) -> None:
         assert (await on_disk(world))["Orders"] == TopicConfig(
             "Orders", 4, 4, 4, "MULTI_TAG", attributes={"message.type": "FIFO"})
         for _ in range(2):
-            assert (await world.ask(request(DELETE, DeleteTopicRequest("Orders")))).code == 0
+            assert (await world.ask(request(DELETE, TopicRequest("Orders")))).code == 0
         assert "Orders" not in await on_disk(world) and gone == ["Orders", "Orders"]
         got = await world.ask(request(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest("Orders")))
         assert (got.code, got.remark) == (ResponseCode.TOPIC_NOT_EXIST, "No topic in this broker. topic: Orders")
@@ -88,8 +88,8 @@ async def test_many_at_once_or_none(autojump_clock: MockClock) -> None:
     (create(perm=16), 29, "topic Orders: perm 16; it is the sum of 4 to read, 2 to write, 1 to be inherited"),
     (create(topic_filter_type="NO_TAG"), 1,
      "topicFilterType = [NO_TAG] value invalid; SINGLE_TAG or MULTI_TAG is allowed"),
-    (request(DELETE, DeleteTopicRequest(" ")), 29, "The specified topic is blank."),
-    (request(DELETE, DeleteTopicRequest("TBW102")), 29, "The topic[TBW102] is conflict with system topic."),
+    (request(DELETE, TopicRequest(" ")), 29, "The specified topic is blank."),
+    (request(DELETE, TopicRequest("TBW102")), 29, "The topic[TBW102] is conflict with system topic."),
     (Command(CREATE), 1, "CreateTopicRequest: topic is missing"),
     (Command(CREATE_MANY, body=b"[]"), 1, "CreateTopicListRequestBody is list; an object is needed"),
 ])
