@@ -82,6 +82,7 @@ async def connect(
                 failure = error
             with trio.move_on_after(_GOODBYE_S, shield=True):
                 await session.forget(producer=producer_group)
+            nursery.cancel_scope.shield = failure is not None  # else a cancellation would take its place
             nursery.cancel_scope.cancel()
     if failure is not None:  # as the caller's block raised it, not in a group of these nurseries
         raise failure

@@ -84,6 +84,7 @@ async def open_consumer(
             with trio.move_on_after(settings.close_timeout_ms / 1e3, shield=True):
                 await consumer.close()
             session.consumers.pop(group, None)
+        nursery.cancel_scope.shield = failure is not None  # else a cancellation would take its place
         nursery.cancel_scope.cancel()
     if failure is not None:  # as the caller's block raised it, not in a group of this nursery
         raise failure

@@ -37,6 +37,7 @@ async def open_puller(
             yield puller
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error
+        nursery.cancel_scope.shield = failure is not None  # else a cancellation would take its place
         nursery.cancel_scope.cancel()
     if failure is not None:  # as the caller's block raised it, not in a group of this nursery
         raise failure

@@ -1,0 +1,176 @@
+"""The client with this project's own broker, name server and controllers: all real, on memory streams and virtual time.
+
+What a group loses or repeats when its master dies, and how long its users wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import trio
+from trio.testing import MockClock
+
+from broker.client import (
+    Client,
+    ClientError,
+    ConsumerSettings,
+    Message,
+    Messages,
+    Received,
+    SendUnknown,
+    Start,
+    connect,
+)
+from tests.broker.cluster import NAMESRV, Cluster, cluster, controlled, until
+
+
+@asynccontextmanager
+async def client_of(made: Cluster, name: str = "client") -> AsyncIterator[Client]:
+    async with connect([NAMESRV], producer_group="producers", client_id=name, random=Random(1),
+                       connector=made.network.connector(f"{name}:1")) as client:
+        yield client
+
+
+async def created(client: Client, topic: str, queues: int = 2) -> None:
+    """Made, and known to the name server."""
+    await client.create_topic(topic, queues)
+    with trio.fail_after(60):
+        while True:
+            try:
+                await client.queues(topic)
+                return
+            except ClientError:  # not there yet
+                await trio.sleep(0.01)
+
+
+async def take(messages: Messages, count: int) -> list[Received]:
+    found: list[Received] = []
+    with trio.fail_after(120):
+        while len(found) < count:
+            message = await anext(messages)
+            message.ack()
+            found.append(message)
+    return found
+
+
+def numbers(found: list[Received]) -> list[int]:
+    return sorted(int(message.body) for message in found)
+
+
+async def test_send_query_consume_and_give_back(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await made.wait_route("TBW102", {0: node.address})
+        async with client_of(made) as client:
+            await created(client, "orders")
+            sent = [await client.send(Message("orders", b"%d" % number, tag="ab"[number % 2], keys=[f"k{number}"]))
+                    for number in range(20)]
+            await client.send_batch([Message("orders", b"%d" % number, tag="a") for number in range(20, 30)])
+            await client.send_oneway(Message("orders", b"30", tag="a"))
+            async with client.consume("all", "orders", start=Start.FIRST) as messages:
+                assert numbers(await take(messages, 31)) == list(range(31))
+            async with client.consume("odd", {"orders": "b"}, start=Start.FIRST) as messages:
+                assert numbers(await take(messages, 10)) == list(range(1, 20, 2))
+            (found,) = await client.query("orders", "k7")
+            (same,) = await client.query_id("orders", sent[7].message_id)
+            assert found.body == same.body == (await client.view(sent[7].offset_message_id)).body == b"7"
+            settings = ConsumerSettings(reconsume_times_max=1)
+            async with client.consume("some", {"orders": "b"}, start=Start.FIRST, settings=settings) as messages:
+                bad = 0
+                with trio.fail_after(120):
+                    while bad < 2:
+                        message = await anext(messages)
+                        if message.body == b"13":
+                            assert (message.reconsume_times, message.topic) == (bad, "orders")
+                            bad += 1
+                            await message.retry_later(1)
+                        else:
+                            message.ack()
+            async with client.pull("undertaker", start=Start.FIRST) as puller:
+                await trio.sleep(5)
+                await puller.assign(await puller.queues("%DLQ%some"))
+                assert [message.body for message in await puller.poll(10_000)] == [b"13"]
+
+
+async def test_ordered_members_share_and_hand_over(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await made.wait_route("TBW102", {0: node.address})
+        async with client_of(made, "c1") as client, client_of(made, "c2") as other:
+            await created(client, "orders")
+            for number in range(20):
+                await client.send(Message("orders", b"%d" % number), order_by=str(number % 2))
+            seen: list[tuple[int, int]] = []
+
+            async def read(messages: Messages, count: int) -> None:
+                seen.extend((message.queue.queue_id, message.queue_offset) for message in await take(messages, count))
+
+            async with client.consume("g", "orders", ordered=True, start=Start.FIRST) as one:
+                await read(one, 6)
+                async with other.consume("g", "orders", ordered=True, start=Start.FIRST) as two:
+                    await until(lambda: any(queue.topic == "orders" for queue in two.queues))
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(read, two, 2)
+                await read(one, 12)
+            for queue in range(2):
+                offsets = [offset for each, offset in seen if each == queue]
+                assert offsets == sorted(offsets) and len(offsets) == len(set(offsets))
+
+
+async def test_a_group_that_loses_its_master_loses_nothing_and_its_users_hardly_wait(
+    autojump_clock: MockClock,
+) -> None:
+    async with cluster(controllers=3) as made:
+        settings = {**controlled(), "allAckInSyncStateSet": "true", "minInSyncReplicas": "2"}
+        nodes = [await made.node(**settings) for _ in range(3)]
+        await until(lambda: any(node.serves for node in nodes))
+        await trio.sleep(20)  # everybody in sync
+        async with client_of(made) as client:
+            await created(client, "orders")
+            stored: set[int] = set()
+            stores: set[str] = set()
+            waits: list[float] = []
+            received: list[Received] = []
+
+            async def send() -> None:
+                number = 0
+                while not done.is_set():
+                    began = trio.current_time()
+                    try:
+                        sent = await client.send(Message("orders", b"%d" % number), timeout_ms=10_000)
+                        stored.add(number)
+                        stores.add(sent.offset_message_id[:8])
+                    except SendUnknown:
+                        pass
+                    waits.append(trio.current_time() - began)
+                    number += 1
+                    await trio.sleep(0.02)
+
+            async def receive() -> None:
+                async for message in messages:
+                    message.ack()
+                    received.append(message)
+
+            done = trio.Event()
+            async with client.consume("g", "orders", start=Start.FIRST) as messages, trio.open_nursery() as nursery:
+                nursery.start_soon(receive)
+                async with trio.open_nursery() as senders:
+                    senders.start_soon(send)
+                    for _ in range(2):
+                        await trio.sleep(1)
+                        (master,) = [node for node in nodes if node.serves]
+                        await master.kill()
+                        await until(lambda: any(node.serves for node in nodes))
+                        await trio.sleep(1)
+                        await master.start()
+                        await trio.sleep(10)
+                    done.set()
+                with trio.move_on_after(60):
+                    while stored - set(numbers(received)):
+                        await trio.sleep(0.1)
+                nursery.cancel_scope.cancel()
+            assert stored and not stored - set(numbers(received)), "everything acknowledged arrived"
+            assert len(stores) >= 2, "there was another master"
+            assert max(waits) < 0.3, sorted(waits)[-5:]
