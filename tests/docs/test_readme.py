@@ -25,13 +25,31 @@ HOSTS = ("10.0.0.1:9877", "10.0.0.2:9877", "10.0.0.3:9877")
 
 
 def test_the_first_program_counts_across_restarts(tmp_path: Path) -> None:
-    program = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(program) == 1
-    (tmp_path / "counter.py").write_text(program[0].replace(":7000", f":{free_ports(1)[0]}"))
+    _, program = blocks("python")
+    (tmp_path / "counter.py").write_text(program.replace(":7000", f":{free_ports(1)[0]}"))
     for expected in ("1", "2"):
         done = subprocess.run([sys.executable, "counter.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
                               env={"PYTHONPATH": str(ROOT)}, check=True)
         assert done.stdout.strip() == expected
+
+
+@pytest.mark.slow
+def test_the_three_steps_to_a_cluster(tmp_path: Path) -> None:
+    def run(*line: str) -> str:
+        return subprocess.run([sys.executable, *line], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True).stdout
+
+    steps = [command[1:] for command in commands("mqcluster")]
+    assert [step[0] for step in steps] == ["up", "kill", "status", "down"]
+    with reserved(*range(10, 13), *range(48, 102)) as port:
+        (tmp_path / "orders.py").write_text(blocks("python")[0].replace("19876", str(port)))
+        try:
+            assert f"namesrvAddr = 127.0.0.1:{port}" in run("-m", "harness.cluster.cli", *steps[0], "--port", str(port))
+            assert re.search(r"stored at broker-[ab], queue \d, offset 0\nb'two beers'\n", run("orders.py"))
+            run("-m", "harness.cluster.cli", *steps[1])
+            assert "down" in run("-m", "harness.cluster.cli", *steps[2])
+        finally:
+            run("-m", "harness.cluster.cli", *steps[3])
 
 
 def test_every_target_named_exists() -> None:

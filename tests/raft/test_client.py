@@ -290,7 +290,7 @@ async def test_a_cancelled_caller_leaves_the_connection_in_order(autojump_clock:
         assert await client.propose(b"1") == 2, "cancelling took nothing back"
 
 
-async def test_an_exception_leaves_the_block_as_it_is_also_with_a_cancellation_from_outside() -> None:
+async def test_an_exception_leaves_the_block_as_it_is() -> None:
     async def fail(scope: trio.CancelScope | None = None) -> None:
         async with client_of(net) as client:
             await client.propose(b"1")
