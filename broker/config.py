@@ -99,6 +99,8 @@ class BrokerConfig(MetricsKeys, TLSKeys):
     master_lease_ms: int = key(5_000, "ours: a master that no active controller has answered for so long refuses "
                                "writes; 0: never", least=0, most=3_600_000)
     elect_retry_ms: int = _ms(5_000, "ours: between two requests to be elected", least=10)
+    forward_ms: int = key(60_000, "ours: for so long a broker that is master no longer passes clients' requests on to "
+                          "the one that is; 0: never", least=0, most=3_600_000)
     hand_over_ms: int = key(3_000, "ours: a master that stops waits so long at most for another one to be elected; 0: "
                             "it does not ask", least=0, most=600_000)
 

@@ -19,6 +19,7 @@ from broker.ha.autoswitch import AutoSwitch
 from broker.ha.insync import InSync
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.registration import Registration
+from broker.relay.forwarding import Forwarder
 from broker.replicas.manager import LogState, Role
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.replicas.shell import Member
@@ -136,10 +137,15 @@ class ControlledRole:
 
     member: Member
 
-    def __init__(self, services: Services, registration: Registration, sync: MetadataSync, exchange: Exchange,
-                 replication: AutoSwitch, hand_over_ms: int) -> None:
+    def __init__(
+        self, services: Services, registration: Registration, sync: MetadataSync, exchange: Exchange,
+        replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int, hand_over_ms: int,
+    ) -> None:
+        """``forward_ms``: for how long requests go on to the next master, once this one is none."""
         self._services, self._registration, self._sync = services, registration, sync
-        self._exchange, self._replication, self._hand_over_ms = exchange, replication, hand_over_ms
+        self._exchange, self._replication, self._forwarder = exchange, replication, forwarder
+        self._forward_ms, self._hand_over_ms = forward_ms, hand_over_ms
+        self._forwarding = trio.CancelScope()
         self._told: Master | None = None
         """The latest that anybody said of a master."""
         self._finding = trio.CancelScope()
@@ -167,10 +173,20 @@ class ControlledRole:
 
     async def become_master(self, role: BecomeMaster) -> InSync:
         self._prepare()
-        return await self._replication.become_master(role)
+        in_sync = await self._replication.become_master(role)
+        self._forwarding.cancel()
+        self._forwarder.end()
+        return in_sync
 
     async def become_slave(self, role: BecomeSlave) -> None:
         self._prepare()
+        if self._forwarder.on:
+            self._forwarder.follow(role.master_address)
+        elif self._forward_ms and not self._services.standing.slave:
+            assert self._nursery is not None, "it runs"
+            self._forwarder.begin(role.master_address)
+            self._forwarding = trio.CancelScope()
+            self._nursery.start_soon(self._end_forwarding, self._forwarding)
         told = self._told
         known = told.ha_address if told is not None and told.address == role.master_address else None
         await self._replication.become_slave(role, known)
@@ -185,6 +201,12 @@ class ControlledRole:
     def _prepare(self) -> None:
         self._replication.broker_id = self.member.manager.broker_id
         self._finding.cancel()
+
+    async def _end_forwarding(self, scope: trio.CancelScope) -> None:
+        """By then clients have asked for their routes again."""
+        with scope:
+            await trio.sleep(self._forward_ms / 1e3)
+            self._forwarder.end()
 
     async def _find(self, master_address: str, scope: trio.CancelScope) -> None:
         with scope:

@@ -29,6 +29,7 @@ from broker.journal import Journal
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.puts import Puts
 from broker.registration import Registration, RegistrationConfig
+from broker.relay.forwarding import Forwarder
 from broker.replicas.shell import Member
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
 from broker.runtime import Runtime
@@ -45,6 +46,7 @@ from remoting.bodies.namesrv import TopicConfigSerializeWrapper
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode
 from remoting.config import ServerConfig, TLSMode
+from remoting.connection import Connection
 from remoting.daemon.files import Files
 from remoting.endpoint import Handler
 from remoting.server import Server
@@ -171,6 +173,7 @@ class Broker:
         self.sync = MetadataSync(client, Tables(
             services.topics, services.groups, services.offsets, services.delays, services.assignments))
         self.exchange = Exchange(client, self._itself, self._told)
+        self.forwarder = Forwarder(connector=world.connector)
         self.roles, more = self._roles()
         self.registration.on_members.append(
             lambda: self.roles.members_changed(len(self.registration.members)))
@@ -178,9 +181,9 @@ class Broker:
         self.administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, services.follow,
             self._version, self.runtime.table, self.roles.runtime_info, self.roles.epochs, lambda: journal.end)
-        self.handlers: dict[int, Handler] = {
+        self.handlers = self.forwarder.handlers({
             **services.handlers(), **self.administration.handlers(), **more,
-            RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange.answer}
+            RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange.answer})
 
     def _roles(self) -> tuple[Roles, dict[int, Handler]]:
         """By the kind of group; with the handlers that it brings."""
@@ -190,8 +193,9 @@ class Broker:
             switch = AutoSwitch(
                 journal, EpochFile(world.store_files), ha, ha_address=config.ha_address, connector=world.connector,
                 learner=config.async_learner, sync_from_last_file=config.sync_from_last_file)
-            role = ControlledRole(self.services, self.registration, self.sync, self.exchange, switch,
-                                  config.hand_over_ms)
+            role = ControlledRole(
+                self.services, self.registration, self.sync, self.exchange, switch, self.forwarder,
+                forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
             role.member = Member(
                 settings.manager(config), files=world.files, identity_path=config.identity_path,
                 check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,
@@ -230,7 +234,7 @@ class Broker:
         """Until stopped or cancelled. Raises ``StoreFailed``."""
         config, stopped = self.config, trio.Event()
         server = Server(
-            self.handlers, on_close=self.services.closed, tls=self.world.tls, config=ServerConfig(
+            self.handlers, on_close=self._closed, tls=self.world.tls, config=ServerConfig(
                 connections_max=CONNECTIONS_MAX,
                 idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
                 tls_mode=TLSMode(config.tls_server_mode)))
@@ -238,9 +242,8 @@ class Broker:
             await lasting.start(self.journal.run)
             self.journal.on_failure.append(lambda error: lasting.start_soon(_fail, error))
             async with trio.open_nursery() as nursery:
-                await nursery.start(self.services.run)
-                await nursery.start(self.runtime.run)
-                await nursery.start(self.sync.run)
+                for part in (self.services, self.runtime, self.sync, self.forwarder):
+                    await nursery.start(part.run)
                 await nursery.start(partial(self.registration.run, members=self._counts_members))
                 await nursery.start(server.run, listeners)
                 await nursery.start(self.roles.run, ha_listeners)
@@ -253,6 +256,10 @@ class Broker:
                 await self._stop(server)
                 nursery.cancel_scope.cancel()
             lasting.cancel_scope.cancel()
+
+    def _closed(self, connection: Connection, reason: str) -> None:
+        self.services.closed(connection, reason)
+        self.forwarder.closed(connection)
 
     @property
     def _counts_members(self) -> bool:

@@ -14,6 +14,7 @@ from remoting.bodies.controller import EpochEntryCache
 from remoting.bodies.namesrv import KVTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
+from remoting.headers.controller import ElectMasterRequest
 from tests.broker.cluster import Cluster, Node, cluster, controlled, until
 
 OK = ResponseCode.SUCCESS
@@ -261,6 +262,25 @@ async def test_a_master_that_stops_hands_over_first(autojump_clock: trio.abc.Clo
         assert await bodies(made, second.address) == [b"m0", b"m1", b"m2"]
         await made.wait_route("T", {0: second.address, **{
             node.broker.standing.broker_id: node.address for node in others if node is not second}}, within_s=5)
+
+
+async def test_a_deposed_master_passes_requests_on_for_a_while(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster(controllers=3) as made:
+        master, target, _ = await three(made, **ALL_ACK, forwardMs="10000")
+        await send_all(made, master.address, b"m0")
+        elect = ElectMasterRequest("c", "a", target.broker.standing.broker_id, True)
+        for controller in ("n0:1", "n1:1", "n2:1"):
+            if (await made.ask(controller, RequestCode.CONTROLLER_ELECT_MASTER, elect)).code == OK:
+                break
+        begun = trio.current_time()
+        await until(lambda: target.serves)
+        while (await made.send(master.address, b"m1")).code != OK:
+            assert trio.current_time() - begun < 1
+            await trio.sleep(0.01)
+        assert await bodies(made, master.address) == [b"m0", b"m1"]
+        assert await bodies(made, target.address) == [b"m0", b"m1"]
+        await trio.sleep(11)
+        assert (await made.send(master.address, b"m2")).code != OK
 
 
 async def test_tables_follow_the_master(autojump_clock: trio.abc.Clock) -> None:
