@@ -1,0 +1,185 @@
+"""Every question on a log put together by hand: figures worked out on paper, and by a plain reading of the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analysis.logs import Logs, open_logs
+from analysis.questions import QUESTIONS
+from tests.analysis import plain
+from tests.analysis.scene import NODES, T0, lay_out, save, story, write_traces
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three replicas; n0 lacks the last frame."""
+    root = tmp_path_factory.mktemp("scene")
+    records = story()
+    save(root / "logs", records)
+    log, _ = lay_out(records[:-1])
+    log.save(root / "logs" / "n0", node="n0")
+    write_traces(root / "traces", records)
+    return root
+
+
+@pytest.fixture(scope="module")
+def logs(spark: SparkSession, tree: Path) -> Iterator[Logs]:
+    found = open_logs(spark, str(tree / "logs"), traces=str(tree / "traces"), split_ms=T0 + 4_000)
+    found.keep()
+    yield found
+    found.release()
+
+
+@pytest.fixture(scope="module")
+def read(tree: Path) -> list[plain.Plain]:
+    """The longest replica, plainly."""
+    return list(plain.frames(tree / "logs" / "n2"))
+
+
+def rows(logs: Logs, question: str) -> list[dict[str, Any]]:
+    return [row.asDict() for row in logs.ask(question).collect()]
+
+
+def only(found: list[dict[str, Any]], **where: Any) -> dict[str, Any]:
+    (row,) = [row for row in found if all(row[name] == value for name, value in where.items())]
+    return row
+
+
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_answers_have_the_columns_that_are_documented(logs: Logs, name: str) -> None:
+    assert logs.ask(name).columns == list(QUESTIONS[name].columns)
+
+
+def test_an_unknown_question_names_those_there_are(logs: Logs) -> None:
+    with pytest.raises(KeyError, match="there are leadership, tenure"):
+        logs.ask("weather")
+
+
+def test_leadership_is_what_the_no_ops_say(logs: Logs, read: list[plain.Plain]) -> None:
+    begins = [frame for frame in read if frame.kind == 2]
+    ends = [*(frame.wall_ms for frame in begins[1:]), read[-1].wall_ms]
+    plainly = [(frame.term, frame.wall_ms, end, sum(len(each.payloads) for each in read if each.term == frame.term))
+               for frame, end in zip(begins, ends, strict=True)]
+    found = sorted(rows(logs, "leadership"), key=lambda row: row["term"])
+    assert [(row["term"], row["began_ms"], row["until_ms"], row["entries"]) for row in found] == plainly
+    assert [(row["leader"], row["tenure_ms"], row["previous_leader"], row["held_by"]) for row in found] == [
+        ("n1", 4_000, None, 3), ("n2", 6_000, "n1", 3)]
+
+
+def test_tenure_and_churn(logs: Logs) -> None:
+    assert {row["leader"]: (row["leaderships"], row["led_ms"], row["share"]) for row in rows(logs, "tenure")} == {
+        "n1": (1, 4_000, 0.4), "n2": (1, 6_000, 0.6)}
+    (row,) = rows(logs, "churn")
+    assert (row["leaderships"], row["leaders"], row["mean_tenure_ms"]) == (2, 2, 5_000.0)
+
+
+def test_elections_with_rounds_cause_lost_terms_and_split_votes(logs: Logs) -> None:
+    found = sorted(rows(logs, "elections"), key=lambda row: row["term"])
+    assert [(row["rounds"], row["election_ms"], row["votes"], row["terms_lost"], row["split_votes"]) for row in found] == [
+        (2, 30, 2, 0, 0), (4, 700, 2, 1, 1)]
+    (row,) = rows(logs, "election_causes")
+    assert (row["cause"], row["elections"], row["longest_ms"], row["terms_lost"]) == ("no leader heard", 2, 700, 1)
+
+
+def test_a_sound_log_has_no_finding_and_says_what_was_compared(logs: Logs, read: list[plain.Plain]) -> None:
+    assert rows(logs, "audit") == []
+    assert rows(logs, "broker_ids") == []
+    checks = {row["check"]: (row["n"], row["source"]) for row in rows(logs, "audit_checks")}
+    assert checks["frames whose checksums and chain were verified"] == (3 * len(read) - 1, "log")
+    assert checks["frames held by more than one replica"] == (len(read), "log")
+    assert checks["commit indexes told by traces"] == (3, "trace")
+
+
+def test_commit_latency_of_the_traced_leader(logs: Logs) -> None:
+    """Frames 6, 7 and 8 took 2, 110 and 10 ms."""
+    (row,) = rows(logs, "commit_latency")
+    assert (row["measured"], row["p50_ms"], row["max_ms"], row["exact"], row["source"]) == (3, 10.0, 110.0, True, "trace")
+    buckets = rows(logs, "commit_latency_over_time")
+    assert sum(row["measured"] for row in buckets) == 3 and max(row["p99_ms"] for row in buckets) == 110.0
+
+
+def test_without_traces_it_is_not_recorded(spark: SparkSession, tree: Path) -> None:
+    bare = open_logs(spark, str(tree / "logs"))
+    (row,) = rows(bare, "commit_latency")
+    assert (row["measured"], row["p50_ms"], row["source"]) == (0, None, "not recorded")
+    assert {(row["split_votes"], row["split_votes_source"]) for row in rows(bare, "elections")} == {(None, "not recorded")}
+    assert {row["source"] for row in rows(bare, "lag")} == {"not recorded"}
+
+
+def test_throughput_and_skew_count_each_entry_once(logs: Logs, read: list[plain.Plain]) -> None:
+    entries = sum(len(frame.payloads) for frame in read)
+    payload_bytes = sum(len(payload) for frame in read for payload in frame.payloads)
+    found = rows(logs, "throughput")
+    width = logs.bucket_ms
+    plainly: dict[int, int] = {}
+    for frame in read:
+        bucket = frame.wall_ms // width * width
+        plainly[bucket] = plainly.get(bucket, 0) + len(frame.payloads)
+    assert {row["bucket_ms"]: row["entries"] for row in found} == plainly
+    (row,) = rows(logs, "skew")
+    assert (row["entries"], row["payload_bytes"], row["share"], row["hot"]) == (entries, payload_bytes, 1.0, False)
+    assert entries == 14
+
+
+def test_entry_sizes_are_those_of_the_commands(logs: Logs, read: list[plain.Plain]) -> None:
+    sizes = [len(payload) for frame in read if frame.kind == 1 for payload in frame.payloads]
+    (row,) = rows(logs, "entry_sizes")
+    assert (row["entries"], row["max_bytes"]) == (len(sizes), max(sizes))
+    assert row["mean_bytes"] == pytest.approx(sum(sizes) / len(sizes))
+    assert row["p50_bytes"] == sorted(sizes)[(len(sizes) - 1) // 2]
+
+
+def test_lag_by_log_and_by_trace(logs: Logs) -> None:
+    """n0 lacks entry 14 of 10,000 ms, and added frames 6 and 7 after 1 and 3 ms."""
+    found = rows(logs, "lag")
+    n0 = only(found, node="n0")
+    assert (n0["behind_entries"], n0["behind_ms"], n0["measured"], n0["max_ms"]) == (1, 500, 2, 3.0)
+    assert only(found, node="n2")["behind_entries"] == 0
+
+
+def test_compaction(logs: Logs, read: list[plain.Plain]) -> None:
+    found = rows(logs, "compaction")
+    n2 = only(found, node="n2")
+    assert (n2["first_index"], n2["last_index"], n2["log_bytes"]) == (1, 14, sum(frame.size for frame in read))
+    assert {(row["snapshots"], row["snapshot_index"], row["installs"]) for row in found} == {(0, None, 0)}
+    assert sorted(row["node"] for row in found) == list(NODES)
+
+
+def test_masters_outages_and_availability(logs: Logs) -> None:
+    changes = sorted(rows(logs, "master_changes"), key=lambda row: row["index"])
+    assert [(row["index"], row["master"], row["previous"], row["master_epoch"], row["clean"]) for row in changes] == [
+        (7, 1, None, 1, True), (11, 2, 1, 2, True)]
+    (outage,) = rows(logs, "outages")
+    assert (outage["index"], outage["lost_ms"], outage["recovery_ms"], outage["new_master"]) == (10, T0 + 4_100, 500, 2)
+    (row,) = rows(logs, "availability")
+    assert (row["broker_name"], row["masters"], row["outages"], row["without_master_ms"]) == ("b0", 2, 1, 500)
+    assert row["availability"] == pytest.approx(1 - 500 / 9_800)
+    assert row["unclean_elections"] == 0
+
+
+def test_a_broker_that_leaves_the_set_and_is_back_flapped(logs: Logs) -> None:
+    (row,) = rows(logs, "sync_state_sets")
+    assert (row["changes"], row["shrinks"], row["expands"], row["flaps"], row["smallest"]) == (4, 1, 3, 1, 1)
+
+
+def test_two_periods_side_by_side(logs: Logs) -> None:
+    """The first has 4 s and 8 entries, the second 6.001 s and 6."""
+    found = rows(logs, "compare")
+    rate = only(found, metric="entries")
+    assert rate["before"] == pytest.approx(8 / 4) and rate["after"] == pytest.approx(6 / 6.001)
+    assert only(found, metric="master changes")["change"] == 0
+    longest = only(found, metric="longest election")
+    assert (longest["before"], longest["after"], longest["change"]) == (30, 700, 670)
+
+
+def test_a_period_alone(spark: SparkSession, tree: Path) -> None:
+    late = open_logs(spark, str(tree / "logs"), since_ms=T0 + 4_000)
+    assert [row["term"] for row in rows(late, "leadership")] == [3]
+    assert [row["master_epoch"] for row in rows(late, "master_changes")] == [2], "replayed from the beginning"
