@@ -78,11 +78,10 @@ class CommitLog:
         Raises:
             WrongStore: the files are not those of a log with this file size.
         """
-        for name in self._files.list(self._directory):
-            if not (len(name) == 20 and name.isdecimal()):
-                continue
+        names = [name for name in self._files.list(self._directory) if len(name) == 20 and name.isdecimal()]
+        for name in names:
             base, file = int(name), self._files.open(f"{self._directory}/{name}")
-            if file.size() == 0:  # made, and the process died before it got its size
+            if name == names[-1] and file.size() < self._file_bytes:  # the process died before it got its size
                 file.resize(self._file_bytes)
             if file.size() != self._file_bytes:
                 raise WrongStore(f"{self._directory}/{name} has {file.size()} bytes, not {self._file_bytes}: "
@@ -294,8 +293,7 @@ class CommitLog:
         """Forget everything; what is appended next may stand anywhere."""
         self.write()
         while self._bases:
-            self._drop(len(self._bases) - 1)
-        self._files.sync_dir(self._directory)
+            self._drop_last()
         self._cut_to(0)
 
     def truncate(self, offset: int) -> None:
@@ -308,13 +306,13 @@ class CommitLog:
             raise OffsetGone(offset, self.min_offset, self._end)
         self.write()
         while len(self._bases) > 1 and self._bases[-1] >= offset:
-            self._drop(len(self._bases) - 1)
-        self._files.sync_dir(self._directory)
+            self._drop_last()
         if self._bases:
             file, base = self._open[-1], self._bases[-1]
             file.resize(offset - base)
             file.resize(self._file_bytes)
-            file.sync()
+            for file in self._open[max(0, bisect_right(self._bases, self._flushed) - 1) :]:
+                file.sync()
         self._cut_to(offset)
 
     def _cut_to(self, offset: int) -> None:
@@ -334,6 +332,7 @@ class CommitLog:
         for file, name in released:
             file.close()
             self._files.remove(name)
+            self._files.sync_dir(self._directory)  # or a crash might leave a gap
             yield
 
     def delete_before(self, offset: int) -> int:
@@ -355,9 +354,10 @@ class CommitLog:
             found.append(first[0][5])
         return found
 
-    def _drop(self, index: int) -> None:
-        self._open.pop(index).close()
-        self._files.remove(f"{self._directory}/{self._bases.pop(index):020d}")
+    def _drop_last(self) -> None:
+        self._open.pop().close()
+        self._files.remove(f"{self._directory}/{self._bases.pop():020d}")
+        self._files.sync_dir(self._directory)  # or a crash might leave a gap
 
     # --- reading ---------------------------------------------------------------------------------------------
 

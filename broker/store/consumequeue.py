@@ -69,15 +69,25 @@ class ConsumeQueue:
         """Entries of messages below are forgotten."""
 
     def open(self, log_end: int, sure: int = 0) -> None:
-        """Find the entries of messages below ``log_end``. Those below ``sure`` were all flushed. Raises ``WrongStore``.
+        """Find the entries of messages below ``log_end``. Those of messages below ``sure`` were all flushed.
+
+        Raises:
+            WrongStore: the files have another size, or one is missing.
         """
         names = [name for name in self._files.list(self._directory) if len(name) == 20 and name.isdecimal()]
-        for number, name in enumerate(names):
-            file = self._files.open(f"{self._directory}/{name}")
-            if file.size() == 0:
+        files = [self._files.open(f"{self._directory}/{name}") for name in names]
+        sizes = [file.size() for file in files]
+        for number, (name, file, size) in enumerate(zip(names, files, sizes, strict=True)):
+            if size < self._file_bytes and (self._file_bytes in sizes or len(names) == 1):
+                # The process died before this one got its size, as the last one of a queue that was cut.
                 file.resize(self._file_bytes)
-            if file.size() != self._file_bytes or int(name) != int(names[0]) + number * self._file_bytes:
-                raise WrongStore(f"{self._directory}/{name} has {file.size()} bytes and not {self._file_bytes}, or the "
+                self._open.append(file)
+                for stale, gone in zip(names[number + 1 :], files[number + 1 :], strict=True):
+                    gone.close()
+                    self._files.remove(f"{self._directory}/{stale}")
+                break
+            if size != self._file_bytes or int(name) != int(names[0]) + number * self._file_bytes:
+                raise WrongStore(f"{self._directory}/{name} has {size} bytes and not {self._file_bytes}, or the "
                                  "file before it is missing: set mappedFileSizeConsumeQueue to what this store was "
                                  "made with, or remove the whole folder consumequeue: it is built again from the log")
             self._open.append(file)
@@ -90,7 +100,8 @@ class ConsumeQueue:
                 self._written += entries * ENTRY_BYTES
                 break
             self._drop_last()
-        self._clear_behind()
+        if self._is_something_behind():
+            self._clear_behind()
         self.min_offset, self.max_offset = self._base // ENTRY_BYTES, self._written // ENTRY_BYTES
 
     def _entries_of(self, file: File, log_end: int, sure: int) -> int:
@@ -115,17 +126,22 @@ class ConsumeQueue:
         return count
 
     def append(self, queue_offset: int, offset: int, size: int, tags_code: int) -> None:
-        """The entry of ``queue_offset``. One that is here already is passed over; what is missing points nowhere; one
-        of an older message means that this queue was given up and begun anew, and goes with all behind it.
+        """The entry of ``queue_offset``. One that is here already is passed over; what is missing points nowhere. One
+        of an older message means that this queue was given up and begun anew, and one in front of the first that the
+        first file was lost: both go with all behind them, which will be told again.
 
         Raises:
             OSError: the disk is full. It may be tried again.
         """
-        if queue_offset < self.max_offset:
-            if queue_offset < self.min_offset or self.entry(queue_offset)[0] >= offset:
+        if queue_offset < self.min_offset:
+            if offset < self.log_min:
+                return
+            self._empty()
+        elif queue_offset < self.max_offset:
+            if self.entry(queue_offset)[0] >= offset:
                 return
             self._cut(queue_offset)
-        elif queue_offset > self.max_offset:
+        if queue_offset > self.max_offset:
             self._fill(queue_offset)
         self.tail += ENTRY.pack(offset, size, tags_code)
         self.max_offset += 1
@@ -191,7 +207,7 @@ class ConsumeQueue:
         return ENTRY.unpack(data)
 
     def truncate(self, log_end: int) -> None:
-        """Forget entries of messages that do not end at or below ``log_end``."""
+        """Forget entries of messages that do not end at or below ``log_end``. Raises ``OSError``."""
         if self.max_offset == self.min_offset or not self._is_behind(self.max_offset - 1, log_end):
             return
         self._cut(self.min_offset + bisect_left(
@@ -231,10 +247,15 @@ class ConsumeQueue:
             file.close()
         self._open = []
 
-    def destroy(self) -> None:
-        """Delete its files. It is of no use any more."""
+    def _empty(self) -> None:
         while self._open:
             self._drop_last()
+        self.tail.clear()
+        self._base = self._written = self.min_offset = self.max_offset = 0
+
+    def destroy(self) -> None:
+        """Delete its files. It is of no use any more."""
+        self._empty()
         self._files.remove_folder(self._directory)
 
     def _drop_last(self) -> None:
@@ -242,9 +263,16 @@ class ConsumeQueue:
         self._files.remove(f"{self._directory}/{self._base + len(self._open) * self._file_bytes:020d}")
         self._dirty.discard(len(self._open))
 
+    def _is_something_behind(self) -> bool:
+        if not self._open:
+            return False
+        begin = self._written - self._base - (len(self._open) - 1) * self._file_bytes
+        return any(self._open[-1].pread(min(1 << 20, self._file_bytes - at), at).strip(b"\0")
+                   for at in range(begin, self._file_bytes, 1 << 20))
+
     def _clear_behind(self) -> None:
-        """So that no stale entry is taken for one of the future."""
+        """So that no stale entry is taken for one of the future, though the system should crash."""
         if self._open:
             self._open[-1].resize(self._written - self._base - (len(self._open) - 1) * self._file_bytes)
             self._open[-1].resize(self._file_bytes)
-            self._dirty.add(len(self._open) - 1)
+            self._open[-1].sync()

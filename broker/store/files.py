@@ -116,6 +116,9 @@ def write_whole(files: Files, path: str, data: bytes) -> None:
         files.rename(f"{path}.bak.tmp", f"{path}.bak")
     files.rename(new, path)
     files.sync_dir(folder)
+    while old is None and folder:  # which may be new as well
+        folder = folder.rpartition("/")[0]
+        files.sync_dir(folder)
 
 
 def _write(files: Files, path: str, data: bytes) -> None:
@@ -134,67 +137,88 @@ Survivors = Callable[[int], int]
 """Of so many bytes that were not synced, how many the crash leaves."""
 
 
+Hook = Callable[[str], None]
+"""Called with what is about to happen: write, resize, reserve, sync, rename, remove, sync_dir."""
+
+
+def _nothing(what: str) -> None:
+    pass
+
+
 @attrs.define(eq=False)
 class MemoryFile:
     """Implements ``File``. ``fault`` is raised by the next write or sync."""
 
     data: bytearray = attrs.field(factory=bytearray)
     synced: bytes = b""
-    writes: list[tuple[int, bytes]] = attrs.field(factory=list)
-    """Since the last sync."""
+    changes: list[tuple[int, bytes | None]] = attrs.field(factory=list)
+    """Since the last sync: where what was written, or the new size and None."""
     fault: OSError | None = None
+    hook: Hook = _nothing
 
     def pread(self, size: int, offset: int) -> bytes:
         return bytes(self.data[offset : offset + size])
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        self._fail()
+        self._begin("write")
         if len(self.data) < offset:
             self.data.extend(bytes(offset - len(self.data)))
         self.data[offset : offset + len(data)] = data
-        self.writes.append((offset, bytes(data)))
+        self.changes.append((offset, bytes(data)))
 
     def size(self) -> int:
         return len(self.data)
 
     def resize(self, size: int) -> None:
-        if size < len(self.data):
-            del self.data[size:]
-            self.writes.append((-1, b""))
-        else:
-            self.data.extend(bytes(size - len(self.data)))
+        self._begin("resize")
+        _resize(self.data, size)
+        self.changes.append((size, None))
 
     def reserve(self, offset: int, size: int) -> None:
-        self._fail()
+        self._begin("reserve")
 
     def sync(self) -> None:
-        self._fail()
+        self._begin("sync")
         self.synced = bytes(self.data)
-        self.writes.clear()
+        self.changes.clear()
 
     def close(self) -> None:
         """Nothing to release."""
 
-    def _fail(self) -> None:
+    def _begin(self, what: str) -> None:
+        self.hook(what)
         if self.fault is not None:
             raise self.fault
 
     def crash(self, survivors: Survivors) -> None:
-        """Of each write since the last sync only so many bytes reached the disk."""
-        size, cut = len(self.data), any(offset < 0 for offset, _ in self.writes)
-        kept = bytearray(self.data if cut else self.synced.ljust(size, b"\0"))
-        for offset, data in self.writes if not cut else ():
-            left = survivors(len(data))
-            kept[offset : offset + left] = data[:left]
-        self.data, self.writes, self.fault, self.synced = kept, [], None, bytes(kept)
+        """Of each change since the last sync only so much reached the disk."""
+        kept = bytearray(self.synced)
+        for at, data in self.changes:
+            if data is None:
+                if survivors(1) or at > len(kept):  # a file that should be longer is repaired at the start
+                    _resize(kept, at)
+            elif left := survivors(len(data)):
+                _resize(kept, max(len(kept), at + left))
+                kept[at : at + left] = data[:left]
+        self.data, self.changes, self.fault, self.synced = kept, [], None, bytes(kept)
+
+
+def _resize(data: bytearray, size: int) -> None:
+    if size < len(data):
+        del data[size:]
+    else:
+        data.extend(bytes(size - len(data)))
 
 
 @attrs.define(eq=False)
 class MemoryFiles:
-    """Implements ``Files``. Names are durable at once; content is when it was synced."""
+    """Implements ``Files``. Content is durable when its file was synced, a name when its folder was."""
 
     content: dict[str, MemoryFile] = attrs.field(factory=dict)
     disk: Space = Space(1 << 40, 1 << 40)
+    hook: Hook = _nothing
+    _durable: dict[str, dict[str, MemoryFile | None]] = attrs.field(factory=dict)
+    """By folder, names as they were when it was synced; None is a folder."""
 
     def space(self) -> Space:
         return self.disk
@@ -203,27 +227,29 @@ class MemoryFiles:
         if path not in self.content:
             if not create:
                 raise FileNotFoundError(path)
-            self.content[path] = MemoryFile()
+            self.content[path] = MemoryFile(hook=self.hook)
         return self.content[path]
 
     def exists(self, path: str) -> bool:
         return path in self.content
 
     def list(self, path: str) -> list[str]:
-        front = f"{path}/" if path else ""
-        return sorted({name[len(front) :].partition("/")[0] for name in self.content if name.startswith(front)})
+        return sorted(self._names(path))
 
     def rename(self, old: str, new: str) -> None:
+        self.hook("rename")
         self.content[new] = self.content.pop(old)
 
     def remove(self, path: str) -> None:
+        self.hook("remove")
         del self.content[path]
 
     def remove_folder(self, path: str) -> None:
         """Folders are nothing but parts of names."""
 
     def sync_dir(self, path: str) -> None:
-        """Names are durable at once."""
+        self.hook("sync_dir")
+        self._durable[path] = self._names(path)
 
     def lock(self) -> None:
         """Nobody else is here."""
@@ -232,6 +258,39 @@ class MemoryFiles:
         """Nobody else is here."""
 
     def crash(self, survivors: Survivors = lambda size: 0) -> None:
-        """Lose what was not synced, but for what ``survivors`` leaves of each write."""
-        for file in self.content.values():
+        """Lose what was not synced, but for what ``survivors`` leaves of each change."""
+        found: dict[str, MemoryFile] = {}
+        self._recover("", survivors, found)
+        self.content = found
+        for file in {id(file): file for file in found.values()}.values():
             file.crash(survivors)
+            file.hook = self.hook
+        self._durable.clear()
+        for folder in {path.rpartition("/")[0] for path in found} | {""}:
+            while folder not in self._durable:
+                self._durable[folder] = self._names(folder)
+                folder = folder.rpartition("/")[0]
+
+    def _recover(self, folder: str, survivors: Survivors, found: dict[str, MemoryFile]) -> None:
+        durable, now = self._durable.get(folder, {}), self._names(folder)
+        for name in sorted(durable.keys() | now.keys()):
+            if name in durable and (durable.get(name) is now.get(name, ...) or not survivors(1)):
+                file = durable[name]
+            elif name in now and (name in durable or survivors(1)):
+                file = now[name]
+            else:
+                continue
+            path = f"{folder}/{name}" if folder else name
+            if file is None:
+                self._recover(path, survivors, found)
+            else:
+                found[path] = file
+
+    def _names(self, folder: str) -> dict[str, MemoryFile | None]:
+        front = f"{folder}/" if folder else ""
+        names: dict[str, MemoryFile | None] = {}
+        for path, file in self.content.items():
+            if path.startswith(front):
+                name, _, below = path[len(front) :].partition("/")
+                names[name] = None if below else file
+        return names

@@ -7,6 +7,8 @@ entries. It knows its files, and keys as text. Source: ``IndexFile`` and ``Index
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final
@@ -130,6 +132,22 @@ class IndexFile:
             return _ENTRY.unpack_from(self.tail, at - len(self._flushing))
         return _ENTRY.unpack(self._file.pread(_ENTRY.size, 40 + 4 * self._slots + _ENTRY.size * number))
 
+    def repair(self) -> None:
+        """Slots that a flush left ahead of the header go back to the entries that it counts, before other entries
+        stand where they point."""
+        for first in range(0, 4 * self._slots, _STEP_BYTES):
+            slots = array("i", self._file.pread(min(_STEP_BYTES, 4 * self._slots - first), 40 + first))
+            if sys.byteorder == "little":
+                slots.byteswap()
+            if max(slots) < self.count:
+                continue
+            for number, slot in enumerate(slots):
+                if slot >= self.count:
+                    page, at = divmod(first + 4 * number, _PAGE_BYTES)
+                    if page not in self._pages:
+                        self._pages[page] = bytearray(self._page(page))
+                    _SLOT.pack_into(self._pages[page], at, self._counted(slot))
+
     # --- flushing --------------------------------------------------------------------------------------------
 
     def begin_flush(self) -> Iterator[None]:
@@ -190,15 +208,22 @@ class KeyIndex:
         self._files, self._slots, self._entries = files, slots, entries
         self._hashes = KeyHashes()
         self._open: list[IndexFile] = []
+        self.new_names = False
+        """There are files that may be gone after a crash."""
         self._told = -1
         """Offset of the last message that is in."""
 
-    def open(self, log_end: int) -> None:
-        """Messages from ``log_end`` on will be told again."""
+    def open(self, log_end: int, complete: int = 0, *, killed: bool = True) -> None:
+        """Messages from ``complete`` on will be told again. ``killed``: the last process did not close it; if it did,
+        and was a Java before 5.5, which does not say what is complete, the last message that is in decides."""
         for name in self._files.list(DIRECTORY):
             if name.isdecimal():
                 self._open.append(IndexFile(self._files, f"{DIRECTORY}/{name}", self._slots, self._entries))
-        if self._open and self._open[-1].count > 1:
+        for file in self._open[-2:] if killed else ():
+            file.repair()
+        if complete or killed:
+            self._told = complete - 1
+        elif self._open and self._open[-1].count > 1:
             self._told = self._open[-1].end_offset
         self.truncate(log_end)
 
@@ -230,6 +255,7 @@ class KeyIndex:
             name = max(name, f"{int(self._open[-1].name.rpartition('/')[2]) + 1:017d}")
         file = IndexFile(self._files, f"{DIRECTORY}/{name}", self._slots, self._entries)
         self._open.append(file)
+        self.new_names = True
         return file
 
     @property
@@ -259,7 +285,9 @@ class KeyIndex:
 
     def begin_flush(self) -> IndexFlush:
         """Of what is here now."""
-        return IndexFlush([(file, file.begin_flush()) for file in self._open if file.tail])
+        new_names, self.new_names = self.new_names, False
+        return IndexFlush(self, self._files, [(file, file.begin_flush()) for file in self._open if file.tail],
+                          ("", DIRECTORY) if new_names else ())
 
     def flush(self) -> None:
         """Raises ``OSError``; it may be tried again."""
@@ -282,16 +310,24 @@ class KeyIndex:
 class IndexFlush:
     """``steps`` may run in another thread; then ``done`` or ``failed`` where the index lives."""
 
-    _files: list[tuple[IndexFile, Iterator[None]]]
+    _index: KeyIndex
+    _files: Files
+    _parts: list[tuple[IndexFile, Iterator[None]]]
+    _folders: tuple[str, ...]
 
     def steps(self) -> Iterator[None]:
-        for _, steps in self._files:
+        """Raises ``OSError``."""
+        for folder in self._folders:
+            self._files.sync_dir(folder)
+            yield
+        for _, steps in self._parts:
             yield from steps
 
     def done(self) -> None:
-        for file, _ in self._files:
+        for file, _ in self._parts:
             file.flushed()
 
     def failed(self) -> None:
-        for file, _ in self._files:
+        self._index.new_names = self._index.new_names or bool(self._folders)
+        for file, _ in self._parts:
             file.flush_failed()

@@ -27,8 +27,8 @@ class Queues:
         self._files, self._file_bytes = files, file_bytes
         self._code = tag_codes.code
         self._queues: dict[Queue, ConsumeQueue] = {}
-        self._changed: set[ConsumeQueue] = set()
-        """Have entries that were not flushed."""
+        self._changed: dict[ConsumeQueue, None] = {}
+        """Have entries that were not flushed; a set that keeps its order."""
         self._new_folders: set[str] = set()
         self._unsynced: list[File] = []
         self.arrived: list[Arrived] = []
@@ -66,7 +66,7 @@ class Queues:
             OSError: the disk is full. Tell them again.
         """
         queues, arrived, tags_code, pack = self._queues, self.arrived, self._code, ENTRY.pack
-        changed, gathered, open_transaction = self._changed.add, GATHERED - 1, 4
+        changed, gathered, open_transaction = self._changed, GATHERED - 1, 4
         for found in run:
             offset, size, queue_id, queue_offset, sys_flag, time_ms, topic, properties = found
             if sys_flag & open_transaction:
@@ -75,7 +75,7 @@ class Queues:
             queue = queues.get((topic, queue_id))
             if queue is None:
                 queue = self._make((topic, queue_id))
-            changed(queue)
+            changed[queue] = None
             if queue_offset == queue.max_offset:
                 queue.tail += pack(offset, size, code)
                 queue.max_offset = queue_offset + 1
@@ -103,7 +103,7 @@ class Queues:
                 of_queue, of_folders = queue.to_sync()
                 files += of_queue
                 folders += of_folders
-                self._changed.discard(queue)
+                del self._changed[queue]
         except OSError:
             self.not_synced(files, folders)
             raise
@@ -119,7 +119,7 @@ class Queues:
     def truncate(self, log_end: int) -> None:
         for queue in self._queues.values():
             queue.truncate(log_end)
-            self._changed.add(queue)
+            self._changed[queue] = None
 
     def correct_min(self, log_min: int, most: int) -> bool:
         """Give up entries of messages below ``log_min``, of ``most`` queues at a time. True: more of them wait."""
@@ -134,9 +134,9 @@ class Queues:
         gone = [key for key in self._queues if wanted is None or key[0] in wanted]
         for key in gone:
             queue = self._queues.pop(key)
-            self._changed.discard(queue)
+            self._changed.pop(queue, None)
             queue.destroy()
-        for topic in {topic.decode() for topic, _ in gone}:
+        for topic in sorted({topic.decode() for topic, _ in gone}):
             self._files.remove_folder(f"{FOLDER}/{topic}")
         if gone:
             self._files.sync_dir(FOLDER)

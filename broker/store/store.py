@@ -94,7 +94,7 @@ class MessageStore:
         log_min, log_end = self.log.min_offset, self.log.max_offset
         self._queues.open(log_min, log_end, read.queues_offset)
         if self._index is not None:
-            self._index.open(log_end)
+            self._index.open(log_end, read.queues_offset, killed=killed)
         told = min(read.queues_offset, log_end) if len(self._queues) else 0
         self._last_time_ms = read.log_time_ms
         if not self._resume(self._known(max(log_min, told))):
