@@ -44,13 +44,14 @@ _EVERYTHING: Final = 2**63 - 1
 @asynccontextmanager
 async def connect(
     name_servers: str | Sequence[str], *, producer_group: str = "quorate-producers", client_id: str | None = None,
-    settings: ClientSettings | None = None, tls: TLSContext | None = None, connector: Connector = connect_tcp,
-    random: Random | None = None,
+    host: str | None = None, settings: ClientSettings | None = None, tls: TLSContext | None = None,
+    connector: Connector = connect_tcp, random: Random | None = None,
 ) -> AsyncIterator[Client]:
     """A client of the cluster that ``name_servers`` (``host:port``, a list or joined by ``;``) know.
 
-    Dials nobody before the first request. ``client_id`` must differ between clients of one group; without one it is
-    made of the address, the process and chance. Raises ``ValueError`` for an address or a group that is none.
+    Dials nobody before the first request. ``host`` is this machine's IP address in ids of messages, if it is not to be
+    the one that it has towards the name servers. ``client_id`` must differ between clients of one group; without one it
+    is made of the address, the process and chance. Raises ``ValueError`` for an address or a group that is none.
     """
     addresses = name_servers.split(";") if isinstance(name_servers, str) else list(name_servers)
     if not addresses:
@@ -59,7 +60,7 @@ async def connect(
         split_address(address)
     check_group(producer_group)
     settings, random = settings or ClientSettings(), random or Random()
-    host = await _own_host(addresses)
+    host = host or await _own_host(addresses)
     pushes, faults = Pushes(), Faults(settings.sparing)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:

@@ -371,8 +371,8 @@ class Cluster:
         self, client_id: str = "client", settings: ClientSettings | None = None, name_servers: Iterable[str] = (),
     ) -> AsyncGenerator[Client, None]:
         async with connect(
-            list(name_servers) or [NAME_SERVER], producer_group="producers", client_id=client_id, settings=settings,
-            connector=self.net.connect, random=Random(1),
+            list(name_servers) or [NAME_SERVER], producer_group="producers", client_id=client_id, host="127.0.0.1",
+            settings=settings, connector=self.net.connect, random=Random(1),
         ) as client:
             yield client
 

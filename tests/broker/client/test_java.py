@@ -121,7 +121,7 @@ async def giving_back(client: Client) -> None:
     """Given back, a message comes again after the delay, and in the end lies with the dead letters."""
     await made(client, "Returns", 1)
     await client.send(Message("Returns", b"poison", tag="t", keys=["k"]))
-    seen = []
+    seen: list[tuple[int, str, bytes]] = []
     async with client.consume("returning", {"Returns": "t"}, start=FIRST,
                               settings=ConsumerSettings(reconsume_times_max=2)) as messages:
         with trio.fail_after(60):

@@ -28,7 +28,7 @@ from tests.broker.cluster import NAMESRV, Cluster, cluster, controlled, until
 
 @asynccontextmanager
 async def client_of(made: Cluster, name: str = "client") -> AsyncIterator[Client]:
-    async with connect([NAMESRV], producer_group="producers", client_id=name, random=Random(1),
+    async with connect([NAMESRV], producer_group="producers", client_id=name, host="10.0.7.7", random=Random(1),
                        connector=made.network.connector(f"{name}:1")) as client:
         yield client
 
