@@ -92,7 +92,7 @@ class Stats:
             item.day.append(sample)
 
     def _set(self, name: str, key: str, value: int) -> None:
-        item = self._items.get((name, key)) or self._made(name, key, value)
+        item = self._items.get((name, key)) or self._made(name, key, 0 if self._samples else value)
         if value < item.sum:  # another topic of that name
             item.minute.clear()
             item.hour.clear()
@@ -101,7 +101,7 @@ class Stats:
         item.sum = value
 
     def _made(self, name: str, key: str, value: int = 0) -> _Item:
-        """It begins with what is there already."""
+        """``value``: what was there before anybody counted."""
         item = self._items[name, key] = _Item(value)
         self._keep(item, (self._now_ns(), value, 0))
         return item

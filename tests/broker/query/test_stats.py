@@ -66,7 +66,9 @@ def test_messages_put_are_those_that_queues_have_more_than_before() -> None:
     watched.wait(10)
     assert watched.sums(TOPIC_PUT_NUMS, "t") == (0, 0, 0), "they were there before"
     watched.put["t"] += 500
+    watched.put["new"] = 7
     watched.wait(10)
+    assert watched.sums(TOPIC_PUT_NUMS, "new") == (7, 7, 7)
     assert watched.sums(TOPIC_PUT_NUMS, "t") == (500, 500, 500)
     assert watched.stats.tps(TOPIC_PUT_NUMS, "t") == pytest.approx(50)
     watched.put["t"] = 3
