@@ -249,9 +249,12 @@ class Broker:
                 await nursery.start(self.roles.run, ha_listeners)
                 logger.info("broker serves", extra={
                     "cluster": config.broker_cluster_name, "group": config.broker_name, "address": config.address})
-                task_status.started(RunningBroker(
+                running = RunningBroker(
                     config, server, self.journal, self.services, self.standing, self.registration, self.roles,
-                    self.runtime, stopped))
+                    self.runtime, stopped)
+                if config.exports_metrics:
+                    await _export(running, nursery)
+                task_status.started(running)
                 await stopped.wait()
                 await self._stop(server)
                 nursery.cancel_scope.cancel()
@@ -273,6 +276,15 @@ class Broker:
         await self.registration.leave()
         await server.stop(
             config.shutdown_wait_time_seconds * 1e3 if config.enable_shutdown_gracefully else STOP_GRACE_MS)
+
+
+async def _export(running: RunningBroker, nursery: trio.Nursery) -> None:
+    """Raises ``ModuleNotFoundError``, ``OSError`` in words."""
+    from broker.metrics import BrokerMetrics
+    from remoting.daemon.page import serve_page
+
+    config = running.config
+    await nursery.start(serve_page, BrokerMetrics(running), config.metrics_listen(config.bind_address))
 
 
 async def _fail(error: StoreFailed) -> None:

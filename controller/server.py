@@ -146,11 +146,11 @@ async def _closing(listeners: Sequence[Listener[Stream]]) -> AsyncGenerator[None
 async def _export(core: Controller, server: Server, nursery: trio.Nursery) -> None:
     """Raises ``ModuleNotFoundError`` in words."""
     from controller.metrics import ControllerMetrics
-    from raft.metrics import serve_metrics
+    from remoting.daemon.page import serve_page
 
     config = core.config
     page = ControllerMetrics(core, core.recorder, server.counters, Path(config.store_path).expanduser())  # noqa: ASYNC240
-    await nursery.start(serve_metrics, page, config.metrics_listen(config.bind_address))
+    await nursery.start(serve_page, page, config.metrics_listen(config.bind_address))
 
 
 def raft_tls(config: ControllerConfig) -> TLSConfig | None:

@@ -109,10 +109,10 @@ async def serve_namesrv(
 async def _export(core: NameServer, config: NamesrvConfig, server: Server, nursery: trio.Nursery) -> None:
     """Raises ``ModuleNotFoundError`` in words."""
     from controller.namesrv.metrics import NamesrvMetrics
-    from raft.metrics import serve_metrics
+    from remoting.daemon.page import serve_page
 
     page = NamesrvMetrics(core, config, server.counters)
-    await nursery.start(serve_metrics, page, config.metrics_listen(config.bind_address))
+    await nursery.start(serve_page, page, config.metrics_listen(config.bind_address))
 
 
 async def _run_beside(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from broker.metrics import BrokerMetrics
 from broker.store.errors import StoreFailed
 from broker.store.record import decode_all
 from broker.store.tables import SubscriptionGroup
@@ -147,6 +148,22 @@ async def test_state_and_replication_of_a_single_master(autojump_clock: trio.abc
         answer = await made.ask(node.address, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequest())
         told = ExchangeHAInfoResponse.from_ext(answer.ext)
         assert (told.master_address, told.master_ha_address) == (node.address, "10.0.0.1:10912")
+
+
+async def test_metrics_show_role_traffic_and_store(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await send_all(made, node.address, b"m0", b"m1", b"m2")
+        await bodies(made, node.address)
+        node.broker.services.offsets.commit("G", "T", 0, 1)
+        page = BrokerMetrics(node.broker).exposition().decode()
+        lines = {line.split("{")[0]: line.rpartition(" ")[2] for line in page.splitlines() if line[0] != "#"}
+        assert lines["rocketmq_messages_in_total"] == "3.0"
+        assert lines["rocketmq_messages_out_total"] == "3.0"
+        assert lines["broker_writes_open"] == lines["broker_is_master"] == "1.0"
+        assert float(lines["rocketmq_storage_size"]) == node.broker.journal.end
+        assert 'rocketmq_consumer_lag_messages{cluster="c",consumer_group="G",node_id="a",node_type="broker",' \
+            'topic="T"} 2.0' in page
 
 
 # --- plain groups ----------------------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from broker import cli as broker_cli
 from controller import cli as controller_cli
 from controller.namesrv import cli as namesrv_cli
 
 ROOT = Path(__file__).resolve().parents[2]
-PARSERS = {"mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser}
+PARSERS = {"mqbroker": broker_cli.parser, "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser}
 UNITS = sorted((ROOT / "docs/examples/systemd").glob("*.service"))
 
 
