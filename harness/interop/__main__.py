@@ -23,7 +23,16 @@ from pathlib import Path
 import trio
 
 from harness import java
-from harness.interop import admin_commands, failover, ha, report, routes, store, tools  # noqa: F401  they register theirs
+from harness.interop import (  # noqa: F401  they register theirs
+    admin_commands,
+    broker,
+    failover,
+    ha,
+    report,
+    routes,
+    store,
+    tools,
+)
 from harness.interop.scenario import SCENARIOS, Scenario, Stage
 from harness.java import FetchFailed, JavaMissing
 
