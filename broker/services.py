@@ -196,7 +196,7 @@ class Services:
 
     def role_changed(self, epoch: int) -> None:
         """This broker is master or slave now, as ``standing`` says; held pulls find out."""
-        for table in (self.topics, self.groups, self.offsets):
+        for table in (self.topics, self.groups, self.offsets, self.delays.machine):
             table.state_version = epoch
         if not self.standing.slave:
             self.topics.touch()  # name servers take a master's word by this version
