@@ -87,7 +87,7 @@ class Machine:
 
     def replace(self, table: DelayOffsets) -> None:
         """Take over the master's positions. Nothing happens on a master."""
-        if self.started:
+        if self.started or table == self.offsets():
             return
         for number, offset in table.offset_table.items():
             if number in self._levels:

@@ -82,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return trio.run(run, options)
     except KeyboardInterrupt:
         return DONE
+    except BrokenPipeError:  # of `mqadmin … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
+        return FAILED
 
 
 async def run(options: argparse.Namespace, connector: Connector = connect_tcp) -> int:

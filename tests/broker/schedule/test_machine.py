@@ -122,6 +122,9 @@ def test_a_slave_follows_and_a_master_does_not() -> None:
     machine = Machine(DELAYS)
     machine.replace(DelayOffsets({1: 5}, DataVersion(1, 2, 3)))
     assert machine.offsets() == DelayOffsets({1: 5}, DataVersion(1, 2, 3))
+    moves = machine.moves
+    machine.replace(DelayOffsets({1: 5}, DataVersion(1, 2, 3)))
+    assert machine.moves == moves  # nothing to write
     machine.start(0, 0, queues)
     machine.replace(DelayOffsets({1: 9}))
     assert machine.offsets() == DelayOffsets({1: 5}, DataVersion(1, 2, 3))
