@@ -91,6 +91,8 @@ class World:
     """Where tables are written."""
     disk_used: Callable[[], float] = lambda: 0.0
     """Share of the store's disk that is in use, 0 to 1."""
+    ram_bytes: int = 1 << 62
+    """Of the whole machine: messages that lie far behind the end of the log, by this measure, count as on the disk."""
 
 
 @attrs.frozen
@@ -164,7 +166,7 @@ class Broker:
         self.puts = Puts(journal, settings.quorum(config), sync_flush_timeout_ms=config.sync_flush_timeout)
         self.services = services = Services(
             config, world.store_files, journal, self.puts, self.standing, world.rng, now_ns=world.now_ns,
-            wall_ms=world.wall_ms, run_sync=world.run_sync, queues_of=self._queues_of)
+            wall_ms=world.wall_ms, run_sync=world.run_sync, queues_of=self._queues_of, ram_bytes=world.ram_bytes)
         self.registration = Registration(
             settings.part(config, RegistrationConfig), config.name_servers, client, self.standing,
             ha_address=config.ha_address, topics=self._registered, found=self._told,

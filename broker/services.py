@@ -27,7 +27,7 @@ from broker.journal import Journal
 from broker.offsets.requests import OffsetRequests
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.pulling.checks import PullConfig
-from broker.pulling.reading import ReadConfig
+from broker.pulling.reading import ReadConfig, memory_bytes
 from broker.pulling.requests import Pulling
 from broker.puts import Puts
 from broker.query.cleaning import Cleaning
@@ -69,6 +69,7 @@ class Services:
     def __init__(
         self, config: BrokerConfig, files: Files, journal: Journal, puts: Puts, standing: Standing, rng: Random, *,
         now_ns: Callable[[], int], wall_ms: Callable[[], int], run_sync: RunSync, queues_of: QueuesOf,
+        ram_bytes: int = 1 << 62,
     ) -> None:
         """Raises ``WrongStore`` for a table that cannot be read, ``ConfigError``."""
         self.config, self.journal, self.puts, self.standing = config, journal, puts, standing
@@ -100,7 +101,8 @@ class Services:
         delays_file = TableFile(files, self.delays.offsets, run_sync)
         self.pulling = Pulling(
             settings.part(config, PullConfig), settings.part(config, ReadConfig), journal=journal, topics=self.topics,
-            groups=self.groups, offsets=self.offsets, consumers=self.consumers, standing=standing, now_ns=now_ns)
+            groups=self.groups, offsets=self.offsets, consumers=self.consumers, standing=standing, now_ns=now_ns,
+            memory=memory_bytes(settings.part(config, ReadConfig), ram_bytes))
         self.topic_admin = TopicAdmin(self.topics, topics_file.saved)
         self.group_admin = GroupAdmin(self.groups, groups_file.saved)
 
@@ -117,7 +119,7 @@ class Services:
             self.sending, self.send_back, self.delays, self.pulling, self.topic_admin, self.group_admin,
             self.heartbeats, self.locks, self.assignments, relay, self.queries,
             OffsetRequests(self.offsets, groups=self.groups, topics=self.topics, store=store, standing=standing,
-                           subscribers=relay),
+                           subscribers=relay, memory=self.pulling.memory),
             Listings(self.consumers, self.producers, self.offsets, standing, now_ns=now_ns, wall_ms=wall_ms),
             Positions(store, self.consumers),
             Progress(store, topics=self.topics, groups=self.groups, offsets=self.offsets, consumers=self.consumers,
