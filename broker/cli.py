@@ -5,9 +5,13 @@ Knows the command line and this machine: its name, its address, its sockets and 
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,10 +21,14 @@ import attrs
 import trio
 
 from broker.config import BrokerConfig, check, from_properties, listing
+from broker.relay.finding import MasterFinder
+from broker.relay.forwarding import Forwarder
+from broker.relay.guardian import Guardian, GuardianConfig, inherited_sockets, tell_ready
 from broker.replicas.identity import IdentityError
 from broker.server import World, serve_broker
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import StoreError
+from remoting.client import open_client
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.keys import ConfigError
 from remoting.daemon.logs import set_up
@@ -58,6 +66,8 @@ parser = partial(
     EXAMPLES, BrokerConfig, namesrv="name servers: host:port;host:port; wins over namesrvAddr of the file")
 """The command line."""
 
+_CHILD: Final = "import sys; from broker.cli import main; sys.exit(main())"
+_PORTS_WAIT_S: Final = 2.0
 _ANYWHERE: Final = ("192.0.2.1", 9)
 """An address that nobody has: which of this machine's own would be used towards it, is asked of the system."""
 
@@ -80,10 +90,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mqbroker: {error}", file=sys.stderr)
         return USAGE
     set_up(options.log_level, as_json=options.log_json)
-    tell_of_idle_keys(config.without_meaning, None)
+    inherited = inherited_sockets()
+    if not inherited:
+        tell_of_idle_keys(config.without_meaning, None)
     code = STOPPED
     try:
-        trio.run(run, config, tls)
+        if config.enable_guardian and not inherited:
+            code = trio.run(guard, config, sys.argv[1:] if arguments is None else arguments)
+        else:
+            trio.run(run, config, tls, inherited)
     except* (OSError, ConfigError, StoreError, IdentityError, ModuleNotFoundError) as failures:
         code = FAILED
         for failure in leaves(failures):
@@ -109,28 +124,92 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-async def run(config: BrokerConfig, tls: TLSContext | None) -> None:
-    """Serve on the sockets and disks of this machine, until told to stop."""
-    ports = partial(listen, config.bind_address, backlog=config.server_socket_backlog)
-    listeners = await ports(config.listen_port)
-    ha_listeners = await ports(config.ha_listen_port)
+async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[socket.socket]) -> None:
+    """Serve on the sockets and disks of this machine, until told to stop. ``inherited``: a guardian's sockets."""
+    ha_listeners = await listen(config.bind_address, config.ha_listen_port, config.server_socket_backlog)
+    if inherited:
+        live_with_guardian()
+        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in inherited]
+    else:
+        listeners = await client_ports(config)
     config = attrs.evolve(config, listen_port=_port(listeners), ha_listen_port=_port(ha_listeners))
-    if config.fast_listen and config.listen_port > 2:
-        listeners += await ports(config.listen_port - 2)
     root = config.store_path_root_dir
-    world = World(DiskFiles(), DirectoryFiles(root), tls=tls, disk_used=lambda: _used(root))
+    world = World(DiskFiles(), DirectoryFiles(root), tls=tls, disk_used=lambda: _used(root), ram_bytes=_ram_bytes())
 
     async def serve(task_status: trio.TaskStatus[Stoppable]) -> None:
         await serve_broker(config, world, listeners, ha_listeners=ha_listeners, task_status=task_status)
 
-    servers = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
-    await run_until_stopped(serve, lambda: print(
-        f"The broker[{config.broker_name}, {config.address}] boot success. serializeType=JSON{servers}", flush=True))
+    def started() -> None:
+        servers = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
+        print(f"The broker[{config.broker_name}, {config.address}] boot success. serializeType=JSON{servers}",
+              flush=True)
+        tell_ready()
+
+    await run_until_stopped(serve, started)
+
+
+async def client_ports(config: BrokerConfig) -> list[trio.SocketListener]:
+    """``listenPort``, and the one two below it where that is wanted."""
+    listeners = await listen(config.bind_address, config.listen_port, config.server_socket_backlog)
+    if config.fast_listen and _port(listeners) > 2:
+        listeners += await listen(config.bind_address, _port(listeners) - 2, config.server_socket_backlog)
+    return listeners
+
+
+# --- the guardian ----------------------------------------------------------------------------------------------------
+
+
+async def guard(config: BrokerConfig, arguments: Sequence[str]) -> int:
+    """Hold the clients' ports and keep a broker running that serves them; its exit code."""
+    listeners = await _free_ports(config)
+    port = _port(listeners)
+    sockets = [socket.socket(fileno=each.socket.detach()) for each in listeners]
+    command = [sys.executable, "-c", _CHILD, *arguments, "-D", f"listenPort={port}"]
+    forwarder = Forwarder()
+    async with open_client() as client, trio.open_nursery() as nursery:
+        guardian = Guardian(
+            GuardianConfig(attrs.evolve(config, listen_port=port).address, config.forward_ms), command, sockets,
+            forwarder, MasterFinder(client, config.controllers, config.broker_name))
+
+        async def obey() -> None:
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                async for number in signals:
+                    guardian.stop(number)
+
+        nursery.start_soon(obey)
+        code = await guardian.run()
+        nursery.cancel_scope.cancel()
+    for each in sockets:
+        each.close()
+    return code
+
+
+async def _free_ports(config: BrokerConfig) -> list[trio.SocketListener]:
+    """A guardian that was killed takes its broker along, which may take a moment. Raises ``OSError``."""
+    deadline = trio.current_time() + _PORTS_WAIT_S
+    while True:
+        try:
+            return await client_ports(config)
+        except OSError as error:
+            inner = error.__cause__
+            if trio.current_time() >= deadline or not isinstance(inner, OSError) or inner.errno != errno.EADDRINUSE:
+                raise
+        await trio.sleep(0.05)
+
+
+def live_with_guardian() -> None:
+    """End when the guardian does, however that ends, and only by its word: a terminal's interrupt is for it."""
+    os.setsid()
+    threading.Thread(target=lambda: (os.read(0, 1), os._exit(FAILED)), daemon=True).start()
 
 
 def _port(listeners: Sequence[trio.SocketListener]) -> int:
     """The system chose it where none was configured."""
     return int(listeners[0].socket.getsockname()[1])
+
+
+def _ram_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _used(root: str) -> float:
