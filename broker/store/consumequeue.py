@@ -92,38 +92,52 @@ class ConsumeQueue:
                                  "made with, or remove the whole folder consumequeue: it is built again from the log")
             self._open.append(file)
         self._base = int(names[0]) if names else 0
-        self._written = self._base + len(self._open) * self._file_bytes
-        while self._open:
-            self._written -= self._file_bytes
-            entries = self._entries_of(self._open[-1], log_end, min(sure, log_end))
-            if entries or len(self._open) == 1:
-                self._written += entries * ENTRY_BYTES
-                break
-            self._drop_last()
+        self._find_end(log_end, min(sure, log_end))
         if self._is_something_behind():
             self._clear_behind()
         self.min_offset, self.max_offset = self._base // ENTRY_BYTES, self._written // ENTRY_BYTES
 
-    def _entries_of(self, file: File, log_end: int, sure: int) -> int:
-        """How many entries in front are whole, in order, and of messages below ``log_end``."""
+    def _find_end(self, log_end: int, sure: int) -> None:
+        """Files whose entries are all sure are left alone; behind them the first entry that is not whole, or not in
+        order, or of a message behind ``log_end``, ends the queue: a crash may have kept what stands behind it."""
+        in_file = self._file_bytes // ENTRY_BYTES
+        number = bisect_left(range(len(self._open)), True, key=lambda at: not self._is_sure(at, in_file - 1, sure))
+        last = self._entry_in(number - 1, in_file - 1)[0] if number else -1
+        count = 0
+        while number < len(self._open):
+            count, last = self._entries_of(number, last, log_end, sure)
+            if count < in_file:
+                break
+            number, count = number + 1, 0
+        keep = max(1, number + (count > 0))
+        while len(self._open) > keep:
+            self._drop_last()
+        self._written = self._base + number * self._file_bytes + count * ENTRY_BYTES
 
-        def is_sure(number: int) -> bool:
-            offset, size, _ = ENTRY.unpack(file.pread(ENTRY_BYTES, number * ENTRY_BYTES))
-            if size == NOWHERE_SIZE:
-                return bool(offset == 0)
-            return bool(size > 0 and 0 <= offset <= sure - size)
+    def _entry_in(self, number: int, at: int) -> tuple[int, int, int]:
+        return ENTRY.unpack(self._open[number].pread(ENTRY_BYTES, at * ENTRY_BYTES))
 
-        count = bisect_left(range(self._file_bytes // ENTRY_BYTES), True, key=lambda number: not is_sure(number))
-        last = ENTRY.unpack(file.pread(ENTRY_BYTES, (count - 1) * ENTRY_BYTES))[0] if count else -1
+    def _is_sure(self, number: int, at: int, sure: int) -> bool:
+        offset, size, _ = self._entry_in(number, at)
+        if size == NOWHERE_SIZE:
+            return offset == 0
+        return size > 0 and 0 <= offset <= sure - size
+
+    def _entries_of(self, number: int, last: int, log_end: int, sure: int) -> tuple[int, int]:
+        """How many entries in front are good, and the offset of the last of them, if there is one."""
+        count = bisect_left(range(self._file_bytes // ENTRY_BYTES), True,
+                            key=lambda at: not self._is_sure(number, at, sure))
+        if count:
+            last = self._entry_in(number, count - 1)[0]
         step = READ_BYTES - READ_BYTES % ENTRY_BYTES
         for at in range(count * ENTRY_BYTES, self._file_bytes, step):
-            for offset, size, _ in ENTRY.iter_unpack(file.pread(min(step, self._file_bytes - at), at)):
+            for offset, size, _ in ENTRY.iter_unpack(self._open[number].pread(min(step, self._file_bytes - at), at)):
                 nowhere = offset == 0 and size == NOWHERE_SIZE and last <= 0
                 if not nowhere and (offset < 0 or size <= 0 or offset <= last or offset + size > log_end):
-                    return count
+                    return count, last
                 last = 0 if nowhere and last < 0 else offset if not nowhere else last
                 count += 1
-        return count
+        return count, last
 
     def append(self, queue_offset: int, offset: int, size: int, tags_code: int) -> None:
         """The entry of ``queue_offset``. One that is here already is passed over; what is missing points nowhere. One

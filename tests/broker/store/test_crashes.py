@@ -65,7 +65,8 @@ class Broker:
                 break
             assert log.record(put.offset).message.body == body
             there.append((put, topic, queue_id, body))
-        assert len(there) >= sum(put.offset >= log.min_offset for put, *_ in self.put[: self.sure])
+        sure = sum(put.offset >= log.min_offset for put, *_ in self.put[: self.sure])
+        assert len(there) >= sure
         end = there[-1][0].offset + there[-1][0].size if there else log.min_offset
         assert log.max_offset in (end, log.next_offset(end)), "nothing else is there"
         store.dispatch()
@@ -80,7 +81,7 @@ class Broker:
         for number, (put, topic, _, body) in enumerate(there):
             if log.record(put.offset).message.properties.endswith(b"\0"):
                 # Torn, where no checksum looks, in front of a write that was not: it was promised to nobody.
-                assert number >= self.sure or put.offset in self.torn
+                assert number >= sure or put.offset in self.torn
                 self.torn.add(put.offset)
                 continue
             assert put.offset in [found.offset for found in store.get_by_key(topic, body.decode())]

@@ -32,8 +32,8 @@ AS_JAVA = {  # the dialect of fastjson 2 in RocketMQ 5.5.0: tabs, bare numeric k
                      b'"receiver":["Orders"]\n\t},\n\t"offsetTable":{\n\t\t"Orders@receiver":{0:150,1:143,2:150,3:150\n'
                      b'\t\t}\n\t}\n}',
     DelayOffsets: b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":7},"offsetTable":{1:3,18:4}}',
-    MessageRequestModes: b'{\n\t"messageRequestModeMap":{\n\t\t"Orders":{\n\t\t\t"receiver":{"consumerGroup":"receiver",'
-                         b'"mode":"POP","popShareQueueNum":4,"topic":"Orders"\n\t\t\t}\n\t\t}\n\t}\n}',
+    MessageRequestModes: b'{\n\t"messageRequestModeMap":{\n\t\t"Orders":{\n\t\t\t"receiver":{\n'
+                         b'"consumerGroup":"receiver","mode":"POP","popShareQueueNum":4,"topic":"Orders"\n\t\t\t}\n\t\t}\n\t}\n}',
 }
 MEANT: list[Body] = [
     Topics({"Orders": TopicConfig("Orders", 4, 4)}, DataVersion(0, 7, 2)),
