@@ -165,7 +165,9 @@ class OffsetTable:
         self.on_change()
 
     def merge(self, table: ConsumerOffsets) -> None:
-        """Take over what the master has: its offsets over ours, and its version."""
+        """Take over what the master has: its offsets over ours, and its version. Resets of a time when this broker was
+        the master itself must not come into force when it is one again."""
+        self._resets.clear()
         self._offsets |= {key: dict(queues) for key, queues in table.offset_table.items()}
         self._version = table.data_version
         self.on_change()

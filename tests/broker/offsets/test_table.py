@@ -100,9 +100,11 @@ def test_every_so_many_commits_move_the_version_and_a_master_s_table_brings_its_
     for offset in range(4):
         table.commit("g", "t", 0, offset)
     assert (table.version, len(changes)) == (DataVersion(3, 9, 2), 4)
+    table.reset("g", "t", 1, 0)
+    changes.clear()
     table.merge(ConsumerOffsets({"t@h": {1: 5}, "t@g": {1: 7}}, data_version=DataVersion(4, 1, 1)))
     assert (table.query("g", "t", 0), table.query("g", "t", 1), table.query("h", "t", 1)) == (None, 7, 5)
-    assert table.version == DataVersion(4, 1, 1)
+    assert (table.version, len(changes), table.take_reset("g", "t", 1)) == (DataVersion(4, 1, 1), 1, None)
 
 
 def test_what_was_given_is_ahead_of_what_was_processed() -> None:
