@@ -99,7 +99,10 @@ class TableFile:
             self._next = _Attempt()
             attempt.done.set()
         while self._calls and self._calls[0][0] <= attempt.version:
-            self._calls.popleft()[1]()
+            try:
+                self._calls.popleft()[1]()
+            except Exception:  # a defect of who waited must not cost the table
+                logger.exception("after %s was written", PATHS[type(table)])
         pause_s = PAUSE_AFTER_FAILURE_S if attempt.error is not None else self._pause_ms / 1e3
         if pause_s:
             await trio.sleep(pause_s)

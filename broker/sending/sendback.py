@@ -17,7 +17,8 @@ from broker.puts import PutResult, Puts
 from broker.schedule import levels
 from broker.sending import properties as props
 from broker.sending.answers import REJECTED
-from broker.sending.sending import Groups, Sending, WhenSaved, retries_max
+from broker.sending.needs import Groups, WhenSaved
+from broker.sending.sending import Sending, retries_max
 from broker.store.errors import DamagedRecord, OffsetGone
 from broker.store.record import Message, Record, decode_properties, message_id
 from broker.topics import names

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Callable
 from functools import lru_cache, partial
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -21,6 +21,7 @@ from broker.puts import PutResult, Puts
 from broker.schedule import levels
 from broker.sending import properties as props
 from broker.sending.answers import REJECTED, STORED, Refusal, refusal
+from broker.sending.needs import Groups, Locks, WhenSaved
 from broker.sending.request import V1, V2, Names, SendRequest, decode
 from broker.store.errors import MessageIllegal
 from broker.store.record import (
@@ -28,6 +29,7 @@ from broker.store.record import (
     COMMIT,
     INNER_BATCH,
     MULTI_TAGS,
+    PREPARED,
     ROLLBACK,
     TOPIC_BYTES_MAX,
     Message,
@@ -47,6 +49,8 @@ from remoting.fields import decimal, shown
 MAX_RECONSUME_TIMES_VERSION: Final = 121
 """``V3_4_9``: clients from it on say how often a message may be tried."""
 _NO_HOST: Final = bytes(8)
+_NEVER: Final = PREPARED | INNER_BATCH
+"""Bits of ``sys_flag`` that nothing here serves; the first one is in those of a rollback too."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,26 +66,6 @@ class SendingConfig:
     """A slave then answers that its service is not available, not that it is busy."""
     max_message_size: int = BODY_BYTES_MAX
     message_delay_level: str = levels.DEFAULT
-
-
-class Groups(Protocol):
-    """The consumer groups of this broker."""
-
-    def find(self, name: str) -> SubscriptionGroup | None:
-        """None: there is none, and none is made by asking."""
-        ...
-
-
-class Locks(Protocol):
-    """Which client holds which queue, for ordered consumption."""
-
-    def held_by_group(self, group: str) -> bool: ...
-
-
-class WhenSaved(Protocol):
-    """Calls when the topics are on disk."""
-
-    def when_saved(self, call: Callable[[], None]) -> None: ...
 
 
 @attrs.define
@@ -238,9 +222,8 @@ class Sending:
     # --- one message -----------------------------------------------------------------------------------------
 
     def _send_one(self, connection: Connection, request: Command, asked: SendRequest, target: Target) -> Command | None:
-        if not request.body or asked.sys_flag & INNER_BATCH:
-            return self.refused(refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, (
-                "It is a batch within a message, which no topic here takes." if request.body else "It has no body.")))
+        if not request.body or asked.sys_flag & _NEVER:
+            return self.refused(self._never(request, asked))
         text = asked.properties
         values = props.parse(text)
         if target.group is None and values is not None and "UNIQ_KEY" in values and props.SPECIAL.isdisjoint(values):
@@ -266,6 +249,19 @@ class Sending:
 
         self._puts.put((message,), done, wait_store_ok=wait)
         return None
+
+    def _never(self, request: Command, asked: SendRequest) -> Refusal:
+        """Of a message that no consumer could ever see."""
+        if request.body and asked.sys_flag & PREPARED:
+            return Refusal(ResponseCode.NO_PERMISSION, self._no_transactions)
+        return refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, (
+            "It is a batch within a message, which no topic here takes." if request.body else "It has no body."))
+
+    @property
+    def _no_transactions(self) -> str:
+        forbidden = self.config.reject_transaction_message
+        return (f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden" if forbidden else
+                f"the broker[{self.config.broker_ip1}] does not support transaction messages")
 
     def _prepare(self, request: Command, asked: SendRequest, target: Target, values: dict[str, str],
                  ) -> _Prepared | Refusal | object:
@@ -325,10 +321,7 @@ class Sending:
 
     def _unsupported(self, asked: SendRequest, values: dict[str, str], level: int) -> Refusal | None:
         if values.get("TRAN_MSG", "").lower() == "true" and not (asked.reconsume_times > 0 and level > 0):
-            return Refusal(ResponseCode.NO_PERMISSION, (
-                f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden"
-                if self.config.reject_transaction_message else
-                f"the broker[{self.config.broker_ip1}] does not support transaction messages"))
+            return Refusal(ResponseCode.NO_PERMISSION, self._no_transactions)
         if "INNER_NUM" in values:
             return refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, "INNER_NUM is for batches alone.")
         if "__LITE_TOPIC" in values:

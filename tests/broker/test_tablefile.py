@@ -60,13 +60,14 @@ async def test_many_changes_are_few_writes(autojump_clock: MockClock) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_full_disk(autojump_clock: MockClock) -> None:
+async def test_a_full_disk_and_a_defect_of_who_waits(autojump_clock: MockClock) -> None:
     files, disk, owner = MemoryFiles(), Disk(full=True), Owner(7)
     file = TableFile(files, owner.table, disk.run_sync)
     told: list[float] = []
     async with trio.open_nursery() as nursery:
         await nursery.start(file.run)
         file.changed()
+        file.when_saved(lambda: told.append(1 // 0))
         file.when_saved(lambda: told.append(trio.current_time()))
         with pytest.raises(OSError, match="No space left"):
             await file.saved()

@@ -195,6 +195,8 @@ async def test_the_first_thing_that_is_wrong_is_told(autojump_clock: MockClock) 
 @pytest.mark.parametrize(("options", "code", "words"), [
     ({"properties": {"TRAN_MSG": "true"}}, ResponseCode.NO_PERMISSION,
      "the broker[127.0.0.1] does not support transaction messages"),
+    ({"sys_flag": 4}, ResponseCode.NO_PERMISSION, "the broker[127.0.0.1] does not support transaction messages"),
+    ({"sys_flag": 12}, ResponseCode.NO_PERMISSION, "the broker[127.0.0.1] does not support transaction messages"),
     ({"properties": {"INNER_NUM": "3"}}, ResponseCode.MESSAGE_ILLEGAL, f"{ILLEGAL} INNER_NUM is for batches alone."),
     ({"sys_flag": 128}, ResponseCode.MESSAGE_ILLEGAL,
      f"{ILLEGAL} It is a batch within a message, which no topic here takes."),

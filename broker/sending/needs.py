@@ -1,0 +1,28 @@
+"""What sends need of the broker's other parts, as protocols. It knows none of those parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.store.tables import SubscriptionGroup
+
+
+class Groups(Protocol):
+    """The consumer groups of this broker."""
+
+    def find(self, name: str) -> SubscriptionGroup | None:
+        """Made by being asked for, where that is allowed; None if it is not."""
+        ...
+
+
+class Locks(Protocol):
+    """Which client holds which queue, for ordered consumption."""
+
+    def held_by_group(self, group: str) -> bool: ...
+
+
+class WhenSaved(Protocol):
+    """Calls when the topics are on disk."""
+
+    def when_saved(self, call: Callable[[], None]) -> None: ...
