@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 import trio
@@ -35,6 +36,9 @@ from remoting.streams import Connector, connect_tcp
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker")
+
+_LOOK_S: Final = 0.001
+"""Between two looks whether the queues are level: a slice takes about as long."""
 
 
 class RoleRefused(Exception):
@@ -247,12 +251,13 @@ class AutoSwitch:
 
     async def _visible(self) -> None:
         """Until consumers see what is confirmed: else they would find queues shorter than they were before."""
-        with trio.move_on_after(self._config.dispatch_wait_ms / 1e3) as waiting:
-            while undispatched(self._journal):
-                await trio.lowlevel.checkpoint()
-        if waiting.cancelled_caught:
-            logger.warning("master, though consumers do not see all yet that is confirmed: waited %d ms",
-                           self._config.dispatch_wait_ms)
+        with trio.move_on_after(self._config.dispatch_wait_ms / 1e3):
+            while True:
+                if not undispatched(self._journal):
+                    return
+                await trio.sleep(_LOOK_S)
+        logger.warning("master, though consumers do not see all yet that is confirmed: waited %d ms",
+                       self._config.dispatch_wait_ms)
 
     # --- what holds ------------------------------------------------------------------------------------------
 
@@ -294,6 +299,21 @@ class AutoSwitch:
     def _tick(self, now_ns: int) -> None:
         self._port.tick(now_ns)
         self.advance()
+        kept = self.epochs.drop_before(self._journal.begin)
+        if kept != self.epochs:
+            self._forget(kept)
+
+    def _forget(self, kept: EpochList) -> None:
+        """Epochs whose last byte was deleted with the oldest files. A role in whose way that comes writes them anew."""
+        try:
+            self._epoch_file.write(kept)
+        except OSError as error:
+            logger.warning("the epoch file cannot be written, tried again: %s", error)
+            return
+        self._epochs = kept
+        for core in (self._master, self._slave):
+            if core is not None:
+                core.epochs = kept
 
     def _tell(self) -> None:
         for call in tuple(self.changed):

@@ -301,3 +301,82 @@ async def test_a_log_behind_the_masters_first_byte_is_told_so(autojump_clock: Mo
         assert b.journal.end < a.journal.begin, "nothing is copied over a gap"
         assert a.switch.in_sync is not None
         assert a.switch.in_sync.confirm == a.journal.end
+
+
+async def test_the_former_connection_of_a_slave_neither_counts_nor_evicts_it(autojump_clock: MockClock) -> None:
+    """H7 and apache/rocketmq#9897: half open, it lives until the slave comes again, and its end is nobody's."""
+    async with group(3) as (net, (a, b, c)):
+        held = await a.lead(1, {1, 2, 3})
+        await b.follow(a, 1)
+        await c.follow(a, 1)
+        await trio.sleep(0.5)
+        for link in net.links:
+            link.hangs = True
+        b.switch.follow(None)
+        b.switch.follow(a.address)
+        await trio.sleep(0.5)
+        results = a.put(b"two of three")
+        await trio.sleep(1)
+        assert b.journal.end == a.journal.end
+        assert results == [], "three members are needed, and one of them is silent"
+        assert len(a.switch.runtime_info().ha_connection_info) == 2
+        assert held.wanted(a.journal.now_ns()) is None, "nobody left"
+
+
+async def test_a_slave_that_went_leaves_the_set(autojump_clock: MockClock) -> None:
+    async with group(2) as (_, (a, b)):
+        held = await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        await trio.sleep(0.5)
+        changes = a.changes
+        await b.stop()
+        await trio.sleep(0.1)
+        assert a.changes > changes, "the replicas manager hears of it"
+        assert held.wanted(a.journal.now_ns()) == frozenset({1})
+
+
+async def test_masters_that_wrote_nothing_leave_no_epochs(autojump_clock: MockClock) -> None:
+    """apache/rocketmq#9942: an epoch that begins where the last one did takes its place."""
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        a.put(b"one")
+        await b.follow(a, 1)
+        await trio.sleep(0.5)
+        await b.lead(2)
+        await a.follow(b, 2)
+        await a.lead(3)
+        await b.follow(a, 3)
+        await trio.sleep(2)
+        assert [entry.epoch for entry in a.switch.epochs] == [1, 3]
+        assert b.switch.epochs == a.switch.epochs
+        assert [(entry.epoch, entry.start_offset) for entry in b.switch.epoch_entries()] == [(1, 0), (3, a.journal.end)]
+
+
+async def test_a_new_master_does_not_wait_for_ever_for_its_queues(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        a.put(b"one")
+        await trio.sleep(0.05)
+        monkeypatch.setattr(b.journal.store, "dispatch_slice", lambda upto, most: False)
+        began = trio.current_time()
+        await b.lead(2)
+        assert trio.current_time() - began == pytest.approx(30, abs=1)
+
+
+async def test_epochs_of_which_nothing_is_left_are_forgotten(autojump_clock: MockClock) -> None:
+    async with group(1) as (_, (a,)):
+        for epoch in range(1, 6):
+            await a.lead(epoch)
+            for number in range(60):
+                a.put(b"%d" % number * 200)
+            await trio.sleep(0.1)
+        a.journal.store.flush()
+        a.journal.store.delete_before(a.journal.end)
+        await trio.sleep(0.2)
+        first, *_ = a.switch.epochs
+        assert first.epoch > 1
+        assert a.switch.epochs.find(a.journal.begin) == first
+        assert a.files.content["epochFileCheckpoint"].data.split(b"\n")[2].startswith(b"%d-" % first.epoch)
