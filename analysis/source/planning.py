@@ -1,7 +1,8 @@
 """From directories to ranges of segments: what is in a log, by its heads and footers alone, and what can be left out.
 
 A plan is values that pickle, so that tasks on other machines can read it. Planning reads 64 bytes of each segment's
-head, its footer, and, for bounds on time, the header of each group's first frame in it.
+head, its footer, and, for bounds on time, the header of each group's first frame in it; of a log of several segments
+also the open one, which alone knows what it has cut off the others.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ from google_crc32c import value as crc32c
 
 from analysis.parsing.rows import Place, Wanted
 from analysis.parsing.selection import BEYOND, Selection
-from analysis.parsing.tables import Cut, Cuts
-from analysis.parsing.walk import Damage
+from analysis.parsing.tables import Cut, Cuts, cuts_of
+from analysis.parsing.walk import Cursor, Damage, walk
 from analysis.source.filesystem import Tree
 from analysis.source.finding import Found
 from raft.errors import DamagedLog, MalformedMessage, UsageError, WrongDirectory
 from raft.frame import HEADER_BYTES, peek_size
 from raft.groups import read_origin
-from raft.storage.blocks import BLOCK_BYTES, TRAILER_BYTES, BlockHeader, check_block, check_trailer
+from raft.storage.blocks import (
+    BLOCK_BYTES,
+    LOCAL_MAGIC,
+    TRAILER_BYTES,
+    BlockHeader,
+    LocalKind,
+    check_block,
+    check_trailer,
+)
 from raft.storage.catalog import Base, Footer, Span, decode_footer
 from raft.storage.identity import read_identity
 from raft.storage.interface import Files
@@ -31,6 +40,7 @@ from raft.storage.recovery import read_head, segment_path
 
 _SEGMENT: Final = re.compile(r"(\d{20})[.]seg")
 _SNAPSHOT: Final = re.compile(r"(\d+)-(\d{20})-\d+[.]snap")
+_CUTTING: Final = frozenset({bytes([LocalKind.TRUNCATE]), bytes([LocalKind.INSTALL])})
 _ORIGIN: Final = re.compile("group-([0-9a-f]{16})")
 
 
@@ -61,15 +71,13 @@ class Log:
 
 @attrs.frozen
 class Range:
-    """Segments of one log that a task reads one after the other. ``bases``: what footers say that each of them cut off
-    before itself; ``later``: the same of segments behind this range; ``unsealed``: segments, in the range or behind it,
-    that only a look at their records tells this of."""
+    """Segments of one log that a task reads one after the other. ``bases``: what each of them cut off before itself;
+    ``later``: the same of all segments behind this range."""
 
     log: Log
     segments: tuple[tuple[int, int], ...]
     bases: Mapping[int, Cuts] = attrs.field(factory=dict)
     later: Cuts = attrs.field(factory=dict)
-    unsealed: tuple[int, ...] = ()
     lost: tuple[Lost, ...] = ()
 
 
@@ -198,10 +206,28 @@ def looks_of(tree: Tree, log: Log) -> list[Look]:
     return looks
 
 
-def base_cuts(footer: Footer) -> Cuts:
-    """What a segment did to the log before it."""
-    return {number: Cut(span.base[1].index, span.base[0] is Base.RESET)
-            for number, span in footer.spans.items() if span.base is not None}
+def base_cuts(tree: Tree, log: Log, seen: Look) -> Cuts:
+    """What a segment did to the log before it: from its footer, or else from its records."""
+    if seen.footer is not None:
+        return {number: Cut(span.base[1].index, span.base[0] is Base.RESET)
+                for number, span in seen.footer.spans.items() if span.base is not None}
+    try:
+        data = tree.read(segment_path(seen.sequence))
+    except OSError:
+        return {}
+    if not _may_cut(data):
+        return {}
+    return cuts_of(walk(data, log.owner, seen.sequence, Cursor(), sealed=False, verify=False))
+
+
+def _may_cut(data: bytes) -> bool:
+    """Whether anything here looks like a record that cuts: a search, much faster than a walk, that misses none."""
+    at = data.find(LOCAL_MAGIC)
+    while at >= 0:
+        if data[at + 4 : at + 5] in _CUTTING:
+            return True
+        at = data.find(LOCAL_MAGIC, at + 1)
+    return False
 
 
 def plan(
@@ -217,17 +243,17 @@ def plan(
     looks = looks_of(tree, log)
     kept = [seen for seen, wants in zip(looks, _wants(tree, log, looks, wanted, clock_slack_ms, prune), strict=True)
             if wants]
+    bases = {seen.sequence: base_cuts(tree, log, seen) for seen in looks[1:]} if kept else {}
     ranges: list[Range] = []
-    for group in _runs(kept, partition_bytes):
-        last = group[-1].sequence
-        later: Cuts = {}
-        for seen in looks:
-            if seen.footer is not None and seen.sequence > last:
-                join_cuts(later, base_cuts(seen.footer))
-        ranges.append(Range(
+    later: Cuts = {}
+    behind = log.segments[-1][0]
+    for group in reversed(list(_runs(kept, partition_bytes))):
+        while behind > group[-1].sequence:
+            join_cuts(later, bases.get(behind, {}))
+            behind -= 1
+        ranges.insert(0, Range(
             log, tuple((seen.sequence, seen.size) for seen in group),
-            {seen.sequence: base_cuts(seen.footer) for seen in group if seen.footer is not None}, later,
-            tuple(seen.sequence for seen in looks if seen.footer is None and seen.sequence > group[0].sequence)))
+            {seen.sequence: bases[seen.sequence] for seen in group[1:]}, joined(later)))
     if log.lost:
         if ranges:
             ranges[0] = attrs.evolve(ranges[0], lost=log.lost)
@@ -242,6 +268,14 @@ def join_cuts(into: Cuts, more: Mapping[int, Cut]) -> None:
             into[number].join(cut)
         else:
             into[number] = Cut(cut.index, cut.whole)
+
+
+def joined(*cuts: Mapping[int, Cut]) -> Cuts:
+    """All of them as one, of its own."""
+    out: Cuts = {}
+    for each in cuts:
+        join_cuts(out, each)
+    return out
 
 
 def _runs(kept: Sequence[Look], partition_bytes: int) -> Iterator[list[Look]]:

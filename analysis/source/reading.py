@@ -13,11 +13,11 @@ import attrs
 import pyarrow as pa
 
 from analysis.parsing.rows import Wanted, batches, damage_batch
-from analysis.parsing.tables import Cuts, Frames, cuts_of, tabulate
+from analysis.parsing.tables import Cuts, Frames, tabulate
 from analysis.parsing.walk import Cursor, Damage, Walk, walk
 from analysis.schemas import DAMAGE_KIND
 from analysis.source.filesystem import Tree
-from analysis.source.planning import Log, Look, Range, join_cuts, look
+from analysis.source.planning import Log, Look, Range, joined, look
 from raft.storage.recovery import segment_path
 
 _LOOKS: Final = 3
@@ -40,27 +40,9 @@ class Reader:
         if not work.segments:
             return
         newest = log.segments[-1][0]
-        cuts = self._scan_unsealed(work)
         for at, (sequence, _) in enumerate(work.segments):
-            later: Cuts = {}
-            join_cuts(later, work.later)
-            for behind, _ in work.segments[at + 1 :]:
-                join_cuts(later, work.bases.get(behind, {}))
-            for number, its in cuts.items():
-                if number > sequence:
-                    join_cuts(later, its)
+            later = joined(work.later, *(work.bases[behind] for behind, _ in work.segments[at + 1 :]))
             yield from self._segment(log, sequence, later, sealed=sequence != newest)
-
-    def _scan_unsealed(self, work: Range) -> dict[int, Cuts]:
-        """What segments without a footer cut off, by a walk that checks no bodies."""
-        found: dict[int, Cuts] = {}
-        for sequence in work.unsealed:
-            try:
-                data = self.tree.read(segment_path(sequence))
-            except OSError:
-                continue
-            found[sequence] = cuts_of(walk(data, work.log.owner, sequence, Cursor(), sealed=False, verify=False))
-        return found
 
     def _segment(self, log: Log, sequence: int, later: Cuts, *, sealed: bool) -> Iterator[pa.RecordBatch]:
         seen = self.look_at(log, sequence, later, sealed=sealed)

@@ -91,8 +91,8 @@ def test_a_narrow_filter_reads_only_the_segments_that_hold_it(
     read = collect(str(metrics))
     nodes = 1 if "node" in where else 3
     assert read["segments"] <= 3 * nodes  # what matches, a neighbour by time, and the open one
-    assert read["bytes_read"] <= 5 * nodes * SEGMENT_BYTES  # the open one is looked at by the others' tasks too
-    assert read["planned_bytes"] < 3 * SEGMENT_BYTES
+    assert read["bytes_read"] <= 3.1 * nodes * SEGMENT_BYTES
+    assert read["planned_bytes"] < 1.2 * 3 * SEGMENT_BYTES  # heads, footers, and the open one for what it has cut off
 
 
 def test_bounds_by_option_are_the_same(spark: SparkSession, fleet: Path, tmp_path: Path) -> None:

@@ -121,6 +121,10 @@ def test_only_what_is_needed_is_read(tmp_path: Path) -> None:
     ((tree, wanted, work),) = planned(tmp_path, selection=some)
     assert len(list(Reader(tree, wanted).read(work))) == 1
     assert tree.read_bytes == SEGMENT_BYTES
+    three_segments().save(tmp_path / "many" / "n0")
+    found = find_logs([str(tmp_path / "many")])[0]
+    plan(open_log(found), found.tree, wanted, clock_slack_ms=0, prune=True, partition_bytes=1)
+    assert found.tree.read_bytes < 1.1 * SEGMENT_BYTES
 
 
 def test_a_footer_of_an_earlier_life_does_not_count(tmp_path: Path) -> None:
