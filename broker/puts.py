@@ -159,8 +159,9 @@ class Puts:
         self._unacknowledged.expire(now_ns)
 
     def _fail(self, error: StoreFailed) -> None:
-        """The disk failed: what it had not been given yet is unknown, what it had was not flushed."""
-        for waiting, status in ((self._unwritten, PutStatus.UNKNOWN_ERROR),
-                                (self._unflushed, PutStatus.FLUSH_DISK_TIMEOUT)):
+        """The disk failed: what the system was not given is lost, of the rest nobody knows."""
+        end = self._journal.end
+        for waiting in (self._unwritten, self._unflushed):
             while waiting:
-                waiting.popleft().finish(status, str(error))
+                put = waiting.popleft()
+                put.finish(PutStatus.FLUSH_DISK_TIMEOUT if put.end <= end else PutStatus.UNKNOWN_ERROR, str(error))

@@ -1,0 +1,311 @@
+"""One put from request to status: gates, the order of answers, timeouts, a fence, and a disk that fails."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from broker.ha.acks import BrokerRole, Holders, Mode, PutStatus, QuorumConfig, Replicas
+from broker.journal import FlushDiskType, Journal, JournalConfig
+from broker.puts import PutResult, Puts
+from broker.replication import Alone
+from broker.store.disk import InlineDisk
+from broker.store.files import MemoryFile, MemoryFiles
+from broker.store.record import Message
+from broker.store.store import MessageStore, StoreConfig
+from tests.broker.test_journal import SlowDisk
+
+SMALL = StoreConfig(log_file_bytes=1 << 16, queue_file_bytes=20 * 64, index_slots=11, index_entries=64)
+ASYNC = JournalConfig()
+SYNC = JournalConfig(FlushDiskType.SYNC_FLUSH)
+TWO = QuorumConfig(total_replicas=3, in_sync_replicas=2)
+OK = PutStatus.PUT_OK
+
+
+@attrs.define
+class Group:
+    """A master with slaves whose acknowledgements the test gives."""
+
+    journal: Journal
+    mode: Mode = Mode(BrokerRole.SYNC_MASTER)
+    known: Replicas = Replicas(3, 3, 3)
+    acks: list[int] = attrs.field(factory=lambda: [0, 0])
+
+    @property
+    def holders(self) -> Holders:
+        return _Held(self)
+
+    def replicas(self) -> Replicas:
+        return self.known
+
+
+@attrs.frozen
+class _Held:
+    group: Group
+
+    def holds_all(self, end: int) -> bool:
+        return min(self.group.journal.durable_end, *self.group.acks) >= end
+
+    def holders(self, end: int) -> int:
+        return sum(ack >= end for ack in (self.group.journal.durable_end, *self.group.acks))
+
+
+@attrs.define
+class Sent:
+    """What a test has put and heard."""
+
+    puts: Puts
+    heard: list[tuple[int, PutResult]] = attrs.field(factory=list)
+    count: int = 0
+    waiting: set[int] = attrs.field(factory=set)
+    """Those that wait for their storing."""
+
+    def put(self, body: bytes = b"x", *, wait_store_ok: bool = True, topic: bytes = b"t") -> None:
+        number = self.count
+        self.count += 1
+        if wait_store_ok:
+            self.waiting.add(number)
+        self.puts.put([Message(topic, body)], lambda result: self.heard.append((number, result)),
+                      wait_store_ok=wait_store_ok)
+
+    @property
+    def statuses(self) -> list[tuple[int, PutStatus]]:
+        return [(number, result.status) for number, result in self.heard]
+
+
+@asynccontextmanager
+async def master(
+    config: JournalConfig = ASYNC, quorum: QuorumConfig = TWO, *, disk: SlowDisk | None = None,
+    files: MemoryFiles | None = None,
+) -> AsyncIterator[tuple[Sent, Group, Journal]]:
+    journal = Journal(MessageStore(files or MemoryFiles(), SMALL), config, disk=disk or InlineDisk(),
+                      wall_ms=lambda: 1_000)
+    journal.open()
+    puts, group = Puts(journal, quorum), Group(journal)
+    puts.serve(group)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(journal.run)
+        yield Sent(puts), group, journal
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_single_master_answers_in_the_turn_in_which_the_system_has_it(autojump_clock: MockClock) -> None:
+    async with master() as (sent, _, journal):
+        sent.puts.serve(Alone(journal))
+        for _ in range(3):
+            sent.put()
+        assert sent.heard == [], "a killed process would lose it"
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(0, OK), (1, OK), (2, OK)]
+        assert [result.puts[0].queue_offset for _, result in sent.heard] == [0, 1, 2]
+        assert journal.store.max_offset(b"t", 0) == 3
+
+
+async def test_acknowledgements_release_in_order_and_once(autojump_clock: MockClock) -> None:
+    async with master() as (sent, group, journal):
+        ends = []
+        for _ in range(4):
+            sent.put()
+            ends.append(journal.store.log.max_offset)
+        sent.put(wait_store_ok=False)
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(4, OK)], "who does not wait for its storing waits for nobody"
+        group.acks[1] = ends[1]
+        for _ in range(2):
+            sent.puts.advanced()
+        assert sent.statuses[1:] == [(0, OK), (1, OK)]
+        group.acks[0] = ends[3]
+        sent.puts.advanced()
+        assert sent.statuses[3:] == [(2, OK), (3, OK)]
+        await trio.sleep(10)
+        assert len(sent.heard) == 5
+
+
+async def test_who_holds_too_little_when_the_time_is_over(autojump_clock: MockClock) -> None:
+    async with master() as (sent, group, journal):
+        sent.put()
+        await trio.sleep(2.9)
+        assert sent.heard == []
+        await trio.sleep(0.3)
+        assert sent.statuses == [(0, PutStatus.FLUSH_SLAVE_TIMEOUT)]
+        assert sent.heard[0][1].puts[0].size == journal.end, "it is stored, and says where"
+        group.acks[0] = journal.end
+        sent.puts.advanced()
+        assert len(sent.heard) == 1
+
+
+async def test_sync_flush_waits_for_the_disk_and_then_for_the_slaves(autojump_clock: MockClock) -> None:
+    disk = SlowDisk()
+    async with master(SYNC, disk=disk) as (sent, group, journal):
+        sent.put()
+        sent.put(wait_store_ok=False)
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(1, OK)]
+        group.acks = [journal.end, journal.end]
+        sent.puts.advanced()
+        assert len(sent.heard) == 1, "two slaves hold it, the disk does not"
+        disk.sync()
+        await wait_all_tasks_blocked()
+        assert sent.statuses[1:] == [(0, OK)]
+        sent.put()
+        await wait_all_tasks_blocked()
+        disk.sync()
+        await wait_all_tasks_blocked()
+        assert len(sent.heard) == 2
+        group.acks[0] = journal.end
+        sent.puts.advanced()
+        assert sent.statuses[2:] == [(2, OK)]
+
+
+@pytest.mark.parametrize(("acked", "status"), [(True, PutStatus.FLUSH_DISK_TIMEOUT),
+                                               (False, PutStatus.FLUSH_SLAVE_TIMEOUT)])
+async def test_a_disk_that_does_not_answer(acked: bool, status: PutStatus, autojump_clock: MockClock) -> None:
+    async with master(SYNC, disk=SlowDisk()) as (sent, group, journal):
+        sent.put()
+        await trio.sleep(4.9)
+        group.acks = [journal.end, journal.end] if acked else [0, 0]
+        assert sent.heard == []
+        await trio.sleep(0.5)
+        assert sent.statuses == [(0, status)], "what became of its slaves weighs more"
+
+
+async def test_gates_write_nothing(autojump_clock: MockClock) -> None:
+    quorum = QuorumConfig(total_replicas=3, in_sync_replicas=2, min_in_sync_replicas=2)
+    async with master(quorum=quorum) as (sent, group, journal):
+        group.mode, group.known = Mode(controller=True), Replicas(accepted=1)
+        sent.put()
+        assert sent.statuses == [(0, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)]
+        assert sent.heard[0][1].remark == "1 replicas are in sync, 2 are needed: nothing was written"
+        sent.put(wait_store_ok=False)
+        group.known = Replicas(accepted=2)
+        sent.put()
+        await wait_all_tasks_blocked()
+        assert sent.statuses[1:] == [(1, OK)] and len(journal.store.get(b"t", 0, 0)) == 0
+        assert journal.end == 2 * sent.heard[1][1].puts[0].size
+
+
+async def test_what_cannot_be_stored_is_refused_at_once_and_in_words(autojump_clock: MockClock) -> None:
+    async with master() as (sent, _, journal):
+        sent.put(topic=b"a/b")
+        sent.put(b"x" * (5 << 20))
+        sent.puts.put([Message(b"t", b"x", properties=b"k\x01" + b"v" * 40_000 + b"\x02")],
+                      lambda result: sent.heard.append((2, result)))
+        assert [status.name for _, status in sent.statuses] == [
+            "MESSAGE_ILLEGAL", "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"]
+        assert [result.remark.split(";")[0] for _, result in sent.heard] == [
+            "topic b'a/b' queue 0 cannot be the name of a folder", "body of 5242880 bytes", "properties of 40003 bytes"]
+        assert journal.store.log.max_offset == 0
+
+
+async def test_a_fence_ends_all_that_waits_and_serving_begins_anew(autojump_clock: MockClock) -> None:
+    disk = SlowDisk()
+    async with master(SYNC, disk=disk) as (sent, group, journal):
+        sent.put()
+        await wait_all_tasks_blocked()
+        disk.sync()
+        await wait_all_tasks_blocked()  # 0 waits for slaves
+        sent.put()
+        await wait_all_tasks_blocked()  # 1 waits for the disk
+        sent.put(wait_store_ok=False)  # 2 waits for the system
+        sent.puts.fence("no controller has renewed its lease")
+        assert not sent.puts.serving
+        assert sorted(sent.statuses) == [(number, PutStatus.FLUSH_SLAVE_TIMEOUT) for number in range(3)]
+        sent.put()
+        assert sent.heard[-1] == (3, PutResult(
+            PutStatus.SERVICE_NOT_AVAILABLE, remark="no controller has renewed its lease"))
+        sent.puts.serve(group)
+        sent.put(wait_store_ok=False)
+        group.acks = [1 << 40, 1 << 40]
+        await wait_all_tasks_blocked()
+        sent.puts.advanced()
+        assert sent.statuses[4:] == [(4, OK)] and journal.failure is None
+
+
+async def test_a_failed_write_answers_at_once(autojump_clock: MockClock) -> None:
+    files = MemoryFiles()
+    async with master(SYNC, files=files) as (sent, group, _):
+        group.acks = [1 << 40, 1 << 40]
+        sent.put()
+        await wait_all_tasks_blocked()
+        files.content["commitlog/" + "0" * 20].fault = OSError(errno.EIO, "Input/output error")
+        sent.put()
+        await wait_all_tasks_blocked()
+        sent.put()
+        assert [status.name for _, status in sent.statuses] == ["PUT_OK", "UNKNOWN_ERROR", "SERVICE_NOT_AVAILABLE"]
+        assert "Input/output error" in sent.heard[2][1].remark
+
+
+async def test_a_sync_that_fails_after_the_write(autojump_clock: MockClock) -> None:
+    files, disk = MemoryFiles(), SlowDisk()
+    async with master(SYNC, files=files, disk=disk) as (sent, _, _):
+        sent.put()
+        await wait_all_tasks_blocked()
+        files.content["commitlog/" + "0" * 20].fault = OSError(errno.EIO, "Input/output error")
+        disk.sync()
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(0, PutStatus.FLUSH_DISK_TIMEOUT)]
+
+
+async def test_a_full_disk(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with master() as (sent, _, journal):
+        sent.puts.serve(Alone(journal))
+
+        def full(self: MemoryFile, offset: int, size: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryFile, "reserve", full)
+            sent.put()
+            assert sent.statuses == [(0, PutStatus.SERVICE_NOT_AVAILABLE)]
+            assert "No space left on device" in sent.heard[0][1].remark
+        sent.put()
+        await wait_all_tasks_blocked()
+        assert sent.statuses[1:] == [(1, OK)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_any_course_of_events_answers_each_put_once_and_keeps_every_promise(
+    seed: int, autojump_clock: MockClock,
+) -> None:
+    """SYNC_FLUSH, then the machine stops: what was answered PUT_OK is there, on so many replicas as it needed."""
+    rng = Random(seed)
+    files, disk = MemoryFiles(), SlowDisk()
+    async with master(SYNC, files=files, disk=disk) as (sent, group, journal):
+        for _ in range(rng.randrange(20, 120)):
+            what = rng.random()
+            if what < 0.4:
+                sent.put(b"m%d" % sent.count, wait_store_ok=rng.random() < 0.9)
+            elif what < 0.55 and disk.jobs:
+                disk.sync()
+            elif what < 0.75:
+                slave = rng.randrange(2)
+                group.acks[slave] = rng.randrange(group.acks[slave], journal.end + 1)
+                sent.puts.advanced()
+            elif what < 0.8:
+                sent.puts.fence("deposed")
+            elif what < 0.88:
+                sent.puts.serve(group)
+            elif what < 0.93:
+                await trio.sleep(rng.random() * 4)
+            else:
+                await wait_all_tasks_blocked()
+        if rng.random() < 0.5:
+            await trio.sleep(20)
+            assert len(sent.heard) == sent.count
+        acks = list(group.acks)
+    assert len({number for number, _ in sent.heard}) == len(sent.heard)
+    files.crash(lambda size: rng.choice((0, size)))
+    again = MessageStore(files, SMALL)
+    again.open()
+    for number, result in sent.heard:
+        if result.status is OK and number in sent.waiting:
+            (put,) = result.puts
+            assert again.get_by_id(put.offset).message.body == b"m%d" % number
+            assert max(acks) >= put.offset + put.size
