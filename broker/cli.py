@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -126,15 +127,24 @@ def own_address() -> str:
 
 async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[socket.socket]) -> None:
     """Serve on the sockets and disks of this machine, until told to stop. ``inherited``: a guardian's sockets."""
-    ha_listeners = await listen(config.bind_address, config.ha_listen_port, config.server_socket_backlog)
-    if inherited:
-        live_with_guardian()
-        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in inherited]
-    else:
-        listeners = await client_ports(config)
-    config = attrs.evolve(config, listen_port=_port(listeners), ha_listen_port=_port(ha_listeners))
+    async with AsyncExitStack() as stack:
+        ha_listeners = await opened(stack, config, config.ha_listen_port)
+        if inherited:
+            live_with_guardian()
+            listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in inherited]
+        else:
+            listeners = await client_ports(stack, config)
+        config = attrs.evolve(config, listen_port=_port(listeners), ha_listen_port=_port(ha_listeners))
+        await _serve(config, tls, listeners, ha_listeners)
+
+
+async def _serve(
+    config: BrokerConfig, tls: TLSContext | None, listeners: Sequence[trio.SocketListener],
+    ha_listeners: Sequence[trio.SocketListener],
+) -> None:
     root = config.store_path_root_dir
-    world = World(DiskFiles(), DirectoryFiles(root), tls=tls, disk_used=lambda: _used(root), ram_bytes=_ram_bytes())
+    world = World(
+        DiskFiles(), DirectoryFiles(root), tls=tls, disk_used=lambda: _used(root), ram_bytes=_ram_bytes())
 
     async def serve(task_status: trio.TaskStatus[Stoppable]) -> None:
         await serve_broker(config, world, listeners, ha_listeners=ha_listeners, task_status=task_status)
@@ -148,11 +158,19 @@ async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[
     await run_until_stopped(serve, started)
 
 
-async def client_ports(config: BrokerConfig) -> list[trio.SocketListener]:
+async def opened(stack: AsyncExitStack, config: BrokerConfig, port: int) -> list[trio.SocketListener]:
+    """Listeners at that port, closed with ``stack`` if not before."""
+    listeners = await listen(config.bind_address, port, config.server_socket_backlog)
+    for listener in listeners:
+        stack.push_async_callback(listener.aclose)
+    return listeners
+
+
+async def client_ports(stack: AsyncExitStack, config: BrokerConfig) -> list[trio.SocketListener]:
     """``listenPort``, and the one two below it where that is wanted."""
-    listeners = await listen(config.bind_address, config.listen_port, config.server_socket_backlog)
+    listeners = await opened(stack, config, config.listen_port)
     if config.fast_listen and _port(listeners) > 2:
-        listeners += await listen(config.bind_address, _port(listeners) - 2, config.server_socket_backlog)
+        listeners += await opened(stack, config, _port(listeners) - 2)
     return listeners
 
 
@@ -161,9 +179,8 @@ async def client_ports(config: BrokerConfig) -> list[trio.SocketListener]:
 
 async def guard(config: BrokerConfig, arguments: Sequence[str]) -> int:
     """Hold the clients' ports and keep a broker running that serves them; its exit code."""
-    listeners = await _free_ports(config)
-    port = _port(listeners)
-    sockets = [socket.socket(fileno=each.socket.detach()) for each in listeners]
+    sockets = await _free_ports(config)
+    port = int(sockets[0].getsockname()[1])
     command = [sys.executable, "-c", _CHILD, *arguments, "-D", f"listenPort={port}"]
     forwarder = Forwarder()
     async with open_client() as client, trio.open_nursery() as nursery:
@@ -184,12 +201,14 @@ async def guard(config: BrokerConfig, arguments: Sequence[str]) -> int:
     return code
 
 
-async def _free_ports(config: BrokerConfig) -> list[trio.SocketListener]:
+async def _free_ports(config: BrokerConfig) -> list[socket.socket]:
     """A guardian that was killed takes its broker along, which may take a moment. Raises ``OSError``."""
     deadline = trio.current_time() + _PORTS_WAIT_S
     while True:
         try:
-            return await client_ports(config)
+            async with AsyncExitStack() as stack:
+                listeners = await client_ports(stack, config)
+                return [socket.socket(fileno=each.socket.detach()) for each in listeners]
         except OSError as error:
             inner = error.__cause__
             if trio.current_time() >= deadline or not isinstance(inner, OSError) or inner.errno != errno.EADDRINUSE:

@@ -73,9 +73,19 @@ class Services:
     ) -> None:
         """Raises ``WrongStore`` for a table that cannot be read, ``ConfigError``."""
         self.config, self.journal, self.puts, self.standing = config, journal, puts, standing
-        store = journal.store
-        host = packed_host(config.broker_ip1, config.listen_port)
+        self.given = Given()
+        self.stats = Stats(config.broker_cluster_name, self._put_by_topic, now_ns)
+        self._files: list[TableFile] = []
+        self._keep_tables(files, now_ns, wall_ms, run_sync, queues_of)
+        self._take_messages(files, rng, now_ns, wall_ms, run_sync)
+        self._give_messages(now_ns, wall_ms, ram_bytes)
+        self.follow(config)
 
+    def _keep_tables(
+        self, files: Files, now_ns: Callable[[], int], wall_ms: Callable[[], int], run_sync: RunSync,
+        queues_of: QueuesOf,
+    ) -> None:
+        config, standing = self.config, self.standing
         self.topics = TopicTable(settings.part(config, TopicsConfig), wall_ms, load(files, Topics))
         self.groups = GroupTable(settings.part(config, GroupsConfig), wall_ms, load(files, SubscriptionGroups))
         self.offsets = OffsetTable(settings.part(config, OffsetsConfig), wall_ms, load(files, ConsumerOffsets))
@@ -84,37 +94,53 @@ class Services:
         self.locks = Locks(now_ns)
         self.heartbeats = Heartbeats(self.consumers, self.producers, self.locks, groups=self.groups,
                                      topics=self.topics, standing=standing, now_ns=now_ns)
-
-        topics_file = TableFile(files, self.topics.snapshot, run_sync)
+        self._topics_file = TableFile(files, self.topics.snapshot, run_sync)
         groups_file = TableFile(files, self.groups.snapshot, run_sync)
         offsets_file = TableFile(
             files, self.offsets.snapshot, run_sync, pause_ms=config.flush_consumer_offset_interval)
+        modes_file = TableFile(files, self._modes, run_sync)
+        self._files += (self._topics_file, groups_file, offsets_file, modes_file)
+        self.topic_admin = TopicAdmin(self.topics, self._topics_file.saved)
+        self.group_admin = GroupAdmin(self.groups, groups_file.saved)
+        self.assignments = Assignments(
+            self.consumers, self.groups, self.topics, queues_of, modes_file.saved, load(files, MessageRequestModes))
+
+        self.topics.on_change.append(self._topics_file.changed)
+        self.topics.on_delete.append(lambda name: self.journal.delete_topics([name.encode()]))
+        self.topics.on_delete.append(self.offsets.forget_topic)
+        self.groups.on_change.append(groups_file.changed)
+        self.group_admin.on_clean.append(self.offsets.forget_group)
+        self.offsets.on_change = offsets_file.changed
+        self.assignments.on_change.append(modes_file.changed)
+
+    def _take_messages(
+        self, files: Files, rng: Random, now_ns: Callable[[], int], wall_ms: Callable[[], int], run_sync: RunSync,
+    ) -> None:
+        config, standing, puts, store = self.config, self.standing, self.puts, self.journal.store
+        host = packed_host(config.broker_ip1, config.listen_port)
         self.sending = Sending(
-            settings.part(config, SendingConfig), self.topics, topics_file, self.groups, self.locks, puts, host, rng,
-            lambda: standing.slave)
+            settings.part(config, SendingConfig), self.topics, self._topics_file, self.groups, self.locks, puts, host,
+            rng, lambda: standing.slave)
         self.send_back = SendBack(
-            self.sending, self.topics, topics_file, self.groups, puts, store.get_by_id, host, rng)
+            self.sending, self.topics, self._topics_file, self.groups, puts, store.get_by_id, host, rng)
         self.delays = DelayedDelivery(
             ScheduleConfig(message_delay_level=config.message_delay_level,
                            flush_delay_offset_interval_ms=config.flush_delay_offset_interval),
             store, puts, load(files, DelayOffsets), now_ns=now_ns, wall_ms=wall_ms)
         delays_file = TableFile(files, self.delays.offsets, run_sync)
+        self._files.append(delays_file)
+        self.delays.changed.append(delays_file.changed)
+        self.journal.ticks.append(self.delays.tick)
+
+    def _give_messages(self, now_ns: Callable[[], int], wall_ms: Callable[[], int], ram_bytes: int) -> None:
+        config, standing, journal, store = self.config, self.standing, self.journal, self.journal.store
         self.pulling = Pulling(
             settings.part(config, PullConfig), settings.part(config, ReadConfig), journal=journal, topics=self.topics,
             groups=self.groups, offsets=self.offsets, consumers=self.consumers, standing=standing, now_ns=now_ns,
             memory=memory_bytes(settings.part(config, ReadConfig), ram_bytes))
-        self.topic_admin = TopicAdmin(self.topics, topics_file.saved)
-        self.group_admin = GroupAdmin(self.groups, groups_file.saved)
-
-        self.given = Given()
         self.pulling.on_found = self._found
-        self.stats = Stats(config.broker_cluster_name, self._put_by_topic, now_ns)
-        modes_file = TableFile(files, self._modes, run_sync)
-        self.assignments = Assignments(
-            self.consumers, self.groups, self.topics, queues_of, modes_file.saved, load(files, MessageRequestModes))
-        self.assignments.on_change.append(modes_file.changed)
-        relay = Relay(self.consumers, groups=self.groups, topics=self.topics, store=store, standing=standing)
         self.queries = MessageQueries(settings.part(config, QueryConfig), store)
+        relay = Relay(self.consumers, groups=self.groups, topics=self.topics, store=store, standing=standing)
         self._parts = (
             self.sending, self.send_back, self.delays, self.pulling, self.topic_admin, self.group_admin,
             self.heartbeats, self.locks, self.assignments, relay, self.queries,
@@ -126,17 +152,6 @@ class Services:
                      stats=self.stats, standing=standing, wall_ms=wall_ms),
             Cleaning(expired_queues=lambda: store.clean(len(store.queues())), unused_topics=self._delete_unused,
                      expired_log=journal.delete_old_files))
-
-        self.topics.on_change.append(topics_file.changed)
-        self.topics.on_delete.append(lambda name: journal.delete_topics([name.encode()]))
-        self.topics.on_delete.append(self.offsets.forget_topic)
-        self.groups.on_change.append(groups_file.changed)
-        self.group_admin.on_clean.append(self.offsets.forget_group)
-        self.offsets.on_change = offsets_file.changed
-        self.delays.changed.append(delays_file.changed)
-        journal.ticks.append(self.delays.tick)
-        self._files = (topics_file, groups_file, offsets_file, delays_file, modes_file)
-        self.follow(config)
 
     def handlers(self) -> dict[int, Handler]:
         """Each code has one part."""

@@ -1,0 +1,81 @@
+"""The command ``mqbroker``: flags, files, what is printed and told, and how it ends. Nothing is served here."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from pathlib import Path
+
+import pytest
+
+from broker import cli
+from broker.config import from_properties
+from remoting.daemon.process import FAILED, STOPPED, USAGE
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("brokerName=a\nbrokerIP1=10.0.0.1\nlistenPort=20911\nnamesrvAddr=old:1\n")
+    assert cli.main(["-c", str(file), "-n", "new:1", "-D", "listenPort=30911", "-p"]) == STOPPED
+    shown = printed(capsys)
+    assert (shown["brokerName"], shown["namesrvAddr"], shown["listenPort"]) == ("a", "new:1", "30911")
+    assert (shown["haListenPort"], shown["configStorePath"]) == ("10912", str(file))
+
+
+def test_what_is_not_configured_is_this_machine_s(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["-p"]) == STOPPED
+    shown = printed(capsys)
+    assert shown["brokerName"] == socket.gethostname()
+    assert shown["brokerIP1"] == shown["brokerIP2"]
+    ipaddress.ip_address(shown["brokerIP1"])
+    assert not shown["storePathRootDir"].startswith("~")
+
+
+def test_a_port_that_the_system_chooses_is_told_to_others() -> None:
+    assert cli.here(from_properties({"brokerIP1": "10.0.0.1", "brokerIP2": "10.1.0.1"})).ha_address == "10.1.0.1:10912"
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["-D", "brokerNmae=a"], "brokerNmae = a: is no known key; brokerName is"),
+    (["-D", "brokerRole=SLAVE"], "brokerId = 0: does not go with brokerRole = SLAVE"),
+    (["-c", "/nowhere/broker.conf"], "/nowhere/broker.conf: there is no such file"),
+    (["-D", "tls.server.mode=enforcing"], "tls.server.mode = enforcing: needs tls.server.certPath"),
+    (["-D", "enableControllerMode=true"], "controllerAddr = : must name the controllers"),
+])
+def test_wrong_usage_says_what_to_change(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(arguments) == USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_port_in_use_and_a_store_in_use_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", f"listenPort={port}",
+                         "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}"]) == FAILED
+    assert f"cannot listen at 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_a_table_that_cannot_be_read_stops_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text("{ no json")
+    assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", "listenPort=0",
+                     "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}"]) == FAILED
+    assert "config/topics.json cannot be read" in capsys.readouterr().err
+
+
+def test_another_group_s_identity_stops_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "brokerIdentity").write_text("DefaultCluster#other#3")
+    assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", "listenPort=0",
+                     "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}", "-D", "brokerName=a",
+                     "-D", "enableControllerMode=true", "-D", "controllerAddr=127.0.0.1:1"]) == FAILED
+    assert "belongs to broker 'other'" in capsys.readouterr().err
