@@ -57,6 +57,8 @@ logger = logging.getLogger("broker")
 Listeners = Sequence[Listener[Stream]]
 STOP_GRACE_MS: Final = 1_000
 CONNECTIONS_MAX: Final = 100_000
+REQUESTS_IN_FLIGHT_MAX: Final = 1_000_000
+"""Pulls that are held count: some for each consumer."""
 
 
 def _now_ns() -> int:
@@ -237,7 +239,7 @@ class Broker:
         config, stopped = self.config, trio.Event()
         server = Server(
             self.handlers, on_close=self._closed, tls=self.world.tls, config=ServerConfig(
-                connections_max=CONNECTIONS_MAX,
+                connections_max=CONNECTIONS_MAX, requests_in_flight_max=REQUESTS_IN_FLIGHT_MAX,
                 idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
                 tls_mode=TLSMode(config.tls_server_mode)))
         async with trio.open_nursery() as lasting:
@@ -276,6 +278,7 @@ class Broker:
         config = self.config
         await self.roles.stop()
         await self.registration.leave()
+        self.services.pulling.finish()
         await server.stop(
             config.shutdown_wait_time_seconds * 1e3 if config.enable_shutdown_gracefully else STOP_GRACE_MS)
 

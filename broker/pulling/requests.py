@@ -67,6 +67,7 @@ class Pulling:
         self._store = journal.store
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
         self._standing, self._now_ns = standing, now_ns
+        self._finishing = False
         journal.arrived.append(self.holding.arrived)
         offsets.on_reset.append(lambda group, topic, queue_id: self.holding.wake_queue(topic, queue_id))
 
@@ -79,6 +80,11 @@ class Pulling:
 
     def role_changed(self) -> None:
         """Pulls that are held find out what holds now."""
+        self.holding.wake_all()
+
+    def finish(self) -> None:
+        """The broker stops: who waits is answered, and nobody waits any more."""
+        self._finishing = True
         self.holding.wake_all()
 
     def pull(self, connection: Connection, request: Command) -> Command | None:
@@ -115,7 +121,7 @@ class Pulling:
             return response(request, ResponseCode.SYSTEM_ERROR, PullMessageResponse(), remark=str(error))
         self._note(asked, found, first)
         code, suggested = code_of(found.status, asked.queue_offset), self._suggested(group, found)
-        if code is ResponseCode.PULL_NOT_FOUND and first and asked.sys_flag & SUSPEND:
+        if code is ResponseCode.PULL_NOT_FOUND and first and asked.sys_flag & SUSPEND and not self._finishing:
             timeout_ms = asked.suspend_timeout_millis if self.config.long_polling_enable \
                 else self.config.short_polling_time_mills
             self.holding.hold(

@@ -30,7 +30,7 @@ def named(value: str | None, names: tuple[str, ...], default: str) -> str:
     """One of ``names``, of itself or of its place among them; ``default`` for what is missing or unknown."""
     if value in names:
         return value
-    if value is not None and value.isdecimal() and int(value) < len(names):
+    if value is not None and len(value) < 3 and value.isdecimal() and int(value) < len(names):
         return names[int(value)]
     return default
 

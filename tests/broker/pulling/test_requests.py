@@ -226,6 +226,18 @@ async def test_who_does_not_want_to_wait_is_answered_at_once(autojump_clock: Moc
         assert trio.current_time() == 0
 
 
+async def test_nobody_waits_for_a_broker_that_stops(autojump_clock: MockClock) -> None:
+    async with running() as world, trio.open_nursery() as nursery:
+        waiting = Waiting(world, nursery, held(0))
+        await trio.sleep(1)
+        world.pulling.finish()
+        await trio.testing.wait_all_tasks_blocked()
+        (when, answer), = waiting.answers
+        assert (when, answer.code) == (1, ResponseCode.PULL_NOT_FOUND)
+        assert (await world.ask(PULL, held(0))).code == ResponseCode.PULL_NOT_FOUND
+        assert trio.current_time() == 1
+
+
 async def test_without_long_polling_it_waits_a_short_time(autojump_clock: MockClock) -> None:
     async with running(pulls=PullConfig(long_polling_enable=False)) as world:
         assert (await world.ask(PULL, held(0))).code == ResponseCode.PULL_NOT_FOUND
