@@ -185,7 +185,7 @@ class BrokerConfig(MetricsKeys, TLSKeys):
     total_replicas: int = _count(1, "replicas of the group", most=1_000)
     in_sync_replicas: int = _count(1, "replicas, the master among them, that hold a message before it is answered",
                                    most=1_000)
-    min_in_sync_replicas: int = _count(1, "with fewer in sync writes are refused", most=1_000, live=True)
+    min_in_sync_replicas: int = _count(1, "with fewer in sync writes are refused", most=1_000)
     enable_auto_in_sync_replicas: bool = key(False, "plain group: ask for fewer where fewer live")
     all_ack_in_sync_state_set: bool = key(
         False, "controller mode: a message is answered when the whole SyncStateSet holds it")
