@@ -1,4 +1,4 @@
-"""What can be wrong with what a reader is given, in one sentence each."""
+"""What can be wrong with what a reader is given, in one sentence each. Knows nothing of how it is read."""
 
 from __future__ import annotations
 

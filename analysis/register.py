@@ -1,4 +1,7 @@
-"""Make the data source ``raftlog`` known to a Spark session, whose workers then run this very interpreter."""
+"""Make the data source ``raftlog`` known to a Spark session, whose workers then run this very interpreter.
+
+Knows Spark's settings for that; starts no session.
+"""
 
 from __future__ import annotations
 

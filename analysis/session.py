@@ -1,4 +1,7 @@
-"""A Spark session that has the data source, with a clear word where Java is missing."""
+"""A Spark session that has the data source, with a clear word where Java is missing.
+
+Knows where Spark looks for Java; nothing of logs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Spark's filters to bounds of a selection; those that have no place there are left out, for Spark checks all again."""
+"""Spark's filters to bounds of a selection; those that have no place there are left out, for Spark checks all again.
+
+Knows filters and columns; nothing of segments.
+"""
 
 from __future__ import annotations
 
