@@ -77,20 +77,23 @@ class ConsumeQueue:
         names = [name for name in self._files.list(self._directory) if len(name) == 20 and name.isdecimal()]
         files = [self._files.open(f"{self._directory}/{name}") for name in names]
         sizes = [file.size() for file in files]
+        if (len(names) > 1 and self._file_bytes not in sizes) or max(sizes, default=0) > self._file_bytes:
+            raise WrongStore(f"{self._directory}/{names[0]} has {sizes[0]} bytes, not {self._file_bytes}: set "
+                             "mappedFileSizeConsumeQueue to what this store was made with, or remove the whole folder "
+                             "consumequeue: it is built again from the log")
         for number, (name, file, size) in enumerate(zip(names, files, sizes, strict=True)):
-            if size < self._file_bytes and (self._file_bytes in sizes or len(names) == 1):
-                # The process died before this one got its size, as the last one of a queue that was cut.
-                file.resize(self._file_bytes)
+            before = sizes[number - 1] if number else self._file_bytes
+            if before == self._file_bytes and int(name) == int(names[0]) + number * self._file_bytes:
+                if size < self._file_bytes:  # the process died before it got its size
+                    file.resize(self._file_bytes)
                 self._open.append(file)
-                for stale, gone in zip(names[number + 1 :], files[number + 1 :], strict=True):
-                    gone.close()
-                    self._files.remove(f"{self._directory}/{stale}")
-                break
-            if size != self._file_bytes or int(name) != int(names[0]) + number * self._file_bytes:
-                raise WrongStore(f"{self._directory}/{name} has {size} bytes and not {self._file_bytes}, or the "
-                                 "file before it is missing: set mappedFileSizeConsumeQueue to what this store was "
-                                 "made with, or remove the whole folder consumequeue: it is built again from the log")
-            self._open.append(file)
+            else:  # behind one that a crash lost or cut: its messages are told again
+                offset, length, _ = ENTRY.unpack(file.pread(ENTRY_BYTES, 0).ljust(ENTRY_BYTES, b"\0"))
+                if 0 < length <= sure - offset:
+                    raise WrongStore(f"{self._directory}/{name} has no file before it: remove the whole folder "
+                                     "consumequeue: it is built again from the log")
+                file.close()
+                self._files.remove(f"{self._directory}/{name}")
         self._base = int(names[0]) if names else 0
         self._find_end(log_end, min(sure, log_end))
         if self._is_something_behind():
@@ -253,6 +256,7 @@ class ConsumeQueue:
         while len(self._open) > 1 and self._base + self._file_bytes <= self.min_offset * ENTRY_BYTES:
             self._open.pop(0).close()
             self._files.remove(f"{self._directory}/{self._base:020d}")
+            self._files.sync_dir(self._directory)  # or a crash might leave a gap
             self._base += self._file_bytes
             self._dirty = {number - 1 if number > 0 else number for number in self._dirty if number}
 

@@ -1,0 +1,144 @@
+"""A flush of queues, index and checkpoint that fails or is cancelled promises nothing that is not on disk."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from broker.store.checkpoint import PATH, Checkpoint
+from broker.store.files import MemoryFiles, read_whole
+from broker.store.record import Message, decode, encode_properties
+from broker.store.store import MessageStore, StoreConfig
+
+SMALL = StoreConfig(log_file_bytes=1 << 14, queue_file_bytes=20 * 8, index_slots=11, index_entries=16)
+
+
+def opened(files: MemoryFiles) -> MessageStore:
+    store = MessageStore(files, SMALL)
+    store.open()
+    return store
+
+
+def put(store: MessageStore, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        store.put(Message(b"t", b"m%d" % number, 0, encode_properties({"KEYS": f"k{number}"})), number)
+    store.log.flush()
+    store.dispatch()
+
+
+def complete(files: MemoryFiles) -> int:
+    return Checkpoint.decode(read_whole(files, PATH)).queues_offset
+
+
+def check(files: MemoryFiles, count: int) -> None:
+    """What a crash leaves is all of it."""
+    files.crash()
+    store = opened(files)
+    store.dispatch()
+    assert [decode(raw).message.body for raw in store.get(b"t", 0, 0, count=1_000)] == [
+        b"m%d" % number for number in range(count)]
+    for number in range(count):
+        assert [record.message.body for record in store.get_by_key(b"t", f"k{number}")] == [b"m%d" % number]
+
+
+def test_after_a_failed_sync_of_a_queue_no_checkpoint_counts_on_it() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 5)
+    store.flush()
+    before = complete(files)
+    put(store, 5, 5)
+    file = files.content["consumequeue/t/0/" + "0" * 20]
+    store.queue(b"t", 0).write()  # type: ignore[union-attr]
+    file.fault = OSError(errno.EIO, "Input/output error")
+    with pytest.raises(OSError, match="Input/output error"):
+        store.flush()
+    file.fault = None
+    put(store, 10, 5)
+    store.flush()
+    assert 0 < before == complete(files) < store.dispatched_offset
+    check(files, 15)
+
+
+def test_a_full_disk_while_the_index_is_flushed_is_tried_again() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 3)
+    index = next(name for name in files.content if name.startswith("index/"))
+    files.content[index].fault = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space left"):
+        store.flush()
+    assert complete(files) == 0
+    assert len(store.get_by_key(b"t", "k1")) == 1, "it is still known"
+    files.content[index].fault = None
+    put(store, 3, 3)
+    store.flush()
+    assert complete(files) == store.log.max_offset
+    check(files, 6)
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_flush_that_is_cancelled_at_any_step(steps: int) -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 20)
+    keep = store.log.max_offset
+    put(store, 20, 10)
+    flush = store.begin_flush()
+    run = flush.steps()
+    for _ in range(steps):
+        next(run, None)
+    store.truncate(keep)
+    assert next(run, True), "it leaves off"
+    assert complete(files) <= keep
+    store.end_flush(flush)
+    put(store, 20, 1)
+    check(files, 21)
+    store = opened(files)
+    store.dispatch()
+    store.flush()
+    assert complete(files) == store.log.max_offset
+    check(files, 21)
+
+
+def test_what_is_flushed_meanwhile_can_be_read() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 7)
+    flush = store.begin_flush()
+    run = flush.steps()
+    put(store, 7, 20)
+    for step in range(20):
+        for number in range(27):
+            assert len(store.get_by_key(b"t", f"k{number}")) == 1, (step, number)
+        next(run, None)
+    store.end_flush(flush)
+    store.flush()
+    check(files, 27)
+
+
+def test_everything_is_forgotten_and_a_log_begins_elsewhere() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 60)
+    store.flush()
+    store.truncate(0, everything=True)
+    assert (store.queues(), store.log.max_offset, store.get_by_key(b"t", "k1")) == ([], 0, [])
+    source = MessageStore(MemoryFiles(), SMALL)
+    source.open()
+    put(source, 0, 200)
+    begin = source.log.max_offset // (1 << 14) * (1 << 14)
+    assert begin > 0
+    store.append_raw(source.log.read(begin, 1 << 14), begin)
+    for _ in range(2):
+        store.dispatch()
+        assert store.log.min_offset == begin and store.log.max_offset == source.log.max_offset
+        first = store.min_offset(b"t", 0)
+        assert 0 < first == decode(store.get(b"t", 0, first)[0]).queue_offset
+        assert store.max_offset(b"t", 0) == 200
+        assert store.put(Message(b"t", b"mine"), 9).queue_offset == 200
+        store.truncate(source.log.max_offset)
+        store.flush()
+        files.crash()
+        store = opened(files)

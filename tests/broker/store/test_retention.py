@@ -1,0 +1,39 @@
+"""Which files go, by time and by room; when nothing is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.store.retention import RetentionConfig, Verdict, judge
+
+HOUR = 3_600_000
+CONFIG = RetentionConfig()
+NOW = 1_000 * HOUR
+AGES = (200, 100, 72, 71, 5)
+"""Of files, in hours."""
+
+
+@pytest.mark.parametrize(("used", "hour", "deleted", "refused"), [
+    (0.10, 3, 0, False), (0.10, 4, 3, False), (0.75, 3, 0, False), (0.76, 3, 3, False), (0.85, 3, 3, False),
+    (0.86, 3, 5, False), (0.90, 3, 5, False), (0.91, 3, 5, True),
+])
+def test_the_table(used: float, hour: int, deleted: int, refused: bool) -> None:
+    found = judge(CONFIG, [NOW - age * HOUR for age in AGES], NOW, hour, used)
+    assert (found.delete, bool(found.refuse)) == (deleted, refused)
+
+
+def test_limits() -> None:
+    old = [0] * 30
+    assert judge(CONFIG, old, NOW, 4, 0.1) == Verdict(10), "no more at one time"
+    assert judge(CONFIG, [0, NOW, 0], NOW, 4, 0.1) == Verdict(1), "never one in the middle"
+    gentle = RetentionConfig(clean_file_forcibly_enable=False)
+    assert judge(gentle, [NOW], NOW, 3, 0.95).delete == 0
+    assert judge(CONFIG, [], NOW, 4, 0.95) == Verdict(0, (
+        "the disk is 95% full, above diskSpaceWarningLevelRatio (90%): nothing is written until there is room"))
+    assert RetentionConfig(delete_when="04;16").hours == {4, 16}
+
+
+@pytest.mark.parametrize("wrong", ["24", "x", "4,16", "-1"])
+def test_hours_that_are_none(wrong: str) -> None:
+    with pytest.raises(ValueError, match="deleteWhen is"):
+        RetentionConfig(delete_when=wrong)
