@@ -46,7 +46,7 @@ BY_CODE: Final[dict[int, Failure]] = {
     ResponseCode.FLUSH_DISK_TIMEOUT: _UNHELD,
     ResponseCode.SLAVE_NOT_AVAILABLE: _UNHELD,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: _UNHELD,
-    ResponseCode.SYSTEM_ERROR: _UNSURE,  # too few replicas, before anything is kept; but a defect as well, after it
+    ResponseCode.SYSTEM_ERROR: _UNSURE,  # a defect, perhaps after the message was kept
     ResponseCode.SYSTEM_BUSY: _PASSES,
     ResponseCode.SERVICE_NOT_AVAILABLE: _PASSES,
     ResponseCode.GO_AWAY: _PASSES,
@@ -58,8 +58,15 @@ BY_CODE: Final[dict[int, Failure]] = {
 """All others are refusals of this message, which every broker would repeat."""
 
 
-def of_code(code: int) -> Failure:
+TOO_FEW_REPLICAS: Final = "in-sync replicas not enough"
+"""How the remark begins with which a broker answers SYSTEM_ERROR before it keeps anything: the wire has no code for it.
+A new master answers so until its replicas have followed it."""
+
+
+def of_answer(code: int, remark: str | None) -> Failure:
     """Of an answer other than SUCCESS."""
+    if code == ResponseCode.SYSTEM_ERROR and remark is not None and remark.startswith(TOO_FEW_REPLICAS):
+        return _PASSES
     return BY_CODE.get(code, _REFUSED)
 
 

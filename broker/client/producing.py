@@ -15,7 +15,7 @@ import trio
 from broker.client.errors import MessageIllegal, NoNameServer, NoRoute, SendFailed, SendUnknown
 from broker.client.faults import FAILED_MS, RoundRobin
 from broker.client.message import WAIT, Encoded, Message, Sent, encode
-from broker.client.outcomes import Failure, Next, of_code, of_error
+from broker.client.outcomes import Failure, Next, of_answer, of_error
 from broker.client.route import Route
 from broker.client.session import Session
 from broker.store.consumequeue import java_hash
@@ -206,25 +206,26 @@ class Producer:
                         if took_ms >= faults.slow_ms:
                             faults.note(queue.broker_name, took_ms, now() * 1e3)
                         return queue, answer
-                    failure, answer_code = of_code(answer.code), answer.code
+                    failure, answer_code = of_answer(answer.code, answer.remark), answer.code
                     why = f"{topic}: {address} answered {answer.code}: {answer.remark or 'no remark'}"
                 if not failure.broker_is_well:
                     faults.note(queue.broker_name, FAILED_MS, now() * 1e3)
                 last = queue.broker_name
             maybe_stored |= failure.maybe_stored
             retries -= failure.next is Next.RETRY
-            if (
-                failure.next is Next.STOP or retries < 0 or now() >= deadline
-                or (failure.maybe_stored and not self._settings.resend_unknown)
-            ):
+            final = failure.next is Next.STOP or retries < 0 or (
+                failure.maybe_stored and not self._settings.resend_unknown)
+            if not final and choose is None and self._others(route, last):
+                routes.renew_soon(topic)
+            elif not final:
+                with trio.move_on_at(deadline):
+                    if failure.next is Next.RETRY and answer_code is not None:
+                        await trio.sleep(_pause_s(self._settings.retries - retries))
+                    await routes.renew(topic)
+            if final or now() >= deadline:
                 if maybe_stored:
                     raise SendUnknown(why, message_id, answer_code)
                 raise SendFailed(why, answer_code)
-            if choose is None and self._others(route, last):
-                routes.renew_soon(topic)
-            else:
-                with trio.move_on_at(deadline):
-                    await routes.renew(topic)
 
     async def _route(self, topic: str, deadline: float) -> Route:
         """The first of a topic: name servers that do not answer are asked again until the deadline."""
@@ -299,6 +300,11 @@ class Producer:
 
 
 _NO_MASTER: Final = Failure(False, Next.WAIT)
+
+
+def _pause_s(attempts: int) -> float:
+    """Before the only broker is asked again that refused: a new master may not know the topic for a moment."""
+    return min(0.05 * 4.0 ** (attempts - 1), 1.0)
 
 
 def _sent(message_id: str, queue: MessageQueue, answer: Command) -> Sent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.client.outcomes import BY_CODE, Next, of_code, of_error
+from broker.client.outcomes import BY_CODE, Next, of_answer, of_error
 from remoting.codes import ResponseCode
 from remoting.errors import ConnectFailed, ConnectionClosed, FrameError, NotEncodable, RequestTimeout
 
@@ -16,22 +16,29 @@ def test_the_codes_on_which_java_tries_again_are_those_here() -> None:
 
 @pytest.mark.parametrize("code", [10, 11, 12])
 def test_stored_but_not_as_safe_as_configured_is_unknown_and_final(code: int) -> None:
-    failure = of_code(code)
+    failure = of_answer(code, None)
     assert failure.maybe_stored and failure.next is Next.STOP and failure.broker_is_well
 
 
 @pytest.mark.parametrize("code", [2, 14, 1500])
 def test_a_broker_that_is_away_is_waited_for(code: int) -> None:
-    assert of_code(code).next is Next.WAIT and not of_code(code).maybe_stored
+    assert of_answer(code, None).next is Next.WAIT and not of_answer(code, None).maybe_stored
 
 
 def test_a_defect_of_a_broker_may_come_after_storing() -> None:
-    assert of_code(ResponseCode.SYSTEM_ERROR).maybe_stored
+    assert of_answer(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException").maybe_stored
+
+
+def test_too_few_replicas_keep_nothing_and_pass() -> None:
+    failure = of_answer(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+    assert not failure.maybe_stored and failure.next is Next.WAIT
+    assert of_answer(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough 1 are, 2 are needed") == failure
+    assert of_answer(ResponseCode.MESSAGE_ILLEGAL, "in-sync replicas not enough") != failure
 
 
 @pytest.mark.parametrize("code", [13, 29, 26, 23, 9999, -7])
 def test_everything_else_refuses_this_message(code: int) -> None:
-    failure = of_code(code)
+    failure = of_answer(code, None)
     assert failure.next is Next.STOP and not failure.maybe_stored and failure.broker_is_well
 
 

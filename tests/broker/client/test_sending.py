@@ -229,6 +229,30 @@ async def test_attempts_with_unknown_outcome_are_counted(autojump_clock: MockClo
         assert len(made.brokers["a"].asked(SEND)) == 1
 
 
+async def test_a_new_master_has_a_moment_to_find_its_replicas(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made, made.client() as client:
+        made.brokers["a"].refuse = lambda command: (
+            response(command, ResponseCode.SYSTEM_ERROR, remark="in-sync replicas not enough")
+            if trio.current_time() < began + 0.4 else None)
+        began = trio.current_time()
+        await client.send(message())
+        assert 0.4 <= trio.current_time() - began < 0.46 and len(made.brokers["a"].log) == 1
+        made.brokers["a"].refuse = refusing(SEND, ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+        with pytest.raises(SendFailed, match="not enough"):
+            await client.send(message(), timeout_ms=300)
+
+
+async def test_the_only_broker_has_a_moment_to_learn_of_the_topic(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made, made.client() as client:
+        began = trio.current_time()
+        made.brokers["a"].refuse = lambda command: (
+            response(command, ResponseCode.TOPIC_NOT_EXIST) if trio.current_time() < began + 0.2 else None)
+        await client.send(message())
+        made.brokers["a"].refuse = refusing(SEND, ResponseCode.TOPIC_NOT_EXIST)
+        with pytest.raises(SendFailed, match="answered 17"):
+            await client.send(message())
+
+
 async def test_no_answer_in_time_is_unknown(autojump_clock: MockClock) -> None:
     async with cluster("a") as made, made.client() as client:
         made.brokers["a"].refuse = lambda command: SILENCE
