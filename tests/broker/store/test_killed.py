@@ -1,0 +1,57 @@
+"""A real process on a real directory is killed again and again: what it acknowledged is there, seen, and found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.store.directory import DirectoryFiles
+from broker.store.errors import WrongStore
+from broker.store.record import decode
+from broker.store.store import MessageStore
+from tests.broker.store.killed import CONFIG
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_what_a_killed_process_acknowledged_is_there(flush: str, tmp_path: Path) -> None:
+    acknowledged: dict[int, tuple[int, int]] = {}
+    for lives in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.broker.store.killed", str(tmp_path), flush], cwd=ROOT,
+            stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        with process.stdout as said:
+            lines = [said.readline() for _ in range(400 * (lives + 1))]
+            if lives == 0:
+                with pytest.raises(WrongStore, match="in use"):
+                    MessageStore(DirectoryFiles(tmp_path), CONFIG).open()
+            process.kill()
+            lines += said.read().splitlines(keepends=True)
+        process.wait()
+        for line in lines:
+            if line.endswith(b"\n"):  # the last one may be cut off
+                number, offset, queue_offset = map(int, line.split())
+                assert number not in acknowledged
+                acknowledged[number] = offset, queue_offset
+        store = MessageStore(DirectoryFiles(tmp_path), CONFIG)
+        store.open()
+        store.dispatch()
+        for number, (offset, queue_offset) in acknowledged.items():
+            assert store.get_by_id(offset).message.body == b"m%d" % number
+            queue = store.queue(b"t", number % 3)
+            assert queue is not None and queue.entry(queue_offset)[0] == offset
+        for number in list(acknowledged)[::50]:
+            assert [record.offset for record in store.get_by_key(b"t", f"k{number}")] == [acknowledged[number][0]]
+        for queue_id in range(3):
+            at = 0
+            while records := store.get(b"t", queue_id, at):
+                assert [decode(raw).queue_offset for raw in records] == list(range(at, at + len(records)))
+                at += len(records)
+            assert at == store.max_offset(b"t", queue_id)
+        store.abandon()
+    assert len(acknowledged) >= 2_400
