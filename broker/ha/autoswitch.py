@@ -42,7 +42,7 @@ _LOOK_S: Final = 0.001
 
 
 class RoleRefused(Exception):
-    """The role was not taken, and the one before is over as well; says why."""
+    """The role was not taken; says why."""
 
 
 @attrs.define(eq=False)
@@ -142,29 +142,27 @@ class AutoSwitch:
         """Begin an epoch. Writes may be opened when it returns: consumers see all that is confirmed.
 
         Raises:
-            RoleRefused: it is older than what this log has seen, or the disk refuses; this broker has no role now.
+            RoleRefused: it is older than what this log has seen; or the disk refuses, and then the role before is over.
         """
         async with self._changing:
             self._check(role.epoch)
             if self._master is None:
                 await self._leave("this broker becomes master")
-            await self._stored()
-            journal = self._journal
-            if self._master is None:
-                try:
-                    cut_unfinished(journal)
-                except (StoreError, OSError) as error:
-                    raise RoleRefused(str(error)) from error
-            in_sync = self._begin(role)
-            journal.confirm(in_sync.confirm)
+            try:
+                await self._stored()
+                if self._master is None:
+                    cut_unfinished(self._journal)
+                in_sync = self._begin(role)
+            except (RoleRefused, StoreError, OSError) as error:
+                await self._leave("this broker cannot be master")
+                raise RoleRefused(str(error)) from error
+            self._journal.confirm(in_sync.confirm)
             await self._visible()
-            master = self._master
-            if master is None:
-                master = self._master = HaMaster(self._config, in_sync, self.epochs)
-                self._port.serve(MasterSide(master))
+            if self._master is None:
+                self._master = HaMaster(self._config, in_sync, self._epochs)
+                self._port.serve(MasterSide(self._master))
             else:
-                master.renew(self.epochs, in_sync, journal.now_ns())
-                self._port.wake()
+                self._master.renew(self._epochs, in_sync, self._journal.now_ns())
             self.in_sync, self._role = in_sync, role
             self._grown()
             self._tell()

@@ -90,6 +90,7 @@ class Following(Generic[MessageT]):
         self._connector, self._epoch_file = connector, epoch_file
         self._bell = Bell()
         self._to_connect: str | None = None
+        self._said = "", ""
         self._scope: trio.CancelScope | None = None
         self._left = ""
         """Why the core, or the caller, has ended this connection."""
@@ -118,7 +119,7 @@ class Following(Generic[MessageT]):
                 if address is None:
                     await self._bell.wait()
                 else:
-                    logger.info("master at %s: %s", address, await self._connection(address))
+                    self._ended(address, await self._connection(address))
         finally:
             journal.grown.remove(self._grown)
             journal.ticks.remove(self._tick)
@@ -126,6 +127,12 @@ class Following(Generic[MessageT]):
     def runtime_info(self) -> HAClientRuntimeInfo:
         """A slave's part of the answer to 907."""
         return HAClientRuntimeInfo(self.address, self.rate, self._journal.end, self.read_ms, self.written_ms)
+
+    def _ended(self, address: str, reason: str) -> None:
+        """The same again and again is worth one line."""
+        level = logging.DEBUG if self._said == (address, reason) else logging.WARNING
+        self._said = address, reason
+        logger.log(level, "connection to the master's HA port at %s ended: %s", address, reason)
 
     # --- one connection --------------------------------------------------------------------------------------
 
@@ -197,6 +204,7 @@ class Following(Generic[MessageT]):
                     return False
         finally:
             self._hearing = False
+        self._said = "", ""
         if journal.end != end:
             self._do(self._core.stored(journal.durable_end, now_ns))
         return True

@@ -202,7 +202,8 @@ class HaPort:
         finally:
             del self.links[link.number]
             self._closed(link)
-            logger.info("replica at %s: connection ended: %s", peer, link.reason or "this end is shutting down")
+            logger.log(logging.WARNING if link.began else logging.INFO,  # INFO: a port probe, mostly
+                       "connection of the replica at %s ended: %s", peer, link.reason or "this end is shutting down")
             await trio.aclose_forcefully(stream)
 
     async def _read(self, link: Link) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -76,9 +76,13 @@ class MasterHandshake:
 
     def to_bytes(self) -> bytes:
         """The newest ``EPOCHS_MAX`` entries: a slave that shares only an older one is told of no common epoch, which
-        is safe, where a wrong one would not be."""
+        is safe, where a wrong one would not be. Of a log that begins at 0, the epochs before its first one are told
+        too, as having written nothing: a Java slave that has one of those would find nothing in common, for ever."""
         told = self.epochs.entries[-EPOCHS_MAX:]
         last = told[-1].epoch if told else -1
+        if told and told[0].start == 0:
+            first = told[0].epoch
+            told = (*(Epoch(epoch, 0) for epoch in range(max(1, first - EPOCHS_MAX + len(told)), first)), *told)
         return MASTER_HANDSHAKE.pack(HaState.HANDSHAKE, ENTRY.size * len(told), self.log_end, last) + b"".join(
             ENTRY.pack(*entry) for entry in told)
 
@@ -132,6 +136,16 @@ def _state(data: bytes | memoryview, at: int, sender: str) -> HaState:
         f"state {number}, which there is not")
     raise HaFrameError(f"the {sender} sent {known}; 1 (HANDSHAKE) or 2 (TRANSFER) was expected: is it a broker in "
                        "controller mode that connects here?")
+
+
+def _that_wrote(told: Iterable[tuple[int, int]]) -> EpochList:
+    """Without those that ended where they began. Raises ``EpochError``."""
+    kept: list[tuple[int, int]] = []
+    for epoch, start in told:
+        if kept and kept[-1][1] == start and kept[-1][0] < epoch:
+            kept.pop()
+        kept.append((epoch, start))
+    return EpochList(kept)
 
 
 class _Pieces:
@@ -250,7 +264,7 @@ class MasterMessages:
             _, size, log_end, _ = MASTER_HANDSHAKE.unpack_from(data, at)
             begin = at + MASTER_HANDSHAKE.size
             try:
-                epochs = EpochList(ENTRY.iter_unpack(memoryview(data)[begin:begin + size]))
+                epochs = _that_wrote(ENTRY.iter_unpack(memoryview(data)[begin:begin + size]))
             except EpochError as wrong:
                 raise HaFrameError(f"the master's epochs do not rise: {wrong}") from wrong
             if log_end < 0:

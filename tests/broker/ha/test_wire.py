@@ -160,3 +160,13 @@ def test_more_epochs_than_a_java_master_could_tell() -> None:
     (told,) = MasterMessages().feed(MasterHandshake(10**6, many).to_bytes())
     assert isinstance(told, MasterHandshake)
     assert told.epochs.entries == many.entries[-EPOCHS_MAX:]
+
+
+def test_epochs_that_wrote_nothing_at_the_very_beginning_are_told_to_java_slaves() -> None:
+    """Epochs 1 and 2 were over before the first message: a Java slave that has heard of epoch 1 finds it here, with
+    offset 0 in common, and is not stuck."""
+    frame = MasterHandshake(500, EpochList([(3, 0), (4, 300)])).to_bytes()
+    assert list(struct.iter_unpack(">iq", frame[20:])) == [(1, 0), (2, 0), (3, 0), (4, 300)]
+    assert list(MasterMessages().feed(frame)) == [MasterHandshake(500, EpochList([(3, 0), (4, 300)]))]
+    assert len(MasterHandshake(0, EpochList([(5_000, 0)])).to_bytes()) == 20 + 12 * EPOCHS_MAX
+    assert len(MasterHandshake(9, EpochList([(3, 5)])).to_bytes()) == 20 + 12
