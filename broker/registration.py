@@ -8,6 +8,7 @@ after each change of topics or role, after a name server came back, and now and 
 from __future__ import annotations
 
 import logging
+import math
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -90,7 +91,7 @@ class Registration:
         """Topics, permission, role or id are others: all name servers hear it at once."""
         if self._open:
             for server in self._servers:
-                server.bell.ring()
+                server.tell()
 
     @property
     def registered(self) -> list[str]:
@@ -111,17 +112,16 @@ class Registration:
             task_status.started()
 
     async def _register(self, server: _Server) -> None:
-        wait_s = self._config.register_name_server_period / 1e3
+        due = 0.0
         while True:
-            asked = False
-            with trio.move_on_after(wait_s if server.taken or not self._open else RETRY_S):
-                await server.bell.wait()
-                asked = True
-            await trio.lowlevel.checkpoint()
-            if not self._open:
+            if not self._open or (not server.changed and trio.current_time() < due):
+                with trio.move_on_at(due if self._open else math.inf):
+                    await server.bell.wait()
+                await trio.lowlevel.checkpoint()  # others may change more in this turn
                 continue
+            anyway, server.changed = server.changed or not server.taken or self._config.force_register, False
             try:
-                if asked or not server.taken or self._config.force_register or await self._differs(server):
+                if anyway or await self._differs(server):
                     server.taken = False
                     await self._register_once(server)
             except (RemotingError, BodyError) as error:
@@ -129,6 +129,7 @@ class Registration:
             else:
                 server.taken = True
                 server.report("")
+            due = trio.current_time() + (self._config.register_name_server_period / 1e3 if server.taken else RETRY_S)
 
     async def _register_once(self, server: _Server) -> None:
         config, standing = self._config, self._standing
@@ -174,7 +175,7 @@ class Registration:
                 server.report(f"no sign of life sent: {error}")
             else:
                 if self._client.connection(server.address) is not server.connection:
-                    server.bell.ring()
+                    server.tell()
 
     # --- the group ---------------------------------------------------------------------------------------------
 
@@ -244,9 +245,15 @@ class _Server:
 
     address: str
     bell: Bell = attrs.field(factory=Bell)
+    changed: bool = False
+    """What it was last told is old."""
     taken: bool = False
     connection: Connection | None = None
     _problem: str | None = None
+
+    def tell(self) -> None:
+        self.changed = True
+        self.bell.ring()
 
     def report(self, problem: str) -> None:
         """Once, until it is another one; "" is well."""

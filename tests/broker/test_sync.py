@@ -1,0 +1,150 @@
+"""A slave's copy of its master's tables: at once, then now and then, each table on its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trio
+
+from broker.groups.table import GroupsConfig, GroupTable
+from broker.offsets.table import OffsetsConfig, OffsetTable
+from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups
+from broker.sync import MetadataSync, Tables
+from broker.topics.table import TopicsConfig, TopicTable
+from remoting.bodies.consumers import MessageRequestModes
+from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from remoting.body import Body
+from remoting.client import open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.server import Server
+from tests.broker.cluster import until
+from tests.remoting.memory import net
+
+CODES = {
+    RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigSerializeWrapper(
+        {"T": TopicConfig("T"), "U": TopicConfig("U")}, DataVersion(3, 1, 5)),
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroups(data_version=DataVersion(3, 1, 2)),
+    RequestCode.GET_ALL_CONSUMER_OFFSET: ConsumerOffsets({"T@G": {0: 5}}),
+    RequestCode.GET_ALL_DELAY_OFFSET: DelayOffsets({1: 9}),
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: MessageRequestModes(),
+}
+
+
+@attrs.define(eq=False)
+class MasterStub:
+    """Answers with these tables; with SYSTEM_ERROR for codes in ``broken``, and garbage for those in ``garbled``."""
+
+    tables: dict[RequestCode, Body] = attrs.field(factory=lambda: dict(CODES))
+    broken: set[int] = attrs.field(factory=set)
+    garbled: set[int] = attrs.field(factory=set)
+    asked: list[int] = attrs.field(factory=list)
+
+    def answer(self, _: Connection, command: Command) -> Command:
+        self.asked.append(command.code)
+        if command.code in self.broken:
+            return response(command, ResponseCode.SYSTEM_ERROR, remark="not now")
+        if command.code in self.garbled:
+            return response(command, body=b"{ no json")
+        return response(command, body=self.tables[RequestCode(command.code)].to_json())
+
+
+@attrs.define
+class Delays:
+    table: DelayOffsets = DelayOffsets()
+
+    def replace(self, table: DelayOffsets) -> None:
+        self.table = table
+
+
+@attrs.define
+class Modes:
+    table: MessageRequestModes = attrs.field(factory=MessageRequestModes)
+
+    def snapshot(self) -> MessageRequestModes:
+        return self.table
+
+    def replace(self, table: MessageRequestModes) -> None:
+        self.table = table
+
+
+@attrs.define
+class Copies:
+    topics: TopicTable = attrs.field(factory=lambda: TopicTable(TopicsConfig(), lambda: 1))
+    groups: GroupTable = attrs.field(factory=lambda: GroupTable(GroupsConfig(), lambda: 1))
+    offsets: OffsetTable = attrs.field(factory=lambda: OffsetTable(OffsetsConfig(), lambda: 1))
+    delays: Delays = attrs.field(factory=Delays)
+    modes: Modes = attrs.field(factory=Modes)
+
+
+@asynccontextmanager
+async def slave(master: MasterStub) -> AsyncGenerator[tuple[MetadataSync, Copies], None]:
+    async with net() as made, open_client(connector=made.connect) as client:
+        await made.serve("m:1", Server(dict.fromkeys(map(int, CODES), master.answer)))
+        mine = Copies()
+        sync = MetadataSync(client, Tables(mine.topics, mine.groups, mine.offsets, mine.delays, mine.modes))
+        await made.nursery.start(sync.run)
+        yield sync, mine
+
+
+async def test_all_tables_are_there_at_once_and_renewed(autojump_clock: trio.abc.Clock) -> None:
+    master = MasterStub()
+    async with slave(master) as (sync, mine):
+        await trio.sleep(10)
+        assert master.asked == [], "no master is followed yet"
+        sync.follow("m:1")
+        await until(lambda: sync.done, within_s=0.1)
+        assert mine.topics.get("T") == TopicConfig("T")
+        assert mine.topics.version == DataVersion(3, 1, 5)
+        assert mine.groups.version == DataVersion(3, 1, 2)
+        assert mine.offsets.query("G", "T", 0) == 5
+        assert mine.delays.table.offset_table == {1: 9}
+        master.tables[RequestCode.GET_ALL_CONSUMER_OFFSET] = ConsumerOffsets({"T@G": {0: 6}})
+        await trio.sleep(4)
+        assert mine.offsets.query("G", "T", 0) == 6
+        sync.follow(None)
+        count = len(master.asked)
+        await trio.sleep(20)
+        assert len(master.asked) == count
+
+
+async def test_topics_of_the_same_version_are_left_alone(autojump_clock: trio.abc.Clock) -> None:
+    master = MasterStub()
+    async with slave(master) as (sync, mine):
+        changes: list[int] = []
+        mine.topics.on_change.append(lambda: changes.append(1))
+        sync.follow("m:1")
+        await until(lambda: sync.done > 3)
+        assert len(changes) == 1
+
+
+@pytest.mark.parametrize("kind", ["broken", "garbled"])
+async def test_one_table_that_cannot_be_had_keeps_back_no_other(
+    autojump_clock: trio.abc.Clock, caplog: pytest.LogCaptureFixture, kind: str,
+) -> None:
+    master = MasterStub()
+    getattr(master, kind).add(RequestCode.GET_ALL_TOPIC_CONFIG)
+    async with slave(master) as (sync, mine):
+        sync.follow("m:1")
+        await trio.sleep(20)
+        assert sync.done == 0
+        assert mine.offsets.query("G", "T", 0) == 5
+        assert mine.topics.get("T") is None
+        assert caplog.text.count("tables not copied") == 1
+        getattr(master, kind).clear()
+        await until(lambda: mine.topics.get("T"), within_s=4)
+
+
+async def test_a_master_without_topics_is_not_believed(autojump_clock: trio.abc.Clock) -> None:
+    """Every master has system topics; one that tells of none has not loaded its own yet."""
+    master = MasterStub()
+    master.tables[RequestCode.GET_ALL_TOPIC_CONFIG] = TopicConfigSerializeWrapper()
+    async with slave(master) as (sync, mine):
+        before = dict(mine.topics.topics)
+        sync.follow("m:1")
+        await until(lambda: sync.done)
+        assert mine.topics.topics == before
