@@ -1,4 +1,4 @@
-"""The pictures of the demos, as ``rich`` draws them."""
+"""The pictures of the demos, as ``rich`` draws them. They know what to show, and not where it comes from."""
 
 from __future__ import annotations
 
