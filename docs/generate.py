@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import Final
@@ -21,6 +22,8 @@ import attrs
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 sys.path.insert(0, str(REFERENCE.parents[1]))
 
+from broker.config import BrokerConfig  # noqa: E402
+from broker.idle_keys import IDLE  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from harness.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
@@ -45,9 +48,9 @@ def keys(config: type[attrs.AttrsInstance] = ControllerConfig) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def idle_keys() -> Iterator[str]:
+def idle_keys(idle: Iterable[str] = WITHOUT_MEANING) -> Iterator[str]:
     """Keys of Java that nothing depends on."""
-    yield fill(", ".join(f"`{name}`" for name in sorted(WITHOUT_MEANING)) + ".", 120, break_on_hyphens=False)
+    yield fill(", ".join(f"`{name}`" for name in sorted(idle)) + ".", 120, break_on_hyphens=False)
 
 
 def commands() -> Iterator[str]:
@@ -95,7 +98,9 @@ def _meaning(action: argparse.Action) -> str:
 
 
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
-    "controller-keys": keys, "controller-idle-keys": idle_keys, "mqadmin-commands": commands, "interop": scenarios}
+    "controller-keys": keys, "controller-idle-keys": idle_keys,
+    "broker-keys": partial(keys, BrokerConfig), "broker-idle-keys": partial(idle_keys, IDLE),
+    "mqadmin-commands": commands, "interop": scenarios}
 
 
 def renewed(page: str) -> str:
