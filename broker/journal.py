@@ -104,6 +104,8 @@ class Journal:
         """What the system has; what counts as durable: that, or what is flushed of it under SYNC_FLUSH; up to where
         consumers may see."""
         self._wall_ms = wall_ms
+        self._appended_ms = 0
+        """Store time of what a turn appends."""
         self._policy = config.flush_policy
         self._disk = disk
         self._bell = Bell()
@@ -139,7 +141,9 @@ class Journal:
         """
         if self.refusing:
             raise StoreFull(self.refusing)
-        puts = self.store.put_all(messages, self._wall_ms())
+        if not self._appended_ms:
+            self._appended_ms = self._wall_ms()
+        puts = self.store.put_all(messages, self._appended_ms)
         self._bell.ring()
         return puts
 
@@ -241,6 +245,7 @@ class Journal:
     def _turn(self) -> bool:
         """Write, tell, have flushed, dispatch a slice. True: there is more to dispatch."""
         self._in_turn = True
+        self._appended_ms = 0
         self._write()
         self._sync()
         if self._grew:

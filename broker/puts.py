@@ -36,13 +36,11 @@ Done = Callable[[PutResult], None]
 class _Waiting:
     """A put that was appended."""
 
-    __slots__ = ("done", "end", "flush_deadline_ns", "need", "puts", "slave_deadline_ns", "status")
+    __slots__ = ("began_ns", "done", "end", "need", "puts", "status")
 
-    def __init__(self, done: Done, puts: tuple[Put, ...], need: Need, flush_deadline_ns: int,
-                 slave_deadline_ns: int) -> None:
-        self.done, self.puts, self.need = done, puts, need
+    def __init__(self, done: Done, puts: tuple[Put, ...], need: Need, began_ns: int) -> None:
+        self.done, self.puts, self.need, self.began_ns = done, puts, need, began_ns
         self.end = puts[-1].offset + puts[-1].size
-        self.flush_deadline_ns, self.slave_deadline_ns = flush_deadline_ns, slave_deadline_ns
         self.status = PutStatus.PUT_OK
         """What became of its flush; what became of its acknowledgements weighs more."""
 
@@ -62,6 +60,8 @@ class Puts:
         self._slave_timeout_ns = config.slave_timeout_ms * NS_PER_MS
         self._replication: Replication | None = None
         self._reason = NOT_SERVING
+        self._turn_ns = 0
+        """When the first put of this turn came."""
         self._unwritten: deque[_Waiting] = deque()
         self._unflushed: deque[_Waiting] = deque()
         self._unacknowledged = PutQueue(self._acknowledged)
@@ -92,7 +92,9 @@ class Puts:
     # --- one put ---------------------------------------------------------------------------------------------
 
     def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
-        """All of ``messages`` or none; ``done`` is called once, perhaps before this returns."""
+        """All of ``messages``, one at least, or none; ``done`` is called once, perhaps before this returns."""
+        if not messages:
+            return done(PutResult(PutStatus.MESSAGE_ILLEGAL, remark="a batch without a message"))
         replication, journal = self._replication, self._journal
         if replication is None:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=self._reason))
@@ -110,8 +112,9 @@ class Puts:
             return done(PutResult(status, remark=str(error)))
         except (StoreFull, StoreFailed) as error:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=str(error)))
-        now_ns = journal.now_ns()
-        waiting = _Waiting(done, puts, need, now_ns + self._sync_flush_timeout_ns, now_ns + self._slave_timeout_ns)
+        if not self._turn_ns:
+            self._turn_ns = journal.now_ns()
+        waiting = _Waiting(done, puts, need, self._turn_ns)
         if journal.sync_flush and wait_store_ok:
             self._unflushed.append(waiting)
         else:
@@ -128,6 +131,7 @@ class Puts:
     def _settle(self) -> None:
         """The system has what is below ``end`` of the journal."""
         journal = self._journal
+        self._turn_ns = 0
         for waiting, end in ((self._unwritten, journal.end), (self._unflushed, journal.durable_end)):
             while waiting and waiting[0].end <= end:
                 self._stored(waiting.popleft())
@@ -138,10 +142,10 @@ class Puts:
     def _stored(self, put: _Waiting) -> None:
         """Written and flushed, or not flushed in time; what replicas hold is looked at after that."""
         replication, need = self._replication, put.need
-        if replication is None or not need.waits or satisfied(need, put.end, replication.holders):
+        if need.acks == 1 or replication is None or satisfied(need, put.end, replication.holders):
             put.finish()
             return
-        token = self._unacknowledged.add(put.end, need, put.slave_deadline_ns)
+        token = self._unacknowledged.add(put.end, need, put.began_ns + self._slave_timeout_ns)
         if token is None:
             put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, "too many messages wait for acknowledgements")
         else:
@@ -152,7 +156,7 @@ class Puts:
 
     def _expire(self, now_ns: int) -> None:
         unflushed = self._unflushed
-        while unflushed and unflushed[0].flush_deadline_ns <= now_ns:
+        while unflushed and unflushed[0].began_ns + self._sync_flush_timeout_ns <= now_ns:
             put = unflushed.popleft()
             put.status = PutStatus.FLUSH_DISK_TIMEOUT
             self._stored(put)

@@ -176,14 +176,15 @@ class MessageStore:
 
     def put_all(self, messages: Sequence[Message], store_time_ms: int) -> list[Put]:
         """Append messages one behind the other, in one file of the log; all or, when it raises as ``put``, none."""
-        if len(messages) > 1:
-            if self._next is None:
-                self._take_over()
-            size = 0
-            for message in messages:
-                size += codec.size_of(message, self._config.body_bytes_max)
-                _check_name(message)
-            self.log.make_room(size)
+        if len(messages) == 1:
+            return [self.put(messages[0], store_time_ms)]
+        if self._next is None:
+            self._take_over()
+        size = 0
+        for message in messages:
+            size += codec.size_of(message, self._config.body_bytes_max)
+            _check_name(message)
+        self.log.make_room(size)
         return [self.put(message, store_time_ms) for message in messages]
 
     def append_raw(self, data: bytes | memoryview, offset: int) -> None:
@@ -267,7 +268,7 @@ class MessageStore:
         count = self._dispatcher.dispatch(confirm_offset, most)
         if self._indexer is None or count == most:
             return count == most
-        wanted = max(1, (most - count) // 3)
+        wanted = max(1, (most - count) // 8)
         return self._indexer.dispatch(self._dispatcher.offset, wanted) == wanted
 
     # --- flushing --------------------------------------------------------------------------------------------
