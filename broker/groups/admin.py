@@ -12,16 +12,14 @@ import attrs
 
 from broker.groups.table import GroupTable
 from broker.store.tables import SubscriptionGroup, SubscriptionGroups
-from broker.topics.admin import page
+from broker.topics.admin import is_version, page
 from broker.topics.names import group_fault
 from remoting.bodies.consumers import GroupForbidden
-from remoting.bodies.namesrv import DataVersion
 from remoting.body import Body, body
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
-from remoting.errors import BodyError
 from remoting.headers.consumers import (
     DeleteSubscriptionGroupRequest,
     GetAllSubscriptionGroupRequest,
@@ -118,7 +116,7 @@ class GroupAdmin:
         config, groups = self._groups.config, self._groups.groups
         table = self._groups.snapshot()
         if config.enable_split_metadata and asked != GetAllSubscriptionGroupRequest():
-            seq = max(0, asked.group_seq or 0) if self._is_present(asked.data_version) else 0
+            seq = max(0, asked.group_seq or 0) if is_version(asked.data_version, table.data_version) else 0
             most = config.split_metadata_size if asked.max_group_num is None else asked.max_group_num
             names = page(sorted(groups), seq, max(1, min(config.split_metadata_size, most)))
             table = SubscriptionGroups(
@@ -126,9 +124,3 @@ class GroupAdmin:
                 {name: table.forbidden_table[name] for name in names if name in table.forbidden_table},
                 table.data_version)
         return response(request, header=GetAllSubscriptionGroupResponse(len(groups)), body=table.to_json())
-
-    def _is_present(self, version: str | None) -> bool:
-        try:
-            return bool(version) and DataVersion.from_json((version or "").encode()) == self._groups.version
-        except BodyError:
-            return False

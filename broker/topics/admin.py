@@ -136,7 +136,7 @@ class TopicAdmin:
         config, version, topics = self._topics.config, self._topics.version, self._topics.topics
         total = len(topics)
         if config.enable_split_metadata and asked != GetAllTopicConfigRequest():
-            seq = max(0, asked.topic_seq or 0) if _is_version(asked.data_version, version) else 0
+            seq = max(0, asked.topic_seq or 0) if is_version(asked.data_version, version) else 0
             most = config.split_metadata_size if asked.max_topic_num is None else asked.max_topic_num
             names = page(sorted(topics), seq, max(1, min(config.split_metadata_size, most)))
             topics = {name: topics[name] for name in names}
@@ -153,7 +153,8 @@ def page(names: Sequence[str], seq: int, size: int) -> Sequence[str]:
     return names[seq : end + 1 if end == len(names) - 1 else end]
 
 
-def _is_version(text: str | None, version: DataVersion) -> bool:
+def is_version(text: str | None, version: DataVersion) -> bool:
+    """Whether ``text``, of a page's request, is the JSON of this version."""
     try:
         return bool(text) and DataVersion.from_json((text or "").encode()) == version
     except BodyError:
