@@ -14,6 +14,7 @@ from broker.ha.acks import BrokerRole, Mode, QuorumConfig
 from broker.ha.config import HaConfig
 from broker.journal import FlushDiskType, JournalConfig
 from broker.replicas.manager import ManagerConfig
+from broker.schedule import levels
 from broker.store.retention import RetentionConfig
 from broker.store.store import StoreConfig
 from remoting.daemon.keys import ConfigError
@@ -36,10 +37,15 @@ def _made(cls: type[P], **values: object) -> P:
 
 
 def store(config: BrokerConfig) -> StoreConfig:
+    """Raises ``ConfigError``."""
+    try:
+        delays_ms = levels.parse(config.message_delay_level)
+    except ValueError as error:
+        raise ConfigError("messageDelayLevel", config.message_delay_level, str(error)) from None
     return StoreConfig(
         log_file_bytes=config.mapped_file_size_commit_log, queue_file_bytes=config.mapped_file_size_consume_queue,
         body_bytes_max=config.max_message_size, index=config.message_index_enable,
-        index_slots=config.max_hash_slot_num, index_entries=config.max_index_num)
+        index_slots=config.max_hash_slot_num, index_entries=config.max_index_num, delays_ms=delays_ms)
 
 
 def journal(config: BrokerConfig) -> JournalConfig:
