@@ -5,6 +5,8 @@ Real time passes here, so nothing is asserted about how much.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,9 +21,10 @@ from harness.java.servers import Broker
 from remoting.bodies.controller import BrokerReplicasInfo
 from remoting.client import Client as Remoting
 from remoting.client import open_client
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.errors import RemotingError
+from remoting.headers.sending import SendMessageRequest
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2", "totalReplicas": "3", "maxHashSlotNum": "1000",
@@ -54,13 +57,13 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(here: Path) -> AsyncGenerator[Cluster, None]:
+async def cluster(here: Path, **settings: str) -> AsyncGenerator[Cluster, None]:
     async with AsyncExitStack() as stack:
         namesrv = await stack.enter_async_context(ours.namesrv(here / "namesrv"))
         controllers = await stack.enter_async_context(ours.controllers(here / "controllers"))
         addresses = [controller.address for controller in controllers]
         brokers = [await stack.enter_async_context(ours.broker(
-            here / f"b{number}", "a", namesrv=[namesrv.address], controllers=addresses, extra=SETTINGS))
+            here / f"b{number}", "a", namesrv=[namesrv.address], controllers=addresses, extra={**SETTINGS, **settings}))
             for number in range(3)]
         remoting = await stack.enter_async_context(open_client())
         yield Cluster(namesrv.address, addresses, brokers, remoting)
@@ -109,3 +112,39 @@ async def test_masters_are_killed_and_nothing_acknowledged_is_lost(tmp_path: Pat
             acknowledged.add(b"%d-after" % round_)
             await master.start()
         assert acknowledged <= await everything(client, len(acknowledged))
+
+
+async def test_the_address_of_a_killed_master_answers_and_its_broker_comes_back(tmp_path: Path) -> None:
+    async with cluster(tmp_path, enableGuardian="true") as made, connect([made.namesrv]) as client:
+        master = await made.master(in_sync=3)
+        await send(client, b"before")
+        (broker,) = children(master.pid)
+        os.kill(broker, signal.SIGKILL)
+        with trio.fail_after(60):
+            while not await sent_to(made.remoting, master.address, b"to the old address"):
+                await trio.sleep(0.01)
+        await made.master(in_sync=3)
+        assert children(master.pid) not in ([], [broker])
+        assert {b"before", b"to the old address"} <= await everything(client, 2)
+        await master.stop()
+        await made.master(in_sync=2)
+        assert not alive(broker)
+
+
+def children(pid: int) -> list[int]:
+    """Of any of its threads."""
+    return [int(each) for task in Path(f"/proc/{pid}/task").glob("*/children") for each in task.read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def sent_to(remoting: Remoting, address: str, body: bytes) -> bool:
+    """As an unmodified client does that knows this address alone."""
+    header = SendMessageRequest("T", 0, producer_group="P", default_topic="TBW102", properties="", batch=False)
+    try:
+        answer = await remoting.call(address, request(RequestCode.SEND_MESSAGE, header, body), timeout_ms=3_000)
+    except RemotingError:
+        return False
+    return answer.code == ResponseCode.SUCCESS
