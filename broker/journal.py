@@ -141,6 +141,8 @@ class Journal:
         """
         if self.refusing:
             raise StoreFull(self.refusing)
+        if self.store.must_take_over:
+            self._stop_flush()
         if not self._appended_ms:
             self._appended_ms = self._wall_ms()
         puts = self.store.put_all(messages, self._appended_ms)
@@ -171,15 +173,18 @@ class Journal:
     def truncate(self, offset: int, *, everything: bool = False) -> None:
         """Forget what is behind ``offset``, a message's boundary; with ``everything`` the log becomes empty and takes
         whatever offset comes first. Blocks for a moment. Raises ``OffsetGone``, ``StoreFailed``, ``OSError``."""
-        self.store.cancel_flush()
-        if self._disk is not None:
-            self._disk.settle()
+        self._stop_flush()
         self.store.truncate(offset, everything=everything)
         self.end = self.store.log.max_offset
         self.durable_end = self.end  # cutting syncs
         self.confirm_offset = min(self.confirm_offset, self.end)
         self._grew = True
         self._bell.ring()
+
+    def _stop_flush(self) -> None:
+        self.store.cancel_flush()
+        if self._disk is not None:
+            self._disk.settle()
 
     def read(self, offset: int, size: int) -> bytes:
         """Up to ``size`` bytes, never beyond a file or the end. Raises ``OffsetGone``."""
@@ -270,8 +275,9 @@ class Journal:
         log = self.store.log
         if self.failure is None and log.written_offset != self.end:
             self.end = log.written_offset
-            if not self.sync_flush:
-                self.durable_end = self.end
+            # The log may have become shorter: a master's first append cuts off the part of a message.
+            self.durable_end = min(self.durable_end, log.flushed_offset) if self.sync_flush else self.end
+            self.confirm_offset = min(self.confirm_offset, self.end)
             self._grew = True
 
     def _fail(self, error: StoreFailed) -> None:

@@ -7,6 +7,7 @@ Source: ``CommitLog.asyncPutMessage`` and ``handleDiskFlushAndHA`` of RocketMQ 5
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -19,6 +20,8 @@ from broker.replication import Replication
 from broker.store.errors import MessageIllegal, StoreFailed, StoreFull
 from broker.store.record import PROPERTIES_BYTES_MAX, Message
 from broker.store.store import Put
+
+logger = logging.getLogger("broker")
 
 
 @attrs.frozen
@@ -45,7 +48,10 @@ class _Waiting:
         """What became of its flush; what became of its acknowledgements weighs more."""
 
     def finish(self, status: PutStatus = PutStatus.PUT_OK, remark: str = "") -> None:
-        self.done(PutResult(self.status if status is PutStatus.PUT_OK else status, self.puts, remark))
+        try:
+            self.done(PutResult(self.status if status is PutStatus.PUT_OK else status, self.puts, remark))
+        except Exception:  # a defect of the caller's must not cost the others their answers
+            logger.exception("the answer to a put at offset %d", self.end)
 
 
 NOT_SERVING: Final = "this broker is not the master of its group"

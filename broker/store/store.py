@@ -194,8 +194,14 @@ class MessageStore:
             self._start_at(offset)
         self.log.append_raw(data, offset)
 
+    @property
+    def must_take_over(self) -> bool:
+        """The next ``put`` looks at the end of the log first, and cuts off a message of which only a part has come. As
+        before ``truncate``, no flush may be under way then."""
+        return self._next is None
+
     def _take_over(self) -> dict[Queue, int]:
-        """After bytes of another log: what is put next stands behind a whole message, and behind it in its queue."""
+        """What is put next stands behind a whole message, and behind it in its queue."""
         try:
             self._number_from(self._dispatcher.offset, False)
         except DamagedRecord as damage:

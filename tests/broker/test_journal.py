@@ -262,6 +262,7 @@ async def test_a_slaves_bytes_in_any_pieces_and_its_first_message_as_master(auto
         cut = slave.end - 5
         slave.truncate(0)
         slave.append_raw(raw[:cut], 0)
+        assert slave.durable_end == slave.end == cut
         whole = [found[0] + found[1] for found in journal.store.log.scan(0) if found[0] + found[1] <= cut][-1]
         assert slave.append([message("behind a part")])[0].offset == whole
         slave.confirm(slave.end)

@@ -230,6 +230,35 @@ async def test_a_fence_ends_all_that_waits_and_serving_begins_anew(autojump_cloc
         assert sent.statuses[4:] == [(4, OK)] and journal.failure is None
 
 
+async def test_a_caller_that_fails_costs_nobody_else_an_answer(autojump_clock: MockClock) -> None:
+    async with master() as (sent, _, journal):
+        sent.puts.serve(Alone(journal))
+
+        def fails(result: PutResult) -> None:
+            raise ValueError("a defect")
+
+        sent.puts.put([Message(b"t", b"x")], fails)
+        sent.put()
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(0, OK)]
+
+
+async def test_a_master_that_cuts_a_part_of_a_message_counts_nothing_as_durable(autojump_clock: MockClock) -> None:
+    disk = SlowDisk()
+    async with master(SYNC, QuorumConfig(), disk=disk) as (sent, _, journal):
+        journal.append_raw((400).to_bytes(4, "big") + b"\xda\xa3\x20\xa7" + bytes(300), 0)
+        await wait_all_tasks_blocked()
+        disk.sync()
+        await wait_all_tasks_blocked()
+        assert journal.durable_end == journal.end == 308
+        sent.put()
+        await wait_all_tasks_blocked()
+        assert (journal.end, journal.durable_end) == (93, 0) and sent.heard == []
+        disk.sync()
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(0, OK)]
+
+
 async def test_a_failed_write_answers_at_once(autojump_clock: MockClock) -> None:
     files = MemoryFiles()
     async with master(SYNC, files=files) as (sent, group, _):
