@@ -75,9 +75,9 @@ def test_no_damage_and_no_gap_while_a_writer_is_at_work(tmp_path: Path, seed: in
     writer = Writer(tmp_path, seed, 1500, purges=True)
     thread = threading.Thread(target=writer.run)
     thread.start()
-    looks, segments = 0, [0]
-    while thread.is_alive() or looks < 3:
-        looks += 1
+    more, segments = True, [0]
+    while more:
+        more = thread.is_alive()
         found = find_logs([str(tmp_path)])[0]
         rows = [row for work in plan(open_log(found), found.tree, Wanted("frames"), clock_slack_ms=0, prune=True,
                                      partition_bytes=1)
