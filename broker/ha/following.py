@@ -154,7 +154,7 @@ class Following(Generic[MessageT]):
             return f"cannot connect: {words(error)}"
         tune(stream, self._config.housekeeping_interval_ms)
         self._fd = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
-        reason = "closed by the other end"
+        self._draining, reason = False, "closed by the other end"
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._drain, stream)
@@ -286,7 +286,6 @@ class Following(Generic[MessageT]):
             self._unsent.ring()
 
     async def _drain(self, stream: Stream) -> None:
-        self._draining = False
         while True:
             await self._unsent.wait()
             while self._out:

@@ -102,13 +102,22 @@ async def test_a_log_is_copied_without_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no such host.invalid:1", "nonsense", "127.0.0.1:99999", ":"])
 async def test_an_address_where_nobody_is(address: str, tmp_path: Path) -> None:
-    journal, _ = opened(tmp_path)
-    slave = PlainSlave(journal, CONFIG)
+    """It is tried, and the next one that is told is tried at once."""
+    (a, _), (b, _) = opened(tmp_path / "a"), opened(tmp_path / "b")
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    master = PlainMaster(a, CONFIG, QuorumConfig(), Mode(BrokerRole.SYNC_MASTER))
+    slave = PlainSlave(b, CONFIG)
     slave.follow(address)
     async with trio.open_nursery() as nursery:
-        await nursery.start(journal.run)
+        for journal in (a, b):
+            await nursery.start(journal.run)
+        await nursery.start(master.run, listeners)
         nursery.start_soon(slave.run)
-        for _ in range(3):
-            await reached(journal, lambda: not slave.connected)
+        await reached(b, lambda: not slave.connected)
+        slave.follow(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
+        await reached(b, lambda: slave.connected)
+        a.append([Message(b"T", b"one")])
+        await reached(b, lambda: b.end == a.end > 0)
         nursery.cancel_scope.cancel()
-    await journal.close()
+    for journal in (a, b):
+        await journal.close()
