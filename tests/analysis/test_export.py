@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from analysis.export import export, main
 from tests.analysis.by_hand import Log, frames, mark_of
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]
 DAY_MS = 86_400_000
 
 

@@ -17,7 +17,7 @@ from analysis.session import check_java
 from analysis.source.metrics import collect
 from tests.analysis.by_hand import SEGMENT_BYTES, Log, frames, mark_of, save_identity, segment_file, span, state
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 SEGMENTS = 8
 PER_SEGMENT = 6
