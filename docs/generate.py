@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import Final
+from typing import Any, Final, cast
 
 import attrs
 
@@ -97,10 +97,55 @@ def _meaning(action: argparse.Action) -> str:
     return f"{action.help or ''}{'; needed' if action.required else ''}"
 
 
+def questions() -> Iterator[str]:
+    """A section per question to logs, with its columns."""
+    from analysis.questions import QUESTIONS  # pyspark only where it is needed
+
+    for each in QUESTIONS.values():
+        yield f"## {each.name}"
+        yield ""
+        yield f"{each.asks} From: {each.source}."
+        yield ""
+        yield "| column | what it is |"
+        yield "|---|---|"
+        for name, meaning in each.columns.items():
+            yield f"| `{name}` | {meaning} |"
+        yield ""
+
+
+def audit_findings() -> Iterator[str]:
+    """A row per finding of the audit."""
+    from analysis.questions.audit import KINDS
+    from analysis.report.findings import AUDIT_ACTIONS
+
+    yield "| finding | severity | what it is | what to do |"
+    yield "|---|---|---|---|"
+    for name, (severity, about) in KINDS.items():
+        yield f"| `{name}` | {severity} | {about} | {AUDIT_ACTIONS[name]} |"
+
+
+def report_bounds() -> Iterator[str]:
+    """A row per bound, with the rule that it belongs to."""
+    from analysis.report.findings import RULES, Bounds
+
+    names = cast(Any, Bounds)(**{field.name: f"`{field.name}`" for field in attrs.fields(Bounds)})  # for their places
+    yield "| rule | question | it is one where |"
+    yield "|---|---|---|"
+    for rule in RULES.values():
+        if rule.question != "audit":
+            yield f"| {rule.name} | `{rule.question}` | {rule.where(names)} |"
+    yield ""
+    yield "| bound | default |"
+    yield "|---|---|"
+    for field in attrs.fields(Bounds):
+        yield f"| `{field.name}` | {field.default} |"
+
+
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, BrokerConfig), "broker-idle-keys": partial(idle_keys, IDLE),
-    "mqadmin-commands": commands, "interop": scenarios}
+    "mqadmin-commands": commands, "interop": scenarios,
+    "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds}
 
 
 def renewed(page: str) -> str:

@@ -84,8 +84,8 @@ AUDIT_ACTIONS: Final[dict[str, str]] = {
     "version": "Read these logs with the version of this package that belongs to the nodes that wrote them.",
     "gap": _DAMAGE_ACTION, "term_regression": _SAFETY_ACTION, "log_mismatch": _SAFETY_ACTION,
     "committed_divergence": _SAFETY_ACTION, "two_leaders": _SAFETY_ACTION, "truncated_committed": _SAFETY_ACTION,
-    "two_votes": "A node forgot its vote: its term file or directory was restored from an older copy. Wipe that node "
-                 "and let it rejoin under a new incarnation.",
+    "two_votes": "A node forgot its vote: its directory was restored from an older copy. Wipe that node and let it "
+                 "rejoin under a new incarnation.",
     "stale_suffix": "Nothing, if the node is down or was stopped: the next leader cuts these entries off. If it is up, "
                     "`raftctl explain` says why the leader cannot reach it.",
 }
