@@ -70,6 +70,10 @@ class Logs:
                 self.__dict__[name] = getattr(self, name).persist(StorageLevel.MEMORY_AND_DISK)
                 self._kept.append(self.__dict__[name])
 
+    @property
+    def kept(self) -> bool:
+        return bool(self._kept)
+
     def release(self) -> None:
         for kept in self._kept:
             kept.unpersist()

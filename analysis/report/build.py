@@ -58,11 +58,14 @@ STEPS: Final = 2 + len(_PLOTS) + len(QUESTIONS)
 
 @contextmanager
 def _kept(logs: Logs) -> Iterator[None]:
+    """While a page is made; what its caller keeps stays."""
+    before = logs.kept
     logs.keep()
     try:
         yield
     finally:
-        logs.release()
+        if not before:
+            logs.release()
 
 
 def _page(logs: Logs, title: str, bounds: Bounds, begin: Callable[[str], None]) -> Page:
