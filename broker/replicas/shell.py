@@ -229,10 +229,10 @@ class Member:
     # --- handing over ----------------------------------------------------------------------------------------
 
     async def hand_over(self, timeout_ms: int) -> bool:
-        """Let another member of the SyncStateSet be elected, one that holds the whole log. False: there is none, or
-        it was not done in time.
+        """Let another member of the SyncStateSet be elected. False: there is none, or it was not done in time.
 
-        Where a message is answered before all members hold it, writes close first, so that none is lost.
+        Where a message is answered when all members hold it, any of them will do. Else writes close first, and the
+        next master is one that holds the whole log, so that nothing answered is lost.
         """
         manager, in_sync = self.manager, self.manager.in_sync
         if in_sync is None or manager.leader is None or not isinstance(manager.role, BecomeMaster):
@@ -240,7 +240,7 @@ class Member:
         with trio.move_on_after(timeout_ms / 1e3):
             if not self._config.all_ack_in_sync_state_set:
                 self._gate.fence("mastership is handed over")
-            while (target := _successor(in_sync)) is None:
+            while (target := _successor(in_sync, self._config.all_ack_in_sync_state_set)) is None:
                 if len(in_sync.accepted) < 2:
                     return False
                 await trio.sleep(_CAUGHT_UP_LOOK_S)
@@ -258,7 +258,8 @@ class Member:
         return False
 
 
-def _successor(in_sync: InSync) -> int | None:
-    """The member whose log ends where this one's does; the smallest id of several."""
-    return min((member for member, ack in in_sync.acks.items()
-                if member in in_sync.accepted and ack is not None and ack >= in_sync.log_end), default=None)
+def _successor(in_sync: InSync, any_member: bool) -> int | None:
+    """The member that is ahead of the others, the smallest id of several; unless any will do, with the whole log."""
+    acks = {member: ack for member, ack in in_sync.acks.items() if member in in_sync.accepted and ack is not None
+            and (any_member or ack >= in_sync.log_end)}
+    return min(acks, key=lambda member: (-acks[member], member), default=None)
