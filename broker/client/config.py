@@ -102,6 +102,8 @@ class ConsumerSettings:
     """How often positions are told to the brokers, or written to the file of a broadcast."""
     rebalance_ms: int = _limit(20_000)
     """How often the queues are shared out anew when nothing asks for it."""
+    member_grace_ms: int = _limit(2_000)
+    """A member of the group that a broker no longer knows is waited for so long before others take its queues."""
     lock_ms: int = _limit(20_000)
     """How often the locks of an ordered subscription are renewed."""
     lock_lives_ms: int = _limit(30_000)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
@@ -118,6 +118,10 @@ class Consumer:
         self._locks = Locks(session, group)
         self._bell = Bell()
         self._unbalanced = 0
+        self._seen: dict[str, set[str]] = {}
+        """Members by topic, as shares were last taken by them."""
+        self._missed_at: dict[str, float] = {}
+        """Since when some of them are missing."""
         self._closing = False
         self._changing = trio.Lock()
         """Shares change under it."""
@@ -192,6 +196,8 @@ class Consumer:
             if self._session.client_id not in members:
                 await self._session.greet_all(again=True)
                 return False
+            if self._may_come_back(subscription.topic, members):
+                return False
             mine = set(self.settings.allocate(self._session.client_id, route.readable, members))
         balanced = True
         for queue in [queue for queue in self.shares if queue.topic == subscription.topic and queue not in mine]:
@@ -213,6 +219,19 @@ class Consumer:
                 logger.info("%s in %s: where to begin is not known: %s", queue, self.group, error)
                 balanced = False
         return balanced
+
+    def _may_come_back(self, topic: str, members: Iterable[str]) -> bool:
+        """Whether somebody is missing, and only just: a new master hears of its consumers one after the other. Whoever
+        took the others' queues meanwhile would read what they have read."""
+        now, known = trio.current_time(), self._seen.get(topic, set())
+        if known <= set(members):
+            self._missed_at.pop(topic, None)
+        elif now < self._missed_at.setdefault(topic, now) + self.settings.member_grace_ms / 1e3:
+            return True
+        else:
+            del self._missed_at[topic]
+        self._seen[topic] = set(members)
+        return False
 
     async def _members(self, route: Route) -> list[str]:
         """Client ids of the group, as one broker of the topic knows them; empty if none knows any."""

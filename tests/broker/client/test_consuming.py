@@ -22,6 +22,7 @@ from remoting.headers.consumers import ConsumerClientRequest, GetConsumerStatusR
 from tests.broker.client.cluster import SILENCE, Cluster, FakeBroker, cluster, refusing
 
 GROUP = "billing"
+GRACE_S = ConsumerSettings().member_grace_ms / 1e3
 FIRST = Start.FIRST
 
 
@@ -338,7 +339,7 @@ async def test_members_share_the_queues_and_take_over_from_who_leaves(autojump_c
                 await take(two, 10)
                 fill(made.brokers["a"], 2)
                 await take(one, 2)
-            await trio.sleep(1)
+            await trio.sleep(GRACE_S + 1)
             assert len([queue for queue in one.queues if queue.topic == "orders"]) == 4
             fill(made.brokers["b"], 10, first=10)
             assert numbers(await take(one, 10)) == list(range(10, 20)), "from where the other was"
@@ -358,9 +359,27 @@ async def test_a_member_that_dies_is_replaced(autojump_clock: MockClock) -> None
                 made.brokers["a"].members[GROUP]["c2"].close("dead")
                 made.brokers["a"].refuse = lambda command: (
                     SILENCE if command.code == RequestCode.HEART_BEAT and b'"c2"' in command.body else None)
-                await trio.sleep(1)
+                await trio.sleep(GRACE_S + 1)
                 assert len(one.queues) == 3
                 nursery.cancel_scope.cancel()
+
+
+async def test_a_member_that_a_broker_forgets_for_a_moment_keeps_its_queues(autojump_clock: MockClock) -> None:
+    """As after a failover: the new master hears of the members one after the other."""
+    async with cluster("a") as made, reading(made, "c1") as one, reading(made, "c2") as two:
+        await trio.sleep(1)
+        shares = one.queues, two.queues
+        known = made.brokers["a"].members[GROUP]
+        for _ in range(3):
+            forgotten = known.pop("c2")
+            one_session = known["c1"]
+            await one_session.call(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), 1_000)
+            await trio.sleep(GRACE_S / 2)
+            assert (one.queues, two.queues) == shares
+            known["c2"] = forgotten
+            await one_session.call(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), 1_000)
+            await trio.sleep(GRACE_S * 2)
+            assert (one.queues, two.queues) == shares
 
 
 async def test_messages_of_a_queue_that_left_are_void(autojump_clock: MockClock) -> None:
