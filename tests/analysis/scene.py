@@ -2,12 +2,12 @@
 
 Entry by entry, in ms behind ``T0``; marks are those of ``tests.analysis.by_hand``:
 
-     1      0  term 1: n1 leads, after 2 rounds in 30 ms          9   4000  term 3: n2 leads, 4 rounds in 700 ms, after n1
-     2     10  voters n0, n1, n2                                 10   4100  broker 2 registers, only it is alive
-     3-6  100  brokers 1 and 2 get their ids and register        11   4600  the controller elects: broker 2, epoch 2
-     7    200  broker 1 is elected, epoch 1                      12   9000  SyncStateSet {1, 2}
-     8    300  SyncStateSet {1, 2}                               13   9500  SyncStateSet {2}
-                                                                 14  10000  SyncStateSet {1, 2}
+     1      0  term 1: n1 leads, 2 rounds, 30 ms             9   4000  term 3: n2 leads after n1, 4 rounds, 700 ms
+     2     10  voters n0, n1, n2                            10   4100  broker 2 registers, only it is alive
+     3-6  100  brokers 1 and 2 get ids and register         11   4600  the controller elects: broker 2, epoch 2
+     7    200  broker 1 is elected, epoch 1                 12   9000  SyncStateSet {1, 2}
+     8    300  SyncStateSet {1, 2}                          13   9500  SyncStateSet {2}
+                                                            14  10000  SyncStateSet {1, 2}
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import cbor2
 
-from tests.analysis.by_hand import Log, frame, mark_of, state
+from tests.analysis.by_hand import Log, frame, mark_of, segment_file, state
 
 T0 = 1_700_000_000_000
 NODES = ("n0", "n1", "n2")
@@ -51,7 +51,8 @@ def story(extra: Callable[[], list[tuple[int, int, int, list[bytes]]]] = list) -
         (0, 1, 2, [noop("n1", None, 2, 30)]),
         (10, 1, 3, [cbor2.dumps([list(NODES), [], [], {}])]),
         (100, 1, 1, [command(APPLY, 1, 1, "h1:1;1"), command(APPLY, 1, 2, "h2:1;2"),
-                     command(REGISTER, 1, 1, "h1:1", False, live(1)), command(REGISTER, 1, 2, "h2:1", False, live(1, 2))]),
+                     command(REGISTER, 1, 1, "h1:1", False, live(1)),
+                     command(REGISTER, 1, 2, "h2:1", False, live(1, 2))]),
         (200, 1, 1, [command(ELECT, 1, 1, 1, False, False, "default", None, live(1, 2))]),
         (300, 1, 1, [alter(1, 1, 1, [1, 2], 1)]),
         (4_000, 3, 2, [noop("n2", "n1", 4, 700)]),
@@ -95,7 +96,9 @@ def lay_out(records: Sequence[bytes], *, per_segment: int = 100) -> tuple[Log, d
     return log, places
 
 
-def save(root: Path, records: Sequence[bytes], *, cluster: str = "c", per_segment: int = 100) -> dict[int, tuple[int, int]]:
+def save(
+    root: Path, records: Sequence[bytes], *, cluster: str = "c", per_segment: int = 100,
+) -> dict[int, tuple[int, int]]:
     """The same log on all three nodes under ``root``."""
     places = {}
     for node in NODES:
@@ -110,7 +113,8 @@ def write_traces(root: Path, records: Sequence[bytes]) -> None:
 
     def line(event: str, at_us: int, node: str, term: int, **fields: Any) -> str:
         clock_ns = {"n0": 5_000_000_000, "n1": 1_000_000_000}[node]
-        return json.dumps({"event": event, "at_ns": clock_ns + at_us * 1_000, "node": node, "group": 1, "term": term, **fields})
+        return json.dumps(
+            {"event": event, "at_ns": clock_ns + at_us * 1_000, "node": node, "group": 1, "term": term, **fields})
 
     def opened(node: str) -> str:
         clock_ns = {"n0": 5_000_000_000, "n1": 1_000_000_000}[node]
@@ -133,3 +137,57 @@ def write_traces(root: Path, records: Sequence[bytes]) -> None:
         line("RoundStarted", 2_000_000, "n0", 2, round=1, probe=False, asked_term=2),
         line("RoundEnded", 2_100_000, "n0", 2, round=1, probe=False, result="WAIT_TO_VOTE_NEXT", accepted=1, valid=2),
     ]) + "\n")
+
+
+# --- planted faults --------------------------------------------------------------------------------------------
+
+Planted = tuple[str, str, int]
+"""(rule of the report, file, offset) of what must be found."""
+
+
+def plant(root: Path) -> set[Planted]:
+    """Six controller groups, one sound and five with one fault each, as clusters of their own under ``root``."""
+    save(root / "sound", story(), cluster="sound")
+    return {_flipped_byte(root), _cut_tail(root), _forked_suffix(root), _missing_segment(root), _reused_id(root)}
+
+
+def _flipped_byte(root: Path) -> Planted:
+    segment, offset = save(root / "flipped", story(), cluster="flipped")[7]
+    path = segment_file(root / "flipped" / "n0", segment)
+    data = bytearray(path.read_bytes())
+    data[offset + 80] ^= 0x10
+    path.write_bytes(data)
+    return "audit: crc", str(path), offset
+
+
+def _cut_tail(root: Path) -> Planted:
+    segment, offset = save(root / "cut", story(), cluster="cut")[14]
+    path = segment_file(root / "cut" / "n2", segment)
+    path.write_bytes(path.read_bytes()[: offset + 30])
+    return "audit: cut", str(path), offset - 64  # where its block begins
+
+
+def _forked_suffix(root: Path) -> Planted:
+    records = story()
+    save(root / "forked", records, cluster="forked")
+    records[-1] = frame(14, alter(3, 2, 2, [2], 5), term=3, wall_ms=T0 + 10_000, chain=mark_of(records[-2]))
+    log, places = lay_out(records)
+    log.save(root / "forked" / "n1", cluster="forked", node="n1")
+    segment, offset = places[14]
+    return "audit: log_mismatch", str(segment_file(root / "forked" / "n1", segment)), offset
+
+
+def _missing_segment(root: Path) -> Planted:
+    save(root / "missing", story(), cluster="missing", per_segment=4)
+    path = segment_file(root / "missing" / "n0", 2)
+    path.unlink()
+    return "audit: missing", str(path), 0
+
+
+def _reused_id(root: Path) -> Planted:
+    """A copied broker: its claim to id 2 is refused, and it registers with it all the same."""
+    records = story(lambda: [
+        (11_000, 3, 1, [command(APPLY, 3, 2, "h9:1;9")]),
+        (11_100, 3, 1, [command(REGISTER, 3, 2, "h9:1", False, live(1, 2))])])
+    segment, offset = save(root / "reused", records, cluster="reused")[16]
+    return "broker id", str(segment_file(root / "reused" / "n0", segment)), offset

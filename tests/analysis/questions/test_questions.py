@@ -82,8 +82,8 @@ def test_tenure_and_churn(logs: Logs) -> None:
 
 def test_elections_with_rounds_cause_lost_terms_and_split_votes(logs: Logs) -> None:
     found = sorted(rows(logs, "elections"), key=lambda row: row["term"])
-    assert [(row["rounds"], row["election_ms"], row["votes"], row["terms_lost"], row["split_votes"]) for row in found] == [
-        (2, 30, 2, 0, 0), (4, 700, 2, 1, 1)]
+    told = ("rounds", "election_ms", "votes", "terms_lost", "split_votes")
+    assert [tuple(row[name] for name in told) for row in found] == [(2, 30, 2, 0, 0), (4, 700, 2, 1, 1)]
     (row,) = rows(logs, "election_causes")
     assert (row["cause"], row["elections"], row["longest_ms"], row["terms_lost"]) == ("no leader heard", 2, 700, 1)
 
@@ -100,7 +100,8 @@ def test_a_sound_log_has_no_finding_and_says_what_was_compared(logs: Logs, read:
 def test_commit_latency_of_the_traced_leader(logs: Logs) -> None:
     """Frames 6, 7 and 8 took 2, 110 and 10 ms."""
     (row,) = rows(logs, "commit_latency")
-    assert (row["measured"], row["p50_ms"], row["max_ms"], row["exact"], row["source"]) == (3, 10.0, 110.0, True, "trace")
+    assert (row["measured"], row["p50_ms"], row["max_ms"]) == (3, 10.0, 110.0)
+    assert (row["exact"], row["source"]) == (True, "trace")
     buckets = rows(logs, "commit_latency_over_time")
     assert sum(row["measured"] for row in buckets) == 3 and max(row["p99_ms"] for row in buckets) == 110.0
 
@@ -109,7 +110,8 @@ def test_without_traces_it_is_not_recorded(spark: SparkSession, tree: Path) -> N
     bare = open_logs(spark, str(tree / "logs"))
     (row,) = rows(bare, "commit_latency")
     assert (row["measured"], row["p50_ms"], row["source"]) == (0, None, "not recorded")
-    assert {(row["split_votes"], row["split_votes_source"]) for row in rows(bare, "elections")} == {(None, "not recorded")}
+    told = {(row["split_votes"], row["split_votes_source"]) for row in rows(bare, "elections")}
+    assert told == {(None, "not recorded")}
     assert {row["source"] for row in rows(bare, "lag")} == {"not recorded"}
 
 
