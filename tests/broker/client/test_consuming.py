@@ -18,7 +18,12 @@ from remoting.bodies.consumers import ConsumerStatus, ResetOffsetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
 from remoting.errors import RemotingError
-from remoting.headers.consumers import ConsumerClientRequest, GetConsumerStatusRequest, ResetOffsetRequest
+from remoting.headers.consumers import (
+    ConsumerClientRequest,
+    ConsumerGroupRequest,
+    GetConsumerStatusRequest,
+    ResetOffsetRequest,
+)
 from tests.broker.client.cluster import SILENCE, Cluster, FakeBroker, cluster, refusing
 
 GROUP = "billing"
@@ -370,14 +375,18 @@ async def test_a_member_that_a_broker_forgets_for_a_moment_keeps_its_queues(auto
         await trio.sleep(1)
         shares = one.queues, two.queues
         known = made.brokers["a"].members[GROUP]
+
+        async def tell() -> None:
+            changed = request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupRequest(GROUP))
+            assert (await known["c1"].call(changed, 1_000)).code == ResponseCode.SUCCESS
+
         for _ in range(3):
             forgotten = known.pop("c2")
-            one_session = known["c1"]
-            await one_session.call(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), 1_000)
+            await tell()
             await trio.sleep(GRACE_S / 2)
             assert (one.queues, two.queues) == shares
             known["c2"] = forgotten
-            await one_session.call(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), 1_000)
+            await tell()
             await trio.sleep(GRACE_S * 2)
             assert (one.queues, two.queues) == shares
 
