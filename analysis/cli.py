@@ -15,7 +15,8 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TextIO
+from pathlib import Path
+from typing import Final, TextIO
 
 from analysis.errors import AnalysisError
 from analysis.logs import open_logs
@@ -23,6 +24,12 @@ from analysis.report.build import Progress, make
 from analysis.report.findings import SEVERITIES
 from analysis.session import session
 from analysis.shipping import ship
+
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
+QUIET: Final = {
+    "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}"}
+"""Spark's settings for a command: its own log tells errors only."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -77,8 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     settings = dict(each.partition("=")[::2] for each in options.conf)
     try:
-        spark = session(options.master, name="raft-report", **{
-            "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", **settings})
+        spark = session(options.master, name="raft-report", **{**QUIET, **settings})
         ship(spark)
         logs = open_logs(spark, options.paths, traces=options.traces, since_ms=options.since, until_ms=options.until,
                          split_ms=options.split)

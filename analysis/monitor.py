@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from analysis.cli import QUIET
 from analysis.errors import AnalysisError
 from analysis.session import session
 from analysis.shipping import ship
@@ -113,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master", default="", help="of Spark; default: local[*]")
     options = parser.parse_args(arguments)
     try:
-        spark = session(options.master, name="raft-monitor")
+        spark = session(options.master, name="raft-monitor", **QUIET)
         ship(spark)
         return _run(spark, options)
     except AnalysisError as error:
