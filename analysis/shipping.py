@@ -6,7 +6,9 @@ cbor2, google-crc32c, orjson) has parts in C and must be installed where the wor
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
+import shutil
 import tempfile
 import zipfile
 from pathlib import Path
@@ -34,5 +36,6 @@ def package(path: Path) -> Path:
 def ship(spark: SparkSession) -> None:
     """Hand the packages to the session's workers; nothing to do where they run on this machine alone."""
     if not (spark.sparkContext.master or "local").startswith("local"):
-        with tempfile.TemporaryDirectory() as directory:  # Spark copies it
-            spark.sparkContext.addPyFile(str(package(Path(directory) / "quorate.zip")))
+        directory = tempfile.mkdtemp(prefix="quorate-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors fetch it from here, late ones too
+        spark.sparkContext.addPyFile(str(package(Path(directory) / "quorate.zip")))
