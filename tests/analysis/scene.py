@@ -86,7 +86,8 @@ def term_of(record: bytes) -> int:
 
 def lay_out(records: Sequence[bytes], *, per_segment: int = 100) -> tuple[Log, dict[int, tuple[int, int]]]:
     """A log with a block per frame, so many to a segment; and by first index (segment, offset) of each frame."""
-    log, places = Log(), {}
+    log = Log()
+    places: dict[int, tuple[int, int]] = {}
     for number, record in enumerate(records):
         if number % per_segment == 0:
             before = records[number - 1] if number else None

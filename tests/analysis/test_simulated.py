@@ -1,0 +1,75 @@
+"""Logs of real replicas: a simulated cluster under crashes and partitions, its disks copied out and analysed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analysis.logs import open_logs
+from raft.sim.cluster import Cluster
+from raft.sim.disks import SegmentDisk
+from tests.analysis import plain
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+class Nothing:
+    def apply(self, command: bytes) -> int:
+        return len(command)
+
+
+def copy_out(cluster: Cluster, root: Path) -> None:
+    """What each node's virtual disk holds, as directories."""
+    for name, node in cluster.nodes.items():
+        files = cast(SegmentDisk, node.disk).files
+        for directory in ("", "log", "snapshots"):
+            for entry in files.list(directory):
+                path = f"{directory}/{entry}" if directory else entry
+                if path in files._directories:
+                    continue
+                file = files.open(path)
+                target = root / name / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.pread(file.size(), 0))
+                file.close()
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Leaders crash, are cut off and come back, again and again; at the end all is healed and caught up."""
+    root, rng = tmp_path_factory.mktemp("campaign"), Random(7)
+    with Cluster(3, Nothing, seed=7, disk="segment") as cluster:
+        for number in range(12):
+            for _ in range(5):
+                cluster.propose(rng.randbytes(rng.randrange(1, 200)))
+            leader = cluster.leader
+            assert leader is not None
+            if number % 3 == 0:
+                cluster.crash(leader)
+                cluster.propose(b"without it")
+                cluster.start(leader)
+            elif number % 3 == 1:
+                others = [name for name in cluster.nodes if name != leader]
+                cluster.partition([leader], others)
+                cluster.run_ms(3_000)
+                cluster.heal()
+        cluster.propose(b"last")
+        cluster.run_ms(3_000)
+        copy_out(cluster, root)
+    return root
+
+
+def test_a_campaigns_logs_agree_and_its_leaders_are_those_read_plainly(spark: SparkSession, campaign: Path) -> None:
+    logs = open_logs(spark, str(campaign))
+    assert [row for row in logs.ask("audit").collect() if row["severity"] == "critical"] == []
+    plainly = {(frame.term, frame.first) for node in ("n0", "n1", "n2") for frame in plain.frames(campaign / node)
+               if frame.kind == 2}
+    assert len(plainly) >= 8, "the campaign elected often"
+    found = logs.ask("leadership").collect()
+    assert sorted(row["term"] for row in found) == sorted(term for term, _ in plainly)
+    kept = [row for row in logs.ask("audit_checks").collect() if row["check"] == "frames held by more than one replica"]
+    assert kept[0]["n"] > 60
