@@ -74,7 +74,7 @@ def lines(rows: Sequence[Line], begin: float, end: float, *, name: str, unit: st
     top_value = max((value for line in rows for _, value in line.points), default=0.0) or 1.0
     step = _nice(top_value / 4)
     ceiling = math.ceil(top_value / step) * step
-    bottom, height = 190, 230
+    bottom, height = 190, 232
     place = _scale(begin, end)
 
     def level(value: float) -> float:
@@ -88,7 +88,7 @@ def lines(rows: Sequence[Line], begin: float, end: float, *, name: str, unit: st
                      f'<text class="tick" x="{LEFT - 10}" y="{y}" dy="4" text-anchor="end">'
                      f'{escape(number_words(value))}</text>')
         value += step
-    parts.append(f'<text class="tick" x="{LEFT - 10}" y="{bottom + 24}" text-anchor="end">{escape(unit)}</text>')
+    parts.append(f'<text class="tick" x="{LEFT - 10}" y="{bottom + 36}" text-anchor="end">{escape(unit)}</text>')
     for line in rows:
         path = " ".join(f"{place(at):.1f},{level(value):.1f}" for at, value in line.points)
         if area and line.points:

@@ -70,15 +70,15 @@ class _Rule:
 
 
 _DAMAGE_ACTION: Final = (
-    "Stop the node and run `raftlog verify` on its directory; then `raftlog repair`, or wipe it and let it rejoin: its "
-    "peers have the entries. Check the disk.")
+    "Stop the node, keep a copy of its directory and run `raftlog verify` on it. Then let the node join again with an "
+    "empty directory (`join=True`, `raftctl reconfigure`): its peers have the entries. Check the disk.")
 _SAFETY_ACTION: Final = (
     "This must never happen: keep the directories of all replicas as they are, stop the group's writers, and find out "
     "which software wrote the two histories before any node is started again.")
 AUDIT_ACTIONS: Final[dict[str, str]] = {
     "crc": _DAMAGE_ACTION, "chain": _DAMAGE_ACTION, "empty": _DAMAGE_ACTION, "unreadable": _DAMAGE_ACTION,
     "cut": "At the end of the newest segment this is what a crash leaves, and the node cuts it off when it starts. "
-           "Anywhere else, or in a copy, the file is incomplete: copy it again, or repair as for a checksum.",
+           "Anywhere else, or in a copy, the file is incomplete: copy it again, or go on as for a failed checksum.",
     "missing": "Bring the segment back from the archive or a backup. If it is gone, wipe the node and let it rejoin.",
     "foreign": "Move the file out of the log's directory.",
     "version": "Read these logs with the version of this package that belongs to the nodes that wrote them.",

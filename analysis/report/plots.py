@@ -29,12 +29,13 @@ def leadership(logs: Logs) -> Plot:
     rows = [row for row in wanted.limit(SPANS_MAX).collect() if row["began_ms"] is not None]
     if not rows:
         return Plot(title, about, "<p>No leadership with a time is in these logs.</p>")
+    several = len({cluster for cluster, _ in names}) > 1
     leaders = _colours(sorted({row["leader"] or "not recorded" for row in rows}))
-    drawn = [
-        Lane(group, [Span(row["began_ms"], row["until_ms"], leaders[row["leader"] or "not recorded"], _led(row))
-                     for row in rows if (row["cluster"], row["group"]) == (cluster, group)],
-             f"{sum((row['cluster'], row['group']) == (cluster, group) for row in rows)} leaders")
-        for cluster, group in names]
+    drawn = []
+    for cluster, group in names:
+        spans = [Span(row["began_ms"], row["until_ms"], leaders[row["leader"] or "not recorded"], _led(row))
+                 for row in rows if (row["cluster"], row["group"]) == (cluster, group)]
+        drawn.append(Lane(f"{cluster}/{group}" if several else group, spans, f"{len(spans)} terms led"))
     return Plot(title, about, legend(leaders) + lanes(drawn, *logs.span_ms, name="plot-leadership"))
 
 
@@ -90,6 +91,7 @@ def availability(logs: Logs) -> Plot | None:
     changed = logs.ask("master_changes").where(mine_only).orderBy("index").limit(SPANS_MAX).collect()
     lost = logs.ask("outages").where(mine_only).limit(SPANS_MAX).collect()
     masters = _colours(sorted({f"broker {row['master']}" for row in changed if row["master"] is not None}))
+    several = len({row["cluster"] for row in shown}) > 1
     drawn = []
     for row in shown:
         key = (row["cluster"], row["group"], row["broker_cluster"], row["broker_name"])
@@ -101,7 +103,8 @@ def availability(logs: Logs) -> Plot | None:
         spans += [
             Span(each["lost_ms"], each["lost_ms"] + each["lasted_ms"], "gap", f"no master for {each['lasted_ms']} ms")
             for each in lost if _key(each) == key]
-        drawn.append(Lane(row["broker_name"], spans, f"{row['availability']:.4%}"))
+        name = f"{row['cluster']}: {row['broker_name']}" if several else row["broker_name"]
+        drawn.append(Lane(name, spans, f"{row['availability']:.4%}"))
     begin = min(row["from_ms"] for row in shown)
     end = max(row["until_ms"] for row in shown)
     return Plot("Masters of broker groups",
