@@ -19,7 +19,7 @@ EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
 ARGS ?=
 
-.PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers interop bench bench-raft bench-remoting bench-controller bench-analysis fuzz mutants \
+.PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
         mutants-controllers powercut clean
 
 help: ## list the targets
@@ -55,7 +55,7 @@ interop: $(VENV)/.demo ## scenarios with real Java peers; says `not run` where J
 sim-controllers: $(VENV)/.dev ## controllers and model brokers under every fault for EVENTS events
 	$(RUN) -m harness.controllers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
-bench: bench-raft bench-remoting bench-controller bench-analysis ## every benchmark
+bench: bench-raft bench-remoting bench-controller bench-broker bench-analysis ## every benchmark
 	$(RUN) -m benchmarks.simulator $(ARGS)
 
 bench-raft: $(VENV)/.bench ## raft beside the floor, PySyncObj and, where Go is found, hashicorp/raft and dragonboat
@@ -66,6 +66,9 @@ bench-remoting: $(VENV)/.bench ## the codec, and echo requests over one connecti
 
 bench-controller: $(VENV)/.bench ## the controller beside the Java one, where Java is found
 	$(RUN) -m benchmarks.controller $(ARGS)
+
+bench-broker: $(VENV)/.bench ## brokers beside the Java ones under the same Java client, and the gap when a master is killed
+	$(RUN) -m benchmarks.broker $(ARGS)
 
 bench-analysis: $(VENV)/.dev ## reading logs with Spark, beside JSON lines and Parquet; says `not run` without Java 17
 	$(RUN) -m benchmarks.analysis $(ARGS)
