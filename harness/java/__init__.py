@@ -19,12 +19,12 @@ from harness.java.errors import FetchFailed, JavaMissing, JavaPeerError, NotRunn
 from harness.java.jars import CURRENT, OLDER, Release, Tools, cache_folder, cached, fetch, find_tools
 from harness.java.ports import reserved
 from harness.java.process import JVM, JavaProcess
-from harness.java.programs import Program, Report, operate, receiver, router, sender
+from harness.java.programs import Program, Report, exercise, operate, receiver, router, sender
 from harness.java.servers import Broker, broker, controller, controllers, namesrv, start_all
 
 __all__ = [
     "CURRENT", "JVM", "OLDER", "AdminRun", "Broker", "FetchFailed", "JavaMissing", "JavaPeerError", "JavaProcess",
     "NotRunning", "Program", "Release", "Report", "StartFailed", "Tools", "broker", "cache_folder", "cached",
-    "controller", "controllers", "fetch", "find_tools", "mqadmin", "namesrv", "operate", "receiver", "reserved",
-    "router", "sender", "start_all",
+    "controller", "controllers", "exercise", "fetch", "find_tools", "mqadmin", "namesrv", "operate", "receiver",
+    "reserved", "router", "sender", "start_all",
 ]

@@ -1,4 +1,5 @@
-"""Our small Java programs that stand for RocketMQ's users: a sender, a receiver, a route finder, an operator.
+"""Our small Java programs that stand for RocketMQ's users: a sender, a receiver, one who does it all, a route finder,
+an operator.
 
 They are unmodified Java clients; each reports in lines of JSON, which come out here as dictionaries. What a line holds
 is said at the head of each program in ``src``. Times are microseconds of the wall clock, which all processes share.
@@ -100,6 +101,18 @@ async def receiver(
     """``DefaultMQPushConsumer`` from the first offset on; events ``received``."""
     values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group}
     async with _program(release, directory, "Receive", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
+async def exercise(
+    release: Release, directory: Path, *, namesrv: Sequence[str], rounds: int, interval_ms: int = 50,
+    patience_s: int = 90, jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """A producer and consumers of every kind, which judge themselves; events ``sent``, ``verdict``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "rounds": rounds, "interval_ms": interval_ms, "patience_s": patience_s}
+    async with _program(release, directory, "Exercise", values, jvm, '"started"') as program:
         yield program
 
 
