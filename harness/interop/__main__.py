@@ -5,9 +5,9 @@
     python -m harness.interop -k silent       those with this in their names
     python -m harness.interop --list          what there is
 
-Each line says ok, FAILED or not run; the last names how many of each. Exit code 0: all ran and passed; 1: some failed;
-3: Java or Maven is missing, so nothing ran. ``--declared N`` makes it 1 when fewer than N ran. ``--report FILE`` keeps
-what came of each, beside what the file has of others.
+Each line says ok, FAILED or not run; the last names how many of each. Exit code 0: what could run passed; 1: some
+failed; 3: Java or Maven is missing, so nothing ran. ``--declared N`` makes it 1 when fewer than N ran. A scenario that
+loses a message is not tried again. ``--report FILE`` keeps what came of each, beside what the file has of others.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from harness import java
 from harness.interop import (  # noqa: F401  they register theirs
     admin_commands,
     broker,
+    clients,
     failover,
     ha,
     report,
@@ -33,7 +34,7 @@ from harness.interop import (  # noqa: F401  they register theirs
     store,
     tools,
 )
-from harness.interop.scenario import SCENARIOS, Scenario, Stage
+from harness.interop.scenario import SCENARIOS, Lost, NotRun, Scenario, Stage
 from harness.java import FetchFailed, JavaMissing
 
 
@@ -78,12 +79,19 @@ async def _run(chosen: list[tuple[Scenario, str]], options: argparse.Namespace) 
     for number, (each, release) in enumerate(chosen, 1):
         print(f"{number}/{len(chosen)} {each.name} [{release}] …", flush=True)
         began = time.monotonic()
-        error: str | None = None
-        for attempt in range(1 + options.retries):
-            error = await _play(each, releases[release], options.keep)
-            if error is None:
-                break
-            print(f"  attempt {attempt + 1}: {error}", flush=True)
+        error: Exception | None = None
+        try:
+            for attempt in range(1 + options.retries):
+                error = await _play(each, releases[release], options.keep)
+                if error is None:
+                    break
+                said = "".join(traceback.format_exception(error)).strip()
+                print(f"  attempt {attempt + 1}: {said}", flush=True)
+                if isinstance(error, Lost):
+                    break
+        except NotRun as missing:
+            print(f"not run  {each.name} [{release}]: {missing}")
+            continue
         took = f"{time.monotonic() - began:.0f} s"
         if error is None:
             passed += 1
@@ -99,18 +107,22 @@ async def _run(chosen: list[tuple[Scenario, str]], options: argparse.Namespace) 
     return 1 if failed or passed + failed < options.declared else 0
 
 
-async def _play(each: Scenario, release: java.Release, keep: Path | None) -> str | None:
+async def _play(each: Scenario, release: java.Release, keep: Path | None) -> Exception | None:
     here = Path(tempfile.mkdtemp(prefix=f"interop-{each.name}-"))
-    error = None
+    """What it failed of. Raises ``NotRun``."""
     try:
         with trio.fail_after(each.timeout_s):
             await each.play(Stage(release, here, lambda line: print(f"  {line}", flush=True)))
+    except NotRun:
+        raise
     except Exception as failure:  # noqa: BLE001  whatever it is, it is reported and the next one runs
-        error = "".join(traceback.format_exception(failure)).strip()
         if keep is not None:
-            shutil.copytree(here, keep / each.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("commitlog"))
-    await trio.to_thread.run_sync(shutil.rmtree, here, True)
-    return error
+            left_out = () if isinstance(failure, Lost) else ("commitlog",)
+            shutil.copytree(here, keep / each.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left_out))
+        return failure
+    finally:
+        await trio.to_thread.run_sync(shutil.rmtree, here, True)
+    return None
 
 
 if __name__ == "__main__":

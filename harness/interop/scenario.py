@@ -57,6 +57,14 @@ class Unexpected(AssertionError):
     """The Java side does not say what it should."""
 
 
+class Lost(Unexpected):
+    """Something that was acknowledged is gone: this is never tried again until it looks better."""
+
+
+class NotRun(Exception):
+    """Something else than Java that this scenario needs is missing; the text says what. No failure."""
+
+
 def expect(condition: object, what: str) -> None:
     """Raises ``Unexpected`` with words that tell what was seen."""
     if not condition:
