@@ -33,6 +33,7 @@ from harness.cluster.looking import ClusterView, look, until_settled
 from harness.cluster.plan import DEFAULT_MODE, Durability
 from harness.demo import tables, traffic
 from harness.demo.display import Display
+from harness.demo.reporting import page_of
 from harness.demo.traffic import Ledger, described
 from harness.java.process import JavaProcess
 from harness.java.servers import Broker, start_all
@@ -283,17 +284,22 @@ def main() -> int:
     parser.add_argument("--producers", type=int, default=2, help="for each group; default: %(default)s")
     parser.add_argument("--seed", type=int, help="of the choice whom to kill; default: another each time")
     parser.add_argument("--data", type=Path, help="directory to use (default: a new temporary one)")
+    parser.add_argument("--without-report", action="store_true", help="leave out the report on the controllers' logs")
     parser.add_argument("--without-default-mode", action="store_true", help="leave out the last part")
     arguments = parser.parse_args()
     for name in ("remoting", "broker"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # connections that break are the subject here
     data = arguments.data or Path(tempfile.mkdtemp(prefix="quorate-demo-"))
     data.mkdir(parents=True, exist_ok=True)
+    code = 1
     try:
-        return trio.run(run, arguments, data)
+        code = trio.run(run, arguments, data)
     except* trio.TooSlowError:
         print(f"something did not come back within {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
-    return 1
+    else:
+        if not arguments.without_report:
+            page_of(data / "controllers", data / "report.html", print)
+    return code
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ import trio
 from harness import ours
 from harness.demo import tables
 from harness.demo.display import Display
+from harness.demo.reporting import page_of
 from harness.fleet import BrokerGroup, Fleet, FleetConfig, SimulatedBroker, open_fleet
 from harness.java.process import JavaProcess
 from remoting.bodies.namesrv import ClusterInfo
@@ -267,15 +268,20 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=20, help="broker groups of three; default: %(default)s")
     parser.add_argument("--seed", type=int, help="of the choice whom to kill; default: another each time")
     parser.add_argument("--data", type=Path, help="directory to use (default: a new temporary one)")
+    parser.add_argument("--without-report", action="store_true", help="leave out the report on the controllers' logs")
     arguments = parser.parse_args()
     logging.getLogger("remoting").setLevel(logging.CRITICAL)  # connections that break are the subject here
     data = arguments.data or Path(tempfile.mkdtemp(prefix="quorate-demo-"))
     data.mkdir(parents=True, exist_ok=True)
+    code = 1
     try:
-        return trio.run(run, arguments, data)
+        code = trio.run(run, arguments, data)
     except* trio.TooSlowError:
         print(f"something did not come back within {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
-    return 1
+    else:
+        if not arguments.without_report:
+            page_of(data / "controllers", data / "report.html", print)
+    return code
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 def test_every_kind_of_kill_is_recovered_from(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-m", "harness.demo.controllers", "--seconds", "1", "--groups", "4", "--seed", "1",
-         "--data", str(tmp_path)],
+         "--without-report", "--data", str(tmp_path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, cwd=ROOT)
     try:
         said, _ = demo.communicate(timeout=110)

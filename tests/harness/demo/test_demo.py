@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.slow
 def test_masters_and_controllers_die_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     demo = subprocess.Popen(
-        [sys.executable, "-m", "harness.demo", "--seconds", "1", "--groups", "1", "--seed", "1",
+        [sys.executable, "-m", "harness.demo", "--seconds", "1", "--groups", "1", "--seed", "1", "--without-report",
          "--data", str(tmp_path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, cwd=ROOT)
     try:

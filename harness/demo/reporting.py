@@ -1,0 +1,40 @@
+"""The last thing a demo does: the report on its controllers' logs, by a process of its own, since Spark is large.
+
+Nothing here imports ``analysis``: who has no Java, or no PySpark, gets a line that says how to get the report.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+SMALL: Final = ("spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", "spark.ui.enabled=false",
+                "spark.driver.host=127.0.0.1")
+PATIENCE_S: Final = 600.0
+
+
+def page_of(logs: Path, page: Path, say: Callable[[str], None]) -> None:
+    """Say where the report on ``logs`` is, or why there is none. Never fails the demo."""
+    again = f"raft-report {logs} --out {page}"
+    if shutil.which("java") is None or importlib.util.find_spec("pyspark") is None:
+        say(f"no report of this run: it takes Java 17 or later (Debian: apt-get install openjdk-17-jre-headless) and "
+            f"`pip install '.[analysis]'`; then `{again}`")
+        return
+    say("making the report of this run")
+    command = [sys.executable, "-m", "analysis.cli", str(logs), "--out", str(page), "--title", "What the demo did",
+               "--master", "local[2]", *(part for setting in SMALL for part in ("--conf", setting))]
+    if not sys.stderr.isatty():
+        command.append("--quiet")
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=None if sys.stderr.isatty() else subprocess.DEVNULL, text=True,
+            timeout=PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired:
+        say(f"the report was not done within {PATIENCE_S:.0f} s; to go on with it: `{again}`")
+        return
+    say(f"report: {done.stdout.strip()}" if done.returncode == 0 else f"no report of this run; try again: `{again}`")

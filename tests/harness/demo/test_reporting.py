@@ -1,0 +1,39 @@
+"""How a demo ends: with the report on its run, or with a line that says how to get it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.demo import reporting
+
+
+def test_without_java_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    said: list[str] = []
+    reporting.page_of(tmp_path / "logs", tmp_path / "report.html", said.append)
+    (line,) = said
+    assert "Java 17" in line and f"raft-report {tmp_path / 'logs'} --out {tmp_path / 'report.html'}" in line
+
+
+@pytest.mark.parametrize(("code", "words"), [(0, "report: report.html: no findings"), (2, "no report of this run")])
+def test_what_the_command_says_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, words: str,
+) -> None:
+    pytest.importorskip("pyspark", reason="not run: PySpark is missing")
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        ran.append(command)
+        return subprocess.CompletedProcess(command, code, "report.html: no findings\n")
+
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/java")
+    monkeypatch.setattr(subprocess, "run", run)
+    said: list[str] = []
+    reporting.page_of(tmp_path / "logs", tmp_path / "report.html", said.append)
+    assert words in said[-1]
+    assert ran[0][1:4] == ["-m", "analysis.cli", str(tmp_path / "logs")]
