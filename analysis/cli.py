@@ -18,6 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TextIO
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
 from analysis.errors import AnalysisError
 from analysis.logs import open_logs
 from analysis.report.build import Progress, make
@@ -91,6 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = make(logs, options.out, title=options.title, progress=None if options.quiet else bar(sys.stderr))
     except (AnalysisError, OSError) as error:
         print(f"raft-report: {error}", file=sys.stderr)
+        return 2
+    except (PySparkException, Py4JError) as error:
+        print(f"raft-report: Spark could not do it: {str(error).strip().splitlines()[0]}", file=sys.stderr)
         return 2
     levels = ", ".join(f"{count} {level}" for level in SEVERITIES
                        if (count := sum(each.count for each in found if each.severity == level)))

@@ -21,6 +21,7 @@ from analysis.questions import QUESTIONS
 from analysis.questions.compare import Period
 from analysis.register import register
 from analysis.schemas import Format
+from analysis.source.finding import find_logs
 from analysis.views import commands, elections, snapshots, traces
 
 PREFIX_BYTES: Final = 4096
@@ -173,9 +174,10 @@ def open_logs(
 ) -> Logs:
     """Views of everything under ``paths``: node directories, archives of segments; trace files there or in ``traces``.
 
-    Raises ``NothingToRead``, when it is first read, for a path without a log.
+    Raises ``NothingToRead`` for a path without a log.
     """
     register(spark)
+    find_logs(_listed(paths))  # says so here what Spark would wrap in its own words
     return Logs(spark, _listed(paths), since_ms, until_ms, _listed(traces), split_ms)
 
 

@@ -101,7 +101,7 @@ def save(
     root: Path, records: Sequence[bytes], *, cluster: str = "c", per_segment: int = 100,
 ) -> dict[int, tuple[int, int]]:
     """The same log on all three nodes under ``root``."""
-    places = {}
+    places: dict[int, tuple[int, int]] = {}
     for node in NODES:
         log, places = lay_out(records, per_segment=per_segment)
         log.save(root / node, cluster=cluster, node=node)

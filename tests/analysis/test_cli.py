@@ -1,0 +1,63 @@
+"""The command's words for what cannot be, its times and its progress bar."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analysis import cli
+from analysis.errors import JavaMissing
+from analysis.shipping import PACKAGES, package
+
+
+@pytest.mark.java
+def test_paths_without_logs_are_refused_in_a_sentence(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "missing"):
+        assert cli.main([str(path), "--out", str(tmp_path / "report.html"), "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("raft-report: ") and str(path) in said and "Traceback" not in said
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_missing_java_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def none(*_: object, **__: object) -> SparkSession:
+        raise JavaMissing("Spark runs on Java, and no `java` is on PATH")
+
+    monkeypatch.setattr(cli, "session", none)
+    assert cli.main(["somewhere"]) == 2
+    assert capsys.readouterr().err == "raft-report: Spark runs on Java, and no `java` is on PATH\n"
+
+
+def test_times_are_iso_in_utc_or_milliseconds() -> None:
+    assert cli._time("2026-11-01") == cli._time("2026-11-01T01:00+01:00") == cli._time("1793491200000")
+    with pytest.raises(argparse.ArgumentTypeError, match="'soon' is no time"):
+        cli._time("soon")
+
+
+def test_progress_is_a_bar_in_a_terminal_and_lines_elsewhere() -> None:
+    plain = io.StringIO()
+    cli.bar(plain)(1, 4, "audit")
+    assert plain.getvalue() == "1/4 0 s audit\n"
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    show = cli.bar(terminal)
+    show(2, 4, "audit")
+    show(4, 4, "written")
+    assert "[###############...............] 2/4" in terminal.getvalue()
+    assert terminal.getvalue().endswith("written\n")
+
+
+def test_what_is_shipped_holds_every_package_and_is_the_same_twice(tmp_path: Path) -> None:
+    first, second = package(tmp_path / "a.zip"), package(tmp_path / "b.zip")
+    assert first.read_bytes() == second.read_bytes()
+    names = zipfile.ZipFile(first).namelist()
+    assert {name.split("/")[0] for name in names} == set(PACKAGES)
+    assert "analysis/source/batch.py" in names and "raft/frame.py" in names
