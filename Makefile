@@ -99,7 +99,7 @@ $(VENV)/.created:
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.created pyproject.toml raft/pyproject.toml
-	$(RUN) -m pip install --quiet -e './raft[demo]' -e .
+	$(RUN) -m pip install --quiet -e './raft[demo]' -e '.$(if $(shell command -v java),[analysis])' # the report needs Java
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml raft/pyproject.toml
