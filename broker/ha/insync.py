@@ -123,9 +123,13 @@ class InSync:
         for member in members:
             self._slave(member).joins_until_ns = None  # counted as asked for from now on
 
-    def refused(self, request: int, now_ns: int) -> None:
-        """The controller answered that this very request changed nothing. No answer is no refusal."""
-        void = now_ns - self.config.asked_void_ms * NS_PER_MS
+    def refused(self, request: int, now_ns: int, *, epoch_stands: bool) -> None:
+        """The controller answered that this very request changed nothing. No answer is no refusal.
+
+        ``epoch_stands``: not for its epoch, so what was asked for before it has not been carried out so far, and after
+        so long never will be. A refusal for the epoch says the very opposite.
+        """
+        void = now_ns - self.config.asked_void_ms * NS_PER_MS if epoch_stands else -1
         for asked in [asked for asked in self.asked if asked == request or self._asked_ns[asked] <= void]:
             del self.asked[asked], self._asked_ns[asked]
         self._counted = None

@@ -59,6 +59,8 @@ REFUSALS: Final = frozenset({
     ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
 })
 """Answers to 1001 that say for certain that this request changed nothing. Any other failure says nothing."""
+UNFIT: Final = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE})
+"""Those that controllers, ours and Java's, give only to a master that knows the accepted set by its epoch."""
 
 
 class Stage(enum.Enum):
@@ -451,7 +453,7 @@ class ReplicasManager:
                 self._due["alter"] = 0
             return []
         if answer.code in REFUSALS:
-            held.refused(number, sent_ns)
+            held.refused(number, sent_ns, epoch_stands=answer.code in UNFIT)
             self._due["poll"] = 0  # what this broker believes may be old
         return []
 

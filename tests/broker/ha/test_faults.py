@@ -66,7 +66,8 @@ class World:
         if self.rng.random() < 0.15:
             self.happened.add("request lost")
             return
-        good = broker is self.master and held.accepted_epoch == self.set_epoch and all(
+        epoch = held.accepted_epoch
+        good = broker is self.master and epoch == self.set_epoch and all(
             each.running for each in self.brokers if each.id in members)
         if good:
             self.accepted, self.set_epoch = members, self.set_epoch + 1
@@ -75,7 +76,7 @@ class World:
         elif good:
             held.accept(members, self.set_epoch)
         else:
-            held.refused(self.requests, now_ns)
+            held.refused(self.requests, now_ns, epoch_stands=broker is self.master and epoch == self.set_epoch)
         broker.switch.advance()
 
     def poll(self) -> None:

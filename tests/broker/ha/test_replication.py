@@ -229,7 +229,7 @@ class World:
             if self.decide(request):
                 held.accept(self.accepted, self.set_epoch)
             else:
-                held.refused(self.requests, self.now)
+                held.refused(self.requests, self.now, epoch_stands=(self.epoch, self.set_epoch) == request[1::2])
             self.master.puts.advanced(held)
 
     def decide(self, request: tuple[int, int, frozenset[int], int]) -> bool:
@@ -370,7 +370,7 @@ def test_h6_a_set_that_may_have_been_accepted_counts_until_it_is_known() -> None
     assert not held.accept({1}, 1), "the epoch has not moved: the request may yet be carried out"
     assert not held.holds_all(20)
     held.ask(8, frozenset({1, 2}), 0)
-    held.refused(8, 1)
+    held.refused(8, 1, epoch_stands=True)
     assert not held.holds_all(20), "that one was refused, the other is still out"
     assert held.accept({1}, 2)
     assert held.holds_all(20)
@@ -386,7 +386,10 @@ def test_a_request_that_nobody_answered_is_void_at_last() -> None:
     later = CONFIG.asked_void_ms * MS
     assert held.wanted(later) == frozenset({1, 2}), "or nothing could be acknowledged ever again"
     held.ask(2, frozenset({1, 2}), later)
-    held.refused(2, later)
+    held.refused(2, later, epoch_stands=False)
+    assert held.members == {1, 2}, "refused for its epoch: the first may be what moved it"
+    held.ask(3, frozenset({1, 2}), later)
+    held.refused(3, later, epoch_stands=True)
     assert held.members == {1}
     assert held.wanted(later) is None
 
