@@ -30,6 +30,7 @@ from broker.server import World, serve_broker
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import StoreError
 from remoting.client import open_client
+from remoting.config import ServerConfig, TLSMode
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.keys import ConfigError
 from remoting.daemon.logs import set_up
@@ -46,7 +47,7 @@ from remoting.daemon.process import (
     tell_of_idle_keys,
     words,
 )
-from remoting.daemon.tls import tls_of
+from remoting.daemon.tls import client_tls_of, tls_of
 from remoting.streams import TLSContext
 
 EXAMPLES: Final = """\
@@ -87,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return STOPPED
         check(config)
         tls = tls_of(config)
+        client_tls_of(config)
     except (ConfigError, OSError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         return USAGE
@@ -96,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell_of_idle_keys(config.without_meaning, None)
     code = STOPPED
     try:
-        if config.enable_guardian and not inherited:
-            code = trio.run(guard, config, sys.argv[1:] if arguments is None else arguments)
+        if config.enable_controller_mode and config.enable_guardian and not inherited:
+            code = trio.run(guard, config, tls, sys.argv[1:] if arguments is None else arguments)
         else:
             trio.run(run, config, tls, inherited)
     except* (OSError, ConfigError, StoreError, IdentityError, ModuleNotFoundError) as failures:
@@ -144,7 +146,8 @@ async def _serve(
 ) -> None:
     root = config.store_path_root_dir
     world = World(
-        DiskFiles(), DirectoryFiles(root), tls=tls, disk_used=lambda: _used(root), ram_bytes=_ram_bytes())
+        DiskFiles(), DirectoryFiles(root), tls=tls, client_tls=client_tls_of(config), disk_used=lambda: _used(root),
+        ram_bytes=_ram_bytes())
 
     async def serve(task_status: trio.TaskStatus[Stoppable]) -> None:
         await serve_broker(config, world, listeners, ha_listeners=ha_listeners, task_status=task_status)
@@ -177,16 +180,17 @@ async def client_ports(stack: AsyncExitStack, config: BrokerConfig) -> list[trio
 # --- the guardian ----------------------------------------------------------------------------------------------------
 
 
-async def guard(config: BrokerConfig, arguments: Sequence[str]) -> int:
+async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequence[str]) -> int:
     """Hold the clients' ports and keep a broker running that serves them; its exit code."""
     sockets = await _free_ports(config)
     port = int(sockets[0].getsockname()[1])
     command = [sys.executable, "-c", _CHILD, *arguments, "-D", f"listenPort={port}"]
-    forwarder = Forwarder()
-    async with open_client() as client, trio.open_nursery() as nursery:
+    forwarder = Forwarder(tls=client_tls_of(config))
+    async with open_client(tls=client_tls_of(config)) as client, trio.open_nursery() as nursery:
         guardian = Guardian(
             GuardianConfig(attrs.evolve(config, listen_port=port).address, config.forward_ms), command, sockets,
-            forwarder, MasterFinder(client, config.controllers, config.broker_name))
+            forwarder, MasterFinder(client, config.controllers, config.broker_name),
+            server=ServerConfig(tls_mode=TLSMode(config.tls_server_mode)), tls=tls)
 
         async def obey() -> None:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

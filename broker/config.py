@@ -26,7 +26,7 @@ from remoting.daemon.keys import (
     read,
     refuse_unknown,
 )
-from remoting.daemon.tls import TLSKeys, hidden
+from remoting.daemon.tls import TLSClientKeys, TLSKeys, hidden
 
 ALWAYS_BLACKLISTED: Final = ("configBlackList", "brokerConfigPath", "configStorePath", "rocketmqHome")
 MASTER_ID: Final = 0
@@ -46,7 +46,7 @@ def _count(default: int, about: str, *, least: int = 1, most: int = _INT_MAX, li
 
 
 @attrs.frozen(kw_only=True)
-class BrokerConfig(MetricsKeys, TLSKeys):
+class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     """Every key that has a meaning here. Times in milliseconds unless the key says otherwise."""
 
     # --- who and where -----------------------------------------------------------------------------------------
@@ -99,8 +99,8 @@ class BrokerConfig(MetricsKeys, TLSKeys):
     master_lease_ms: int = key(5_000, "ours: a master that no active controller has answered for so long refuses "
                                "writes; 0: never", least=0, most=3_600_000)
     elect_retry_ms: int = _ms(5_000, "ours: between two requests to be elected", least=10)
-    enable_guardian: bool = key(False, "ours: a small process holds listenPort, starts the broker, and passes clients' "
-                                "requests on to the new master while the broker is down; needs enableControllerMode")
+    enable_guardian: bool = key(True, "ours, controller mode: a small process holds listenPort, starts the broker, and "
+                                "passes clients' requests on to the new master while the broker is down")
     forward_ms: int = key(60_000, "ours: for so long a broker that is master no longer passes clients' requests on to "
                           "the one that is; 0: never", least=0, most=3_600_000)
     hand_over_ms: int = key(3_000, "ours: a master that stops waits so long at most for another one to be elected; 0: "
@@ -309,13 +309,9 @@ def _check_controlled(config: BrokerConfig) -> None:
     if config.broker_heartbeat_interval * 2 > (config.master_lease_ms or config.controller_heart_beat_timeout_mills):
         raise ConfigError("brokerHeartbeatInterval", str(config.broker_heartbeat_interval),
                           "must be at most half of masterLeaseMs: one lost heartbeat would stop the writes")
-    if config.enable_guardian and config.tls_server_cert_path:
-        raise ConfigError("enableGuardian", "true", "is not offered together with tls.server.certPath")
 
 
 def _check_plain(config: BrokerConfig) -> None:
-    if config.enable_guardian:
-        raise ConfigError("enableGuardian", "true", "needs enableControllerMode=true: nobody else names a new master")
     if (config.role is BrokerRole.SLAVE) != (config.broker_id > MASTER_ID):
         raise ConfigError("brokerId", str(config.broker_id),
                           f"does not go with brokerRole = {config.broker_role}: 0 is the master, slaves have more")

@@ -87,6 +87,9 @@ class World:
     connector: Connector = connect_tcp
     rng: Random = attrs.field(factory=Random)
     tls: TLSContext | None = None
+    """For those who connect."""
+    client_tls: TLSContext | None = None
+    """For connections to others."""
     disk: Disk | None = None
     """Where syncs run; a thread if none is given."""
     run_sync: RunSync = _in_thread
@@ -127,7 +130,8 @@ async def serve_broker(
     ``StoreFailed`` when the disk fails while it runs: the process has to be restarted.
     """
     check(config)
-    async with _closing((*listeners, *ha_listeners)), open_client(connector=world.connector) as client:
+    async with _closing((*listeners, *ha_listeners)), open_client(
+            connector=world.connector, tls=world.client_tls) as client:
         journal = Journal(MessageStore(world.store_files, settings.store(config)), settings.journal(config),
                           disk=world.disk, now_ns=world.now_ns, wall_ms=world.wall_ms)
         recovered = journal.open()
@@ -177,7 +181,7 @@ class Broker:
         self.sync = MetadataSync(client, Tables(
             services.topics, services.groups, services.offsets, services.delays, services.assignments))
         self.exchange = Exchange(client, self._itself, self._told)
-        self.forwarder = Forwarder(connector=world.connector)
+        self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls)
         self.roles, more = self._roles()
         self.registration.on_members.append(
             lambda: self.roles.members_changed(len(self.registration.members)))

@@ -85,7 +85,8 @@ async def broker(
             "configStorePath": directory / "broker.properties", "mappedFileSizeCommitLog": 64 << 20,
             "diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 99, "diskSpaceWarningLevelRatio": 99}
         if controllers:
-            settings |= {"enableControllerMode": True, "controllerAddr": ";".join(controllers)}
+            settings |= {"enableControllerMode": True, "controllerAddr": ";".join(controllers),
+                         "enableGuardian": False}  # who kills, stops or looks at a process means the broker's own
         process = Broker(f"our {group} {directory.name}", directory,
                          _command("broker.cli", {**settings, **(extra or {})}), f"{HOST}:{port}", "boot success",
                          group=group, announced=f"{HOST}:{port}")

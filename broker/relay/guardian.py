@@ -23,7 +23,9 @@ import trio
 
 from broker.relay.finding import MasterFinder
 from broker.relay.forwarding import Forwarder
+from remoting.config import ServerConfig
 from remoting.server import Server
+from remoting.streams import TLSContext
 
 logger = logging.getLogger("broker.guardian")
 
@@ -56,18 +58,21 @@ class Guardian:
 
     def __init__(
         self, config: GuardianConfig, command: Sequence[str], sockets: Sequence[socket.socket], forwarder: Forwarder,
-        finder: MasterFinder, environment: Mapping[str, str] | None = None,
+        finder: MasterFinder, environment: Mapping[str, str] | None = None, *, server: ServerConfig | None = None,
+        tls: TLSContext | None = None,
     ) -> None:
         self.config, self.forwarder = config, forwarder
         self.child: trio.Process | None = None
         self.starts = 0
         self._command, self._sockets = list(command), list(sockets)
-        self._finder = finder
+        self._finder, self._server, self._tls = finder, server, tls
         self._environment = dict(os.environ if environment is None else environment)
         self._stopping = trio.Event()
         self._down = trio.Event()
         """Set while a broker that once ran does not serve; a new one each time it serves."""
         self._standing_in = trio.CancelScope()
+        self._served = False
+        """Whether the broker ever did; one that cannot even begin is for whoever started it to look after."""
 
     # --- life ------------------------------------------------------------------------------------------------
 
@@ -75,7 +80,8 @@ class Guardian:
         """Keep the broker running until it ends in order; its exit code. Started when the broker serves."""
         pause_ms = self.config.restart_ms
         async with trio.open_nursery() as nursery:
-            server = Server(self.forwarder.handlers(), on_close=lambda connection, _: self.forwarder.closed(connection))
+            server = Server(self.forwarder.handlers(), config=self._server, tls=self._tls,
+                            on_close=lambda connection, _: self.forwarder.closed(connection))
             await nursery.start(self.forwarder.run)
             await nursery.start(server.run)
             nursery.start_soon(self._stand_in_while_down, server, nursery)
@@ -84,7 +90,8 @@ class Guardian:
                 began = trio.current_time()
                 code = await self._live(nursery, task_status)
                 lived_ms = (trio.current_time() - began) * 1e3
-                if not self._stopping.is_set() and code not in ORDERLY:
+                over = code in ORDERLY or not self._served
+                if not self._stopping.is_set() and not over:
                     pause_ms = (self.config.restart_ms if lived_ms >= self.config.stable_ms
                                 else min(pause_ms * 2, self.config.restart_ms_max))
                     logger.error("the broker's process ended; its address is answered by the master meanwhile",
@@ -92,7 +99,7 @@ class Guardian:
                     self._down.set()
                     with trio.move_on_after(pause_ms / 1e3):
                         await self._stopping.wait()
-                if self._stopping.is_set() or code in ORDERLY:
+                if self._stopping.is_set() or over:
                     nursery.cancel_scope.cancel()
                     return code
 
@@ -133,6 +140,7 @@ class Guardian:
             if not await ready.receive_some(1):
                 return  # it ended before it served
         logger.info("the broker serves", extra={"broker_process": child.pid})
+        self._served = True
         if self._down.is_set():
             self._down = trio.Event()
         self._standing_in.cancel()

@@ -123,6 +123,7 @@ def _brokers(root: Path, size: Size, first_port: int, durability: Durability,
                 "brokerName": f"broker-{letter}", "brokerClusterName": "DefaultCluster", "brokerIP1": HOST,
                 "bindAddress": HOST, "listenPort": port, "haListenPort": port + 1,
                 "namesrvAddr": f"{HOST}:{first_port}", "enableControllerMode": True, "controllerAddr": controllers,
+                "enableGuardian": False,  # a signal to a process is to be one to the broker
                 "storePathRootDir": root / name / "store", "configStorePath": root / name / "broker.properties",
                 "totalReplicas": size.replicas, "mappedFileSizeCommitLog": 64 << 20, **durability.settings, **extra,
             }, group=f"broker-{letter}")

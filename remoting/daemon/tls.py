@@ -1,4 +1,4 @@
-"""The keys ``tls.server.*`` that every server's configuration has, and the certificate they name.
+"""The keys ``tls.server.*`` that every server's configuration has, ``tls.client.*``, and the certificates they name.
 
 Loading one reads its files; knows no stream, so that configurations stay free of trio.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from remoting.daemon.keys import ConfigError, key
-from remoting.tls import ClientAuth, server_context
+from remoting.tls import ClientAuth, client_context, server_context
 
 if TYPE_CHECKING:
     from remoting.streams import TLSContext
@@ -41,6 +41,28 @@ class TLSKeys:
     tls_server_need_client_auth: str = key(
         "none", "whether clients must show certificates", name="tls.server.need.client.auth",
         choices=("none", "optional", "require"))
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class TLSClientKeys:
+    """Part of a configuration of a server that asks others; the keys are Java's system properties."""
+
+    tls_enable: bool = key(False, "TLS to name servers, controllers and other brokers", name="tls.enable")
+    tls_client_trust_cert_path: str = key(
+        "", "PEM file of what their certificates must be signed by; default: any", name="tls.client.trustCertPath")
+    tls_client_cert_path: str = key("", "PEM file of the certificate to show them", name="tls.client.certPath")
+    tls_client_key_path: str = key("", "PEM file of its key", name="tls.client.keyPath")
+
+
+def client_tls_of(config: TLSClientKeys) -> TLSContext | None:
+    """What ``tls.enable`` and ``tls.client.*`` say; None without. Raises ``ConfigError``."""
+    if not config.tls_enable:
+        return None
+    try:
+        return client_context(ca=config.tls_client_trust_cert_path or None, cert=config.tls_client_cert_path or None,
+                              key=config.tls_client_key_path or None)
+    except ValueError as error:
+        raise ConfigError("tls.client.certPath", config.tls_client_cert_path, str(error)) from None
 
 
 def tls_of(config: TLSKeys, *, raft_alpn: str = "") -> TLSContext | None:

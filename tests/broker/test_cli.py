@@ -73,9 +73,9 @@ def test_a_table_that_cannot_be_read_stops_the_start(tmp_path: Path, capsys: pyt
     assert "config/topics.json cannot be read" in capsys.readouterr().err
 
 
-def test_another_group_s_identity_stops_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_group_s_identity_stops_the_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "brokerIdentity").write_text("DefaultCluster#other#3")
     assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", "listenPort=0",
                      "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}", "-D", "brokerName=a",
                      "-D", "enableControllerMode=true", "-D", "controllerAddr=127.0.0.1:1"]) == FAILED
-    assert "belongs to broker 'other'" in capsys.readouterr().err
+    assert "belongs to broker 'other'" in capfd.readouterr().err, "said by the guardian's child"

@@ -145,8 +145,8 @@ async def test_it_ends_with_a_child_that_was_told_to_stop() -> None:
         assert w.ended == [0]
 
 
-@pytest.mark.parametrize("exit_code", [0, 2])
-async def test_a_child_that_ended_in_order_or_cannot_run_is_not_started_again(exit_code: int) -> None:
+@pytest.mark.parametrize("exit_code", [0, 1, 2])
+async def test_a_child_that_ended_in_order_or_never_served_is_not_started_again(exit_code: int) -> None:
     async with world(exit_code) as w:
         assert w.ended == [exit_code]
         assert w.guardian.starts == 1
