@@ -18,6 +18,7 @@ from fuzz import sealing
 from fuzz.controller_targets import CONTROLLER_TARGETS
 from fuzz.held import HeldFile, HeldFiles
 from fuzz.remoting_targets import REMOTING_TARGETS
+from fuzz.store_targets import STORE_TARGETS
 from fuzz.target import Target
 from raft import clientwire, frame, groups, hello, wire
 from raft.config import Read
@@ -408,4 +409,5 @@ TARGETS: Final[dict[str, Target]] = {
     "small-files": Target("storage.identity.read_identity, groups.read_origin", check_small_files, _small_files),
     **REMOTING_TARGETS,
     **CONTROLLER_TARGETS,
+    **STORE_TARGETS,
 }

@@ -18,6 +18,7 @@ import attrs
 from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from broker.store.errors import DamagedRecord, OffsetGone
+from broker.store.record import RECORD_BYTES_MIN
 from broker.store.store import MessageStore
 
 _NOWHERE: Final = 0x7FFFFFFF
@@ -98,6 +99,7 @@ def read(store: MessageStore, topic: bytes, queue_id: int, offset: int, *, codes
     The first one comes whatever its size. ``count`` and ``bytes_max`` are what the reader asks for; the configuration
     has limits of its own, lower ones for messages that lie more than ``memory`` bytes behind the end of the log.
     ``correct``: offsets out of range are answered with the one that is meant, otherwise with themselves.
+    Raises ``DamagedRecord`` where the queue points at no messages.
     """
     queue = store.queue(topic, queue_id)
     wrong = out_of_range(queue, offset)
@@ -123,14 +125,16 @@ def read(store: MessageStore, topic: bytes, queue_id: int, offset: int, *, codes
     if codes is None:
         flat = _flat(entries[: most * ENTRY_BYTES])
         total, first = sum(flat[1::3]), flat[0]
-        if flat[-3] + flat[-2] - first == total <= limit and first >= log_min:  # one behind the other in the log
-            return Found(Status.FOUND, offset + len(flat) // 3, queue.min_offset, queue.max_offset,
-                         log.read(first, total), len(flat) // 3, end - flat[-3] > memory)
+        if flat[-3] + flat[-2] - first == total <= limit and log_min <= first < first + total <= end:
+            data = log.read(first, total)  # one behind the other in the log
+            if data[:4] == flat[1].to_bytes(4, "big", signed=True) and len(data) == total:
+                return Found(Status.FOUND, offset + len(flat) // 3, queue.min_offset, queue.max_offset, data,
+                             len(flat) // 3, end - flat[-3] > memory)
     next_offset, left, removing = offset, limit, False
     chosen: list[tuple[int, int]] = []
     where = 0
     for where, size, code in ENTRY.iter_unpack(entries):
-        if size == _NOWHERE or where < log_min:
+        if size == _NOWHERE or 0 <= where < log_min:
             removing = True
         elif codes is None or code in codes:
             if chosen and (size > left or len(chosen) == most):
@@ -142,7 +146,14 @@ def read(store: MessageStore, topic: bytes, queue_id: int, offset: int, *, codes
     if not chosen:
         status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE
         return Found(status, next_offset, *bounds, slow=slow)
-    return Found(Status.FOUND, next_offset, *bounds, _records(log, chosen), len(chosen), slow)
+    try:
+        data = _records(log, chosen)
+    except (DamagedRecord, OffsetGone) as damage:
+        raise DamagedRecord(
+            damage.offset,
+            f"queue {queue_id} of {topic.decode()} is damaged at place {offset} or behind ({damage}): stop the broker "
+            "and remove the folder consumequeue of its store, which is built again from the log") from None
+    return Found(Status.FOUND, next_offset, *bounds, data, len(chosen), slow)
 
 
 @lru_cache(1_024)
@@ -156,8 +167,11 @@ def _flat(entries: bytes) -> tuple[int, ...]:
 
 
 def _records(log: CommitLog, chosen: list[tuple[int, int]]) -> bytes:
-    """Records at these offsets and of these sizes, in order."""
+    """Records at these offsets and of these sizes, in order. Raises ``DamagedRecord``, ``OffsetGone``."""
     parts: list[bytes] = []
+    for where, size in chosen:
+        if not RECORD_BYTES_MIN <= size <= log.file_bytes:
+            raise DamagedRecord(where, f"none has {size} bytes")
     file_bytes, at = log.file_bytes, 0
     while at < len(chosen):
         first, size = chosen[at]
@@ -168,10 +182,15 @@ def _records(log: CommitLog, chosen: list[tuple[int, int]]) -> bytes:
             total += chosen[upto][1]
             upto += 1
         data = log.read(first, end - first)
+        if len(data) < end - first:
+            raise DamagedRecord(first, f"the log, or its file, ends before {end}")
+        for where, size in chosen[at:upto]:
+            if data[where - first : where - first + 4] != size.to_bytes(4, "big"):
+                raise DamagedRecord(where, f"none of {size} bytes begins there")
+            if total != end - first:
+                parts.append(data[where - first : where - first + size])
         if total == end - first:
             parts.append(data)
-        else:
-            parts += [data[where - first : where - first + size] for where, size in chosen[at:upto]]
         at = upto
     return b"".join(parts)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -25,6 +26,7 @@ FILE_BYTES: Final = 1 << 30
 RESERVE_BYTES: Final = 16 << 20
 """Room on the disk is taken so much ahead: a full disk refuses a message before anything of it is kept."""
 SCAN_BYTES: Final = 1 << 20
+_MAGIC: Final = codec.MAGIC.to_bytes(4, "big", signed=True)
 
 
 @attrs.frozen
@@ -72,11 +74,13 @@ class CommitLog:
 
     # --- opening ---------------------------------------------------------------------------------------------
 
-    def open(self, recover_from: int = 0) -> Recovered:
+    def open(self, recover_from: int = 0, sure: int = 0) -> Recovered:
         """Find the end of the last whole message, from the file that holds ``recover_from`` on, and cut off the rest.
+        All below ``sure`` was flushed once.
 
         Raises:
-            WrongStore: the files are not those of a log with this file size.
+            WrongStore: the files are not those of a log with this file size, or it was damaged after it was flushed:
+                whole messages stand behind the damage, and nobody should cut them off unasked.
         """
         names = [name for name in self._files.list(self._directory) if len(name) == 20 and name.isdecimal()]
         for name in names:
@@ -103,10 +107,33 @@ class CommitLog:
             end, reason = damage.offset, damage.reason
             if last is not None and last[0] + last[1] == end and (last[7].endswith(b"\0") or b"\0" in last[6]):
                 end, reason = last[0], "a record whose topic or properties end in zeros, which no checksum covers"
+        if end < sure and (whole := self._whole_behind(end)) is not None:
+            raise WrongStore(
+                f"{self._directory} is damaged at offset {end} ({reason}), below {sure}, which the checkpoint says was "
+                f"flushed, and whole messages stand behind it, from {whole} on. A replica: remove its store, to have "
+                "it copied anew. Else bring back a copy, or remove the file checkpoint, to go on without them")
         self.truncate(end)
         for file in self._open:
             file.sync()  # what the former process wrote may be in the system's memory alone
         return Recovered(begin, end, reason)
+
+    def _whole_behind(self, damage: int) -> int | None:
+        """Where the first whole message behind ``damage`` begins, in its file or the next."""
+        at = bisect_right(self._bases, damage) - 1
+        for base, file in zip(self._bases[at : at + 2], self._open[at : at + 2], strict=True):
+            inside = max(damage + 1 - base, 0)
+            while inside < self._file_bytes:
+                data = file.pread(SCAN_BYTES, inside)
+                found = data.find(_MAGIC, 4)
+                if found < 0:
+                    inside += max(len(data) - len(_MAGIC) - 3, 1)
+                    continue
+                inside += found - 4
+                with suppress(DamagedRecord):
+                    if codec.outline(file.pread(codec.RECORD_BYTES_MAX, inside))[0] == base + inside:
+                        return base + inside
+                inside += 5
+        return None
 
     def close(self) -> None:
         """Releases the files; what was appended and not flushed stays in doubt."""

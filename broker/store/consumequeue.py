@@ -67,6 +67,8 @@ class ConsumeQueue:
         self.min_offset = self.max_offset = 0
         self.log_min = 0
         """Entries of messages below are forgotten."""
+        self.damaged = False
+        """``open`` found fewer entries than were flushed."""
 
     def open(self, log_end: int, sure: int = 0) -> None:
         """Find the entries of messages below ``log_end``. Those of messages below ``sure`` were all flushed.
@@ -84,7 +86,8 @@ class ConsumeQueue:
         for number, (name, file, size) in enumerate(zip(names, files, sizes, strict=True)):
             before = sizes[number - 1] if number else self._file_bytes
             if before == self._file_bytes and int(name) == int(names[0]) + number * self._file_bytes:
-                if size < self._file_bytes:  # the process died before it got its size
+                if size < self._file_bytes:
+                    self.damaged |= size > 0  # else the process died before it got its size
                     file.resize(self._file_bytes)
                 self._open.append(file)
             else:  # behind one that a crash lost or cut: its messages are told again
@@ -96,7 +99,7 @@ class ConsumeQueue:
                 self._files.remove(f"{self._directory}/{name}")
         self._base = int(names[0]) if names else 0
         self._find_end(log_end, min(sure, log_end))
-        if self._is_something_behind():
+        if self._is_something_behind(min(sure, log_end)):
             self._clear_behind()
         self.min_offset, self.max_offset = self._base // ENTRY_BYTES, self._written // ENTRY_BYTES
 
@@ -281,12 +284,19 @@ class ConsumeQueue:
         self._files.remove(f"{self._directory}/{self._base + len(self._open) * self._file_bytes:020d}")
         self._dirty.discard(len(self._open))
 
-    def _is_something_behind(self) -> bool:
+    def _is_something_behind(self, sure: int) -> bool:
         if not self._open:
             return False
         begin = self._written - self._base - (len(self._open) - 1) * self._file_bytes
-        return any(self._open[-1].pread(min(1 << 20, self._file_bytes - at), at).strip(b"\0")
-                   for at in range(begin, self._file_bytes, 1 << 20))
+        last, found = self._entry_in(len(self._open) - 1, begin // ENTRY_BYTES - 1)[0] if begin else -1, False
+        step = READ_BYTES - READ_BYTES % ENTRY_BYTES
+        for at in range(begin, self._file_bytes, step):
+            data = self._open[-1].pread(min(step, self._file_bytes - at), at)
+            if data.strip(b"\0"):
+                found = True
+                self.damaged |= any(last < offset < sure for offset, size, _ in ENTRY.iter_unpack(data)
+                                    if offset or size)
+        return found
 
     def _clear_behind(self) -> None:
         """So that no stale entry is taken for one of the future, though the system should crash."""

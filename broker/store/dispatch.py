@@ -19,6 +19,7 @@ DELAYS_MS: Final = tuple(1000 * seconds for seconds in (
 """Of ``messageDelayLevel``: level 1 is the first."""
 _RUN_BYTES: Final = 256 << 10
 _TAGS_MAX: Final = 4_096
+_LATEST_MS: Final = (1 << 63) - 1
 
 
 def in_queue(sys_flag: int) -> bool:
@@ -37,7 +38,8 @@ class TagCodes:
         if topic == SCHEDULE_TOPIC:
             level = property_of(properties, b"DELAY")
             if level is not None and level.isdigit() and len(level) < 10 and int(level) > 0:
-                return store_time_ms + self._delays_ms[min(int(level), len(self._delays_ms)) - 1]
+                due_ms = store_time_ms + self._delays_ms[min(int(level), len(self._delays_ms)) - 1]
+                return min(due_ms, _LATEST_MS)
         tags = value_behind(properties, TAGS)
         if tags is None:
             return 0

@@ -29,7 +29,7 @@ def keys_of(found: Outline) -> list[str]:
     """What a message is found by: its unique id, each of its keys, its tag. None for a rolled back one."""
     if found[4] & ROLLBACK == ROLLBACK:
         return []
-    topic, properties = found[6].decode(), found[7]
+    topic, properties = found[6].decode(errors="replace"), found[7]
     keys = []
     unique = value_behind(properties, UNIQ_KEY)
     if unique:
@@ -73,13 +73,13 @@ class KeyHashes:
 
     def _hash(self, topic: bytes, key: bytes) -> int:
         if not key.isascii():
-            return key_hash(f"{topic.decode()}#{key.decode(errors='replace')}")
+            return key_hash(f"{topic.decode(errors='replace')}#{key.decode(errors='replace')}")
         front, back = key[:-_BACK], key[-_BACK:]
         code = self._known.get((topic, front))
         if code is None:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            code = self._known[topic, front] = java_hash(f"{topic.decode()}#{front.decode()}") & _MASK
+            code = self._known[topic, front] = java_hash(f"{topic.decode(errors='replace')}#{front.decode()}") & _MASK
         if len(back) == _BACK:
             return _positive(code * _BACK_SHIFT + sum(map(mul, back, _BACK_WEIGHTS)) & _MASK)
         for unit in back:

@@ -5,15 +5,20 @@ They can always be built again from the log. Source: ``ConsumeQueueStore`` of Ro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue
 from broker.store.dispatch import TagCodes
 from broker.store.files import File, Files
-from broker.store.record import Outline
+from broker.store.record import Outline, is_folder_name
+
+logger = logging.getLogger("broker.store")
 
 FOLDER: Final = "consumequeue"
+_ENTRIES_MAX: Final = 1 << 58
+"""Of one queue: its bytes are counted in 64 bits."""
 Queue = tuple[bytes, int]
 """Topic and queue id."""
 Arrived = Callable[[bytes, int, int, int, Outline], None]
@@ -33,6 +38,8 @@ class Queues:
         self._unsynced: list[File] = []
         self.arrived: list[Arrived] = []
         """Called for each message that consumers see from then on."""
+        self.damaged = False
+        """Entries of messages that were flushed are gone: all must be told again."""
 
     def open(self, log_min: int, log_end: int, sure: int) -> None:
         """Entries of messages below ``sure`` were all flushed. Raises ``WrongStore``."""
@@ -42,6 +49,10 @@ class Queues:
                     queue = self._make((topic.encode(), int(number)))
                     queue.open(log_end, sure)
                     queue.correct_min(log_min)
+                    if queue.damaged:
+                        self.damaged = True
+                        logger.warning("queue %s of %s was damaged after it was flushed: it is built again from the "
+                                       "log", number, topic)
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -71,20 +82,35 @@ class Queues:
             offset, size, queue_id, queue_offset, sys_flag, time_ms, topic, properties = found
             if sys_flag & open_transaction:
                 continue
-            code = tags_code(topic, properties, time_ms)
             queue = queues.get((topic, queue_id))
             if queue is None:
+                if not self.has_place(topic, queue_id, queue_offset, 0):
+                    logger.error("the message at offset %d of the log is in no queue: it says queue %d, place %d of "
+                                 "topic %r", offset, queue_id, queue_offset, topic[:60])
+                    continue
                 queue = self._make((topic, queue_id))
+            code = tags_code(topic, properties, time_ms)
             changed[queue] = None
             if queue_offset == queue.max_offset:
                 queue.tail += pack(offset, size, code)
                 queue.max_offset = queue_offset + 1
                 if not queue_offset & gathered:
                     queue.write()
-            else:
+            elif self.has_place(topic, queue_id, queue_offset, queue.max_offset):
                 queue.append(queue_offset, offset, size, code)
+            else:
+                logger.error("the message at offset %d of the log is in no queue: it says place %d of queue %d of "
+                             "topic %r, which ends at %d", offset, queue_offset, queue_id, topic[:60], queue.max_offset)
+                continue
             for call in arrived:
                 call(topic, queue_id, queue_offset, code, found)
+
+    def has_place(self, topic: bytes, queue_id: int, queue_offset: int, end: int) -> bool:
+        """Whether a message may have that place in a queue that ends at ``end``, or in a new one. No checksum covers
+        what its record says of it; nobody writes one that is a whole file behind the end."""
+        if not end:
+            return is_folder_name(topic) and queue_id >= 0 and 0 <= queue_offset < _ENTRIES_MAX
+        return 0 <= queue_offset <= min(end + self._file_bytes // ENTRY.size, _ENTRIES_MAX)
 
     def _make(self, key: Queue) -> ConsumeQueue:
         folder = f"{FOLDER}/{key[0].decode()}"

@@ -69,6 +69,7 @@ _SCANNED: Final = Struct(">iiii4xqqi16xq20xi")
 _FRONT: Final = Struct(">ii12xqqi")  # size, magic, queue offset, physical offset, system flag: past crc, id and flag
 RECORD_BYTES_MIN: Final = _V4.size + 3
 _INNER: Final = Struct(">iiiii")
+_UNSAFE: Final = frozenset(b'/\\\0:*?"<>')
 
 
 @attrs.define(eq=True)
@@ -182,6 +183,15 @@ def value_behind(raw: bytes, marker: bytes) -> bytes | None:
     at += len(marker)
     end = raw.find(b"\x02", at)
     return raw[at:] if end < 0 else raw[at:end]
+
+
+def is_folder_name(topic: bytes) -> bool:
+    """Whether a folder can have the topic's name, on any system."""
+    try:
+        topic.decode()
+    except UnicodeDecodeError:
+        return False
+    return bool(topic) and topic not in (b".", b"..") and _UNSAFE.isdisjoint(topic)
 
 
 # --- records -------------------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ from broker.store.retention import RetentionConfig, Verdict, judge
 ABORT: Final = "abort"
 """There while a store is open: found at the start, it means that the last process was killed."""
 INDEX_UNFLUSHED_BYTES_MAX: Final = 4 << 20
-_UNSAFE: Final = frozenset(b'/\\\0:*?"<>')
 
 
 @attrs.frozen
@@ -84,18 +83,19 @@ class MessageStore:
         """Lock the directory, recover, and build again what the queues lack. Nothing is confirmed yet but what is here.
 
         Raises:
-            WrongStore: another process holds it, or its files have other sizes.
+            WrongStore: another process holds it, its files have other sizes, or what was flushed is damaged.
         """
         self._files.lock()
         killed = self._files.exists(ABORT)
         _mark(self._files, ABORT)
         self._checkpoint = read = Checkpoint.decode(read_whole(self._files, CHECKPOINT))
-        recovered = self.log.open(read.queues_offset - (self._config.log_file_bytes if killed else 0))
+        recovered = self.log.open(
+            read.queues_offset - (self._config.log_file_bytes if killed else 0), read.queues_offset)
         log_min, log_end = self.log.min_offset, self.log.max_offset
         self._queues.open(log_min, log_end, read.queues_offset)
         if self._index is not None:
             self._index.open(log_end, read.queues_offset, killed=killed)
-        told = min(read.queues_offset, log_end) if len(self._queues) else 0
+        told = min(read.queues_offset, log_end) if len(self._queues) and not self._queues.damaged else 0
         self._last_time_ms = read.log_time_ms
         if not self._resume(self._known(max(log_min, told))):
             self._resume(log_min)
@@ -119,6 +119,8 @@ class MessageStore:
             if in_queue(sys_flag):
                 key = topic, queue_id
                 due = offsets.get(key, 0)
+                if queue_offset != due and not self._queues.has_place(topic, queue_id, queue_offset, due):
+                    continue
                 if queue_offset > due and gapless:
                     return False
                 offsets[key] = max(due, queue_offset + 1)
@@ -462,9 +464,6 @@ def _mark(files: Files, path: str) -> None:
 def _check_name(message: Message) -> None:
     """A topic is a folder's name. Raises ``MessageIllegal``."""
     topic = message.topic
-    if topic in (b".", b"..") or not _UNSAFE.isdisjoint(topic) or message.queue_id < 0:
-        raise MessageIllegal(f"topic {topic[:60]!r} queue {message.queue_id} cannot be the name of a folder")
-    try:
-        topic.decode()
-    except UnicodeDecodeError:
-        raise MessageIllegal(f"topic {topic[:60]!r} is not UTF-8") from None
+    if topic and (not codec.is_folder_name(topic) or message.queue_id < 0):
+        raise MessageIllegal(f"topic {topic[:60]!r} queue {message.queue_id} cannot be the name of a folder: "
+                             "UTF-8 without / \\ : * ? \" < >, and a number")
