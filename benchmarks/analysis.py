@@ -20,7 +20,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -30,6 +30,7 @@ import analysis
 from analysis.errors import JavaMissing
 from analysis.source.metrics import collect
 from benchmarks.measure import Summary
+from benchmarks.processes import descendants
 from raft.frame import build
 from raft.messages import Write
 from raft.storage.directory import DirectoryFiles
@@ -83,23 +84,6 @@ def write_lines(rows: DataFrame, path: Path) -> int:
             values["payload"] = base64.b64encode(values["payload"]).decode()
             out.write(json.dumps(values) + "\n")
     return at.stat().st_size
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """A process and all below it."""
-    children: dict[int, list[int]] = {}
-    for each in os.listdir("/proc"):
-        if each.isdigit():
-            try:
-                text = Path(f"/proc/{each}/stat").read_text()
-            except OSError:
-                continue
-            children.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(each))
-    todo = [pid]
-    while todo:
-        found = todo.pop()
-        yield found
-        todo += children.get(found, [])
 
 
 def cpu_s() -> float:

@@ -31,6 +31,7 @@ import trio
 
 from benchmarks import broker_figures as figures
 from benchmarks.broker_figures import ROWS, Row
+from benchmarks.processes import anonymous_mb, cpu_s
 from broker.client import Client, ClientError, Message, MessageQueue, connect
 from harness import java, ours
 from harness.cluster.looking import until_settled
@@ -49,7 +50,6 @@ GROUP: Final = "broker-a"
 QUEUES: Final = 8
 REPLICAS: Final = 3
 PATIENCE_S: Final = 180.0
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 MODES: Final[Mapping[str, Mapping[str, object]]] = {
     "all": {"allAckInSyncStateSet": True, "minInSyncReplicas": 2},
     "none": {"allAckInSyncStateSet": False, "minInSyncReplicas": 1},
@@ -136,7 +136,7 @@ class System:
 
     def cpu_s(self) -> float:
         """Of all its brokers that run, so far."""
-        return sum(_cpu_s(each.pid) for each in self.brokers if each.running)
+        return sum(cpu_s(each.pid) for each in self.brokers if each.running)
 
 
 @asynccontextmanager
@@ -231,12 +231,12 @@ async def send(run: Run, system: System, row: Row) -> dict[str, Any]:
     assert run.load is not None
     line = f"send {system.namesrv.address} load {row.threads} {row.batch} {row.body_bytes}"
     await run.load.ask(f"{line} {run.options.seconds / 8} 0")
-    before, client = system.cpu_s(), _cpu_s(run.load.pid)
+    before, client = system.cpu_s(), cpu_s(run.load.pid)
     found = await run.load.ask(f"{line} {run.options.seconds} 0")
     count = max(1, found["messages"])
     return {key: _rounded(found[key]) for key in ("per_second", "p50_us", "p99_us", "max_us", "failed")} | {
         "cpu_us": _rounded((system.cpu_s() - before) / count * 1e6),
-        "client_cpu_us": _rounded((_cpu_s(run.load.pid) - client) / count * 1e6)}
+        "client_cpu_us": _rounded((cpu_s(run.load.pid) - client) / count * 1e6)}
 
 
 async def consume(run: Run, systems: Sequence[System]) -> None:
@@ -261,11 +261,11 @@ async def memory(run: Run, systems: Sequence[System]) -> None:
     assert run.load is not None
     for system in systems:
         master = await system.settled()
-        before = _anonymous_mb(master.pid)
+        before = anonymous_mb(master.pid)
         found = await run.load.ask(f"send {system.namesrv.address} load 8 32 128 {PATIENCE_S} {run.options.stored}")
         run.note("memory", system.name, {
-            "mb_per_million": _rounded((_anonymous_mb(master.pid) - before) / found["messages"] * 1e6),
-            "resident_mb": _rounded(_anonymous_mb(master.pid))})
+            "mb_per_million": _rounded((anonymous_mb(master.pid) - before) / found["messages"] * 1e6),
+            "resident_mb": _rounded(anonymous_mb(master.pid))})
 
 
 async def catch_up(run: Run, systems: Sequence[System]) -> None:
@@ -300,10 +300,10 @@ async def copied(system: System, number: int) -> dict[str, Any]:
                 if at <= 0:
                     continue
                 if first is None:
-                    first, cpu = (now, at), system.cpu_s() + _cpu_s(slave.pid)
+                    first, cpu = (now, at), system.cpu_s() + cpu_s(slave.pid)
                 if at >= end and not done:
                     done = now
-                    cpu = system.cpu_s() + _cpu_s(slave.pid) - cpu
+                    cpu = system.cpu_s() + cpu_s(slave.pid) - cpu
                 if done and int(table.get("dispatchBehindBytes", 0)) <= began:
                     level = now
         assert first is not None
@@ -379,19 +379,6 @@ async def _queue(client: Client, topic: str) -> MessageQueue:
                 return (await client.queues(topic))[0]
             except ClientError:
                 await trio.sleep(0.1)
-
-
-# --- the machine -----------------------------------------------------------------------------------------------------
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def _anonymous_mb(pid: int) -> float:
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon"))
-    return int(line.split()[1]) / 1_024
 
 
 def _rounded(value: float) -> float:

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import attrs
 
+from benchmarks.measure import quantile
+
 Rounds = Sequence[Mapping[str, Any]]
 
 
@@ -55,12 +57,6 @@ def longest_gap(acks: Sequence[float], since: float) -> float:
     """The longest time between two acknowledgements, of those at or after ``since`` and the last one before it."""
     lately = acks[max(0, bisect_left(acks, since) - 1):]
     return max((after - before for before, after in pairwise(lately)), default=0.0)
-
-
-def at_share(values: Sequence[float], share: float) -> float:
-    """The value below which that share of them lies."""
-    ordered = sorted(values)
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
 def middle(rounds: Rounds, key: str) -> float:
@@ -119,8 +115,8 @@ def _gaps(rounds: Mapping[str, Mapping[str, Rounds]]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for name, (about, aim) in GAPS.items():
         if name in rounds:
-            gaps = [one["gap_ms"] for one in rounds[name]["ours"]]
-            cells = " | ".join(f"{at_share(gaps, share):,.0f} ms" for share in (0.5, 0.99, 1.0))
+            gaps = sorted(one["gap_ms"] for one in rounds[name]["ours"])
+            cells = " | ".join(f"{quantile(gaps, share):,.0f} ms" for share in (0.5, 0.99, 1.0))
             yield f"| {about} | {len(gaps)} | {cells} | {aim} |"
     yield ""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.broker import parser
-from benchmarks.broker_figures import GAPS, ROWS, at_share, longest_gap, page
+from benchmarks.broker_figures import GAPS, ROWS, longest_gap, page
 
 
 def rate(per_second: float, failed: int = 0) -> dict[str, Any]:
@@ -49,10 +49,6 @@ def test_the_gap_reaches_back_to_the_last_acknowledgement_before() -> None:
     assert longest_gap(acks, 7.25) == pytest.approx(0.1)
     assert longest_gap(acks, 0.0) == pytest.approx(5.0)
     assert longest_gap([], 0.0) == 0.0
-
-
-def test_shares_stay_within_the_values() -> None:
-    assert [at_share([3.0, 1.0, 2.0], share) for share in (0.0, 0.5, 1.0)] == [1.0, 2.0, 3.0]
 
 
 def test_every_part_is_measured_unless_told_otherwise() -> None:
