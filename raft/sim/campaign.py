@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from zlib import crc32
 
 import attrs
@@ -27,7 +27,7 @@ from raft.sim.cluster import Cluster
 from raft.sim.node import Change, Life, Proposal, Reading
 from raft.sim.swarm import DAMAGE, NEMESES, PROFILES, Plan, draw_plan
 from raft.sim.tape import Chance, Deviations, Tape, Value
-from raft.sim.world import MILLION
+from raft.sim.world import MILLION, World
 
 WRITES_WANTED: Final = 10
 HEAL_MS: Final = 20_000
@@ -97,13 +97,41 @@ class Result:
     """Of a failed run."""
 
 
+class Simulated(Protocol):
+    """A world and what is in it."""
+
+    @property
+    def world(self) -> World: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+
+class Played(Protocol):
+    """What a campaign plays, and asks about afterwards. ``Scene`` is one."""
+
+    @property
+    def cluster(self) -> Simulated: ...
+
+    @property
+    def evaluated(self) -> Counter[str]: ...
+
+    @property
+    def happened(self) -> Counter[str]: ...
+
+    @property
+    def outcomes(self) -> Counter[str]: ...
+
+    def play(self, until_ns: int | None) -> None: ...
+
+
 @attrs.frozen
 class Program:
     """What a campaign plays. Worker processes get it by name, so its functions stand in modules."""
 
     module: str
     """``python -m module`` runs it."""
-    scene: Callable[[Tape, str], Scene]
+    scene: Callable[[Tape, str], Played]
     """Makes the scene of one tape, by profile."""
     profiles: tuple[str, ...]
     predicates: tuple[str, ...]
@@ -135,8 +163,8 @@ def run(
             gc.enable()
 
 
-def _run(tape: Tape, profile: str, until_ns: int | None, make: Callable[[Tape, str], Scene]) -> Result:
-    scene: Scene | None = None
+def _run(tape: Tape, profile: str, until_ns: int | None, make: Callable[[Tape, str], Played]) -> Result:
+    scene: Played | None = None
     failure, message = None, ""
     try:
         scene = make(tape, profile)

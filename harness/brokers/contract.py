@@ -1,0 +1,50 @@
+"""What a group in each mode may lose, as a table: the only excuses that the properties of durability take.
+
+    mode                                kills   power cuts                            clean failover
+    all in sync, sync flush             0       0                                     0
+    all in sync, async flush            0       what a broker leads without, that     0
+                                                a power cut took it from
+    fewer acknowledgements              0 after a restart of the same master; else what it lacked
+    unclean election                    what the elected one lacked
+
+What may go is always an end of the log.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+
+class Excuse(enum.Enum):
+    """Why a new master may lack what was acknowledged."""
+
+    UNCLEAN = "loss by an unclean election"
+    POWER = "loss by a power cut, not synced"
+    MODE = "loss by the mode"
+
+
+@attrs.frozen
+class Loss:
+    """What is known of a new master that lacks something."""
+
+    all_ack: bool
+    sync_flush: bool
+    unclean: bool
+    """An unclean election has happened."""
+    unsafe: bool
+    """A power cut took unsynced bytes from this broker, and it has not caught up since."""
+    same: bool
+    """It is the broker that acknowledged last."""
+
+
+def excuse(loss: Loss) -> Excuse | None:
+    """None: nothing may be lost here."""
+    if loss.unclean:
+        return Excuse.UNCLEAN
+    if not loss.sync_flush and loss.unsafe:
+        return Excuse.POWER
+    if not loss.all_ack and not loss.same:
+        return Excuse.MODE
+    return None

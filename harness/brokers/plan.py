@@ -1,0 +1,133 @@
+"""What one seed is about: the group's mode, its brokers, the load, and what befalls them.
+
+The boring value everywhere is three calm brokers that acknowledge what all in sync hold.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.ha.config import HaConfig
+from raft.config import MS
+from raft.sim.links import LinkProfile
+from raft.sim.tape import Stream, Tape
+
+CLUSTER: Final = "c"
+GROUP: Final = "g"
+HARMS: Final = (
+    "kill", "power cut", "pause", "cut", "one way", "severed", "failover", "reset", "designate", "notify late", "both",
+)
+"""What happens at moments; ``severed``: from controllers; ``both``: a kill and a failover at once."""
+PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak")
+_OF: Final = {
+    "calm": (), "kills": ("kill",), "power": ("kill", "power cut"), "network": ("cut", "one way", "severed", "reset"),
+    "roles": ("failover", "designate", "pause", "notify late", "severed"),
+}
+
+
+@attrs.define(kw_only=True)
+class BrokerPlan:
+    """One seed's conditions."""
+
+    brokers: int = 3
+    learners: int = 0
+    """Of them, the last ones."""
+    duration_ms: int = 15_000
+    all_ack: bool = True
+    sync_flush: bool = False
+    min_in_sync: int = 1
+    in_sync_replicas: int = 1
+    lease_ms: int = 0
+    wait_master_lease: bool = False
+    unclean: bool = False
+    timeout_ms: int = 1_500
+    """Of heartbeats."""
+    beat_ms: int = 300
+    poll_ms: int = 700
+    flow_bytes: int = 0
+    pieces: bool = False
+    """Streams arrive in pieces."""
+    index: bool = False
+    from_last_file: bool = False
+    producers: int = 2
+    queues: int = 2
+    op_ns: int = 15 * MS
+    put_chance: float = 0.7
+    body_max: int = 200
+    harms: tuple[str, ...] = ()
+    harm_chance: float = 0.0
+    harm_ns: int = 60 * MS
+    site_chance: float = 0.0
+    """Of a crash right before an operation on files."""
+    sync_ms: int = 0
+    """Up to how long a sync takes longer than usual."""
+    busy: float = 0.0
+    """Chance that a turn comes late."""
+    lost_notifications: float = 0.0
+    close_seen: float = 0.7
+    late_close_ms: int = 0
+    links: LinkProfile = LinkProfile()
+
+    def ha(self) -> HaConfig:
+        return HaConfig(
+            all_ack_in_sync_state_set=self.all_ack, heartbeat_interval_ms=200, housekeeping_interval_ms=900,
+            handshake_timeout_ms=600, max_time_not_caught_up_ms=1_200, admission_ms=100, asked_void_ms=120_000,
+            transfer_batch_bytes=700, catch_up_batch_bytes=3_000, confirm_interval_ms=20, reconnect_wait_ms=80,
+            connect_timeout_ms=300, truncate_retry_ms=150, dispatch_wait_ms=2_000,
+            flow_control_bytes_per_second=self.flow_bytes)
+
+    def learns(self, number: int) -> bool:
+        return number >= self.brokers - self.learners
+
+
+def draw(tape: Tape, profile: str) -> BrokerPlan:
+    """Draw the conditions of one seed."""
+    stream = tape.stream("swarm")
+    plan = BrokerPlan()
+    plan.brokers = stream.pick((1, 2, 2, 3, 3, 3, 3, 4), 3)
+    plan.learners = min(stream.pick((0, 0, 0, 0, 1), 0), plan.brokers - 1)
+    plan.duration_ms = 1_000 * stream.between(6, 20, 15)
+    plan.all_ack = not (stream.chance(0.25) or profile == "weak")
+    plan.sync_flush = stream.chance(0.5)
+    plan.min_in_sync = stream.pick((1, 1, 2), 1)
+    plan.in_sync_replicas = 1 if plan.all_ack else stream.pick((1, 1, 2), 1)
+    plan.lease_ms = 900 if stream.chance(0.4) else 0
+    plan.wait_master_lease = stream.chance(0.5)
+    plan.unclean = stream.chance(0.04)
+    plan.timeout_ms = stream.pick((1_200, 1_500, 3_000), 1_500)
+    plan.poll_ms = stream.pick((400, 700, 2_000), 700)
+    plan.flow_bytes = stream.pick((0, 0, 0, 20_000), 0)
+    plan.pieces = stream.chance(0.3)
+    plan.index = stream.chance(0.2)
+    plan.from_last_file = stream.chance(0.15)
+    plan.producers = stream.between(1, 3, 2)
+    plan.op_ns = MS * stream.pick((5, 15, 40), 15)
+    plan.put_chance = stream.between(1, 10, 7) / 10
+    plan.body_max = stream.pick((40, 200, 1_500), 200)
+    plan.sync_ms = stream.pick((0, 0, 5, 60), 0)
+    plan.busy = stream.pick((0.0, 0.0, 0.1), 0.0)
+    plan.lost_notifications = stream.pick((0.0, 0.0, 0.3, 1.0), 0.0)
+    plan.close_seen = stream.pick((0.0, 0.5, 1.0), 0.5)
+    plan.late_close_ms = stream.pick((0, 5, 300, 2_000), 0)
+    _harm(plan, stream, profile)
+    return plan
+
+
+def _harm(plan: BrokerPlan, stream: Stream, profile: str) -> None:
+    harms = tuple(harm for harm in HARMS if stream.chance(0.5))
+    strength = stream.between(1, 10, 4) / 100
+    site = stream.pick((0.0, 0.0, 0.0005, 0.003), 0.0)
+    shape = LinkProfile(
+        latency_ns=100_000 * stream.between(1, 40, 5), loss=stream.pick((0.0, 0.0, 0.001, 0.02), 0.0),
+        delay=stream.pick((0.0, 0.0, 0.05, 0.3), 0.0), delay_ns=MS * stream.pick((5, 50, 500), 5))
+    harms = _OF.get(profile, harms)
+    if profile == "calm":
+        return
+    plan.harms = harms
+    plan.harm_chance = strength if harms else 0.0
+    if profile in ("swarm", "weak", "power"):
+        plan.site_chance = site
+    if profile in ("swarm", "weak", "network"):
+        plan.links = shape

@@ -1,0 +1,382 @@
+"""One run of a broker: store, journal, puts, replication and replicas manager, in turns as its event loop makes them.
+
+``Turns`` is the shipped journal, woken by the world instead of a task; ``LateDisk`` is its disk thread. ``Member`` does
+what ``broker.replicas.shell`` does: outputs in their order, what follows from one behind those that are there already.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from broker.ha.acks import QuorumConfig
+from broker.journal import FlushDiskType, Journal, JournalConfig
+from broker.puts import Puts
+from broker.replicas import identity
+from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager, Role
+from broker.replicas.outputs import (
+    BecomeMaster,
+    BecomeSlave,
+    Fence,
+    Output,
+    RemoveApplication,
+    Report,
+    Send,
+    Serve,
+    WriteApplication,
+    WriteIdentity,
+)
+from broker.store.disk import Job, Steps, Told
+from broker.store.errors import StoreError
+from broker.store.files import read_whole, write_whole
+from broker.store.store import MessageStore, StoreConfig
+from harness.brokers.controller import NAMES
+from harness.brokers.plan import CLUSTER, GROUP
+from harness.brokers.replication import RoleRefused, Switch
+from raft.config import MS
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import RequestCode
+from remoting.command import Command
+from remoting.headers.controller import NotifyBrokerRoleChangedRequest
+from remoting.wakeup import Bell
+
+if TYPE_CHECKING:
+    from harness.brokers.controller import Channel
+    from harness.brokers.host import Host
+
+(E_TURN, E_TICK, E_DISK, E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD) = range(20, 27)
+TICK_NS = 50 * MS
+SYNC_NS = MS
+IDENTITY, TEMP = "brokerIdentity", "brokerIdentity-temp"
+
+
+class _TurnBell(Bell):
+    """Asks for a turn."""
+
+    __slots__ = ("wake",)
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self.wake = wake
+
+    def ring(self) -> None:
+        self.wake()
+
+
+class LateDisk:
+    """The disk thread: one job after another, each of which takes its time. Implements ``broker.store.disk.Disk``."""
+
+    inline = False
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._jobs: deque[tuple[Job, Told]] = deque()
+        self._aside: deque[tuple[Steps, Told]] = deque()
+        self._busy = False
+
+    def submit(self, job: Job, told: Told) -> None:
+        self._jobs.append((job, told))
+        self._next()
+
+    def submit_steps(self, steps: Steps, told: Told) -> None:
+        self._aside.append((steps, told))
+        self._next()
+
+    def settle(self) -> None:
+        while self._jobs or self._aside:
+            self._one()
+
+    def close(self) -> None:
+        self.settle()
+
+    def _next(self) -> None:
+        if not self._busy and (self._jobs or self._aside):
+            self._busy = True
+            scene = self._process.host.scene
+            late = scene.syncs.between(0, scene.plan.sync_ms, 0) * MS
+            self._process.later(SYNC_NS + late, E_DISK, self._work)
+
+    def _work(self) -> None:
+        if self._jobs or self._aside:
+            self._one()
+        self._busy = False
+        self._next()
+
+    def _one(self) -> None:
+        error: OSError | None = None
+        if self._jobs:
+            job, told = self._jobs.popleft()
+            try:
+                job()
+            except OSError as failed:
+                error = failed
+        else:
+            steps, told = self._aside[0]
+            try:
+                if next(steps, True) is None:
+                    return
+            except OSError as failed:
+                error = failed
+            self._aside.popleft()
+        self._process.later(MS // 10, E_DISK, lambda: _tell(told, error))
+
+
+def _tell(told: Told, error: OSError | None) -> None:
+    told(error)
+
+
+class Turns(Journal):
+    """The journal, driven from outside."""
+
+    def begin_turns(self, wake: Callable[[], None]) -> None:
+        """As at the start of ``run``."""
+        self._bell = _TurnBell(wake)
+        now_ns = self.now_ns()
+        self._flush_began_ns = now_ns
+        self._checkpoint_due_ns = now_ns + self.config.checkpoint_interval_ms * MS
+        wake()
+
+    def turn(self) -> bool:
+        """True: there is more to dispatch."""
+        return self._turn()
+
+    def tick(self) -> None:
+        """As its ticking task does."""
+        now_ns = self.now_ns()
+        for call in tuple(self.ticks):
+            call(now_ns)
+        self._flush(now_ns)
+        self._clean(now_ns)
+        self._bell.ring()
+
+
+class Process:
+    """From ``open`` to the end of the run."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.scene = host, host.scene
+        self.dead = self.opened = False
+        self.channels: dict[str, Channel] = {}
+        self._turn_wanted = False
+        plan = self.scene.plan
+        kind = FlushDiskType.SYNC_FLUSH if plan.sync_flush else FlushDiskType.ASYNC_FLUSH
+        self.journal = Turns(
+            MessageStore(host.files, StoreConfig(
+                log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=plan.index, index_slots=64,
+                index_entries=128)),
+            JournalConfig(flush_disk_type=kind, flush_interval_commit_log_ms=100, flush_commit_log_least_pages=1,
+                          flush_commit_log_thorough_interval_ms=700, checkpoint_interval_ms=600, dispatch_slice=20),
+            disk=LateDisk(self), now_ns=lambda: host.now, wall_ms=lambda: self.scene.world.now // MS)
+
+    def open(self) -> None:
+        """As ``broker.server`` does."""
+        plan, journal = self.scene.plan, self.journal
+        journal.open()
+        self.switch = Switch(self)
+        self.opened = True
+        self.scene.watch.recovered(self)
+        self.puts = Puts(journal, QuorumConfig(
+            total_replicas=max(plan.brokers, plan.min_in_sync), in_sync_replicas=plan.in_sync_replicas,
+            min_in_sync_replicas=plan.min_in_sync, all_ack_in_sync_state_set=plan.all_ack, slave_timeout_ms=700),
+            sync_flush_timeout_ms=600)
+        self.switch.advanced.append(self.puts.advanced)
+        self.member = Member(self)
+        self.switch.changed.append(self.member.ring)
+        journal.begin_turns(self.wake)
+        journal.arrived.append(lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
+            self, queue_id, offset, outline))
+        self.switch.run()
+        self.later(TICK_NS, E_TICK, self._tick)
+        self.member.ring()
+
+    @property
+    def now(self) -> int:
+        return self.host.now
+
+    def later(self, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
+        self.host.later(self, delay_ns, kind, call)
+
+    # --- turns -----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """The journal has something to do."""
+        if not self._turn_wanted and not self.dead:
+            self._turn_wanted = True
+            late = MS if self.scene.turns.chance(self.scene.plan.busy) else 0
+            self.later(late, E_TURN, self._turn)
+
+    def _turn(self) -> None:
+        self._turn_wanted = False
+        if self.journal.turn():
+            self.wake()
+
+    def _tick(self) -> None:
+        self.later(TICK_NS, E_TICK, self._tick)
+        self.journal.tick()
+
+    def after(self) -> None:
+        """After each event: tasks that it woke."""
+        self.switch.after()
+        self.member.after()
+
+    def gone(self) -> None:
+        """Its connections: controllers and peers hear of it, or do not."""
+        if self.opened:
+            self.switch.gone()
+        for channel in self.channels.values():
+            channel.open_here = False
+            if self.scene.seen():
+                self.scene.channel_closed(self.host, channel)
+
+    def log_state(self) -> LogState:
+        last = self.switch.epochs.last
+        return LogState(-1 if last is None else last.epoch, self.journal.end, self.journal.confirm_offset)
+
+
+class Member:
+    """The replicas manager in its shell."""
+
+    def __init__(self, process: Process) -> None:
+        self.process, self.scene = process, process.scene
+        plan, files = self.scene.plan, process.host.files
+        self._files = files
+        config = ManagerConfig(
+            CLUSTER, GROUP, process.host.address, NAMES, heartbeat_interval_ms=plan.beat_ms,
+            heartbeat_timeout_ms=plan.timeout_ms, master_lease_ms=plan.lease_ms, min_in_sync_replicas=plan.min_in_sync,
+            all_ack_in_sync_state_set=plan.all_ack, learner=process.host.learner, request_timeout_ms=500,
+            sync_controller_metadata_period_ms=1_000, sync_broker_metadata_period_ms=plan.poll_ms, retry_ms=100,
+            elect_retry_ms=500)
+        found = identity.load(CLUSTER, GROUP, self._read(IDENTITY), self._read(TEMP))
+        if isinstance(found, identity.Identity) and files.exists(TEMP):
+            files.remove(TEMP)
+        self.manager = ReplicasManager(config, found, f"{process.host.name}.{process.host.life}")
+        self._outputs: deque[Output] = deque()
+        self._carrying_out = self._rung = False
+        self._known: tuple[object, ...] | None = None
+        self._timer: int | None = None
+        self._taking: tuple[Role, object] | None = None
+
+    def _read(self, path: str) -> str | None:
+        data = read_whole(self._files, path)
+        return None if data is None else data.decode(errors="replace")
+
+    @property
+    def now(self) -> int:
+        return self.process.now
+
+    def ring(self) -> None:
+        self._rung = True
+
+    def after(self) -> None:
+        """Its task, if it was woken; its next deadline."""
+        if not self._rung:
+            return
+        self._rung = False
+        self.carry_out(self._manager().tick(self.now))
+        due = self.manager.next_deadline(self.now)
+        if due is not None and due != self._timer:
+            self._timer = due
+            self.process.later(due - self.now, E_TIMER, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.ring()
+
+    def _manager(self) -> ReplicasManager:
+        self.manager.log = self.process.log_state()
+        return self.manager
+
+    # --- what comes ------------------------------------------------------------------------------------------
+
+    def notified(self, command: Command) -> None:
+        """1008."""
+        header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
+        self.scene.watch.learned(self.process, header.master_epoch)
+        self.carry_out(self._manager().notified(header, SyncStateSet.from_json(command.body), self.now))
+
+    # --- outputs ---------------------------------------------------------------------------------------------
+
+    def carry_out(self, outputs: Iterable[Output]) -> None:
+        self._outputs.extend(outputs)
+        if self._carrying_out:
+            return
+        self._carrying_out = True
+        try:
+            while self._outputs:
+                self._one(self._outputs.popleft())
+        finally:
+            self._carrying_out = False
+        held = self.manager.in_sync
+        known = None if held is None else (held.accepted_epoch, *held.asked, held.confirm)
+        if known != self._known:
+            self._known = known
+            self.process.switch.advance()
+
+    def _one(self, output: Output) -> None:
+        process = self.process
+        match output:
+            case Send():
+                self._send(output)
+            case BecomeMaster() | BecomeSlave():
+                self.manager.in_sync = None
+                self.scene.watch.adopts(process, output)
+                process.later(0, E_TURN, lambda: self._take(output))
+            case Serve():
+                self.scene.counts["writes open"] += isinstance(self.manager.role, BecomeMaster)
+                if isinstance(self.manager.role, BecomeMaster):
+                    self.scene.watch.serves(process)
+                    process.puts.serve(process.switch)
+            case Fence(reason=reason):
+                self.scene.counts["lease over"] += "lease" in reason
+                process.puts.fence(reason)
+            case Report(problem=problem):
+                self.scene.reported(problem)
+            case WriteApplication() | WriteIdentity() | RemoveApplication():
+                self._write(output)
+
+    def _send(self, send: Send) -> None:
+        command, scene, process = send.command, self.scene, self.process
+        sent_ns = self.now
+        if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+            scene.watch.asks(process, SyncStateSet.from_json(command.body))
+
+        def answered(answer: Command | None) -> None:
+            scene.watch.answered(process, command, answer, sent_ns)
+            self.carry_out(self._manager().answered(send.request, answer, self.now))
+            self.ring()
+
+        scene.ask(process, send.address, command, send.timeout_ms, answered)
+
+    def _take(self, role: Role) -> None:
+        switch = self.process.switch
+
+        def done(refused: str | None) -> None:
+            if refused is not None:
+                self.scene.counts["role refused"] += 1
+                self.carry_out(self._manager().role_failed(role, refused, self.now))
+            else:
+                if isinstance(role, BecomeMaster):
+                    self.manager.in_sync = switch.in_sync
+                    self.scene.watch.leads(self.process, role)
+                self.carry_out(self._manager().role_taken(role, self.now))
+            self.ring()
+
+        try:
+            switch.take(role, self.manager.broker_id, done)
+        except (RoleRefused, StoreError, OSError) as error:
+            done(str(error))
+
+    def _write(self, output: WriteApplication | WriteIdentity | RemoveApplication) -> None:
+        files = self._files
+        match output:
+            case WriteApplication(application=application):
+                write_whole(files, TEMP, application.to_text().encode())
+            case WriteIdentity(identity=granted):
+                write_whole(files, IDENTITY, granted.to_text().encode())
+                if files.exists(TEMP):
+                    files.remove(TEMP)
+            case RemoveApplication():
+                if files.exists(TEMP):
+                    files.remove(TEMP)
+        self.carry_out(self._manager().written(self.now))

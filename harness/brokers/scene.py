@@ -1,0 +1,390 @@
+"""One seed: brokers of a group, controllers and clients in one world, what befalls them, then healing and progress.
+
+Each act is one decision on the tape, whose boring value is to do nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from controller.metadata.groups import BrokerGroup
+from controller.metadata.machine import MetadataMachine
+from harness.brokers.client import Consumer, Producer
+from harness.brokers.controller import NAMES, Channel, Controller
+from harness.brokers.host import Host
+from harness.brokers.plan import CLUSTER, GROUP, PROFILES, BrokerPlan, draw
+from harness.brokers.process import E_ANSWER, E_TIMEOUT, E_TOLD, Process
+from harness.brokers.watch import KEY, PREDICATES, Watch
+from raft.config import MS
+from raft.sim.campaign import Program
+from raft.sim.links import Link, LinkProfile, Network, Receiver
+from raft.sim.tape import Chance, Tape, Value
+from raft.sim.world import World
+from remoting.codes import RequestCode
+from remoting.command import Command, request
+from remoting.headers.controller import ElectMasterRequest
+
+FAULTS: Final = (
+    "kill", "power cut", "crash at a file operation", "pause", "cut", "one way", "severed", "failover", "reset",
+    "designate", "both", "stream broken", "loss", "delay", "close unseen", "late close",
+    "notification lost", "notified", "notified late", "proposal lost", "elected by the controller", "writes open",
+    "lease over", "role refused", "truncated", "bytes lost by power", "put refused by the gate", "put without a master",
+    "put in doubt", "alter asked", "set shrunk", "set grown", "learner", "sync flush", "async flush",
+    "fewer acknowledgements", "flow control", "pieces", "same epoch again", "became master with a longer log",
+)
+"""Faults and events that must have happened at least once in a campaign."""
+SETTLE_MS: Final = 20_000
+
+
+class BrokerScene:
+    """All of it. Implements what ``raft.sim.campaign`` plays."""
+
+    def __init__(self, tape: Tape, plan: BrokerPlan) -> None:
+        self.plan = plan
+        self.world = World()
+        self.counts: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
+        self.watch = Watch(self)
+        self.machine = MetadataMachine(self.watch.applied)
+        self.network = Network(self.world, tape, self._receiver, plan.links)
+        (self.pieces, self.syncs, self.turns, self.commits, self.bodies) = map(tape.stream, (
+            "pieces", "syncs", "turns", "commits", "bodies"))
+        self._sites, self._luck, self._closes, self._told, self._acts, self._harms, self._guesses = map(tape.stream, (
+            "sites", "luck", "closes", "told", "client", "nemesis", "guesses"))
+        self._serials = 0
+        self.term = 0
+        self.healed = False
+        self.pending: list[Callable[..., None]] = []
+        """Proposals of controllers that are not committed yet."""
+        self.hosts = [Host(self, number) for number in range(plan.brokers)]
+        self._by_name = {host.name: host for host in self.hosts}
+        self.controllers = [Controller(self, number) for number in range(len(NAMES))]
+        self.leader: Controller | None = None
+        self.producers = [Producer(self, number) for number in range(plan.producers)]
+        self.consumer = Consumer(self)
+        self._ends = plan.duration_ms * MS
+        self._traits()
+        self._lead(0)
+        for number, host in enumerate(self.hosts):
+            self.after(number * 7 * MS, host.start)
+        self.after(plan.op_ns, self._client)
+        self.after(plan.harm_ns, self._nemesis)
+
+    def _traits(self) -> None:
+        plan = self.plan
+        for name, has in (("learner", plan.learners), ("sync flush", plan.sync_flush),
+                          ("async flush", not plan.sync_flush), ("fewer acknowledgements", not plan.all_ack),
+                          ("flow control", plan.flow_bytes), ("pieces", plan.pieces)):
+            self.counts[name] += bool(has)
+
+    # --- what a campaign asks --------------------------------------------------------------------------------
+
+    @property
+    def cluster(self) -> BrokerScene:
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        return self.world.fingerprint
+
+    @property
+    def evaluated(self) -> Counter[str]:
+        return self.watch.counts
+
+    @property
+    def happened(self) -> Counter[str]:
+        return self.counts + self.network.counts
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def host_at(self, address: str) -> Host:
+        return self._by_name[address.partition(":")[0]]
+
+    def group(self) -> BrokerGroup | None:
+        return self.machine.group(KEY)
+
+    def host_of(self, broker_id: int | None) -> Host | None:
+        group = self.group()
+        address = group.address_of(broker_id) if group is not None else None
+        return self.host_at(address) if address else None
+
+    def serial(self) -> int:
+        self._serials += 1
+        return self._serials
+
+    def guess_master(self, tried: int) -> int:
+        """Where a producer turns to next: what the controllers say, mostly."""
+        host = self.host_of(group.master) if (group := self.group()) is not None else None
+        if host is None or self._guesses.chance(0.25):
+            return tried + 1
+        return host.number
+
+    # --- chance ----------------------------------------------------------------------------------------------
+
+    def site(self, what: str) -> bool:
+        """Whether a process dies right before this operation on files."""
+        return not self.healed and self._sites.chance(self.plan.site_chance)
+
+    def powerless(self) -> bool:
+        """Whether a crash takes the machine with it."""
+        return self._luck.chance(0.5 if "power cut" in self.plan.harms else 0.0)
+
+    def survivors(self) -> Callable[[int], int]:
+        """What a power cut leaves of each unsynced change: nothing, all, or any part of it."""
+        kind = self._luck.between(0, 3, 0)
+        if kind < 2:
+            return lambda size: size * kind
+        return lambda size: self._luck.between(0, size, 0)
+
+    def seen(self) -> bool:
+        """Whether a controller hears of a channel's end."""
+        if self._closes.chance(1 - self.plan.close_seen):
+            self.counts["close unseen"] += 1
+            return False
+        return True
+
+    def reported(self, problem: str) -> None:
+        self.counts["report"] += 1
+
+    # --- the network -----------------------------------------------------------------------------------------
+
+    def _receiver(self, link: Link) -> Receiver:
+        return _call
+
+    def after(self, delay_ns: int, call: Callable[[], None]) -> None:
+        self.world.at(self.world.now + delay_ns, _call, call)
+
+    def send(self, source: Host, target: Host, kind: str, call: Callable[[], None]) -> None:
+        self.network.link(source.name, target.name, kind).send(call)
+
+    def to_broker(self, host: Host, call: Callable[[], None]) -> None:
+        self.network.link("client", host.name, "client").send(call)
+
+    def reply(self, host: Host, call: Callable[[], None]) -> None:
+        self.network.link(host.name, "client", "client").send(call)
+
+    # --- controllers -----------------------------------------------------------------------------------------
+
+    def ask(self, process: Process, address: str, command: Command, timeout_ms: int,
+            then: Callable[[Command | None], None]) -> None:
+        """A request to a controller, by the channel that is open or a new one."""
+        controller = next(each for each in self.controllers if each.address == address)
+        host = process.host
+        channel = process.channels.get(address)
+        if channel is None or not channel.open_here or not channel.open_there:
+            channel = process.channels[address] = Channel(process, controller, self.serial())
+        done = [False]
+
+        def once(answer: Command | None) -> None:
+            if not done[0]:
+                done[0] = True
+                then(answer)
+
+        def reply(answer: Command) -> None:
+            self.network.link(controller.name, host.name, "controller").send(
+                lambda: host.do(process, E_ANSWER, lambda: once(answer)))
+
+        self.network.link(host.name, controller.name, "controller").send(
+            lambda: controller.asked(channel, command, reply))
+        process.later(timeout_ms * MS, E_TIMEOUT, lambda: once(None))
+
+    def channel_closed(self, host: Host, channel: Channel) -> None:
+        """A controller hears of it sooner or later."""
+        late = self._closes.between(0, self.plan.late_close_ms, 0)
+        self.counts["late close"] += bool(late)
+        self.after(late * MS, lambda: self.network.link(host.name, channel.controller.name, "controller").send(
+            lambda: channel.controller.closed(channel)))
+
+    def notify(self, controller: Controller, address: str, command: Command, told: Callable[[], None]) -> None:
+        """1008, by a connection that the controller makes for it."""
+        host = self.host_at(address)
+        if self._told.chance(self.plan.lost_notifications):
+            self.counts["notification lost"] += 1
+            return
+        late = self._told.between(0, 1_500, 0) if "notify late" in self.plan.harms and not self.healed else 0
+        self.counts["notified late"] += late > 0
+
+        def arrives() -> None:
+            def hears() -> None:
+                self.counts["notified"] += 1
+                assert host.process is not None
+                host.process.member.notified(command)
+                self.network.link(host.name, controller.name, "controller").send(told)
+
+            host.do(host.process, E_TOLD, hears)
+
+        self.after(late * MS, lambda: self.network.link(controller.name, host.name, "notify").send(arrives))
+
+    def _lead(self, number: int) -> None:
+        """This controller is the active one from now on."""
+        for commit in [*self.pending]:
+            commit(self.commits.chance(0.5))
+        if self.leader is not None:
+            self.leader.active.deactivate()
+        self.term += 1
+        self.leader = self.controllers[number]
+        self.leader.activate(self.term)
+
+    # --- acts ------------------------------------------------------------------------------------------------
+
+    def _client(self) -> None:
+        if self.world.now >= self._ends:
+            return
+        self.after(self.plan.op_ns, self._client)
+        act = self._acts.draw(None, self._an_act)
+        if act is not None:
+            what, number, queue = act
+            if what == "put":
+                self.producers[number % len(self.producers)].act()
+            else:
+                self.consumer.act(self.hosts[number % len(self.hosts)], queue % self.plan.queues)
+
+    def _an_act(self, chance: Chance) -> list[Value] | None:
+        luck = chance()
+        if luck < self.plan.put_chance:
+            return ["put", int(chance() * 12), 0]
+        return ["read", int(chance() * 12), int(chance() * 12)] if luck < self.plan.put_chance + 0.2 else None
+
+    def _nemesis(self) -> None:
+        if self.world.now >= self._ends:
+            return
+        self.after(self.plan.harm_ns, self._nemesis)
+        harm = self._harms.draw(None, self._a_harm)
+        if harm is not None:
+            what, who, span_ms, number = harm
+            group = self.group()
+            host = self.host_of(group.master) if who < 0 and group is not None else self.hosts[who % len(self.hosts)]
+            if host is not None:
+                getattr(self, f"_do_{what.replace(' ', '_')}")(host, span_ms, number)
+
+    def _a_harm(self, chance: Chance) -> list[Value] | None:
+        plan = self.plan
+        harms = [harm for harm in plan.harms if harm != "notify late"]
+        if not harms or chance() >= plan.harm_chance:
+            return None
+        what = harms[int(chance() * len(harms))]
+        who = -1 if chance() < 0.45 else int(chance() * len(self.hosts))
+        return [what, who, int(10 + chance() ** 2 * 2 * plan.timeout_ms), int(chance() * 1_000)]
+
+    def restart(self, host: Host, span_ms: int) -> None:
+        life = host.life
+        self.after(span_ms * MS, lambda: host.start() if host.life == life else None)
+
+    def _do_kill(self, host: Host, span_ms: int, number: int) -> None:
+        if host.process is not None:
+            self.counts["kill"] += 1
+            host.crash(power=False)
+            self.restart(host, span_ms)
+
+    def _do_power_cut(self, host: Host, span_ms: int, number: int) -> None:
+        """Of this machine, or of all."""
+        for each in self.hosts if number % 4 == 0 else [host]:
+            if each.process is not None:
+                each.crash(power=True)
+                self.restart(each, span_ms if each is host else 10 + number)
+
+    def _do_pause(self, host: Host, span_ms: int, number: int) -> None:
+        if host.process is not None and host.paused is None:
+            self.counts["pause"] += 1
+            host.pause()
+            life = host.life
+            self.after(span_ms * MS, lambda: host.resume() if host.life == life else None)
+
+    def _cut(self, source: str, target: str, span_ms: int) -> None:
+        self.network.cut(source, target)
+        self.after(span_ms * MS, lambda: self.network.heal(source, target))
+
+    def _do_cut(self, host: Host, span_ms: int, number: int) -> None:
+        """From another broker, both ways."""
+        other = self.hosts[number % len(self.hosts)]
+        self._cut(host.name, other.name, span_ms)
+        self._cut(other.name, host.name, span_ms)
+
+    def _do_one_way(self, host: Host, span_ms: int, number: int) -> None:
+        self.counts["one way"] += 1
+        other = self.hosts[number % len(self.hosts)].name if number % 2 else NAMES[0].partition(":")[0]
+        pair = (host.name, other) if number % 3 else (other, host.name)
+        self._cut(*pair, span_ms)
+
+    def _do_severed(self, host: Host, span_ms: int, number: int) -> None:
+        """From all controllers; brokers and clients still hear it."""
+        self.counts["severed"] += 1
+        for controller in self.controllers:
+            self._cut(host.name, controller.name, span_ms)
+            self._cut(controller.name, host.name, span_ms)
+
+    def _do_failover(self, host: Host, span_ms: int, number: int) -> None:
+        self.counts["failover"] += 1
+        self._lead(self.term % len(self.controllers))
+
+    def _do_reset(self, host: Host, span_ms: int, number: int) -> None:
+        """A channel to a controller, or a connection between brokers, breaks."""
+        process = host.process
+        if process is None or host.paused is not None:
+            return
+        self.counts["reset"] += 1
+        if number % 2 and process.channels:
+            channel = process.channels[sorted(process.channels)[number % len(process.channels)]]
+            channel.open_here = False
+            if self.seen():
+                self.channel_closed(host, channel)
+        elif process.switch.following is not None and process.switch.following.end_ is not None:
+            end = process.switch.following.end_
+            host.do(process, E_TOLD, end.lost)
+
+    def _do_designate(self, host: Host, span_ms: int, number: int) -> None:
+        """An operator asks for another master."""
+        group, leader = self.group(), self.leader
+        if group is None or leader is None or not group.replicas:
+            return
+        self.counts["designate"] += 1
+        ids = list(group.replicas)
+        process = host.process
+        if process is not None and host.paused is None:
+            channel = Channel(process, leader, self.serial())
+            leader.asked(channel, request(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
+                CLUSTER, GROUP, ids[number % len(ids)], True)), _ignore)
+
+    def _do_both(self, host: Host, span_ms: int, number: int) -> None:
+        self.counts["both"] += 1
+        self._do_kill(host, span_ms, number)
+        self._do_failover(host, span_ms, number)
+
+    # --- phases ----------------------------------------------------------------------------------------------
+
+    def play(self, until_ns: int | None) -> None:
+        """Faults; then none, and all replicas are level and in sync."""
+        limit = self._ends if until_ns is None else min(until_ns, self._ends)
+        self.world.run(limit)
+        if until_ns is not None and until_ns <= self._ends:
+            return
+        self.healed = True
+        self.network.heal()
+        self.network.shape(LinkProfile(latency_ns=self.plan.links.latency_ns))
+        for host in self.hosts:
+            if host.paused is not None:
+                host.resume()
+            host.start()
+        end = self.world.now + SETTLE_MS * MS
+        while self.world.now < end and not self.watch.level():
+            self.world.run(min(self.world.now + 50 * MS, end))
+        self.watch.settled()
+
+
+def _call(action: Callable[[], None]) -> None:
+    action()
+
+
+def _ignore(answer: Command) -> None:
+    """An operator reads it, or does not."""
+
+
+def make(tape: Tape, profile: str) -> BrokerScene:
+    """The scene of one tape."""
+    return BrokerScene(tape, draw(tape, profile))
+
+
+BROKERS: Final = Program(
+    "harness.brokers", make, PROFILES, PREDICATES, FAULTS, frozenset({"INV_B22", "INV_C17"}))

@@ -1,0 +1,625 @@
+"""What must hold in a broker group, judged from above: it sees every disk, every role and the controllers' decisions.
+
+One method per moment, one name per property; ``counts`` says how often each was asked about something. Nobody here asks
+the bookkeeping that it checks: who holds what is read from the journals and disks, who is in sync from the controllers'
+committed metadata. ``contract`` says what a mode may lose; after a loss that it excuses, the properties that promise
+the contrary are asked no more in that run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.ha.acks import PutStatus
+from broker.ha.epochs import EpochList
+from broker.ha.wire import Ack, SlaveMessages
+from broker.puts import PutResult
+from broker.replicas.manager import REFUSALS, Role, Stage
+from broker.replicas.outputs import BecomeMaster
+from broker.store.errors import DamagedRecord
+from broker.store.record import Outline, Record
+from controller.metadata.commands import AlterSyncStateSet, ElectMaster, Trigger
+from controller.metadata.events import Applied
+from controller.metadata.groups import BrokerGroup, GroupKey
+from controller.metadata.invariants import Checker
+from controller.metadata.outcomes import Elected
+from harness.brokers.client import TOPIC
+from harness.brokers.contract import Loss, excuse
+from harness.brokers.history import History
+from harness.brokers.plan import CLUSTER, GROUP
+from raft.config import MS
+from raft.invariants import require
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import RequestCode
+from remoting.command import Command
+
+if TYPE_CHECKING:
+    from harness.brokers.client import Producer
+    from harness.brokers.host import Host
+    from harness.brokers.process import Process
+    from harness.brokers.scene import BrokerScene
+    from harness.brokers.streams import End
+
+STATEMENTS: Final[dict[str, str]] = {
+    "INV_B1": "a later master holds all that was acknowledged, but for what the mode may lose",
+    "INV_B2": "what a slave acknowledges is what its master has there",
+    "INV_B3": "what is confirmed is held by every member of the SyncStateSet that the controllers have",
+    "INV_B4": "the confirm offset falls neither within an epoch nor over a clean failover",
+    "INV_B5": "consumers see nothing that is not confirmed, and what they saw once is there for ever",
+    "INV_B6": "the epoch file rises, is what the broker goes by, and begins no epoch behind the log's end",
+    "INV_B7": "replicas that agreed have one start for one epoch",
+    "INV_B8": "a slave stores bytes under the epoch of the master that wrote them, and no epoch's end in mid-frame",
+    "INV_B9": "a member of the SyncStateSet cuts nothing that was confirmed",
+    "INV_B10": "after a cut nothing tells of what is behind it: log, queues, epochs, confirm offset",
+    "INV_B11": "a slave stores what comes next, and nothing else",
+    "INV_B12": "a slave acknowledges what it has stored, and flushed where that is waited for",
+    "INV_B13": "who joins the SyncStateSet holds all that is confirmed, and the epoch's beginning, as it joins",
+    "INV_B14": "while a change of the SyncStateSet is under way, its members hold what is acknowledged, too",
+    "INV_B15": "every member of the SyncStateSet holds what is acknowledged",
+    "INV_B16": "a master goes by no SyncStateSet that the controllers have not committed",
+    "INV_B17": "with fewer in sync than minInSyncReplicas nothing is written",
+    "INV_B18": "offsets of a queue have no gaps, and each names one message for ever",
+    "INV_B19": "a producer's messages are in order, twice only where an outcome was unknown",
+    "INV_B20": "no consumer is ahead of the queues of a new master",
+    "INV_B21": "a log opens at a message's end, with all that was safe, and nothing counts on more than there is",
+    "INV_B22": "healed, all replicas are level with the master and in sync",
+    "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
+    "INV_C15": "a broker's epoch never falls, and an epoch has one master",
+    "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
+    "INV_C17": "healed, all brokers agree with the controllers, though notifications be lost",
+    "INV_LEASE": "where leases are waited for, no write is accepted beside another master",
+}
+KEY: Final = GroupKey(CLUSTER, GROUP)
+OF_CONTROLLERS: Final = (
+    "INV_C1", "INV_C2", "INV_C3", "INV_C4", "INV_C5", "INV_C6", "INV_C7", "INV_C8", "INV_C9", "INV_C10", "INV_C11",
+    "INV_C12", "INV_C22", "INV_ELIGIBLE")
+"""Of the metadata, as ``controller.metadata.invariants`` asks them; ids are cleaned only in ``harness.controllers``."""
+PREDICATES: Final = (*STATEMENTS, *OF_CONTROLLERS)
+
+
+class Watch:
+    """All of it, for one scene."""
+
+    def __init__(self, scene: BrokerScene) -> None:
+        self.scene = scene
+        self.checker = Checker()
+        self.counts = self.checker.counts
+        self.history = History(self)
+        self.in_doubt = self.history.in_doubt
+        self.lossless = scene.plan.all_ack
+        """Nothing was lost so far, and nothing may be."""
+        self.unclean = False
+        self.confirmed = 0
+        """The highest offset that anybody had confirmed, while nothing may be lost."""
+        self.acknowledged = bytearray()
+        """The log up to the last acknowledged message."""
+        self.committed: dict[int, frozenset[int]] = {}
+        """SyncStateSets by their epoch."""
+        self._sets: dict[int, frozenset[int]] = {}
+        """By master epoch, the last that was committed in it."""
+        self._elected_ns: dict[int, bool] = {}
+        self._masters: dict[int, Process] = {}
+        self._owners: dict[int, Host] = {}
+        self._acker: Host | None = None
+        self._latest = 0
+        self._again = False
+        """The last that became master went on with an epoch that it had led before."""
+        self._adopted: dict[Host, tuple[int, object]] = {}
+        self._learned: dict[Process, int] = {}
+        self._renewed: dict[Process, int] = {}
+        self._confirm: dict[Process, int] = {}
+        self._asked: dict[Process, list[tuple[int, frozenset[int]]]] = {}
+        self._compared: dict[End, int] = {}
+        self._before: dict[Host, tuple[int, int]] = {}
+        """Where the last run certainly ended, by whole messages and in bytes."""
+        self._floor: dict[Host, int] = {}
+        """A part of a message that was acknowledged and is cut off at a start counts as held: nobody needs it."""
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def _held(self, host: Host) -> int | None:
+        """Up to where this machine's log is safe; None: a power cut took from it what an excuse covers."""
+        if host.unsafe and not self.scene.plan.sync_flush:
+            return None
+        process = host.process
+        if process is None:
+            return max(host.held, self._floor.get(host, 0))
+        return max(process.journal.durable_end, self._floor.get(host, 0))
+
+    def _all_hold(self, members: frozenset[int], end: int) -> list[tuple[int, int]]:
+        """Members that do not hold the log up to ``end``."""
+        lacking = []
+        for member in sorted(members):
+            host = self.scene.host_of(member)
+            held = self._held(host) if host is not None else -1
+            if held is not None and held < end:
+                lacking.append((member, held))
+        return lacking
+
+    @staticmethod
+    def log(process: Process, begin: int, end: int) -> bytes:
+        parts = []
+        while begin < end and (part := process.journal.read(begin, end - begin)):
+            parts.append(part)
+            begin += len(part)
+        return b"".join(parts)
+
+    @staticmethod
+    def boundary(process: Process, upto: int) -> int:
+        """The last message's end at or below ``upto``."""
+        log = process.journal.store.log
+        at = log.min_offset
+        try:
+            for offset, size, *_ in log.scan(at, upto, check_crc=False):
+                at = offset + size
+        except DamagedRecord:
+            pass
+        return at
+
+    @staticmethod
+    def _leads(process: Process | None) -> int | None:
+        """The epoch in which this run is master, as replication sees it."""
+        if process is None or process.dead or process.switch.in_sync is None:
+            return None
+        role = process.switch.role
+        return role.epoch if isinstance(role, BecomeMaster) else None
+
+    def _broken(self, id: str, message: str, process: Process, *facts: object) -> None:  # noqa: A002
+        require(False, id, message, f"{process.host.name} at {self.scene.world.now / MS:.1f} ms", *facts)
+
+    # --- controllers -----------------------------------------------------------------------------------------
+
+    def applied(self, applied: Applied) -> None:
+        self.checker(applied)
+        if isinstance(applied.outcome, Elected):
+            self.scene.counts["election"] += 1
+            if not applied.outcome.clean:
+                self.unclean, self.lossless = True, False
+            command = applied.command
+            self._elected_ns[applied.outcome.master_epoch] = (
+                isinstance(command, ElectMaster) and command.trigger is Trigger.CONTROLLER)
+        for _, before, after in applied.groups:
+            if after.sync_state_set_epoch != before.sync_state_set_epoch:
+                self.committed[after.sync_state_set_epoch] = after.sync_state_set
+            if after.master is not None:
+                self._sets[after.master_epoch] = after.sync_state_set
+            if isinstance(applied.command, AlterSyncStateSet):
+                self._altered(before, after)
+
+    def _altered(self, before: BrokerGroup, after: BrokerGroup) -> None:
+        """INV_B13."""
+        joined = after.sync_state_set - before.sync_state_set
+        self.scene.counts["set shrunk"] += bool(before.sync_state_set - after.sync_state_set)
+        self.scene.counts["set grown"] += bool(joined)
+        if not joined or not self.lossless:
+            return
+        self.counts["INV_B13"] += 1
+        master = self._masters.get(after.master_epoch)
+        start = master.switch.epochs.start_of(after.master_epoch) if master is not None else None
+        lacking = self._all_hold(joined, max(self.confirmed, start or 0))
+        require(not lacking, "INV_B13", "joined without what was confirmed", lacking, self.confirmed, start)
+
+    def asks(self, process: Process, wanted: SyncStateSet) -> None:
+        self.scene.counts["alter asked"] += 1
+        self._asked.setdefault(process, []).append((wanted.sync_state_set_epoch, wanted.sync_state_set))
+
+    def answered(self, process: Process, command: Command, answer: Command | None, sent_ns: int) -> None:
+        """What a run hears of controllers."""
+        if answer is None:
+            return
+        if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET and answer.code in REFUSALS:
+            wanted = SyncStateSet.from_json(command.body)
+            self._asked[process].remove((wanted.sync_state_set_epoch, wanted.sync_state_set))
+        if command.code == RequestCode.BROKER_HEARTBEAT and answer.ext.get("masterLeaseRenewed") == "true":
+            self._renewed[process] = max(self._renewed.get(process, 0), sent_ns)
+        if "masterEpoch" in answer.ext:
+            self.learned(process, int(answer.ext["masterEpoch"]))
+
+    def learned(self, process: Process, epoch: int | None) -> None:
+        if process.member.manager.broker_id is not None:
+            self._learned[process] = max(self._learned.get(process, 0), epoch or 0)
+
+    # --- roles -----------------------------------------------------------------------------------------------
+
+    def adopts(self, process: Process, role: Role) -> None:
+        """INV_C15."""
+        host = process.host
+        master: object = (process.member.manager.broker_id if isinstance(role, BecomeMaster) else role.master_id)
+        epoch, of = self._adopted.get(host, (0, None))
+        self.counts["INV_C15"] += 1
+        if role.epoch < epoch or (role.epoch == epoch and master != of):
+            self._broken("INV_C15", "back to an older epoch", process, (epoch, of), (role.epoch, master))
+        decided = self.checker.history.masters.get((KEY, role.epoch), "nobody")
+        if decided != master:
+            self._broken("INV_C15", "a master that nobody elected", process, role, decided)
+        self._adopted[host] = role.epoch, master
+
+    def leads(self, process: Process, role: BecomeMaster) -> None:
+        """A broker is master now, and nobody may write yet."""
+        host, epoch, journal = process.host, role.epoch, process.journal
+        owner = self._owners.setdefault(epoch, host)
+        again = epoch in self._masters
+        self.scene.counts["same epoch again"] += again
+        self.scene.counts["became master with a longer log"] += journal.end > len(self.acknowledged) > 0
+        if owner is not host:
+            self._broken("INV_C14", "two masters of one epoch", process, epoch, owner.name)
+        self._masters[epoch] = process
+        self._again = again
+        self._asked[process] = []
+        self._confirm.pop(process, None)
+        newest = epoch >= self._latest
+        self._latest = max(self._latest, epoch)
+        if newest:
+            self._holds_all(process)
+        if self.lossless and newest and not again:
+            self.counts["INV_B4"] += 1
+            if journal.confirm_offset < self.boundary(process, self.confirmed) or journal.end < self.confirmed:
+                self._broken("INV_B4", "the confirm offset fell over a failover", process, journal.confirm_offset,
+                             journal.end, self.confirmed)
+        self.confirms(process)
+
+    def _holds_all(self, process: Process) -> None:
+        """INV_B1."""
+        promised = self.acknowledged
+        if not promised:
+            return
+        journal = process.journal
+        self.counts["INV_B1"] += 1
+        begin = journal.begin
+        if self.log(process, begin, len(promised)) == promised[begin:]:
+            return
+        plan, host = self.scene.plan, process.host
+        why = excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host))
+        if why is None:
+            self._broken("INV_B1", "a new master lacks what was acknowledged", process, f"epoch {self._latest}",
+                         f"log ends at {journal.end}", f"acknowledged up to {len(promised)}", host.unsafe)
+        assert why is not None
+        self.scene.counts[why.value] += 1
+        self.lossless = False
+        self.history.void = True
+        here = self.log(process, 0, len(promised)) if not begin else b""
+        same = next((at for at, (one, other) in enumerate(zip(here, promised, strict=False)) if one != other),
+                    min(len(here), len(promised)))
+        del promised[same:]
+
+    def serves(self, process: Process) -> None:
+        """INV_B20: as a master's writes open. One that goes on with its epoch after a restart waits for its slaves."""
+        if self.lossless and not self._again:
+            for queue, offset in self.scene.consumer.offsets.items():
+                self.counts["INV_B20"] += offset > 0
+                end = process.journal.store.max_offset(TOPIC, queue)
+                if offset > end:
+                    self._broken("INV_B20", "a consumer is ahead of the queue", process, queue, offset, end)
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def put(self, process: Process, call: Callable[[], None]) -> None:
+        """INV_B16, INV_B17, INV_C16, INV_LEASE: who writes may."""
+        log, before = process.journal.store.log, process.journal.store.log.max_offset
+        call()
+        if log.max_offset == before:
+            return
+        plan, in_sync, role = self.scene.plan, process.switch.in_sync, process.switch.role
+        assert in_sync is not None and role is not None, "only a master writes"
+        self.counts["INV_B17"] += plan.min_in_sync > 1
+        if len(in_sync.accepted) < plan.min_in_sync:
+            self._broken("INV_B17", "written although too few are in sync", process, in_sync.accepted)
+        self._goes_by_a_committed_set(process)
+        self.counts["INV_C16"] += 1
+        learned = self._learned.get(process, 0)
+        if learned > role.epoch:
+            self._broken("INV_C16", "a deposed master knows it and writes", process, role.epoch, learned)
+        renewed = self._renewed.get(process)
+        if plan.lease_ms and renewed is not None:
+            self.scene.counts["written under a lease"] += 1
+            if process.now - renewed > plan.lease_ms * MS:
+                self._broken("INV_C16", "a write without a lease", process, (process.now - renewed) / MS)
+            if plan.wait_master_lease and not plan.all_ack:
+                self.counts["INV_LEASE"] += 1
+                later = [epoch for epoch, by_controller in self._elected_ns.items() if epoch > role.epoch]
+                if later and all(self._elected_ns[epoch] for epoch in later):
+                    self._broken("INV_LEASE", "a write beside another master", process, role.epoch, later)
+
+    def _goes_by_a_committed_set(self, process: Process) -> None:
+        """INV_B16."""
+        in_sync = process.switch.in_sync
+        assert in_sync is not None
+        self.counts["INV_B16"] += 1
+        if self.committed.get(in_sync.accepted_epoch) != in_sync.accepted:
+            self._broken("INV_B16", "a set that was not committed", process, in_sync.accepted, in_sync.accepted_epoch,
+                         self.committed.get(in_sync.accepted_epoch))
+
+    def answered_put(self, process: Process, producer: Producer, sequence: int, result: PutResult) -> None:
+        """A put has its outcome."""
+        scene, plan = self.scene, self.scene.plan
+        status = result.status
+        if status is not PutStatus.PUT_OK:
+            known = {PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: "put refused by the gate",
+                     PutStatus.SERVICE_NOT_AVAILABLE: "put without a master"}
+            scene.counts[known.get(status, "put in doubt")] += 1
+            return
+        end = result.puts[-1].offset + result.puts[-1].size
+        epoch, in_sync = self._leads(process), process.switch.in_sync
+        assert epoch is not None and in_sync is not None, "a master acknowledges"
+        if plan.sync_flush:
+            self.counts["INV_B12"] += 1
+            if process.journal.store.log.flushed_offset < end:
+                self._broken("INV_B12", "acknowledged before it was flushed", process, end)
+        if plan.all_ack and not self.unclean:
+            self._goes_by_a_committed_set(process)
+            self.counts["INV_B15"] += 1
+            lacking = self._all_hold(self._sets.get(epoch, frozenset()), end)
+            if lacking:
+                self._broken("INV_B15", "acknowledged without a member of the SyncStateSet", process, epoch, lacking,
+                             end, in_sync)
+            for set_epoch, members in self._asked.get(process, ()):
+                if set_epoch >= in_sync.accepted_epoch:
+                    self.counts["INV_B14"] += 1
+                    lacking = self._all_hold(members, end)
+                    if lacking:
+                        self._broken("INV_B14", "acknowledged without a member of a set that is asked for", process,
+                                     lacking, end)
+        elif not plan.all_ack and plan.in_sync_replicas > 1:
+            self.counts["INV_B15"] += 1
+            holding = [host for host in scene.hosts if not host.learner and (self._held(host) or 0) >= end]
+            if len(holding) < plan.in_sync_replicas and not self._some_unsafe():
+                self._broken("INV_B15", "acknowledged by too few", process, end, [host.name for host in holding])
+        self._remember(process, epoch, end)
+
+    def _some_unsafe(self) -> bool:
+        return any(host.unsafe or host.life > 1 for host in self.scene.hosts)
+
+    def _remember(self, process: Process, epoch: int, end: int) -> None:
+        """INV_B1, the acknowledging side."""
+        promised = self.acknowledged
+        if epoch < self._latest:
+            latest = self._masters[self._latest]
+            if self.lossless and self._leads(latest) == self._latest and latest.journal.begin == 0:
+                self.counts["INV_B1"] += 1
+                if self.log(latest, 0, end) != self.log(process, 0, end):
+                    self._broken("INV_B1", "acknowledged although a later master lacks it", process, epoch, end)
+            self.scene.counts["acknowledged by a deposed master"] += 1
+            if not self.lossless:
+                return
+        self._acker = process.host
+        if end > len(promised):
+            promised += self.log(process, len(promised), end)
+
+    # --- replication -----------------------------------------------------------------------------------------
+
+    def confirms(self, process: Process) -> None:
+        """INV_B3, INV_B4: the confirm offset may have moved."""
+        journal = process.journal
+        confirm, before = journal.confirm_offset, self._confirm.get(process, 0)
+        if confirm == before:
+            return
+        self.counts["INV_B4"] += 1
+        if confirm < before:
+            self._broken("INV_B4", "the confirm offset fell", process, before, confirm)
+        self._confirm[process] = confirm
+        epoch = self._leads(process)
+        if not self.lossless or epoch is None:
+            return
+        self.counts["INV_B3"] += 1
+        lacking = self._all_hold(self._sets.get(epoch, frozenset()), confirm)
+        if lacking:
+            self._broken("INV_B3", "confirmed, and a member of the SyncStateSet lacks it", process, epoch, confirm,
+                         lacking)
+        self.confirmed = max(self.confirmed, confirm)
+
+    def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
+        """INV_B8, INV_B11: right before a slave appends."""
+        log = process.journal.store.log
+        self.counts["INV_B11"] += 1
+        if log.max_offset != offset and log.max_offset != log.min_offset:
+            self._broken("INV_B11", "not what comes next", process, log.max_offset, offset)
+        following = process.switch.following
+        master = end.other.process if end is not None and end.other is not None else None
+        if following is None or master is None or self._leads(master) is None:
+            return
+        self.counts["INV_B8"] += 1
+        theirs, mine, last = master.switch.epochs, following.core.epochs, offset + len(body) - 1
+        if not theirs.find(offset) == theirs.find(last) == mine.find(offset) == mine.find(last):
+            self._broken("INV_B8", "bytes of another epoch", process, offset, last, mine, theirs)
+        if master.journal.begin <= offset and self.log(master, offset, offset + len(body)) != body:
+            self._broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
+
+    def acknowledges(self, process: Process, end: End | None, data: bytes) -> None:
+        """INV_B2, INV_B7, INV_B12, INV_C14: as a slave sends."""
+        for message in SlaveMessages().feed(data):
+            if isinstance(message, Ack):
+                self._acknowledges(process, end, message.offset)
+
+    def _acknowledges(self, process: Process, end: End | None, offset: int) -> None:
+        journal, host = process.journal, process.host
+        self.counts["INV_B12"] += 1
+        log = journal.store.log
+        safe = log.flushed_offset if self.scene.plan.sync_flush else log.written_offset
+        if offset > safe:
+            self._broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
+        master = end.other.process if end is not None and end.other is not None else None
+        epoch = self._leads(master)
+        following = process.switch.following
+        if master is None or end is None or epoch is None or following is None:
+            return
+        self.counts["INV_C14"] += 1
+        if self._adopted.get(host, (0, None))[0] > epoch:
+            self._broken("INV_C14", "acknowledges in an epoch that it left", process, self._adopted[host], epoch)
+        begin = self._compared.get(end, max(journal.begin, master.journal.begin))
+        self.counts["INV_B2"] += 1
+        upto = min(offset, master.journal.store.log.max_offset)
+        if self.log(process, begin, upto) != self.log(master, begin, upto):
+            self._broken("INV_B2", "it holds other bytes than its master", process, begin, offset,
+                         following.core.epochs, master.switch.epochs)
+        self._compared[end] = upto
+        self._same_starts(process, following.core.epochs, master.switch.epochs)
+        if offset >= self.confirmed and offset >= len(self.acknowledged):
+            host.unsafe = False
+
+    def _same_starts(self, process: Process, mine: EpochList, theirs: EpochList) -> None:
+        """INV_B7."""
+        self.counts["INV_B7"] += 1
+        for epoch, start in mine:
+            other = theirs.start_of(epoch)
+            if other is not None and other != start:
+                self._broken("INV_B7", "two starts of one epoch", process, epoch, start, other)
+
+    def wrote_epochs(self, process: Process) -> None:
+        """INV_B6."""
+        following = process.switch.following
+        assert following is not None
+        self._epoch_file(process, following.core.epochs)
+
+    def _epoch_file(self, process: Process, known: EpochList) -> None:
+        self.counts["INV_B6"] += 1
+        written = process.switch.epoch_file.read().epochs
+        if written != known:
+            self._broken("INV_B6", "the epoch file is not what the broker goes by", process, written, known)
+        last, end = written.last, process.journal.store.log.max_offset
+        if last is not None and last.start > end and process.journal.begin != end:
+            self._broken("INV_B6", "an epoch behind the log's end", process, last, end)
+
+    def truncates(self, process: Process, point: int) -> None:
+        """INV_B9: right before a cut."""
+        self.scene.counts["truncated"] += 1
+        group = self.scene.group()
+        if self.lossless and group is not None and process.switch.broker_id in group.electable:
+            self.counts["INV_B9"] += 1
+            floor = self.boundary(process, min(self.confirmed, process.journal.end))
+            if point < floor and not (process.host.unsafe and not self.scene.plan.sync_flush):
+                self._broken("INV_B9", "what was confirmed is cut", process, point, self.confirmed, process.journal.end)
+        self._floor.pop(process.host, None)
+        self._confirm.pop(process, None)
+
+    def truncated(self, process: Process, point: int) -> None:
+        """INV_B10: after the log was cut and everybody told."""
+        if process.dead or process.journal.end != point:
+            return
+        self._confirm.pop(process, None)
+        self.history.forget(process)
+        following = process.switch.following
+        self._nothing_behind(process, point, following.core.epochs if following is not None else process.switch.epochs)
+
+    def _nothing_behind(self, process: Process, point: int, epochs: EpochList) -> None:
+        """INV_B10."""
+        self.counts["INV_B10"] += 1
+        store = process.journal.store
+        for topic, number in store.queues():
+            queue = store.queue(topic, number)
+            if queue is not None and queue.max_offset > queue.min_offset:
+                offset, size, _ = queue.entry(queue.max_offset - 1)
+                if offset + size > point:
+                    self._broken("INV_B10", "a queue points behind the cut", process, number, offset, size, point)
+        if epochs.last is not None and epochs.last.start > point:
+            self._broken("INV_B10", "an epoch begins behind the cut", process, epochs.last, point)
+        if max(process.journal.confirm_offset, store.dispatched_offset) > point:
+            self._broken("INV_B10", "confirmed behind the cut", process, process.journal.confirm_offset, point)
+
+    # --- starts and ends -------------------------------------------------------------------------------------
+
+    def ended(self, process: Process, *, power: bool) -> None:
+        """A run ends: what is safe."""
+        host, journal = process.host, process.journal
+        log = journal.store.log
+        safe = min(log.flushed_offset if power else log.written_offset, log.max_offset)
+        whole = self.boundary(process, safe)
+        host.held = safe
+        self._before[host] = whole, safe
+        for known in (self._learned, self._renewed, self._confirm, self._asked):
+            known.pop(process, None)
+        self.history.forget(process)
+
+    def recovered(self, process: Process) -> None:
+        """INV_B21, INV_B6, INV_B10: right after a start."""
+        host, journal = process.host, process.journal
+        self.counts["INV_B21"] += 1
+        whole, safe = self._before.get(host, (0, 0))
+        end = journal.end
+        if end < whole:
+            self._broken("INV_B21", "a start lost what was safe", process, end, whole)
+        self._floor[host] = safe
+        if self.boundary(process, end) != end and end != journal.begin and journal.store.log.next_offset(end) == end:
+            self._broken("INV_B21", "a log that ends within a message", process, end)
+        if journal.confirm_offset > end:
+            self._broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)
+        self._epoch_file(process, process.switch.epochs)
+        self._nothing_behind(process, end, process.switch.epochs)
+
+    def lost_by_power(self, host: Host) -> None:
+        """A power cut may have taken what was not synced."""
+        self.scene.counts["bytes lost by power"] += 1
+        host.unsafe = True
+
+    # --- consumers -------------------------------------------------------------------------------------------
+
+    def arrived(self, process: Process, queue: int, queue_offset: int, outline: Outline) -> None:
+        """INV_B5: a message became visible."""
+        self.counts["INV_B5"] += 1
+        offset, size = outline[0], outline[1]
+        if offset + size > process.journal.confirm_offset:
+            self._broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
+        self.history.arrived(process, queue, queue_offset, offset, size)
+
+    def consumed(self, process: Process, queue: int, record: Record) -> None:
+        self.history.consumed(process, queue, record)
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def agreed(self) -> bool:
+        """Whether every broker is in the role that the controllers gave it."""
+        group = self.scene.group()
+        if group is None or group.master is None:
+            return False
+        for host in self.scene.hosts:
+            process = host.process
+            if process is None or process.member.manager.stage is not Stage.RUNNING:
+                return False
+            role = process.switch.role
+            if role is None or role.epoch != group.master_epoch:
+                return False
+        return True
+
+    def level(self) -> bool:
+        """Whether all replicas hold what the master holds, and are in sync."""
+        group = self.scene.group()
+        if not self.agreed() or group is None:
+            return False
+        master = self.scene.host_of(group.master)
+        assert master is not None and master.process is not None
+        ids = {host.process.switch.broker_id for host in self.scene.hosts
+               if host.process is not None and not host.learner}
+        end = master.process.journal.durable_end
+        return group.sync_state_set == ids and end == master.process.journal.store.log.max_offset and all(
+            host.process is not None and host.process.journal.durable_end == end == host.process.journal.confirm_offset
+            and host.process.journal.store.dispatched_offset == end for host in self.scene.hosts)
+
+    def settled(self) -> None:
+        """INV_C17, INV_B22, and INV_B2 at last."""
+        scene = self.scene
+        self.counts["INV_C17"] += 1
+        require(self.agreed(), "INV_C17", "healed, and brokers do not agree with the controllers", scene.group(),
+                [self._state(host) for host in scene.hosts])
+        self.counts["INV_B22"] += 1
+        require(self.level(), "INV_B22", "healed, and not level", scene.group(),
+                [self._state(host) for host in scene.hosts])
+        self.counts["INV_B2"] += 1
+        processes = [host.process for host in scene.hosts if host.process is not None]
+        begin = max(process.journal.begin for process in processes)
+        logs = {self.log(process, begin, process.journal.end) for process in processes}
+        require(len(logs) == 1, "INV_B2", "healed, and the logs differ", [self._state(host) for host in scene.hosts])
+        if self.acknowledged:
+            self.counts["INV_B1"] += 1
+            require(logs.pop().startswith(bytes(self.acknowledged[begin:])), "INV_B1",
+                    "healed, and something acknowledged is lost", len(self.acknowledged))
+
+    @staticmethod
+    def _state(host: Host) -> object:
+        process = host.process
+        if process is None:
+            return host.name, "down"
+        journal, manager, switch = process.journal, process.member.manager, process.switch
+        return (host.name, manager.broker_id, manager.stage.name, switch.role, f"log {journal.begin} to {journal.end}",
+                f"flushed {journal.durable_end}", f"confirmed {journal.confirm_offset}",
+                f"seen {journal.store.dispatched_offset}",
+                switch.following.core.state.name if switch.following is not None else "", switch.in_sync)
