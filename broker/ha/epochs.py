@@ -97,6 +97,8 @@ class EpochList:
 
     def drop_before(self, offset: int) -> EpochList:
         """Without what ends at or before ``offset``, the log's new beginning."""
+        if not self.entries or self.end(0) > offset:
+            return self
         return EpochList(entry for at, entry in enumerate(self.entries) if self.end(at) > offset)
 
     def within(self, log_end: int) -> EpochList:

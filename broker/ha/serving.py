@@ -1,8 +1,9 @@
 """The HA port of a master, for either protocol: accepts slaves, reads what they say, writes what the core decides.
 
-Each connection has a task that reads and one that writes; the writer sleeps until the log grows, somebody
-acknowledged, or its core's time has come. A broker that is no master yet lets connections wait for a while: a slave
-may have heard of the new master before the master itself has.
+What the log grew by is written where that is told, as far as the socket takes it: to wake a task for each slave would
+cost more than the writing. Each connection has a task that reads, and one that writes all the rest: what the socket did
+not take, a copy that catches up, what its core has to say in its own time. A broker that is no master yet lets
+connections wait for a while: a slave may have heard of the new master before the master itself has.
 Sources: ``DefaultHAConnection``, ``AutoSwitchHAConnection`` and ``HAService.AcceptSocketService`` of RocketMQ.
 It knows streams and bytes, and neither roles nor what a frame means.
 """
@@ -10,6 +11,7 @@ It knows streams and bytes, and neither roles nor what a frame means.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
@@ -69,6 +71,12 @@ class Link:
     accepted_ns: int
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     bell: Bell = attrs.field(factory=Bell)
+    fd: int = -1
+    """Of its socket, if it has one."""
+    idle: bool = False
+    """Its writer waits for the bell, and has nothing left to write."""
+    rest: bytes = b""
+    """Of a frame that the socket did not take whole."""
     side: Side | None = None
     """None before this broker is master, and when it is no longer."""
     ready: trio.Event = attrs.field(factory=trio.Event)
@@ -134,7 +142,8 @@ class HaPort:
     def wake(self) -> None:
         """There may be something to send."""
         for link in self.links.values():
-            link.bell.ring()
+            if not (link.idle and link.fd >= 0 and self._push(link)):
+                link.bell.ring()
 
     def tick(self, now_ns: int) -> None:
         """Time passed: call it some times in a second."""
@@ -185,6 +194,7 @@ class HaPort:
         tune(stream)
         self._number += 1
         link = self.links[self._number] = Link(self._number, stream, peer, self._journal.now_ns())
+        link.fd = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
         if self._side is not None:
             self._open(link, self._side)
         try:
@@ -208,32 +218,66 @@ class HaPort:
 
     async def _read(self, link: Link) -> None:
         await link.ready.wait()
-        while data := await link.stream.receive_some(_READ_BYTES):
+        while data := await _receive(link):
             if link.side is None:
                 return
-            self._close(link.side.heard(link.number, bytes(data), self._journal.now_ns()))
+            self._close(link.side.heard(link.number, data, self._journal.now_ns()))
             if not link.began:
                 link.bell.ring()
             self._advanced()
 
     async def _write(self, link: Link) -> None:
         await link.ready.wait()
-        journal = self._journal
-        file_bytes = journal.store.log.file_bytes
         while link.side is not None:
-            view = LogView(journal.begin, journal.end, max(journal.begin, journal.end - journal.end % file_bytes),
-                           file_bytes)
-            todo = link.side.next_frame(link.number, view, journal.now_ns())
+            if link.rest:
+                rest, link.rest = link.rest, b""
+                await link.stream.send_all(rest)
+            todo = self._next(link)
             match todo:
                 case Idle():
+                    link.idle = True
                     await link.bell.wait()
+                    link.idle = False
                 case Close():
                     self._close([todo])
                 case Frame(data, offset, size):
-                    body = journal.read(offset, size) if size else b""
-                    assert len(body) == size, "a frame lies within one file and below the end"
-                    await _send(link.stream, data, body)
+                    await _send(link.stream, data, self._body(todo))
                     link.sent(offset, size)
+
+    def _push(self, link: Link) -> bool:
+        """Write one frame, if there is one. False: the writer is to go on."""
+        if link.side is None or link.rest:
+            return False
+        try:
+            todo = self._next(link)
+            if type(todo) is not Frame:
+                return type(todo) is Idle
+            data = todo.data + self._body(todo)
+            link.sent(todo.offset, todo.size)
+            link.rest = data  # until it is known how much of it went
+            link.rest = data[os.write(link.fd, data):]
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            link.close(words(error))
+        except Exception as error:  # whoever made the log grow has no part in it
+            if not isinstance(error, StoreError):
+                logger.exception("replica at %s", link.peer)
+            link.close(str(error))
+        return not link.rest and link.next >= self._journal.end
+
+    def _next(self, link: Link) -> Frame | Idle | Close:
+        journal = self._journal
+        file_bytes = journal.store.log.file_bytes
+        assert link.side is not None, "nobody writes to a connection that is over"
+        view = LogView(journal.begin, journal.end, max(journal.begin, journal.end - journal.end % file_bytes),
+                       file_bytes)
+        return link.side.next_frame(link.number, view, journal.now_ns())
+
+    def _body(self, frame: Frame) -> bytes:
+        body = self._journal.read(frame.offset, frame.size) if frame.size else b""
+        assert len(body) == frame.size, "a frame lies within one file and below the end"
+        return body
 
     def _open(self, link: Link, side: Side) -> None:
         link.side = side
@@ -254,6 +298,18 @@ class HaPort:
             side.closed(link.number)
             self._changed()
             self._advanced()
+
+
+async def _receive(link: Link) -> bytes:
+    """b"" at the end."""
+    if link.fd < 0:
+        return bytes(await link.stream.receive_some(_READ_BYTES))
+    while True:
+        await trio.lowlevel.wait_readable(link.fd)
+        try:
+            return os.read(link.fd, _READ_BYTES)
+        except BlockingIOError:
+            continue
 
 
 async def _send(stream: Stream, data: bytes, body: bytes) -> None:

@@ -261,6 +261,8 @@ class HaSlave:
         """The list with every epoch of the master's that has begun by ``end``. A Java master tags the last bytes of an
         epoch with the next one, which begins behind them."""
         known = self.epochs
+        if known.last == tag:
+            return known
         told = {entry.epoch: entry for entry in self._master.drop_before(offset)} | {tag.epoch: tag}
         for epoch in sorted(told):
             last, entry = known.last, told[epoch]
