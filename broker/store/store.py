@@ -300,7 +300,7 @@ class MessageStore:
         checkpoint = attrs.evolve(
             self._checkpoint, log_time_ms=self._last_time_ms, queues_time_ms=queues.time_ms,
             index_time_ms=indexed.time_ms, confirm_offset=queues.offset,
-            queues_offset=min(queues.offset, indexed.offset))
+            queues_offset=min(queues.offset, indexed.offset, self.log.flushed_offset))
         self._flush = Flush(self._files, files, folders, self._index.begin_flush() if self._index is not None else None,
                             None if self._queues_in_doubt else checkpoint)
         return self._flush

@@ -142,3 +142,28 @@ def test_everything_is_forgotten_and_a_log_begins_elsewhere() -> None:
         store.flush()
         files.crash()
         store = opened(files)
+
+
+def test_no_checkpoint_counts_on_a_log_that_was_not_flushed() -> None:
+    """Under ASYNC_FLUSH queues are flushed while the log may not be: a power cut is no damage then."""
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 3)
+    safe = store.log.flushed_offset
+    for number in range(3, 30):
+        store.put(Message(b"t", b"m%d" % number, 0, encode_properties({"KEYS": f"k{number}"})), number)
+    store.write()
+    store.dispatch()
+    flush = store.begin_flush()
+    for _ in flush.steps():
+        pass
+    store.end_flush(flush)
+    assert complete(files) == safe < store.dispatched_offset
+    sizes: list[int] = []
+
+    def later_ones_survive(size: int) -> int:
+        sizes.append(size)
+        return size if len(sizes) > 4 else 0
+
+    files.crash(later_ones_survive)
+    assert opened(files).log.max_offset == safe
