@@ -64,6 +64,8 @@ class _Connection:
     answered: bool = False
     ack: int | None = None
     """None until the first: where its copy begins."""
+    told_end: int = 0
+    """Of the log, by the answer to its handshake."""
     next: int | None = None
     """Offset of the next byte to send."""
     told: Epoch | None = None
@@ -79,6 +81,9 @@ class HaMaster:
         self._config = config
         self._connections: dict[int, _Connection] = {}
         self._present: dict[int, int] = {}  # broker id -> its connection
+        self._began = in_sync.log_end
+        self._met: set[int] = set()
+        """Who has acknowledged to this run of the master: what they hold behind ``_began`` comes from it."""
 
     # --- what happens ----------------------------------------------------------------------------------------
 
@@ -146,7 +151,10 @@ class HaMaster:
                         + self._config.housekeeping_interval_ms * NS_PER_MS)
         if not here.answered:
             here.answered, here.written_ns = True, now_ns
-            return MasterHandshake(log.end, self.epochs)
+            # A power cut may have taken the end of a log whose master goes on with its epoch: what a slave still holds
+            # of it is of the same epoch as what was written there since, and not the same.
+            here.told_end = log.end if here.handshake.broker_id in self._met else min(log.end, self._began)
+            return MasterHandshake(here.told_end, self.epochs)
         begin = self._position(here, log)
         if not log.begin <= begin <= log.end:
             return Close(connection, f"slave {here.handshake.broker_id} asks for offset {begin}; the log holds "
@@ -196,14 +204,16 @@ class HaMaster:
             return [Close(connection, "an acknowledgement came before the handshake")]
         if not here.answered:
             return [Close(connection, f"slave {slave.broker_id} acknowledged before it was answered")]
-        if offset > self.in_sync.log_end:
+        if offset > (self.in_sync.log_end if here.ack is not None else here.told_end):
             return [Close(connection, f"slave {slave.broker_id} acknowledged {offset}, the log ends at "
-                                      f"{self.in_sync.log_end}: it is ahead and must cut its log")]
+                                      f"{self.in_sync.log_end}, and ended at {here.told_end} for its handshake: it is "
+                                      "ahead and must cut its log")]
         if here.ack is not None and offset < here.ack:
             return [Close(connection, f"slave {slave.broker_id} acknowledged {offset} after {here.ack}")]
         if self._present.get(slave.broker_id) != connection:
             return []  # an older connection's last words
         here.ack = offset
+        self._met.add(slave.broker_id)
         self.in_sync.acked(slave.broker_id, offset, now_ns)
         return []
 

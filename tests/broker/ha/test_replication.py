@@ -509,6 +509,23 @@ def test_a_new_epoch_of_the_same_master_reaches_connections_that_live_on() -> No
     assert sends(master, LogView(0, 5)) == [(3, 2, (2, 3))]
 
 
+def test_what_a_power_cut_took_from_a_master_is_cut_from_its_slaves() -> None:
+    """It goes on with its epoch, so epochs alone do not tell its new bytes from those that a slave still holds."""
+    held = in_sync({1, 2}, end=10)
+    master = HaMaster(CONFIG, held, EpochList([(1, 0)]))
+    held.advanced(25, 25)
+    for connection, ack, told in ((1, 20, 10), (2, 10, 10), (3, 25, 25)):
+        master.opened(connection, 0)
+        assert not [each for each in master.received(connection, SlaveHandshake(2, False, False), 0)
+                    if each.connection == connection]
+        assert master.next_send(connection, LogView(0, 25), 0) == MasterHandshake(told, EpochList([(1, 0)]))
+        refused = master.received(connection, Ack(ack), 0)
+        assert bool(refused) == (ack > told)
+        if refused:
+            assert "ahead and must cut its log" in refused[0].reason
+            master.closed(connection)
+
+
 def test_where_a_copy_begins() -> None:
     for ack, from_last, first in [(0, False, 20), (0, True, 40), (30, True, 30)]:
         master = HaMaster(CONFIG, in_sync({1}, end=45), EpochList([(3, 42)]))
