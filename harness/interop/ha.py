@@ -6,7 +6,6 @@ It starts servers of both kinds and compares their commit logs on disk.
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -187,40 +186,3 @@ async def our_slave_copies_a_java_master_and_takes_over(stage: Stage) -> None:
 async def the_older_java_and_ours_take_over_from_each_other(stage: Stage) -> None:
     """The same with RocketMQ 5.3.3."""
     await _switch(stage, "oj")
-
-
-async def _killed_at_random(stage: Stage, kinds: str, kills: int) -> None:
-    """All the time a producer sends; what it was told is stored must be there in the end, on all."""
-    rng = random.Random(kinds)
-    async with mixed(stage, kinds) as (controllers, namesrv, brokers):
-        await java.start_all(brokers)
-        state = await seen(stage, controllers, lambda state: len(state.in_sync) == len(brokers), "all in sync")
-        await create_topic(stage, namesrv, TOPIC)
-        async with sending(stage, "sender", namesrv, 0, interval_ms=5, retries=0) as sender:
-            for number in range(kills):
-                masters = [broker for broker in brokers if broker.announced == state.master_address]
-                victim = rng.choice(brokers if number % 2 else masters)
-                stage.say(f"kill {number + 1}: {victim.name}")
-                await victim.kill()
-                await trio.sleep(rng.random() * 3)
-                await victim.start()
-                await trio.sleep(3)
-                state = await seen(stage, controllers, lambda state: len(state.in_sync) == len(brokers),
-                                   "all in sync again")
-            reports = sender.reports("sent")
-        good = {report["sequence"]: (report["queue"], report["offset"]) for report in reports if report["ok"]}
-        stage.say(f"{len(good)} of {len(reports)} acknowledged")
-        await same_logs(stage, "in the end", *brokers)
-        async with java.receiver(stage.release, stage.here / "receiver", namesrv=[namesrv], topic=TOPIC) as receiver:
-            await receiver.wait_for(
-                "received", lambda found: good.keys() <= {report["sequence"] for report in found})
-            places = {report["sequence"]: (report["queue"], report["offset"])
-                      for report in receiver.reports("received")}
-        moved = {number for number, place in good.items() if places[number] != place}
-        expect(not moved, f"{len(moved)} messages are at other offsets than their sender was told: {sorted(moved)[:5]}")
-
-
-@scenario("5.5.0", timeout_s=420)
-async def two_of_ours_and_a_java_broker_lose_nothing(stage: Stage) -> None:
-    """A group of three, one of them Java's, masters and others killed: what was acknowledged is on all of them."""
-    await _killed_at_random(stage, "ooj", 5)

@@ -24,8 +24,13 @@ final class Line {
         return this;
     }
 
-    Line failed(Throwable cause) {
-        return with("ok", false).with("error", cause.getClass().getSimpleName() + ": " + cause.getMessage());
+    Line failed(Throwable failure) {
+        with("ok", false).with("error", words(failure));
+        return failure.getCause() == null ? this : with("cause", words(failure.getCause()));
+    }
+
+    private static String words(Throwable failure) {
+        return failure.getClass().getSimpleName() + ": " + failure.getMessage();
     }
 
     synchronized void print() {

@@ -6,7 +6,8 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Sends numbered messages one after the other and prints a line for each: when it was sent, when the answer came, and
- * what it was. Settings: namesrv, topic, group, count (0: without end), interval_ms, timeout_ms, retries, body_bytes.
+ * what it was; its id tells which broker stored it, and where. Settings: namesrv, topic, group, count (0: without
+ * end), interval_ms, timeout_ms, retries, body_bytes.
  */
 public final class Send {
     public static void main(String[] args) throws Exception {
@@ -28,7 +29,8 @@ public final class Send {
                 line.with("ended_us", Line.micros()).with("ok", "SEND_OK".equals(result.getSendStatus().name()))
                     .with("status", result.getSendStatus().name())
                     .with("broker", result.getMessageQueue().getBrokerName())
-                    .with("queue", result.getMessageQueue().getQueueId()).with("offset", result.getQueueOffset());
+                    .with("queue", result.getMessageQueue().getQueueId()).with("offset", result.getQueueOffset())
+                    .with("id", result.getOffsetMsgId());
             } catch (Exception failure) {
                 line.with("ended_us", Line.micros()).failed(failure);
             }

@@ -1,0 +1,98 @@
+"""What a producer was told is stored, what logs hold, and the difference, with what is known about its cause.
+
+Pure functions of reports and bytes; it knows no process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import attrs
+
+from broker.store import record as codec
+from broker.store.errors import DamagedRecord, MessageIllegal
+from harness.java import Report
+
+SHOWN = 5
+EARLY = ("a RocketMQ master acknowledged what not all in sync had: apache/rocketmq#9897, it counts connections, and a "
+         "half-open one counts its slave twice")
+CUT = ("a RocketMQ slave cut off what it had copied: apache/rocketmq#9689 and #9942, its epochs do not begin where its "
+       "master's do")
+OURS = "no defect of RocketMQ explains it: ours"
+
+
+@attrs.frozen
+class Promise:
+    """One acknowledgement: where the message is, and by whom it was given, an address."""
+
+    number: int
+    queue_id: int
+    queue_offset: int
+    master: str
+    at_us: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.queue_id, self.queue_offset
+
+
+def promises(sent: Iterable[Report]) -> dict[int, Promise]:
+    """Of what the program that sends has reported, what was acknowledged, by number."""
+    return {each["sequence"]: Promise(each["sequence"], each["queue"], each["offset"], master_of(each["id"]),
+                                      each["ended_us"])
+            for each in sent if each["ok"]}
+
+
+def master_of(message_id: str) -> str:
+    """The address of the broker that stored a message; empty when the id does not tell."""
+    try:
+        host, port = codec.unpacked_host(codec.parse_message_id(message_id)[0])
+    except MessageIllegal:
+        return ""
+    return f"{host}:{port}"
+
+
+def numbers_in(log: bytes, topic: str) -> dict[int, set[tuple[int, int]]]:
+    """The numbers at the heads of a topic's bodies with queue and queue offset, in a log whose files stand one behind
+    the other; up to its first byte that is no record's.
+    """
+    found: dict[int, set[tuple[int, int]]] = {}
+    at = 0
+    while at < len(log):
+        skipped = codec.blank_size(log, at)
+        if skipped is not None:
+            at += skipped
+            continue
+        try:
+            record = codec.decode(log, at)
+        except DamagedRecord:
+            break
+        if record.message.topic == topic.encode():
+            number = int(record.message.body.split()[0])
+            found.setdefault(number, set()).add((record.message.queue_id, record.queue_offset))
+        at += record.size
+    return found
+
+
+def missing(promised: Iterable[Promise], log: bytes, topic: str) -> list[Promise]:
+    """What was acknowledged and is not in this log, at its place."""
+    held = numbers_in(log, topic)
+    return [each for each in promised if each.place not in held.get(each.number, ())]
+
+
+def cause(acknowledged_by_java: bool, missing_from_java: bool) -> str:
+    """What such a loss would come from."""
+    return EARLY if acknowledged_by_java else CUT if missing_from_java else OURS
+
+
+def evidence(what: str, gone: Collection[Promise], java: Collection[str], holder: str,
+             epochs: Mapping[str, str]) -> str:
+    """The loss in words: how many, whose, from whom, the likely cause, and everybody's epoch file."""
+    lines = [f"{what}: {len(gone)} acknowledged messages are not on {holder}"]
+    for master in sorted({each.master for each in gone}):
+        these = [each for each in gone if each.master == master]
+        kind = "RocketMQ's" if master in java else "ours"
+        lines.append(f"{len(these)} acknowledged by {master} ({kind}), the first: {these[:SHOWN]}")
+        lines.append(f"cause: {cause(master in java, holder in java)}")
+    lines += [f"epochs of {address}: {text.split()}" for address, text in epochs.items()]
+    return "\n".join(lines)
