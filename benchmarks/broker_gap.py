@@ -109,7 +109,8 @@ def longest_pause_ms(sent: Sequence[Report], from_us: int, to_us: int) -> float:
 
 def error(report: Report) -> str:
     """What the application was told instead, without numbers, which differ each time."""
-    return re.sub(r"\d+", "0", str(report.get("error") or report.get("status")).partition("\n")[0])[:160]
+    told = str(report.get("cause") or report.get("error") or report.get("status"))
+    return re.sub(r"\d+", "0", told.partition("\n")[0])[:160]
 
 
 async def gap(stage: Stage, made: Cluster, how: str, phase_s: float, number: int) -> dict[str, Any]:
