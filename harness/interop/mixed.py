@@ -17,7 +17,7 @@ from harness.interop.scenario import Lost, Stage, expect, scenario
 from harness.interop.watch import SyncState, create_topic
 from harness.java import Broker, Program
 
-KILLS = 6
+KILLS = 4
 SETTLE_S = 120.0
 
 
@@ -89,13 +89,13 @@ async def _masters_killed(stage: Stage, kinds: str) -> None:
         expect(not moved, f"a Java consumer got {len(moved)} from elsewhere than its sender was told: {moved[:SHOWN]}")
 
 
-@scenario("5.5.0", timeout_s=420)
+@scenario("5.5.0", timeout_s=480)
 async def two_of_ours_and_a_java_broker_lose_nothing(stage: Stage) -> None:
     """Two of ours and one of Java's: each master is killed -9 while a producer sends; all in sync have all of it."""
     await _masters_killed(stage, "ooj")
 
 
-@scenario("5.5.0", timeout_s=420)
+@scenario("5.5.0", timeout_s=480)
 async def one_of_ours_and_two_java_brokers_lose_nothing(stage: Stage) -> None:
     """One of ours and two of Java's: the same."""
     await _masters_killed(stage, "ojj")
