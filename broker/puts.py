@@ -55,6 +55,11 @@ class _Waiting:
 
 
 NOT_SERVING: Final = "this broker is not the master of its group"
+LEASE_OVER: Final = "no active controller has renewed this master's lease"
+
+
+def _always(now_ns: int) -> bool:
+    return True
 
 
 class Puts:
@@ -66,6 +71,7 @@ class Puts:
         self._slave_timeout_ns = config.slave_timeout_ms * NS_PER_MS
         self._replication: Replication | None = None
         self._reason = NOT_SERVING
+        self._may: Callable[[int], bool] = _always
         self._turn_ns = 0
         """When the first put of this turn came."""
         self._unwritten: deque[_Waiting] = deque()
@@ -81,9 +87,10 @@ class Puts:
     def serving(self) -> bool:
         return self._replication is not None
 
-    def serve(self, replication: Replication) -> None:
-        """This broker is master: writes are open."""
-        self._replication = replication
+    def serve(self, replication: Replication, may: Callable[[int], bool] = _always) -> None:
+        """This broker is master: writes are open, as long as ``may`` is true of the time: a process that was stopped
+        reads what waits for it before its timers run out."""
+        self._replication, self._may = replication, may
 
     def fence(self, reason: str) -> None:
         """Closed. Nobody knows who will hold what waits: it ends as ``FLUSH_SLAVE_TIMEOUT``."""
@@ -104,6 +111,9 @@ class Puts:
         replication, journal = self._replication, self._journal
         if replication is None:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=self._reason))
+        now_ns = self._turn_ns or journal.now_ns()
+        if not self._turn_ns and not self._may(now_ns):
+            return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=LEASE_OVER))
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
         if isinstance(need, Deny):
             return done(PutResult(
@@ -118,9 +128,8 @@ class Puts:
             return done(PutResult(status, remark=str(error)))
         except (StoreFull, StoreFailed) as error:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=str(error)))
-        if not self._turn_ns:
-            self._turn_ns = journal.now_ns()
-        waiting = _Waiting(done, puts, need, self._turn_ns)
+        self._turn_ns = now_ns
+        waiting = _Waiting(done, puts, need, now_ns)
         if journal.sync_flush and wait_store_ok:
             self._unflushed.append(waiting)
         else:

@@ -229,7 +229,7 @@ class ControlledRole:
     def serve(self) -> None:
         if isinstance(self.member.manager.role, BecomeMaster):
             self._services.begin_serving()
-            self._services.puts.serve(self._replication)
+            self._services.puts.serve(self._replication, self.member.manager.lease.holds)
 
     def fence(self, reason: str) -> None:
         self._services.puts.fence(reason)

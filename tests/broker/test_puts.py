@@ -108,6 +108,21 @@ async def test_a_single_master_answers_in_the_turn_in_which_the_system_has_it(au
         assert journal.store.max_offset(b"t", 0) == 3
 
 
+async def test_a_process_that_was_stopped_writes_nothing_before_it_sees_that_its_lease_is_over(
+    autojump_clock: MockClock,
+) -> None:
+    async with master() as (sent, _, journal):
+        until_ns = journal.now_ns() + 1_000
+        sent.puts.serve(Alone(journal), lambda now_ns: now_ns < until_ns)
+        sent.put()
+        await wait_all_tasks_blocked()
+        autojump_clock.jump(1)
+        sent.put()  # before anybody has closed the writes
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(0, OK), (1, PutStatus.SERVICE_NOT_AVAILABLE)]
+        assert "lease" in sent.heard[1][1].remark and journal.store.max_offset(b"t", 0) == 1
+
+
 async def test_acknowledgements_release_in_order_and_once(autojump_clock: MockClock) -> None:
     async with master() as (sent, group, journal):
         ends = []
