@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, Protocol
 
 import attrs
@@ -113,6 +114,12 @@ class Need:
         return self.acks == ALL or self.acks > 1
 
 
+@lru_cache(maxsize=64)
+def need_of(acks: int) -> Need:
+    """There are few: one is made for each, not for each put."""
+    return Need(acks)
+
+
 def needed_acks(mode: Mode, config: QuorumConfig, replicas: Replicas, wait_store_ok: bool = True) -> Need | Deny:
     """The decision for one put, from what is known before it is written.
 
@@ -129,19 +136,19 @@ def needed_acks(mode: Mode, config: QuorumConfig, replicas: Replicas, wait_store
     A message that does not wait for its storing passes no gate.
     """
     if mode.role is not BrokerRole.SYNC_MASTER or not wait_store_ok:
-        return Need(1)
+        return need_of(1)
     need = config.in_sync_replicas
     if mode.controller:
         if replicas.accepted < config.min_in_sync_replicas:
             return Deny(replicas.accepted, config.min_in_sync_replicas)
-        return Need(ALL if config.all_ack_in_sync_state_set else need)
+        return need_of(ALL if config.all_ack_in_sync_state_set else need)
     if mode.slave_acting_master or config.enable_auto_in_sync_replicas:
         have = min(replicas.alive, replicas.in_sync)
         if config.enable_auto_in_sync_replicas:
             need = max(min(need, have), config.min_in_sync_replicas)
         if need > have:
             return Deny(have, need)
-    return Need(need)
+    return need_of(need)
 
 
 def in_sync_count(config: QuorumConfig, log_end: int, acks: Mapping[int, int | None]) -> int:
@@ -168,13 +175,6 @@ def satisfied(need: Need, end: int, holders: Holders) -> bool:
     return need.acks <= 1 or holders.holders(end) >= need.acks
 
 
-@attrs.frozen
-class _Waiting:
-    end: int
-    deadline_ns: int
-    need: Need
-
-
 class PutQueue:
     """Puts that wait for acknowledgements, released in the order of their offsets.
 
@@ -185,7 +185,8 @@ class PutQueue:
     def __init__(self, release: Callable[[int, PutStatus], None], waiting_max: int = 100_000) -> None:
         self._release = release
         self._waiting_max = waiting_max
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, None] = {}
+        """Tokens, in their order."""
         self._by_end: dict[int, list[tuple[int, int]]] = {}
         self._by_deadline: list[tuple[int, int]] = []
         self._token = 0
@@ -198,7 +199,7 @@ class PutQueue:
         if len(self._waiting) >= self._waiting_max:
             return None
         self._token += 1
-        self._waiting[self._token] = _Waiting(end, deadline_ns, need)
+        self._waiting[self._token] = None
         heapq.heappush(self._by_end.setdefault(need.acks, []), (end, self._token))
         heapq.heappush(self._by_deadline, (deadline_ns, self._token))
         return self._token
@@ -211,7 +212,7 @@ class PutQueue:
                 end, token = queue[0]
                 if token in self._waiting:
                     if end != judged:
-                        judged, verdict = end, satisfied(Need(acks), end, holders)
+                        judged, verdict = end, satisfied(need_of(acks), end, holders)
                     if not verdict:
                         break
                     del self._waiting[token]

@@ -37,6 +37,8 @@ from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker")
 
+_MASTER: Final = Mode(BrokerRole.SYNC_MASTER, controller=True)
+_SLAVE: Final = Mode(BrokerRole.SLAVE, controller=True)
 _LOOK_S: Final = 0.001
 """Between two looks whether the queues are level: a slice takes about as long."""
 
@@ -120,6 +122,7 @@ class AutoSwitch:
         self._changing = trio.Lock()
         self._moved = Bell()
         self._was_joining = False
+        self._replicas = Replicas()
 
     async def run(self, listeners: Sequence[Listener[Stream]] = (), *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -265,7 +268,7 @@ class AutoSwitch:
 
     @property
     def mode(self) -> Mode:
-        return Mode(BrokerRole.SLAVE if self.in_sync is None else BrokerRole.SYNC_MASTER, controller=True)
+        return _SLAVE if self.in_sync is None else _MASTER
 
     @property
     def holders(self) -> Holders:
@@ -273,7 +276,10 @@ class AutoSwitch:
         return self.in_sync
 
     def replicas(self) -> Replicas:
-        return Replicas(accepted=0 if self.in_sync is None else len(self.in_sync.accepted))
+        accepted = 0 if self.in_sync is None else len(self.in_sync.accepted)
+        if accepted != self._replicas.accepted:
+            self._replicas = Replicas(accepted=accepted)
+        return self._replicas
 
     def advance(self) -> None:
         """The SyncStateSet, or what its members hold, is another."""

@@ -61,9 +61,9 @@ class Dispatcher:
         self.time_ms = 0
         """Store time of the last one that was."""
 
-    def dispatch(self, upto: int, most: int) -> int:
+    def dispatch(self, upto: int, most: int, also: Dispatcher | None = None) -> int:
         """Go on to the last message that ends at or below ``upto``, ``most`` messages at most; returns how many there
-        were.
+        were. ``also`` stands at the same offset, and is handed the same.
 
         Raises:
             DamagedRecord: the log cannot be read there.
@@ -73,7 +73,12 @@ class Dispatcher:
             run, offset = self._log.run(self.offset, upto, most - count, ask=_RUN_BYTES)
             if not run:
                 break
-            self._take(run)
-            self.offset, self.time_ms = offset, run[-1][5]
+            self._hand_over(run, offset)
+            if also is not None:
+                also._hand_over(run, offset)
             count += len(run)
         return count
+
+    def _hand_over(self, run: list[Outline], offset: int) -> None:
+        self._take(run)
+        self.offset, self.time_ms = offset, run[-1][5]

@@ -8,7 +8,7 @@ Source: ``DefaultMessageStore`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -47,8 +47,7 @@ class StoreConfig:
     """Of each level, level 1 first."""
 
 
-@attrs.frozen
-class Put:
+class Put(NamedTuple):
     """Where a message was put. It is durable once ``flushed_offset`` of the log is at ``offset + size`` or beyond."""
 
     offset: int
@@ -268,12 +267,19 @@ class MessageStore:
         return count
 
     def dispatch_slice(self, confirm_offset: int, most: int) -> bool:
-        """The same for so many messages. The index may fall behind: it gets what the queues leave of the time.
+        """The same for so many messages. What is little is read once for both. The index may fall behind when it is
+        much: it gets what the queues leave of the time.
 
         Returns:
             whether there is more to do.
         """
-        count = self._dispatcher.dispatch(confirm_offset, most)
+        count = 0
+        if self._indexer is not None and self._indexer.offset == self._dispatcher.offset:
+            both = max(1, most // 8)
+            count = self._dispatcher.dispatch(confirm_offset, both, self._indexer)
+            if count < both:
+                return False
+        count += self._dispatcher.dispatch(confirm_offset, most - count)
         if self._indexer is None or count == most:
             return count == most
         wanted = max(1, (most - count) // 8)
