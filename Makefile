@@ -19,8 +19,8 @@ EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
 ARGS ?=
 
-.PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
-        mutants-controllers powercut clean
+.PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
+        mutants-controllers mutants-brokers powercut clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -55,6 +55,9 @@ interop: $(VENV)/.demo ## scenarios with real Java peers; says `not run` where J
 sim-controllers: $(VENV)/.dev ## controllers and model brokers under every fault for EVENTS events
 	$(RUN) -m harness.controllers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
+sim-brokers: $(VENV)/.dev ## the real broker cores under kills, power cuts and cut links for EVENTS events
+	$(RUN) -m harness.brokers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
+
 bench: bench-raft bench-remoting bench-controller bench-broker bench-analysis ## every benchmark
 	$(RUN) -m benchmarks.simulator $(ARGS)
 
@@ -81,6 +84,9 @@ mutants: $(VENV)/.dev ## remove each guard in turn: its named tests must turn re
 
 mutants-controllers: $(VENV)/.dev ## plant bugs in controllers and brokers: simulation or a test must notice each
 	$(RUN) -m tests.harness.controllers.run_mutants --jobs $(WORKERS) $(ARGS)
+
+mutants-brokers: $(VENV)/.dev ## plant bugs in the brokers' cores: a property of their simulation or a test must notice each
+	$(RUN) -m tests.harness.brokers.run_mutants --jobs $(WORKERS) $(ARGS)
 
 powercut: $(VENV)/.dev ## a thousand power cuts: nothing acknowledged may be lost, unless sync=never
 	$(RUN) -m tests.powercut $(ARGS)
