@@ -307,7 +307,9 @@ class ReplicasManager:
         if answer.code != ResponseCode.SUCCESS:
             return []
         header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
-        self.stage, self._heard = Stage.REGISTER_TO_CONTROLLER_DONE, False
+        # A controller may have told of a role before, and nobody tells of it again.
+        in_role = self.role is not None and self._target is None
+        self.stage, self._heard = Stage.RUNNING if in_role else Stage.REGISTER_TO_CONTROLLER_DONE, False
         self._due["beat"] = 0
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch)

@@ -355,6 +355,15 @@ def test_notifications_and_polls() -> None:
     assert isinstance(broker.roles[-1], BecomeMaster)
 
 
+def test_a_role_that_is_told_of_before_registration_is_done_is_one_after_it() -> None:
+    broker = booted()
+    broker.start()
+    broker.notify(1, "10.0.0.1:10911", 1)
+    assert broker.roles == [BecomeMaster(1, frozenset({1}), 9)] and not broker.manager.serving
+    broker.run(100)
+    assert broker.manager.stage is Stage.RUNNING and broker.manager.serving, "nobody tells of it again"
+
+
 def test_a_deposed_master_is_fenced_before_it_takes_its_new_role() -> None:
     broker = booted()
     outputs = broker.manager.notified(NotifyBrokerRoleChangedRequest("m2:1", 3, 9, 2),
