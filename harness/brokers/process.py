@@ -161,7 +161,7 @@ class Process:
         self._turn_wanted = False
         plan = self.scene.plan
         kind = FlushDiskType.SYNC_FLUSH if plan.sync_flush else FlushDiskType.ASYNC_FLUSH
-        self.journal = Turns(
+        self.journal: Turns = Turns(
             MessageStore(host.files, StoreConfig(
                 log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=plan.index, index_slots=64,
                 index_entries=128)),
@@ -326,7 +326,7 @@ class Member:
                 self.scene.counts["writes open"] += isinstance(self.manager.role, BecomeMaster)
                 if isinstance(self.manager.role, BecomeMaster):
                     self.scene.watch.serves(process)
-                    process.puts.serve(process.switch)
+                    process.puts.serve(process.switch, self.manager.lease.holds)
             case Fence(reason=reason):
                 self.scene.counts["lease over"] += "lease" in reason
                 process.puts.fence(reason)

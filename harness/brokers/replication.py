@@ -55,8 +55,7 @@ class Switch:
 
     def __init__(self, process: Process) -> None:
         self.process, self.scene = process, process.scene
-        journal: Turns = process.journal
-        self.journal = journal
+        self.journal: Turns = process.journal
         plan = self.scene.plan
         self.config = plan.ha()
         self.broker_id: int | None = None
@@ -135,6 +134,7 @@ class Switch:
             yield from self._stored()
             if self.master is None:
                 cut_unfinished(journal)
+                self.scene.watch.cut_off(self.process)
             in_sync = self._begin(role)
         except (RoleRefused, StoreError, OSError):
             self._leave("this broker cannot be master")

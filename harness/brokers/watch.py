@@ -444,9 +444,11 @@ class Watch:
         if master is None or end is None or epoch is None or following is None:
             return
         self.counts["INV_C14"] += 1
-        if self._adopted.get(host, (0, None))[0] > epoch:
-            self._broken("INV_C14", "acknowledges in an epoch that it left", process, self._adopted[host], epoch)
-        begin = self._compared.get(end, max(journal.begin, master.journal.begin))
+        role = process.switch.role
+        if role is not None and role.epoch > epoch and (
+                isinstance(role, BecomeMaster) or role.master_id != master.switch.broker_id):
+            self._broken("INV_C14", "acknowledges in an epoch that it left", process, role, epoch)
+        begin = max(self._compared.get(end, 0), journal.begin, master.journal.begin)
         self.counts["INV_B2"] += 1
         upto = min(offset, master.journal.store.log.max_offset)
         if self.log(process, begin, upto) != self.log(master, begin, upto):
@@ -501,6 +503,10 @@ class Watch:
         following = process.switch.following
         self._nothing_behind(process, point, following.core.epochs if following is not None else process.switch.epochs)
 
+    def cut_off(self, process: Process) -> None:
+        """A new master has cut off the part of a message, which may have been confirmed as far as it went."""
+        self._confirm.pop(process, None)
+
     def _nothing_behind(self, process: Process, point: int, epochs: EpochList) -> None:
         """INV_B10."""
         self.counts["INV_B10"] += 1
@@ -539,7 +545,8 @@ class Watch:
         if end < whole:
             self._broken("INV_B21", "a start lost what was safe", process, end, whole)
         self._floor[host] = safe
-        if self.boundary(process, end) != end and end != journal.begin and journal.store.log.next_offset(end) == end:
+        whole = self.boundary(process, end)
+        if end not in (whole, journal.store.log.next_offset(whole)):
             self._broken("INV_B21", "a log that ends within a message", process, end)
         if journal.confirm_offset > end:
             self._broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)

@@ -5,31 +5,7 @@ Tests are given where a simulation is not to notice: brokers' polls make up for 
 
 from __future__ import annotations
 
-import attrs
-
-from tests.raft.bugs.mutant import Mutant
-
-
-@attrs.frozen
-class Planted:
-    """A mutant of one file."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    caught_by: tuple[str, ...]
-    """Predicates, one of which must fail; or pytest ids, one of which must turn red."""
-    profile: str = "swarm"
-
-    def apply(self, text: str) -> str:
-        """Raises ``ValueError`` when the text is not there exactly once."""
-        return Mutant(self.name, self.file, self.old, self.new, ()).apply(text)
-
-    @property
-    def by_simulation(self) -> bool:
-        return self.caught_by[0].startswith("INV_")
-
+from tests.harness.planting import Planted
 
 METADATA, BROKER = "controller/metadata/", "harness/controllers/broker.py"
 ACTIVE, LIVENESS = "tests/controller/test_active.py::", "tests/controller/test_liveness.py::"

@@ -1,125 +1,20 @@
-"""Runs planted bugs: each in a process of its own, whose loader changes one module; no copy of the tree.
-
-``python -m tests.harness.controllers.run_mutants [--only WORDS] [--from NUMBER] [--jobs N]``. Exit status 1 when one is
-not caught by what is named for it.
-"""
+"""Runs the planted bugs of ``mutants``: ``python -m tests.harness.controllers.run_mutants [--only WORDS]``."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import importlib.abc
-import importlib.machinery
-import io
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from pathlib import Path
-from types import CodeType, ModuleType
 
-import pytest
-
-from tests.harness.controllers.mutants import PLANTED, Planted
-
-ROOT = Path(__file__).parents[3]
-EVENTS_MAX = 800_000
+from raft.sim.campaign import Program
+from tests.harness.controllers.mutants import PLANTED
+from tests.harness.planting import Corpus, main
 
 
-class _Loader(SourceFileLoader):
-    """Compiles the changed source of one module."""
-
-    planted: Planted
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        source = self.planted.apply(Path(self.path).read_text(encoding="utf-8"))
-        return compile(source, self.path, "exec")
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds that module before anything else does."""
-
-    def __init__(self, planted: Planted) -> None:
-        self._planted = planted
-        self._name = planted.file.removesuffix(".py").replace("/", ".")
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        loader = _Loader(fullname, str(ROOT / self._planted.file))
-        loader.planted = self._planted
-        return importlib.machinery.ModuleSpec(fullname, loader, origin=loader.path)
-
-
-def plant(planted: Planted) -> str:
-    """In a fresh process: what becomes of it, in words that begin with "caught" where it is."""
-    assert not any(name.startswith(("controller.", "harness.controllers.")) for name in sys.modules)
-    sys.meta_path.insert(0, _Finder(planted))
-    return _simulate(planted) if planted.by_simulation else _test(planted)
-
-
-def _simulate(planted: Planted) -> str:
+def _program() -> Program:
     from harness.controllers.scene import CONTROLLERS
-    from raft.sim.campaign import run
-    from raft.sim.tape import Tape
-
-    events, seed, others = 0, 0, set()
-    while events < EVENTS_MAX:
-        seed += 1
-        result = run(Tape(seed), planted.profile, program=CONTROLLERS)
-        events += result.events
-        if result.failure in planted.caught_by:
-            return f"caught by {result.failure} in seed {seed}, after {events:,} events"
-        if result.failure:
-            others.add(result.failure)
-    return f"SURVIVED {events:,} events{'; found instead: ' + ', '.join(sorted(others)) if others else ''}"
+    return CONTROLLERS
 
 
-def _test(planted: Planted) -> str:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        status = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *planted.caught_by])
-    if status == pytest.ExitCode.TESTS_FAILED:
-        return f"caught by {planted.caught_by[0].rpartition('::')[2]}"
-    return f"SURVIVED its tests ({status})\n{said.getvalue()[-800:]}"
-
-
-def _apart(number: int) -> tuple[Planted, str, float]:
-    """Plant one in another process."""
-    started = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.harness.controllers.run_mutants", "--one", str(number)], cwd=ROOT,
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
-    said = done.stdout.strip() or f"BROKEN: {done.stderr[-600:]}"
-    return PLANTED[number], said, time.monotonic() - started
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.harness.controllers.run_mutants", description=__doc__)
-    parser.add_argument("--only", default="", metavar="WORDS", help="those whose names contain this")
-    parser.add_argument("--from", dest="first", type=int, default=0, help="number of the first")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.one is not None:
-        sys.stdout.write(plant(PLANTED[options.one]) + "\n")
-        return 0
-    chosen = [number for number, planted in enumerate(PLANTED)
-              if options.only in planted.name and number >= options.first]
-    caught = 0
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for planted, said, seconds in pool.map(_apart, chosen):
-            caught += said.startswith("caught")
-            sys.stdout.write(f"{planted.name:54} {seconds:5.1f} s  {said}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{caught} of {len(chosen)} caught\n")
-    return int(caught < len(chosen) or not chosen)
-
+CORPUS = Corpus("tests.harness.controllers.run_mutants", PLANTED, _program, 800_000)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(CORPUS))
