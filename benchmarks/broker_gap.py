@@ -80,8 +80,8 @@ async def cluster(stage: Stage) -> AsyncIterator[Cluster]:
 
 def child_of(pid: int) -> int:
     """The only child of a process, which for a guardian is its broker."""
-    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(child)
+    (child,) = (int(each) for found in Path(f"/proc/{pid}/task").glob("*/children") for each in found.read_text().split())
+    return child
 
 
 async def kill(made: Cluster) -> None:
