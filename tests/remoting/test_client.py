@@ -275,7 +275,10 @@ async def test_nobody_listens_on_a_real_port() -> None:
 
 
 async def test_what_the_block_raised_is_not_lost_to_a_cancellation_from_outside() -> None:
-    with trio.CancelScope() as scope, pytest.raises(KeyError):
+    async def fail(scope: trio.CancelScope) -> None:
         async with open_client():
             scope.cancel()
             raise KeyError("the block's own")
+
+    with trio.CancelScope() as scope, pytest.raises(KeyError):
+        await fail(scope)
