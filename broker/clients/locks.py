@@ -16,6 +16,8 @@ from remoting.connection import Connection
 from remoting.endpoint import Handler
 
 HELD_MS: Final = 60_000
+HELD_MAX: Final = 200_000
+"""Queues; beyond so many nobody gets another."""
 
 
 class Locks:
@@ -25,6 +27,8 @@ class Locks:
         self._now_ns = now_ns
         self._groups: dict[str, dict[MessageQueue, tuple[str, int]]] = {}
         """Holder and deadline by group and queue."""
+        self._count = 0
+        """Of all queues of all groups."""
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Those that the client holds now, for a minute from now."""
@@ -32,7 +36,11 @@ class Locks:
         held = self._groups.setdefault(group, {})
         mine = []
         for queue in queues:
-            holder, deadline_ns = held.get(queue, (client_id, 0))
+            holder, deadline_ns = held.get(queue, (client_id, -1))
+            if deadline_ns < 0:
+                if self._count >= HELD_MAX:
+                    continue
+                self._count += 1
             if holder == client_id or deadline_ns < now_ns:
                 held[queue] = client_id, now_ns + HELD_MS * 1_000_000
                 mine.append(queue)
@@ -43,8 +51,9 @@ class Locks:
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
         held = self._groups.get(group, {})
         for queue in queues:
-            if held.get(queue, ("", 0))[0] == client_id:
+            if queue in held and held[queue][0] == client_id:
                 del held[queue]
+                self._count -= 1
         if not held:
             self._groups.pop(group, None)
 
@@ -59,6 +68,7 @@ class Locks:
         for group, held in list(self._groups.items()):
             for queue in [queue for queue, (_, deadline_ns) in held.items() if deadline_ns < now_ns]:
                 del held[queue]
+                self._count -= 1
             if not held:
                 del self._groups[group]
 

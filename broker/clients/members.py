@@ -40,6 +40,8 @@ class ClientsConfig:
     notify_consumer_ids_changed_enable: bool = True
     scan_interval_ms: int = 10_000
     """Ours: how often silence is looked for."""
+    groups_of_client_max: int = 10_000
+    """Ours: producers and consumers of one connection beyond so many groups are passed over."""
 
 
 @attrs.define(eq=False)
@@ -103,6 +105,9 @@ class Consumers:
     def register(self, data: ConsumerData, member: Member, fingerprint: int = 0, *,
                  without_subscriptions: bool = False) -> bool:
         """A heartbeat of a group's member. False: its subscriptions are not known, it must bring them."""
+        if len(self._of.get(member.connection, ())) >= self.config.groups_of_client_max and (
+                data.group_name not in self._of[member.connection]):
+            return True
         group = self.groups.get(data.group_name)
         if group is None:
             group = self.groups[data.group_name] = ConsumerGroup(data.group_name)
@@ -191,6 +196,9 @@ class Producers:
         self._of: dict[Connection, set[str]] = {}
 
     def register(self, name: str, member: Member) -> None:
+        if len(self._of.get(member.connection, ())) >= self.config.groups_of_client_max and (
+                name not in self._of[member.connection]):
+            return
         self.groups.setdefault(name, {})[member.connection] = member
         self._of.setdefault(member.connection, set()).add(name)
 

@@ -35,6 +35,8 @@ class GroupsConfig:
     """That holds for the system's groups in any case."""
     enable_split_metadata: bool = True
     split_metadata_size: int = 2_000
+    clients_groups_max: int = 100_000
+    """Ours: clients make none beyond so many; administrators may."""
 
 
 class GroupTable:
@@ -95,7 +97,7 @@ class GroupTable:
         config = self.config
         allowed = config.auto_create_subscription_group or (
             config.enable_create_sys_group and name.startswith(SYSTEM_PREFIX))
-        if not allowed or group_fault(name) is not None:
+        if not allowed or group_fault(name) is not None or len(self._groups) >= config.clients_groups_max:
             return None
         found = SubscriptionGroup(name)
         if keep:

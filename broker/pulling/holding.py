@@ -8,7 +8,7 @@ Source: ``PullRequestHoldService`` and ``NotifyMessageArrivingListener`` of Rock
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from remoting.command import Command
     from remoting.connection import Connection
 
+HELD_MAX: Final = 200_000
 Key = tuple[str, int]
 """Topic and queue id."""
 
@@ -55,10 +56,16 @@ class Holding:
         self._due: dict[Held, None] = {}
         self._deadlines = Deadlines()
         self._bell = Bell()
+        self._count = 0
 
     def __len__(self) -> int:
         """How many wait."""
-        return sum(map(len, self._held.values()))
+        return self._count
+
+    @property
+    def full(self) -> bool:
+        """Nobody else may wait."""
+        return self._count >= HELD_MAX
 
     def hold(self, connection: Connection, request: Command, key: Key, offset: int, wanted: Subscribed,
              timeout_ms: float) -> None:
@@ -69,6 +76,7 @@ class Holding:
             waiting = self._held[key] = {}
             self._names[key[0].encode(), key[1]] = key
         waiting[held] = None
+        self._count += 1
         self._deadlines.set(trio.current_time() + timeout_ms / 1e3, held)
 
     def arrived(self, topic: bytes, queue_id: int, queue_offset: int, tags_code: int, _: Outline) -> None:
@@ -99,6 +107,7 @@ class Holding:
         held.waiting = False
         waiting = self._held[held.key]
         del waiting[held]
+        self._count -= 1
         if not waiting:
             del self._held[held.key]
             del self._names[held.key[0].encode(), held.key[1]]

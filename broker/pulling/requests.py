@@ -121,7 +121,8 @@ class Pulling:
             return response(request, ResponseCode.SYSTEM_ERROR, PullMessageResponse(), remark=str(error))
         self._note(asked, found, first)
         code, suggested = code_of(found.status, asked.queue_offset), self._suggested(group, found)
-        if code is ResponseCode.PULL_NOT_FOUND and first and asked.sys_flag & SUSPEND and not self._finishing:
+        if code is ResponseCode.PULL_NOT_FOUND and first and asked.sys_flag & SUSPEND and not (
+                self._finishing or self.holding.full):
             timeout_ms = asked.suspend_timeout_millis if self.config.long_polling_enable \
                 else self.config.short_polling_time_mills
             self.holding.hold(

@@ -39,6 +39,8 @@ class TopicsConfig:
     enable_mixed_message_type: bool = False
     enable_split_metadata: bool = True
     split_metadata_size: int = 2_000
+    clients_topics_max: int = 100_000
+    """Ours: clients make none beyond so many; administrators may."""
 
 
 class TopicTable:
@@ -116,10 +118,13 @@ class TopicTable:
         return found
 
     def create_for_send(self, name: str, default: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
-        """A topic that somebody sends to, after the topic ``default``; None if that may not be inherited.
+        """A topic that somebody sends to, after the topic ``default``; None if that may not be inherited, or there are
+        too many already.
 
-        Retry topics are made in any case, with one queue.
+        Retry topics need no other, and have one queue.
         """
+        if len(self._topics) >= self.config.clients_topics_max:
+            return self._topics.get(name)
         model = self._topics.get(default)
         if model is not None and model.perm & INHERIT:
             count = max(0, min(queues, model.write_queue_nums))

@@ -6,7 +6,7 @@ number: ``named`` makes the name of either.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -81,6 +81,8 @@ class ProducerData(Body):
 @body
 class HeartbeatData(Body):
     """34. With a fingerprint it may come without subscriptions, to a broker that has seen them under it."""
+
+    json_bytes_max: ClassVar[int] = 1 << 20
 
     client_id: str = wire_name("clientID")
     producer_data_set: list[ProducerData] = attrs.field(factory=list)
