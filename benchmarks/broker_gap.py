@@ -79,8 +79,9 @@ async def cluster(stage: Stage) -> AsyncIterator[Cluster]:
 
 
 def child_of(pid: int) -> int:
-    """The only child of a process, which for a guardian is its broker."""
-    (child,) = (int(each) for found in Path(f"/proc/{pid}/task").glob("*/children") for each in found.read_text().split())
+    """The only child of a process, which for a guardian is its broker; whichever thread started it."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    (child,) = (int(each) for found in tasks for each in found.read_text().split())
     return child
 
 
