@@ -191,7 +191,11 @@ class ReplicasManager:
         return self.tick(now_ns)
 
     def notified(self, header: NotifyBrokerRoleChangedRequest, members: SyncStateSet, now_ns: int) -> list[Output]:
-        """1008 from a controller; what is older than what is known says nothing."""
+        """1008 from a controller; what is older than what is known says nothing. Where nothing is known, as after a
+        start, it may be of any age: then the active controller is asked."""
+        if self.role is None and self._target is None:
+            self._due["poll" if self._config.learner else "elect"] = 0
+            return self.tick(now_ns)
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
 
@@ -307,9 +311,7 @@ class ReplicasManager:
         if answer.code != ResponseCode.SUCCESS:
             return []
         header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
-        # A controller may have told of a role before, and nobody tells of it again.
-        in_role = self.role is not None and self._target is None
-        self.stage, self._heard = Stage.RUNNING if in_role else Stage.REGISTER_TO_CONTROLLER_DONE, False
+        self.stage, self._heard = Stage.REGISTER_TO_CONTROLLER_DONE, False
         self._due["beat"] = 0
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch)

@@ -355,13 +355,25 @@ def test_notifications_and_polls() -> None:
     assert isinstance(broker.roles[-1], BecomeMaster)
 
 
-def test_a_role_that_is_told_of_before_registration_is_done_is_one_after_it() -> None:
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_what_is_told_to_a_broker_without_a_role_may_be_old(epoch: int, registered: bool) -> None:
+    """A late word of an epoch that is over made it master, alone in sync; or left it waiting for a registered role."""
     broker = booted()
+    broker.controller.epoch = 2
     broker.start()
-    broker.notify(1, "10.0.0.1:10911", 1)
-    assert broker.roles == [BecomeMaster(1, frozenset({1}), 9)]
+    if registered:
+        broker.controller.answers[RequestCode.CONTROLLER_ELECT_MASTER] = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+        broker.controller.master = None
+        broker.run(100)
+        assert broker.manager.stage is Stage.REGISTER_TO_CONTROLLER_DONE
+        broker.controller.answers.clear()
+    broker.controller.master = 2
+    broker.controller.addresses[2] = "m2:1"
+    broker.notify(1, "10.0.0.1:10911", epoch)
     broker.run(100)
-    assert broker.manager.stage is Stage.RUNNING and broker.manager.serving, "nobody tells of it again"
+    assert broker.roles == [BecomeSlave(2, 2, "m2:1")]
+    assert broker.manager.stage is Stage.RUNNING and broker.manager.serving
 
 
 def test_a_deposed_master_is_fenced_before_it_takes_its_new_role() -> None:
