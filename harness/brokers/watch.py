@@ -91,7 +91,7 @@ class Watch:
         """Nothing was lost so far, and nothing may be."""
         self.unclean = False
         self.confirmed = 0
-        """The highest offset that anybody had confirmed, while nothing may be lost."""
+        """The end of the last message that anybody had confirmed, while nothing may be lost."""
         self.acknowledged = bytearray()
         """The log up to the last acknowledged message."""
         self.committed: dict[int, frozenset[int]] = {}
@@ -109,6 +109,8 @@ class Watch:
         self._learned: dict[Process, int] = {}
         self._renewed: dict[Process, int] = {}
         self._confirm: dict[Process, int] = {}
+        self._whole: dict[Process, int] = {}
+        """Of the confirm offset of a master: it may be within a message, of which nobody sees anything."""
         self._asked: dict[Process, list[tuple[int, frozenset[int]]]] = {}
         self._compared: dict[End, int] = {}
         self._before: dict[Host, tuple[int, int]] = {}
@@ -146,10 +148,10 @@ class Watch:
         return b"".join(parts)
 
     @staticmethod
-    def boundary(process: Process, upto: int) -> int:
-        """The last message's end at or below ``upto``."""
+    def boundary(process: Process, upto: int, since: int = 0) -> int:
+        """The last message's end at or below ``upto``; ``since`` is an earlier one."""
         log = process.journal.store.log
-        at = log.min_offset
+        at = max(log.min_offset, since)
         try:
             for offset, size, *_ in log.scan(at, upto, check_crc=False):
                 at = offset + size
@@ -248,13 +250,14 @@ class Watch:
         self._again = again
         self._asked[process] = []
         self._confirm.pop(process, None)
+        self._whole.pop(process, None)
         newest = epoch >= self._latest
         self._latest = max(self._latest, epoch)
         if newest:
             self._holds_all(process)
         if self.lossless and newest and not again:
             self.counts["INV_B4"] += 1
-            if journal.confirm_offset < self.boundary(process, self.confirmed) or journal.end < self.confirmed:
+            if journal.confirm_offset < self.confirmed:
                 self._broken("INV_B4", "the confirm offset fell over a failover", process, journal.confirm_offset,
                              journal.end, self.confirmed)
         self.confirms(process)
@@ -402,11 +405,12 @@ class Watch:
         if not self.lossless or epoch is None:
             return
         self.counts["INV_B3"] += 1
-        lacking = self._all_hold(self._sets.get(epoch, frozenset()), confirm)
+        whole = self._whole[process] = self.boundary(process, confirm, self._whole.get(process, 0))
+        lacking = self._all_hold(self._sets.get(epoch, frozenset()), whole)
         if lacking:
             self._broken("INV_B3", "confirmed, and a member of the SyncStateSet lacks it", process, epoch, confirm,
                          lacking)
-        self.confirmed = max(self.confirmed, confirm)
+        self.confirmed = max(self.confirmed, whole)
 
     def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
         """INV_B8, INV_B11: right before a slave appends."""
