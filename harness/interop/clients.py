@@ -93,8 +93,7 @@ async def judged(stage: Stage, group: Group, program: Program, checks: int, befo
 
 @scenario("5.5.0", "5.3.3", timeout_s=300)
 async def untouched_java_clients_across_a_failover_of_our_brokers(stage: Stage) -> None:
-    """Java clients send singly, one-way and in batches, consume by tags, in order, by broadcast, refuse to the dead
-    letters; our master is killed -9 in the middle.
+    """Single, one-way, batched sends; tags, order, broadcast, refusals, dead letters; our master is killed -9 meanwhile.
     """
     async with (
         group_of_three(stage, "Plain", "Ordered", "Refused") as group,
