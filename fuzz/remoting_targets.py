@@ -9,22 +9,29 @@ from __future__ import annotations
 import json
 import re
 import struct
+import typing
 import zlib
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 import cbor2
 import orjson
 
+from broker.store import tables
 from fuzz import sealing
 from fuzz.target import Target
 from remoting import bodies, fastjson, properties
+from remoting.bodies import consumers as of_consumers
+from remoting.bodies import queries as of_queries
+from remoting.bodies import topics as of_topics
 from remoting.body import Body
 from remoting.codes import Language
 from remoting.command import Command, Encoding
 from remoting.errors import BodyError, FrameError, HeaderError
+from remoting.fields import described, int_range
 from remoting.frame import FrameLimits, FrameReader, encode
 from remoting.header import Header
-from remoting.headers import broker, controller, namesrv
+from remoting.headers import broker, consumers, controller, namesrv, pulling, queries, sending, topics
 
 LIMITS: Final = FrameLimits(frame_bytes_max=1 << 16, header_bytes_max=1 << 12, ext_count_max=20)
 
@@ -164,9 +171,41 @@ _BODIES: Final[list[Body]] = [
 ]
 
 
+def _example(cls: type[Body]) -> Body:
+    """With a value in each field."""
+    return cls(**{field.attribute: _value(field.hint) for field in described(cls)})
+
+
+def _value(hint: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is dict:
+        return {_value(arguments[0]): _value(arguments[1])}
+    if origin in (list, frozenset):
+        return origin([_value(arguments[0])])
+    if isinstance(hint, type) and issubclass(hint, Body):
+        return _example(hint)
+    if hint in (str, bool, float, Any):
+        return {str: "s", bool: True, float: 1.5}.get(hint, {"a": [1]})
+    return int_range(hint)[1] >> 1
+
+
+def _all_bodies() -> list[Body]:
+    """Of the modules whose bodies are not among those above one by one, and of the store's tables."""
+    modules = (of_consumers, of_queries, of_topics, tables)
+    return [_example(cls) for module in modules for cls in vars(module).values()
+            if isinstance(cls, type) and issubclass(cls, Body) and cls.__module__ == module.__name__]
+
+
+_BODIES.extend(_all_bodies())
+assert len(_BODIES) < 128
+
+
 def check_remoting_bodies(data: bytes) -> None:
-    example = _BODIES[(data[0] if data else 0) % len(_BODIES)]
-    raw = _json_like(data[1:], example.to_plain()) if data[:1] >= b"\x80" else data[1:]
+    example = _BODIES[(data[0] & 0x7F if data else 0) % len(_BODIES)]
+    raw = data[1:]
+    if data[:1] >= b"\x80":
+        with suppress(cbor2.CBOREncodeError):  # what has objects for keys is no CBOR
+            raw = _json_like(raw, example.to_plain())
     try:
         found = type(example).from_json(raw)
     except BodyError:
@@ -181,7 +220,7 @@ def check_remoting_bodies(data: bytes) -> None:
 
 def _body_seeds() -> list[bytes]:
     plain = [bytes([number]) + example.to_json() for number, example in enumerate(_BODIES)]
-    return [*plain, *(bytes([0xFC + number]) + bytes(40) for number in range(4)), b"\x84" + bytes(40)]
+    return [*plain, *(bytes([0x80 + number]) + bytes(40) for number in range(len(_BODIES)))]
 
 
 def check_remoting_registration(data: bytes) -> None:
@@ -209,7 +248,8 @@ def _registrations() -> list[bytes]:
 
 def _headers() -> list[type[Header]]:
     return sorted(
-        (cls for module in (broker, controller, namesrv) for cls in vars(module).values()
+        (cls for module in (broker, consumers, controller, namesrv, pulling, queries, sending, topics)
+         for cls in vars(module).values()
          if isinstance(cls, type) and issubclass(cls, Header) and cls is not Header),
         key=lambda cls: cls.__qualname__,
     )

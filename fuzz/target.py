@@ -1,5 +1,5 @@
 """What a fuzz target is. The targets themselves: ``fuzz.targets`` for raft's decoders, ``fuzz.remoting_targets``,
-``fuzz.controller_targets``.
+``fuzz.controller_targets``, ``fuzz.store_targets``, ``fuzz.broker_targets``, ``fuzz.analysis_targets``.
 """
 
 from __future__ import annotations

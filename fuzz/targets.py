@@ -15,6 +15,8 @@ import attrs
 import cbor2
 
 from fuzz import sealing
+from fuzz.analysis_targets import ANALYSIS_TARGETS
+from fuzz.broker_targets import BROKER_TARGETS
 from fuzz.controller_targets import CONTROLLER_TARGETS
 from fuzz.held import HeldFile, HeldFiles
 from fuzz.remoting_targets import REMOTING_TARGETS
@@ -410,4 +412,6 @@ TARGETS: Final[dict[str, Target]] = {
     **REMOTING_TARGETS,
     **CONTROLLER_TARGETS,
     **STORE_TARGETS,
+    **BROKER_TARGETS,
+    **ANALYSIS_TARGETS,
 }

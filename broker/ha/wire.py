@@ -29,6 +29,7 @@ BODY_BYTES_MAX: Final = (4 << 20) - TRANSFER.size
 """A Java slave's read buffer holds a frame of 4 MiB."""
 _HANDSHAKE_BYTES_MAX: Final = (4 << 20) - MASTER_HANDSHAKE.size
 _STATE: Final = struct.Struct(">i")
+_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class HaState(enum.IntEnum):
@@ -271,8 +272,9 @@ class MasterMessages:
                 raise HaFrameError(f"the master's log ends at {log_end}; offsets begin at 0")
             return MasterHandshake(log_end, epochs)
         _, size, offset, epoch, start, confirm = TRANSFER.unpack_from(data, at)
-        if offset < 0 or epoch < 0 or start < 0:
-            raise HaFrameError(f"the master sent offset {offset}, epoch {epoch} from {start}; none is negative")
+        if not 0 <= offset <= _OFFSET_MAX - size or epoch < 0 or start < 0:
+            raise HaFrameError(f"the master sent offset {offset}, epoch {epoch} from {start}; none is negative, and no "
+                               f"log goes beyond {_OFFSET_MAX}")
         self._rest, self._offset, self._epoch, self._confirm = size, offset, Epoch(epoch, start), confirm
         return None if size else Transfer(offset, self._epoch, confirm)
 
@@ -326,9 +328,9 @@ class Blocks:
                 self._pieces.keep(whole, at, BLOCK.size)
                 return
             offset, size = BLOCK.unpack_from(whole, at)
-            if offset < 0 or not 0 <= size <= self._body_bytes_max:
+            if not 0 <= offset <= _OFFSET_MAX - size or not 0 <= size <= self._body_bytes_max:
                 raise HaFrameError(f"the master sent a block of {size} bytes at offset {offset}; 0 to "
-                                   f"{self._body_bytes_max} bytes from offset 0 on are taken")
+                                   f"{self._body_bytes_max} bytes from offset 0 to {_OFFSET_MAX} are taken")
             at += BLOCK.size
             self._rest, self._offset = size, offset
             if not size:

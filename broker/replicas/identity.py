@@ -76,6 +76,6 @@ def load(cluster_name: str, broker_name: str, identity: str | None, application:
             return None
     if found is not None and (found.cluster_name, found.broker_name) != (cluster_name, broker_name):
         raise IdentityError(f"the identity file belongs to broker {found.broker_name[:80]!r} of cluster "
-                            f"{found.cluster_name[:80]!r}; this is {broker_name!r} of {cluster_name!r}: give back the old "
-                            "names, or remove the file to join as a new replica")
+                            f"{found.cluster_name[:80]!r}; this is {broker_name!r} of {cluster_name!r}: give back the "
+                            "old names, or remove the file to join as a new replica")
     return found
