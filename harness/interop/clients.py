@@ -93,8 +93,7 @@ async def judged(stage: Stage, group: Group, program: Program, checks: int, befo
 
 @scenario("5.5.0", "5.3.3", timeout_s=300)
 async def untouched_java_clients_across_a_failover_of_our_brokers(stage: Stage) -> None:
-    """Single, one-way, batched sends; tags, order, broadcast, refusals, dead letters; our master is killed -9 meanwhile.
-    """
+    """Single, one-way, batched sends; tags, order, broadcast, refusals, dead letters; our master is killed -9."""
     async with (
         group_of_three(stage, "Plain", "Ordered", "Refused") as group,
         java.exercise(stage.release, stage.here / "exercise", namesrv=[group.namesrv], rounds=ROUNDS,
