@@ -122,7 +122,7 @@ class MessageStore:
                     continue
                 if queue_offset > due and gapless:
                     return False
-                offsets[key] = max(due, queue_offset + 1)
+                offsets[key] = queue_offset + 1  # less than before, where the queue was given up and begun anew
         return True
 
     def _known(self, begin: int) -> int:

@@ -128,6 +128,17 @@ def test_a_time_beyond_the_calendar_stops_nothing(time_ms: int) -> None:
     opened(files)
 
 
+def test_a_queue_that_a_message_far_ahead_begins_goes_on_where_the_others_are() -> None:
+    """The next message gets the place that its consumers look at."""
+    first = encode(Message(b"T", b"odd"), 1 << 40, 0, TIME_MS)
+    rest = encode(Message(b"T", b"m0"), 0, len(first), TIME_MS)
+    store = opened(MemoryFiles({LOG: MemoryFile(bytearray((first + rest).ljust(2_048, b"\0")))}))
+    assert store.put(Message(b"T", b"m1"), TIME_MS).queue_offset == 1
+    store.write()
+    store.dispatch()
+    assert bodies(store) == [b"m0", b"m1"]
+
+
 # --- queues ----------------------------------------------------------------------------------------------------------
 
 
