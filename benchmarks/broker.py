@@ -246,7 +246,7 @@ async def consume(run: Run, systems: Sequence[System]) -> None:
     for system in systems:
         await system.create("consumed")
         await run.load.ask(f"send {system.namesrv.address} consumed 8 32 128 {PATIENCE_S} {count}")
-    for number in range(run.options.rounds + 1):
+    for number in range(run.options.consume_rounds + 1):
         for system in systems:
             before = system.cpu_s()
             found = await run.load.ask(f"consume {system.namesrv.address} consumed reader-{number} {count} 60")
@@ -414,7 +414,8 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 PARTS: Final = ("send", *LOADED, "kill", "switch")
-SHORT: Final = {"rounds": 2, "seconds": 2.0, "warm_s": 12.0, "kills": 5, "catch_up_rounds": 1, "megabytes": 512}
+SHORT: Final = {"rounds": 2, "seconds": 2.0, "warm_s": 12.0, "kills": 5, "consume_rounds": 1, "catch_up_rounds": 1,
+                "megabytes": 512}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -428,6 +429,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=float, default=4.0, help="of one round of one row")
     made.add_argument("--warm-s", type=float, default=24.0, help="for each cluster")
     made.add_argument("--kills", type=int, default=20, help="in each mode, and as many planned switches")
+    made.add_argument("--consume-rounds", type=int, default=3)
     made.add_argument("--consumed", type=int, default=200_000, help="messages")
     made.add_argument("--stored", type=int, default=1_000_000, help="messages over which memory is looked at")
     made.add_argument("--megabytes", type=int, default=1_024, help="of the log that an empty replica copies")

@@ -9,6 +9,7 @@ A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; what is
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ import attrs
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 sys.path.insert(0, str(REFERENCE.parents[1]))
 
+from benchmarks import broker_figures  # noqa: E402
 from broker.config import BrokerConfig  # noqa: E402
 from broker.idle_keys import IDLE  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
@@ -33,6 +35,9 @@ from remoting.daemon.keys import names, written  # noqa: E402
 
 RESULTS: Final = REFERENCE / "interop.json"
 """Written by ``python -m harness.interop --report docs/reference/interop.json``."""
+
+BROKER_FIGURES: Final = REFERENCE.parents[1] / "benchmarks" / "results" / "broker.json"
+"""Written by ``python -m benchmarks.broker --json benchmarks/results/broker.json``."""
 
 _PART: Final = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -85,6 +90,19 @@ def scenarios() -> Iterator[str]:
                 found = results.get((each.name, release))
                 ran = f"{found.outcome}, Java {found.java}, {found.day}" if found is not None else "not yet"
                 yield f"| {release} | `{each.name}` | {each.about} | {ran} |"
+
+
+def broker_benchmarks() -> Iterator[str]:
+    """The tables of the recorded run, and on what it ran."""
+    if not BROKER_FIGURES.exists():
+        yield "Not run yet."
+        return
+    results = json.loads(BROKER_FIGURES.read_text())
+    machine, settings = results["machine"], results["settings"]
+    yield (f"{machine['cpus']} cores, all processes and the load on them, Python {machine['python']}; "
+           f"{settings['rounds']} rounds of {settings['seconds']:g} s, in {results.get('took_s', 0) // 60} minutes.")
+    yield ""
+    yield from broker_figures.page(results)
 
 
 def _option(action: argparse.Action) -> str:
@@ -145,6 +163,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, BrokerConfig), "broker-idle-keys": partial(idle_keys, IDLE),
     "mqadmin-commands": commands, "interop": scenarios,
+    "broker-benchmarks": broker_benchmarks,
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds}
 
 

@@ -154,9 +154,9 @@ public final class Load {
         });
         consumer.start();
         boolean whole = all.await((long) (Double.parseDouble(words[5]) * 1e3), TimeUnit.MILLISECONDS);
-        double seconds = (System.nanoTime() - first.get()) / 1e9;
+        double seconds = first.get() == 0 ? 0 : (System.nanoTime() - first.get()) / 1e9;
         consumer.shutdown();
         return Line.of("load").with("messages", got.get()).with("seconds", seconds)
-            .with("per_second", got.get() / seconds).with("failed", whole ? 0 : 1);
+            .with("per_second", seconds == 0 ? 0 : got.get() / seconds).with("failed", whole ? 0 : 1);
     }
 }
