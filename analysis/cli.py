@@ -11,12 +11,12 @@ found; 2 for what cannot be read or run.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Final, TextIO
+from typing import TextIO
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -25,14 +25,10 @@ from analysis.errors import AnalysisError
 from analysis.logs import open_logs
 from analysis.report.build import Progress, make
 from analysis.report.findings import SEVERITIES
-from analysis.session import session
+from analysis.session import LIGHT, QUIET, session
 from analysis.shipping import ship
-
-_LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
-QUIET: Final = {
-    "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}"}
-"""Spark's settings for a command: its own log tells errors only."""
+from analysis.small import are_small
+from analysis.source.finding import find_logs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -87,7 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     settings = dict(each.partition("=")[::2] for each in options.conf)
     try:
-        spark = session(options.master, name="raft-report", **{**QUIET, **settings})
+        small = _is_alone(options.master) and are_small(find_logs(options.paths))
+        spark = session(options.master or ("local[1]" if small else ""), name="raft-report",
+                        **{**QUIET, **(LIGHT if small else {}), **settings})
         ship(spark)
         logs = open_logs(spark, options.paths, traces=options.traces, since_ms=options.since, until_ms=options.until,
                          split_ms=options.split)
@@ -103,6 +101,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{options.out}: {levels or 'no'} findings")
     worst = SEVERITIES[: SEVERITIES.index(options.fail_on) + 1] if options.fail_on else ()
     return int(any(each.severity in worst for each in found))
+
+
+def _is_alone(master: str) -> bool:
+    """Whether Spark will run on this machine alone; an installation of Spark may say otherwise in its own files."""
+    named = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
+    return master.startswith("local") if master else not any(name in os.environ for name in named)
 
 
 if __name__ == "__main__":

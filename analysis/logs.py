@@ -7,16 +7,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import attrs
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from analysis import small
 from analysis.questions import QUESTIONS
 from analysis.questions.compare import Period
 from analysis.register import register
@@ -27,6 +30,9 @@ from analysis.views import commands, elections, snapshots, traces
 PREFIX_BYTES: Final = 4096
 """Of a frame's payload, to tell whose it is: the table of lengths and some bytes behind it."""
 BUCKETS_MAX: Final = 240
+ANSWER_ROWS_MAX: Final = 5_000
+"""An answer of at most so many rows is kept in Spark's plans, where asking on costs least."""
+LIGHT_BYTES: Final = 2 << 20
 _STEPS_MS: Final = tuple(
     step * unit
     for unit, steps in ((1, (10, 20, 50, 100, 200, 500)), (1_000, (1, 2, 5, 10, 30)), (60_000, (1, 5, 15, 30)),
@@ -49,11 +55,21 @@ class Logs:
     """Where trace files lie; empty: under ``paths``."""
     split_ms: int | None = None
     """Where the two periods meet that ``compare`` sets side by side; None: in the middle."""
+    in_driver: bool = False
+    """Read by this process where the rows are few (``analysis.small``), at the first use of each view."""
     _kept: list[DataFrame] = attrs.field(factory=list, init=False)
+    kept: bool = attrs.field(default=False, init=False)
+    _light: list[DataFrame] = attrs.field(factory=list, init=False)
     _answers: dict[str, DataFrame] = attrs.field(factory=dict, init=False)
+    _short: dict[str, pa.Table] = attrs.field(factory=dict, init=False)
 
     def read(self, form: Format, **options: str) -> DataFrame:
         """One of the source's formats, whole, with options of its own. See ``analysis.schemas``."""
+        if self.in_driver:
+            rows = small.read({"format": form, "paths": json.dumps(list(self.paths)), **options})
+            if rows is not None:
+                return self._lightly(rows)
+            self.in_driver = False
         reader = self.spark.read.format("raftlog").option("format", form)
         for name, value in options.items():
             reader = reader.option(name, value)
@@ -66,19 +82,31 @@ class Logs:
 
     def keep(self) -> None:
         """Hold frames, events, traces, the controllers' history, and answers once they are asked for."""
-        if not self._kept:
-            for name in ("frames", "events", "trace", "history"):
-                self.__dict__[name] = getattr(self, name).persist(StorageLevel.MEMORY_AND_DISK)
-                self._kept.append(self.__dict__[name])
+        if not self.kept:
+            for name in ("frames", "events", "trace", "history", "elections"):
+                view = getattr(self, name)
+                if not any(view is light for light in self._light):
+                    self.__dict__[name] = view.persist(StorageLevel.MEMORY_AND_DISK)
+                    self._kept.append(self.__dict__[name])
+            self.kept = True
 
-    @property
-    def kept(self) -> bool:
-        return bool(self._kept)
+    def _lightly(self, rows: pa.Table) -> DataFrame:
+        """What Spark has at hand; it would gain nothing by keeping it once more."""
+        found = small.table(self.spark, rows)
+        if rows.nbytes <= LIGHT_BYTES:
+            self._light.append(found)
+        return found
+
+    def _none(self, schema: str) -> DataFrame:
+        self._light.append(small.nothing(self.spark, schema))
+        return self._light[-1]
 
     def release(self) -> None:
+        self.kept = False
         for kept in self._kept:
             kept.unpersist()
         self._kept.clear()
+        self._short.clear()
 
     # --- what the source reads ---------------------------------------------------------------------------------
 
@@ -99,6 +127,8 @@ class Logs:
     @cached_property
     def trace(self) -> DataFrame:
         """``analysis.views.traces``; no row where nodes wrote no trace."""
+        if self.in_driver and not small.has_file(self.traced or self.paths, traces.FILES):
+            return self._none(traces.SCHEMA)
         rows = traces.traces(self.spark, _located(self.traced or self.paths))
         return self._inside(rows, F.col("wall_us") / 1_000)
 
@@ -106,7 +136,8 @@ class Logs:
 
     @cached_property
     def elections(self) -> DataFrame:
-        return elections.elections(self.events)
+        found = elections.elections(self.events)
+        return self._lightly(found.toArrow()) if self.in_driver else found
 
     @cached_property
     def memberships(self) -> DataFrame:
@@ -114,7 +145,12 @@ class Logs:
 
     @cached_property
     def snapshots(self) -> DataFrame:
-        return snapshots.snapshots(self.spark, _located(self.paths))
+        return self._snapshots(content=False)
+
+    def _snapshots(self, *, content: bool) -> DataFrame:
+        if self.in_driver and not small.has_file(self.paths, snapshots.FILES):
+            return self._none(snapshots.SCHEMA)
+        return snapshots.snapshots(self.spark, _located(self.paths), content=content)
 
     @cached_property
     def history(self) -> DataFrame:
@@ -122,11 +158,15 @@ class Logs:
         begins = self.read("frames", payload="prefix", prefix_bytes=str(PREFIX_BYTES))
         names = sorted({row["group"] for row in commands.controller_groups(begins).collect()})
         if not names:
-            return self.spark.createDataFrame([], commands.SCHEMA)
+            return self._none(commands.SCHEMA)
         frames = self.read("frames", payload="full", groups=",".join(names))
-        contents = snapshots.snapshots(self.spark, _located(self.paths), content=True)
+        contents = self._snapshots(content=True)
+        if self.in_driver:
+            made = self._lightly(commands.history_here(frames, contents))
+        else:
+            made = commands.history(frames, contents)
         # Filtered behind the replay: an outcome depends on all that was before.
-        return self._inside(commands.history(frames, contents), F.col("wall_ms"))
+        return self._inside(made, F.col("wall_ms"))
 
     def _inside(self, rows: DataFrame, time_ms: Column) -> DataFrame:
         if self.since_ms is not None:
@@ -162,23 +202,42 @@ class Logs:
             raise KeyError(f"no question {question!r}; there are {', '.join(QUESTIONS)}")
         if question not in self._answers:
             answer = QUESTIONS[question].answer(self)
-            if self._kept:
-                self._kept.append(answer.persist(StorageLevel.MEMORY_AND_DISK))
-            self._answers[question] = answer
+            self._answers[question] = self._held(question, answer) if self.kept else answer
         return self._answers[question]
+
+    def short(self, question: str) -> pa.Table | None:
+        """The whole answer in its order, while answers are held; None: it is a long one."""
+        self.ask(question)
+        return self._short.get(question)
+
+    def _held(self, question: str, answer: DataFrame) -> DataFrame:
+        """Worked out once, now; a long one when it is first used."""
+        rows = answer.orderBy(*QUESTIONS[question].order()).limit(ANSWER_ROWS_MAX + 1).toArrow()
+        if rows.num_rows <= ANSWER_ROWS_MAX:
+            self._short[question] = rows
+            return small.table(self.spark, rows)
+        self._kept.append(answer.persist(StorageLevel.MEMORY_AND_DISK))
+        return answer
 
 
 def open_logs(
     spark: SparkSession, paths: str | Sequence[str], *, traces: str | Sequence[str] = (), since_ms: int | None = None,
-    until_ms: int | None = None, split_ms: int | None = None,
+    until_ms: int | None = None, split_ms: int | None = None, in_driver: bool | None = None,
 ) -> Logs:
     """Views of everything under ``paths``: node directories, archives of segments; trace files there or in ``traces``.
+
+    ``in_driver``: whether this process reads the logs itself, as long as they are small. Default: where Spark runs on
+    this machine alone.
 
     Raises ``NothingToRead`` for a path without a log.
     """
     register(spark)
-    find_logs(_listed(paths))  # says so here what Spark would wrap in its own words
-    return Logs(spark, _listed(paths), since_ms, until_ms, _listed(traces), split_ms)
+    found = find_logs(_listed(paths))  # says so here what Spark would wrap in its own words
+    if in_driver is None:
+        context = getattr(spark, "_sc", None)  # a Spark Connect session has none
+        in_driver = context is not None and context.master.startswith("local")
+    return Logs(spark, _listed(paths), since_ms, until_ms, _listed(traces), split_ms,
+                in_driver and small.are_small(found))
 
 
 def _listed(paths: str | Sequence[str]) -> list[str]:

@@ -23,9 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from analysis.cli import QUIET
 from analysis.errors import AnalysisError
-from analysis.session import session
+from analysis.session import QUIET, session
 from analysis.shipping import ship
 from analysis.views.traces import FILES
 from analysis.watch import Alert, Watch

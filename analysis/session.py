@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +23,18 @@ HOW_TO_GET = (
     f"install a Java runtime of version {JAVA_MIN} or later and put `java` on PATH, or set JAVA_HOME "
     "(on Debian: apt-get install openjdk-17-jre-headless)"
 )
+
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
+_JAVA: Final = "spark.driver.extraJavaOptions"
+QUIET: Final = {
+    "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
+    _JAVA: f"-Dlog4j2.configurationFile={_LOGGING}"}
+"""Spark's settings for a command: its own log tells errors only."""
+LIGHT: Final = {
+    "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false", "spark.ui.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    _JAVA: f"{QUIET[_JAVA]} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For small logs, best with ``local[1]``: there Spark compiles for each query longer than it then runs it."""
 
 
 def session(master: str = "", *, name: str = "raft logs", **settings: str) -> SparkSession:

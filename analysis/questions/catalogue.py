@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from analysis.questions import audit, compare, elections, latency, leadership, masters, replication, throughput
 
@@ -39,6 +40,11 @@ class Question:
     answer: Callable[[Logs], DataFrame]
     first: str = ""
     """SQL: what of the answer to show first."""
+
+    def order(self) -> list[Column]:
+        """``first`` as Spark sorts by it."""
+        return [F.expr(part.removesuffix(" desc")).desc() if part.endswith(" desc") else F.expr(part)
+                for part in self.first.split(", ")]
 
 
 def _columns(names: str, **own: str) -> dict[str, str]:

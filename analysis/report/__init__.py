@@ -15,7 +15,7 @@ from analysis.report.build import Progress, make
 from analysis.report.findings import Bounds, Finding, findings
 from analysis.session import session
 
-__all__ = ["Bounds", "Finding", "after_demo", "findings", "report"]
+__all__ = ["Bounds", "Finding", "findings", "report"]
 
 
 def report(
@@ -29,13 +29,3 @@ def report(
     if not isinstance(logs, Logs):
         logs = open_logs(session(master), logs)
     return make(logs, out, title=title, bounds=bounds, progress=progress)
-
-
-def after_demo(paths: Sequence[str], out: str | os.PathLike[str]) -> list[Finding]:
-    """The report of a short run on this machine, in a small session of its own."""
-    spark = session("local[2]", name="report of the demo", spark_driver_memory="1g", spark_ui_enabled="false",
-                    spark_sql_shuffle_partitions="4", spark_log_level="ERROR")
-    try:
-        return make(open_logs(spark, list(paths)), out, title="What the demo did")
-    finally:
-        spark.stop()

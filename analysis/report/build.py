@@ -87,12 +87,13 @@ def _page(logs: Logs, title: str, bounds: Bounds, begin: Callable[[str], None]) 
 
 
 def _table(logs: Logs, question: Question) -> Table:
+    whole = logs.short(question.name)
+    if whole is not None:
+        rows: list[Sequence[Any]] = [tuple(row.values()) for row in whole.slice(0, ROWS_SHOWN).to_pylist()]
+        return Table(question.name, question.asks, question.source, question.columns, rows, whole.num_rows)
     answer = logs.ask(question.name)
-    order = [F.expr(part.removesuffix(" desc")).desc() if part.endswith(" desc") else F.expr(part)
-             for part in question.first.split(", ")]
-    rows: list[Sequence[Any]] = [tuple(row) for row in answer.orderBy(*order).limit(ROWS_SHOWN + 1).collect()]
-    total = answer.count() if len(rows) > ROWS_SHOWN else len(rows)
-    return Table(question.name, question.asks, question.source, question.columns, rows[:ROWS_SHOWN], total)
+    rows = [tuple(row) for row in answer.orderBy(*question.order()).limit(ROWS_SHOWN).collect()]
+    return Table(question.name, question.asks, question.source, question.columns, rows, answer.count())
 
 
 def _tiles(logs: Logs) -> tuple[list[Tile], int]:

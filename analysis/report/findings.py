@@ -175,6 +175,9 @@ def findings(logs: Logs, bounds: Bounds | None = None) -> list[Finding]:
     found = []
     for question in dict.fromkeys(rule.question for rule in _RULES):
         rules = [rule for rule in _RULES if rule.question == question]
+        whole = logs.short(question)
+        if whole is not None and not whole.num_rows:
+            continue
         broken = _broken(logs.ask(question), [rule.where(limits) for rule in rules])
         found += [finding for rule, count in zip(rules, broken, strict=True) if count
                   for finding in _of_rule(logs, rule, rule.where(limits), count)]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 import attrs
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -39,6 +40,9 @@ _ROW: Final = {
     "sync_state_set": "array<bigint>", "previous_set": "array<bigint>", "sync_state_set_epoch": "bigint",
 }
 SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in _ROW.items())
+_ARROW: Final = {
+    "string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_(), "array<bigint>": pa.list_(pa.int64())}
+_ARROW_SCHEMA: Final = pa.schema([(name, _ARROW[kind]) for name, kind in _ROW.items()])
 _OF_FRAME: Final = ("cluster", "group", "term", "wall_ms", "node", "file", "offset")
 
 
@@ -58,6 +62,19 @@ def history(frames: DataFrame, snapshots: DataFrame) -> DataFrame:
 
     ``frames`` of controller groups, with whole payloads; ``snapshots`` with content.
     """
+    ordered = _ordered(frames, snapshots)
+    return ordered.sparkSession.createDataFrame(  # by RDD: what Spark has on DataFrames for this wants pandas
+        ordered.rdd.mapPartitions(_replay_groups), SCHEMA, verifySchema=False)
+
+
+def history_here(frames: DataFrame, snapshots: DataFrame) -> pa.Table:
+    """The same, replayed by this process."""
+    rows = _replay_groups(_ordered(frames, snapshots).collect())
+    return pa.Table.from_pylist([dict(zip(_ROW, row, strict=True)) for row in rows], _ARROW_SCHEMA)
+
+
+def _ordered(frames: DataFrame, snapshots: DataFrame) -> DataFrame:
+    """Each frame once, all of a group together, the first with the content of the newest snapshot."""
     wanted = frames.where("damage is null and not truncated").select(
         *_OF_FRAME, "group_id", "kind", "index", "last_index", "count", "chain", "mark", "payload").dropDuplicates(
         ["cluster", "group", "index", "mark"])
@@ -66,9 +83,7 @@ def history(frames: DataFrame, snapshots: DataFrame) -> DataFrame:
     joined = wanted.join(newest.hint("broadcast"), "group_id", "left")
     first = F.expr("row_number() over (partition by cluster, `group` order by `index`) = 1")
     slim = joined.withColumn("content", F.when(first, F.col("content")))  # once per group, not per frame
-    ordered = slim.repartition("cluster", "group").sortWithinPartitions("cluster", "group")
-    return ordered.sparkSession.createDataFrame(  # by RDD: what Spark has on DataFrames for this wants pandas
-        ordered.rdd.mapPartitions(_replay_groups), SCHEMA, verifySchema=False)
+    return slim.repartition("cluster", "group").sortWithinPartitions("cluster", "group")
 
 
 def _replay_groups(rows: Iterable[Row]) -> Iterator[tuple[Any, ...]]:

@@ -8,6 +8,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+FILES: Final = "*.snap"
+SCHEMA: Final = ("directory string, group_id bigint, `index` bigint, term bigint, bytes bigint, taken_ms bigint, "
+                 "file string, content binary")
+"""Of ``snapshots`` with content, in Spark's DDL."""
 _NAME: Final = r"^(.*)/snapshots/([0-9]+)-([0-9]{20})-([0-9]+)\.snap$"
 
 
@@ -17,7 +21,7 @@ def snapshots(spark: SparkSession, paths: Sequence[str], *, content: bool = Fals
     ``content``: also the bytes of the file.
     """
     found = spark.read.format("binaryFile").option("recursiveFileLookup", True).option(
-        "pathGlobFilter", "*.snap").load(list(paths))
+        "pathGlobFilter", FILES).load(list(paths))
 
     def part(number: int) -> Column:
         return F.regexp_extract("path", _NAME, number)

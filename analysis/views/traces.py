@@ -24,6 +24,13 @@ _FIELDS: Final = """
     outgoing array<string>, learners array<string>, peer string, state string, target string, message string,
     count bigint
 """
+_UNSAID: Final = ("version", "wall_ms")
+"""Of ``Opened``: what other columns are made of."""
+SCHEMA: Final = ", ".join([
+    *("group_id bigint" if field.startswith("`group` ") else field
+      for field in map(str.strip, _FIELDS.split(",")) if field.split()[0] not in _UNSAID),
+    "file string", "line struct<file_block_start: bigint, col2: bigint>", "wall_us bigint"])
+"""Of ``traces``, in Spark's DDL."""
 
 
 def traces(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -44,4 +51,4 @@ def traces(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         .withColumn("process", F.last("process", True).over(so_far))
     )
     return placed.withColumn("wall_us", ((F.col("at_ns") + F.col("_ahead")) / 1_000).cast("bigint")).drop(
-        "_ahead", "wall_ms", "version").withColumnRenamed("group", "group_id")
+        "_ahead", *_UNSAID).withColumnRenamed("group", "group_id")

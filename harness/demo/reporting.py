@@ -13,9 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-SMALL: Final = ("spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", "spark.ui.enabled=false",
-                "spark.driver.host=127.0.0.1")
-PATIENCE_S: Final = 600.0
+PATIENCE_S: Final = 300.0
 
 
 def page_of(logs: Path, page: Path, say: Callable[[str], None]) -> None:
@@ -27,7 +25,7 @@ def page_of(logs: Path, page: Path, say: Callable[[str], None]) -> None:
         return
     say("making the report of this run")
     command = [sys.executable, "-m", "analysis.cli", str(logs), "--out", str(page), "--title", "What the demo did",
-               "--master", "local[2]", *(part for setting in SMALL for part in ("--conf", setting))]
+               "--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1"]
     if not sys.stderr.isatty():
         command.append("--quiet")
     try:

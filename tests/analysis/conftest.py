@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import analysis
 from analysis.errors import JavaMissing
-from analysis.session import check_java
+from analysis.session import LIGHT, check_java
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +21,7 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(f"not run: {error}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = analysis.session(
-            "local[2]", spark_driver_memory="1g", spark_ui_enabled="false", spark_sql_shuffle_partitions="2",
-            spark_driver_bindAddress="127.0.0.1", spark_driver_host="127.0.0.1")
+        found = analysis.session("local[1]", spark_driver_bindAddress="127.0.0.1", spark_driver_host="127.0.0.1", **LIGHT)
     found.sparkContext.setLogLevel("OFF")
     yield found
     found.stop()

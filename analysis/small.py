@@ -1,0 +1,70 @@
+"""Small logs are read by the driver itself: where all of them are a few megabytes, starting Spark's Python workers
+would take longer than everything else.
+
+The rows are those of the data source, by its own reader. Knows nothing of questions.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from analysis.schemas import arrow_schema
+from analysis.source.batch import RaftLogReader
+from analysis.source.finding import Found
+from analysis.source.options import parse_options
+
+SEGMENT_BYTES_MAX: Final = 256 << 20
+"""Of all segments together, which live nodes allocate ahead: most of a young log's are zeros."""
+ROW_BYTES_MAX: Final = 32 << 20
+"""Of the rows of one table; Spark holds more than 48 MB of them another way."""
+
+
+def are_small(found: Sequence[Found]) -> bool:
+    """Whether the driver should try to read these logs alone."""
+    left = SEGMENT_BYTES_MAX
+    for each in found:
+        left -= sum(entry.size for entry in each.tree.entries("data" if each.java else "log") or ())
+        if left < 0:
+            return False
+    return True
+
+
+def read(options: Mapping[str, str]) -> pa.Table | None:
+    """What the source gives for these options, ``path`` among them; None: it is too much for one process."""
+    reader = RaftLogReader(parse_options(options))
+    found, size = [], 0
+    for part in reader.partitions():
+        for batch in reader.read(part):
+            found.append(batch)
+            size += batch.nbytes
+            if size > ROW_BYTES_MAX:
+                return None
+    return pa.Table.from_batches(found, arrow_schema(reader.options.wanted.form))
+
+
+def has_file(paths: Sequence[str], pattern: str) -> bool:
+    """Whether a file of such a name lies below; true where that cannot be told here."""
+    for path in paths:
+        if "://" in path and not path.startswith("file:"):
+            return True
+        for _, _, names in os.walk(urlsplit(path).path if path.startswith("file:") else path):
+            if fnmatch.filter(names, pattern):
+                return True
+    return False
+
+
+def nothing(spark: SparkSession, schema: str) -> DataFrame:
+    """No row, and Spark knows it: joins with it cost nothing. ``schema`` in Spark's DDL."""
+    return spark.createDataFrame([], schema).limit(0)
+
+
+def table(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Rows of this process as a DataFrame, which Spark keeps in its plan: what narrows it runs no job."""
+    return spark.createDataFrame(rows)
