@@ -12,7 +12,14 @@ from typing import Any
 import cbor2
 import pytest
 
-from fuzz import sealing
+from analysis.parsing import rows
+from broker.ha.master import HaMaster
+from broker.ha.slave import HaSlave
+from broker.plain.slave import SlaveCore
+from broker.store import record
+from broker.store.checkpoint import Checkpoint
+from broker.store.store import MessageStore
+from fuzz import sealing, store_targets
 from fuzz.__main__ import _line
 from fuzz.targets import TARGETS
 from raft import clientwire, frame, hello, wire
@@ -80,6 +87,13 @@ def test_sealed_bytes_pass_the_checksums() -> None:
     assert accepts(hello.decode_greeting, sealing.greeting(bytes(ping)))
 
 
+def test_sealed_records_are_read() -> None:
+    noise = Random(3).randbytes(900)
+    found, end = record.outlines(store_targets.sealed(noise), 0, check_crc=True)
+    assert len(found) > 1 and end > 300
+    assert not record.outlines(noise, 0)[0]
+
+
 def test_shaped_keeps_what_it_is_told_to_keep() -> None:
     encoded = Membership(("n0",), (), ("n1",)).encode()
     template = cbor2.loads(encoded)
@@ -99,6 +113,15 @@ def test_shaped_keeps_what_it_is_told_to_keep() -> None:
         ("records", blocks, "parse_local", lambda *args: (1, 2)),
         ("segment", recovery, "check_block", crash),
         ("footer", catalog, "decode_footer", crash),
+        ("store-records", record, "outline", crash),
+        ("store-batch", record, "encode_batch", lambda messages: b""),
+        ("store-directory", MessageStore, "dispatch", crash),
+        ("store-log", MessageStore, "put", crash),
+        ("store-small-files", Checkpoint, "decode", crash),
+        ("ha-master", HaMaster, "received", crash),
+        ("ha-slave", HaSlave, "received", crash),
+        ("ha-plain-slave", SlaveCore, "received", crash),
+        ("segment-rows", rows, "_entry_batches", crash),
     ],
 )
 def test_a_decoder_that_breaks_its_promise_is_noticed(
