@@ -118,10 +118,10 @@ class MessageStore:
             if in_queue(sys_flag):
                 key = topic, queue_id
                 due = offsets.get(key, 0)
-                if queue_offset != due and not self._queues.has_place(topic, queue_id, queue_offset, due):
-                    continue
                 if queue_offset > due and gapless:
                     return False
+                if queue_offset != due and not self._queues.has_place(topic, queue_id, queue_offset, due):
+                    continue
                 offsets[key] = queue_offset + 1  # less than before, where the queue was given up and begun anew
         return True
 

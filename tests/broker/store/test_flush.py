@@ -167,3 +167,17 @@ def test_no_checkpoint_counts_on_a_log_that_was_not_flushed() -> None:
 
     files.crash(later_ones_survive)
     assert opened(files).log.max_offset == safe
+
+
+def test_queues_that_lost_more_than_a_file_are_told_again() -> None:
+    """The first message behind the checkpoint has no place in what is left: the queue lacks those in front of it."""
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 40)
+    store.flush()
+    put(store, 40, 5)
+    store.log.flush()
+    for name in [name for name in files.content if name.startswith("consumequeue/") and int(name[-20:]) >= 160]:
+        del files.content[name]
+        files.sync_dir("consumequeue/t/0")
+    check(files, 45)
