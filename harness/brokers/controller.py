@@ -160,7 +160,8 @@ class Controller:
                 controller.act()
 
         scene.pending.append(commit)
-        scene.after(scene.commits.between(0, 4, 1) * MS, commit)
+        late = scene.commits.seldom(0.1, lambda _, chance: 1 + int(chance() * 250)) or 0
+        scene.after((scene.commits.between(0, 4, 1) + late) * MS, commit)
 
     def act(self) -> None:
         todo = self.active.poll(self.now)

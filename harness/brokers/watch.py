@@ -212,7 +212,9 @@ class Watch:
             return
         if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET and answer.code in REFUSALS:
             wanted = SyncStateSet.from_json(command.body)
-            self._asked[process].remove((wanted.sync_state_set_epoch, wanted.sync_state_set))
+            known = self._asked[process]
+            if (each := (wanted.sync_state_set_epoch, wanted.sync_state_set)) in known:
+                known.remove(each)  # not one of an earlier mastership
         if command.code == RequestCode.BROKER_HEARTBEAT and answer.ext.get("masterLeaseRenewed") == "true":
             self._renewed[process] = max(self._renewed.get(process, 0), sent_ns)
         if "masterEpoch" in answer.ext:
