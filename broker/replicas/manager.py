@@ -422,6 +422,8 @@ class ReplicasManager:
             return []
         role: Role = (BecomeMaster(epoch, members, members_epoch) if master == self.broker_id
                       else BecomeSlave(epoch, master, address))
+        if isinstance(role, BecomeMaster):
+            self._due["beat"] = 0  # a lease of an earlier mastership is over, and nothing opens before it is renewed
         self._seen = epoch
         under_way, self._target = self._target, role
         return [] if under_way is not None else [role]

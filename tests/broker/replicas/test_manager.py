@@ -90,8 +90,9 @@ class Controller:
                 known = (self.master, at, self.epoch, self.set_epoch) if at else (None,) * 4
                 return response(command, header=RegisterBrokerToControllerResponse("c", "b", *known), body=body)
             case RequestCode.BROKER_HEARTBEAT:
-                self.heartbeats.append(BrokerHeartbeatRequest.from_ext(command.ext))
-                renewed = address == "ctl1" and not self.java
+                beat = BrokerHeartbeatRequest.from_ext(command.ext)
+                self.heartbeats.append(beat)
+                renewed = address == "ctl1" and not self.java and beat.broker_id == self.master
                 return response(command, header=BrokerHeartbeatResponse(True) if renewed else None)
             case RequestCode.CONTROLLER_ELECT_MASTER:
                 if self.master is None:
@@ -318,6 +319,20 @@ def test_a_master_without_a_controller_fences_itself_and_comes_back() -> None:
     broker.controller.down = False
     broker.run(1_500)
     assert broker.fences[2:] == [""]
+
+
+def test_who_becomes_master_again_after_its_lease_opens_at_once() -> None:
+    broker = booted()
+    controller = broker.controller
+    controller.master, controller.epoch, controller.addresses[2] = 2, 2, "m2:1"
+    broker.notify(2, "m2:1", 2)
+    broker.run(8_300)
+    assert broker.roles[-1] == BecomeSlave(2, 2, "m2:1")
+    assert not broker.manager.lease.holds(broker.now), "a slave's is not renewed"
+    controller.master, controller.epoch = 1, 3
+    broker.notify(1, CONFIG.address, 3)
+    assert isinstance(broker.roles[-1], BecomeMaster)
+    assert broker.manager.serving, "without waiting for the next heartbeat"
 
 
 def test_the_lease_counts_from_the_sending_of_the_heartbeat() -> None:
