@@ -120,6 +120,7 @@ class Journal:
         Raises:
             WrongStore: as ``MessageStore.open``.
         """
+        self.store.on_trouble.append(lambda words: logger.error("%s", words))
         found = self.store.open()
         self.end = self.durable_end = self.store.log.max_offset
         self.confirm_offset = self.store.dispatched_offset

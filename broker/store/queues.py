@@ -5,7 +5,6 @@ They can always be built again from the log. Source: ``ConsumeQueueStore`` of Ro
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -13,8 +12,6 @@ from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue
 from broker.store.dispatch import TagCodes
 from broker.store.files import File, Files
 from broker.store.record import Outline, is_folder_name
-
-logger = logging.getLogger("broker.store")
 
 FOLDER: Final = "consumequeue"
 _ENTRIES_MAX: Final = 1 << 58
@@ -38,6 +35,8 @@ class Queues:
         self._unsynced: list[File] = []
         self.arrived: list[Arrived] = []
         """Called for each message that consumers see from then on."""
+        self.on_trouble: list[Callable[[str], None]] = []
+        """Called with what an operator should know."""
         self.damaged = False
         """Entries of messages that were flushed are gone: all must be told again."""
 
@@ -51,8 +50,8 @@ class Queues:
                     queue.correct_min(log_min)
                     if queue.damaged:
                         self.damaged = True
-                        logger.warning("queue %s of %s was damaged after it was flushed: it is built again from the "
-                                       "log", number, topic)
+                        self._say(f"queue {number} of {topic} was damaged after it was flushed: it is built again "
+                                  "from the log")
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -85,8 +84,7 @@ class Queues:
             queue = queues.get((topic, queue_id))
             if queue is None:
                 if not self.has_place(topic, queue_id, queue_offset, 0):
-                    logger.error("the message at offset %d of the log is in no queue: it says queue %d, place %d of "
-                                 "topic %r", offset, queue_id, queue_offset, topic[:60])
+                    self._in_no_queue(offset, topic, queue_id, queue_offset, 0)
                     continue
                 queue = self._make((topic, queue_id))
             code = tags_code(topic, properties, time_ms)
@@ -99,11 +97,18 @@ class Queues:
             elif self.has_place(topic, queue_id, queue_offset, queue.max_offset):
                 queue.append(queue_offset, offset, size, code)
             else:
-                logger.error("the message at offset %d of the log is in no queue: it says place %d of queue %d of "
-                             "topic %r, which ends at %d", offset, queue_offset, queue_id, topic[:60], queue.max_offset)
+                self._in_no_queue(offset, topic, queue_id, queue_offset, queue.max_offset)
                 continue
             for call in arrived:
                 call(topic, queue_id, queue_offset, code, found)
+
+    def _in_no_queue(self, offset: int, topic: bytes, queue_id: int, queue_offset: int, end: int) -> None:
+        self._say(f"the message at offset {offset} of the log is in no queue: it says place {queue_offset} of queue "
+                  f"{queue_id} of topic {topic[:60]!r}, which ends at {end}")
+
+    def _say(self, words: str) -> None:
+        for call in self.on_trouble:
+            call(words)
 
     def has_place(self, topic: bytes, queue_id: int, queue_offset: int, end: int) -> bool:
         """Whether a message may have that place in a queue that ends at ``end``, or in a new one. No checksum covers

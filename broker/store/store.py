@@ -73,6 +73,8 @@ class MessageStore:
         self.arrived = self._queues.arrived
         """Called with topic, queue id, queue offset, code of the tag and outline of each message that consumers see
         from then on."""
+        self.on_trouble = self._queues.on_trouble
+        """Called with what an operator should know of files that were damaged."""
         self.messages_put = self.bytes_put = 0
         """By this process."""
 
