@@ -94,13 +94,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"raft-report: {error}", file=sys.stderr)
         return 2
     except (PySparkException, Py4JError) as error:
-        print(f"raft-report: Spark could not do it: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        print(f"raft-report: Spark could not do it: {_first_of(str(error))}", file=sys.stderr)
         return 2
     levels = ", ".join(f"{count} {level}" for level in SEVERITIES
                        if (count := sum(each.count for each in found if each.severity == level)))
     print(f"{options.out}: {levels or 'no'} findings")
     worst = SEVERITIES[: SEVERITIES.index(options.fail_on) + 1] if options.fail_on else ()
     return int(any(each.severity in worst for each in found))
+
+
+def _first_of(text: str) -> str:
+    """Of an error of Spark's the sentence; of one in a Python worker, what was raised there."""
+    lines = text.strip().splitlines()
+    begins = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
+    if begins is None:
+        return lines[0]
+    return next((line for line in lines[begins + 1:] if line and not line[0].isspace()), lines[0])
 
 
 def _is_alone(master: str) -> bool:

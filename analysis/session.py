@@ -24,7 +24,7 @@ HOW_TO_GET = (
     "(on Debian: apt-get install openjdk-17-jre-headless)"
 )
 
-_LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
+_LOGGING: Final = Path(__file__).absolute().with_name("log4j2.properties").as_uri()
 _JAVA: Final = "spark.driver.extraJavaOptions"
 QUIET: Final = {
     "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",

@@ -1,6 +1,6 @@
 """How fast Spark reads logs through the source ``raftlog``, beside the same entries as JSON lines and as Parquet.
 
-    python -m benchmarks.analysis [--entries 8000000] [--rounds 3] [--folder DIR] [--out results.json]
+    python -m benchmarks.analysis [--quick] [--entries 8000000] [--rounds 3] [--folder DIR] [--out results.json]
 
 Two cores, a session that is up, every row of every column handed to Spark's ``noop`` sink. Logs: frames of 64 entries
 of 128 bytes, frames of one such entry (a fourth as many entries), and a tenth of the first, to see whether cost grows
@@ -203,14 +203,16 @@ def run(folder: Path, entries: int, rounds: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--entries", type=int, default=8_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="an eighth of the entries, twice: a few minutes at most")
+    parser.add_argument("--entries", type=int, help="default: 8000000")
+    parser.add_argument("--rounds", type=int, help="default: 3")
     parser.add_argument("--folder", type=Path, default=None, help="where to write the logs (a temporary directory)")
     parser.add_argument("--out", type=Path, default=None, help="also write the figures there, as JSON")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bench-analysis-", dir=args.folder))
     try:
-        found = run(folder, args.entries, args.rounds)
+        found = run(folder, args.entries or (1_000_000 if args.quick else 8_000_000),
+                    args.rounds or (2 if args.quick else 3))
     except JavaMissing as error:
         print(f"not run: {error}")
         return

@@ -1,6 +1,6 @@
 """A fleet's logs, made by raft's own writer, and how long the report on them takes.
 
-    python -m benchmarks.analysis_fleet [--groups 200] [--entries 20000000] [--folder DIR] [--out results.json]
+    python -m benchmarks.analysis_fleet [--quick] [--groups 200] [--entries 20000000] [--folder DIR] [--out FILE]
 
 Three nodes hold the same groups. Groups are of unequal size, each changes its leader now and then, and every frame of a
 group is on all three nodes, so ``--entries`` is counted once and read three times. Knows raft's writer and the report.
@@ -12,16 +12,18 @@ import argparse
 import json
 import random
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import cbor2
 
+from analysis.cli import bar
 from analysis.errors import JavaMissing
 from analysis.logs import open_logs
 from analysis.report import report
-from analysis.session import session
+from analysis.session import QUIET, session
 from raft.frame import Frame, build
 from raft.messages import Write
 from raft.storage.directory import DirectoryFiles
@@ -86,10 +88,10 @@ def run(folder: Path, groups: int, entries: int) -> dict[str, object]:
     written = write_fleet(folder / "fleet", groups, entries)
     wrote_s = time.perf_counter() - began
     spark = session("local[2]", spark_driver_memory="2g", spark_ui_enabled="false", spark_sql_shuffle_partitions="4",
-                    spark_ui_showConsoleProgress="false")
+                    spark_driver_host="127.0.0.1", **QUIET)
     began = time.perf_counter()
-    logs = open_logs(spark, str(folder / "fleet"))
-    found = report(logs, folder / "fleet.html", title="A generated fleet")
+    logs = open_logs(spark, str(folder / "fleet"), in_driver=False)
+    found = report(logs, folder / "fleet.html", title="A generated fleet", progress=bar(sys.stderr))
     report_s = time.perf_counter() - began
     counted = logs.ask("skew").agg({"entries": "sum", "rank": "max"}).collect()[0]
     figures = {
@@ -104,15 +106,17 @@ def main() -> None:
     """Parse the command line and run."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--groups", type=int, default=200)
-    parser.add_argument("--entries", type=int, default=20_000_000)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the entries, in a quarter of the groups")
+    parser.add_argument("--groups", type=int, help="default: 200")
+    parser.add_argument("--entries", type=int, help="default: 20000000")
     parser.add_argument("--folder", type=Path, help="where to write; default: a temporary directory")
     parser.add_argument("--out", type=Path, help="also write the figures there, as JSON")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="quorate-fleet-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        figures = run(folder, options.groups, options.entries)
+        figures = run(folder, options.groups or (50 if options.quick else 200),
+                      options.entries or (2_000_000 if options.quick else 20_000_000))
     except JavaMissing as error:
         print(f"not run: {error}")
         return

@@ -21,7 +21,8 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(f"not run: {error}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = analysis.session("local[1]", spark_driver_bindAddress="127.0.0.1", spark_driver_host="127.0.0.1", **LIGHT)
+        found = analysis.session(
+            "local[1]", spark_driver_bindAddress="127.0.0.1", spark_driver_host="127.0.0.1", **LIGHT)
     found.sparkContext.setLogLevel("OFF")
     yield found
     found.stop()

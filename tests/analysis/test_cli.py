@@ -32,7 +32,7 @@ def test_missing_java_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         raise JavaMissing("Spark runs on Java, and no `java` is on PATH")
 
     monkeypatch.setattr(cli, "session", none)
-    assert cli.main(["somewhere"]) == 2
+    assert cli.main(["somewhere", "--master", "spark://host:7077"]) == 2
     assert capsys.readouterr().err == "raft-report: Spark runs on Java, and no `java` is on PATH\n"
 
 
@@ -61,3 +61,10 @@ def test_what_is_shipped_holds_every_package_and_is_the_same_twice(tmp_path: Pat
     names = zipfile.ZipFile(first).namelist()
     assert {name.split("/")[0] for name in names} == set(PACKAGES)
     assert "analysis/source/batch.py" in names and "raft/frame.py" in names
+
+
+def test_what_a_worker_raised_is_told_in_its_words() -> None:
+    text = ("An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+            '  File "x.py", line 7, in read\n    raise ValueError(3)\nValueError: 3\n SQLSTATE: 38000\n')
+    assert cli._first_of(text) == "ValueError: 3"
+    assert cli._first_of("No such table\nsecond line") == "No such table"

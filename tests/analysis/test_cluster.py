@@ -14,15 +14,18 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
-from analysis.errors import JavaMissing
-from analysis.session import check_java
-from tests.analysis.report.browser import Seen, seen
+from analysis.logs import open_logs
+from analysis.report import report
+from analysis.session import LIGHT
+from tests.analysis.report.browser import seen
 from tests.analysis.scene import plant, story, write_traces
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 SPARK = Path(pyspark.__file__).parent
+SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PATIENCE_S = 240
 
 
@@ -69,14 +72,10 @@ def bare_python(directory: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def master(tree: Path) -> Iterator[str]:
-    """The address of a cluster of two workers with one core each."""
-    try:
-        check_java()
-    except JavaMissing as error:
-        pytest.skip(f"not run: {error}")
+def master(spark: SparkSession, tree: Path) -> Iterator[str]:
+    """The address of a cluster of two workers with one core each. ``spark``: where Java is missing, that says so."""
     env = {"PATH": os.environ["PATH"], "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1",
-           "SPARK_DAEMON_MEMORY": "256m",
+           "SPARK_DAEMON_MEMORY": "128m", "SPARK_DAEMON_JAVA_OPTS": SMALL,
            **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {})}
     with ExitStack() as stack:
         log = tree / "master.log"
@@ -92,24 +91,24 @@ def master(tree: Path) -> Iterator[str]:
         yield address
 
 
-def made(tree: Path, name: str, *options: str, **env: str) -> Seen:
-    """The page that the command makes, read."""
-    page = tree / f"{name}.html"
+def test_the_report_of_a_cluster_is_that_of_one_machine(spark: SparkSession, tree: Path, master: str) -> None:
+    """The cluster's by the command, in a process of its own; its workers read what the driver reads here."""
+    page = tree / "cluster.html"
+    settings = {
+        **LIGHT, "spark.driver.host": "127.0.0.1", "spark.driver.memory": "512m", "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2", "spark.executor.extraJavaOptions": SMALL}
     done = subprocess.run(
         [sys.executable, "-m", "analysis.cli", str(tree / "logs"), "--out", str(page), "--title", "Both",
-         "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.host=127.0.0.1",
-         "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.memory=1g", *options],
-        capture_output=True, text=True, timeout=900, env={**os.environ, **env}, check=False)
+         "--master", master, *(part for each in settings.items() for part in ("--conf", "=".join(each)))],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        env={**os.environ, "PYSPARK_PYTHON": str(bare_python(tree)), "PYSPARK_DRIVER_PYTHON": sys.executable})
     assert done.returncode == 0, done.stderr[-3_000:]
     assert "findings" in done.stdout
-    return seen(page.read_text())
-
-
-def test_the_report_of_a_cluster_is_that_of_one_machine(tree: Path, master: str) -> None:
-    python = bare_python(tree)
-    there = made(tree, "cluster", "--master", master, "--conf", "spark.executor.memory=700m",
-                 PYSPARK_PYTHON=str(python), PYSPARK_DRIVER_PYTHON=sys.executable)
-    here = made(tree, "local", "--master", "local[2]")
+    there = seen(page.read_text())
+    logs = open_logs(spark, str(tree / "logs"))
+    assert logs.in_driver
+    report(logs, tree / "local.html", title="Both")
+    here = seen((tree / "local.html").read_text())
     assert there.figures == here.figures
     assert sorted((each.rule, each.file, each.offset) for each in there.findings) == sorted(
         (each.rule, each.file, each.offset) for each in here.findings)
