@@ -38,7 +38,9 @@ class Heartbeats:
         self._consumers, self._producers, self._locks = consumers, producers, locks
         self._groups, self._topics, self._standing = groups, topics, standing
         self._now_ns = now_ns
-        self._changed: set[ConsumerGroup] = set()
+        self._changed: dict[ConsumerGroup, Connection | None] = {}
+        """Groups to tell, each with the member that brought the change about and knows of it; None: several."""
+        self._beating: Connection | None = None
         self._bell = Bell()
         consumers.on_change.append(self._note)
 
@@ -55,12 +57,16 @@ class Heartbeats:
         """34. Groups that may not be here are passed over, as in Java: their pulls will say so."""
         data = HeartbeatData.from_json(command.body)
         now_ns, known = self._now_ns(), True
-        for consumer in data.consumer_data_set:
-            if self._made(consumer):
-                member = Member(connection, data.client_id, command.language, command.version, now_ns)
-                known &= self._consumers.register(
-                    consumer, member, data.heartbeat_fingerprint,
-                    without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0)
+        self._beating = connection
+        try:
+            for consumer in data.consumer_data_set:
+                if self._made(consumer):
+                    member = Member(connection, data.client_id, command.language, command.version, now_ns)
+                    known &= self._consumers.register(
+                        consumer, member, data.heartbeat_fingerprint,
+                        without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0)
+        finally:
+            self._beating = None
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, Member(
                 connection, data.client_id, command.language, command.version, now_ns))
@@ -101,7 +107,8 @@ class Heartbeats:
         self._producers.closed(connection)
 
     def _note(self, group: ConsumerGroup) -> None:
-        self._changed.add(group)
+        first = group not in self._changed
+        self._changed[group] = self._beating if first or self._changed[group] is self._beating else None
         self._bell.ring()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -111,17 +118,21 @@ class Heartbeats:
             task_status.started()
             while True:
                 await self._bell.wait()
-                groups, self._changed = self._changed, set()
+                groups, self._changed = self._changed, {}
                 for group in sorted(groups, key=lambda group: group.name):
-                    self._tell(group)
+                    self._tell(group, groups[group])
 
-    def _tell(self, group: ConsumerGroup) -> None:
+    def _tell(self, group: ConsumerGroup, knows: Connection | None) -> None:
+        """All but who knows: a Java client that is told of itself in the middle of its heartbeats to all brokers raises
+        its subscription's version, has no heartbeat free to say so, and is refused every pull for 30 s."""
         config = self._groups.get(group.name)
         if group.broadcasting or not self._consumers.config.notify_consumer_ids_changed_enable or (
                 config is not None and not config.notify_consumer_ids_changed_enable):
             return
         header = ConsumerGroupRequest(group.name)
         for connection in list(group.members):
+            if connection is knows:
+                continue
             try:
                 connection.send(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
             except ConnectionClosed:  # it is told of by ``closed``
