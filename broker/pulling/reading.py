@@ -147,13 +147,16 @@ def read(store: MessageStore, topic: bytes, queue_id: int, offset: int, *, codes
         status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE
         return Found(status, next_offset, *bounds, slow=slow)
     try:
-        data = _records(log, chosen)
+        return Found(Status.FOUND, next_offset, *bounds, _records(log, chosen), len(chosen), slow)
     except (DamagedRecord, OffsetGone) as damage:
-        raise DamagedRecord(
-            damage.offset,
-            f"queue {queue_id} of {topic.decode()} is damaged at place {offset} or behind ({damage}): stop the broker "
-            "and remove the folder consumequeue of its store, which is built again from the log") from None
-    return Found(Status.FOUND, next_offset, *bounds, data, len(chosen), slow)
+        raise _damaged(topic, queue_id, offset, damage) from None
+
+
+def _damaged(topic: bytes, queue_id: int, offset: int, damage: DamagedRecord | OffsetGone) -> DamagedRecord:
+    return DamagedRecord(
+        damage.offset,
+        f"queue {queue_id} of {topic.decode()} is damaged at place {offset} or behind ({damage}): stop the broker and "
+        "remove the folder consumequeue of its store, which is built again from the log")
 
 
 @lru_cache(1_024)
