@@ -102,6 +102,21 @@ class ConsumeQueue:
         if self._is_something_behind(min(sure, log_end)):
             self._clear_behind()
         self.min_offset, self.max_offset = self._base // ENTRY_BYTES, self._written // ENTRY_BYTES
+        self._doubt_what_is_not_sure(min(sure, log_end))
+
+    def _doubt_what_is_not_sure(self, sure: int) -> None:
+        """The former process wrote it, and perhaps to the system's memory alone: no flush may count on it unsynced."""
+        if self.max_offset == self.min_offset:
+            return
+        offset, length, _ = self.entry(self.max_offset - 1)
+        if offset + length > sure:
+            in_file = self._file_bytes // ENTRY_BYTES
+            first = bisect_left(range(len(self._open)), True, key=lambda at: not self._is_sure(at, in_file - 1, sure))
+            self._dirty |= {NEW, *range(first, len(self._open))}
+
+    @property
+    def is_unsynced(self) -> bool:
+        return bool(self._dirty)
 
     def _find_end(self, log_end: int, sure: int) -> None:
         """Files whose entries are all sure are left alone; behind them the first entry that is not whole, or not in

@@ -48,6 +48,8 @@ class Queues:
                     queue = self._make((topic.encode(), int(number)))
                     queue.open(log_end, sure)
                     queue.correct_min(log_min)
+                    if queue.is_unsynced:
+                        self._changed[queue] = None
                     if queue.damaged:
                         self.damaged = True
                         self._say(f"queue {number} of {topic} was damaged after it was flushed: it is built again "

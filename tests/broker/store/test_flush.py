@@ -181,3 +181,19 @@ def test_queues_that_lost_more_than_a_file_are_told_again() -> None:
         del files.content[name]
         files.sync_dir("consumequeue/t/0")
     check(files, 45)
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_a_flush_counts_on_no_entry_that_a_killed_process_left_in_memory(count: int) -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 0, 5)
+    store.flush()
+    put(store, 5, count)
+    store.queue(b"t", 0).write()  # type: ignore[union-attr]
+    store.abandon()
+    again = opened(files)
+    again.dispatch()
+    again.flush()
+    assert complete(files) == again.log.max_offset
+    check(files, 5 + count)
