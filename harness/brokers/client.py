@@ -61,7 +61,10 @@ class Producer:
                 return
 
             def done(result: PutResult) -> None:
-                scene.watch.answered_put(process, self, sequence, result)
+                try:
+                    scene.watch.answered_put(process, result)
+                except Exception as error:  # noqa: BLE001  puts swallow what a caller's callback raises
+                    scene.found(error)
                 scene.reply(host, lambda: answer(result.status))
 
             host.do(process, E_PUT, lambda: scene.watch.put(process, lambda: process.puts.put([message], done)))

@@ -149,6 +149,10 @@ class BrokerScene:
             return False
         return True
 
+    def found(self, error: Exception) -> None:
+        """Something was found where it would be swallowed: it ends the run right after this event."""
+        self.world.at(self.world.now, _throw, error, tie=-1)
+
     def reported(self, problem: str) -> None:
         self.counts["report"] += 1
 
@@ -379,6 +383,10 @@ class BrokerScene:
 
 def _call(action: Callable[[], None]) -> None:
     action()
+
+
+def _throw(error: Exception) -> None:
+    raise error
 
 
 def _ignore(answer: Command) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.ha.acks import PutStatus
 from broker.ha.epochs import EpochList
+from broker.ha.tail import undispatched
 from broker.ha.wire import Ack, SlaveMessages
 from broker.puts import PutResult
 from broker.replicas.manager import REFUSALS, Role, Stage
@@ -35,7 +36,6 @@ from remoting.codes import RequestCode
 from remoting.command import Command
 
 if TYPE_CHECKING:
-    from harness.brokers.client import Producer
     from harness.brokers.host import Host
     from harness.brokers.process import Process
     from harness.brokers.scene import BrokerScene
@@ -335,7 +335,7 @@ class Watch:
             self._broken("INV_B16", "a set that was not committed", process, in_sync.accepted, in_sync.accepted_epoch,
                          self.committed.get(in_sync.accepted_epoch))
 
-    def answered_put(self, process: Process, producer: Producer, sequence: int, result: PutResult) -> None:
+    def answered_put(self, process: Process, result: PutResult) -> None:
         """A put has its outcome."""
         scene, plan = self.scene, self.scene.plan
         status = result.status
@@ -605,7 +605,7 @@ class Watch:
         end = master.process.journal.durable_end
         return group.sync_state_set == ids and end == master.process.journal.store.log.max_offset and all(
             host.process is not None and host.process.journal.durable_end == end == host.process.journal.confirm_offset
-            and host.process.journal.store.dispatched_offset == end for host in self.scene.hosts)
+            and not undispatched(host.process.journal) for host in self.scene.hosts)
 
     def settled(self) -> None:
         """INV_C17, INV_B22, and INV_B2 at last."""
