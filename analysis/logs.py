@@ -59,6 +59,7 @@ class Logs:
     """Read by this process where the rows are few (``analysis.small``), at the first use of each view."""
     _kept: list[DataFrame] = attrs.field(factory=list, init=False)
     kept: bool = attrs.field(default=False, init=False)
+    """Whether views and answers are held."""
     _light: list[DataFrame] = attrs.field(factory=list, init=False)
     _answers: dict[str, DataFrame] = attrs.field(factory=dict, init=False)
     _short: dict[str, pa.Table] = attrs.field(factory=dict, init=False)
@@ -113,12 +114,19 @@ class Logs:
     @cached_property
     def frames(self) -> DataFrame:
         """Without payloads."""
-        return self.read("frames", payload="none", **self._between()).drop("payload")
+        return self._bare("frames")
 
     @cached_property
     def entries(self) -> DataFrame:
         """Without payloads."""
-        return self.read("entries", payload="none", **self._between()).drop("payload")
+        return self._bare("entries")
+
+    def _bare(self, form: Format) -> DataFrame:
+        found = self.read(form, payload="none", **self._between())
+        bare = found.drop("payload")
+        if any(found is light for light in self._light):
+            self._light.append(bare)
+        return bare
 
     @cached_property
     def events(self) -> DataFrame:

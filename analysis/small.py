@@ -54,9 +54,10 @@ def has_file(paths: Sequence[str], pattern: str) -> bool:
     for path in paths:
         if "://" in path and not path.startswith("file:"):
             return True
-        for _, _, names in os.walk(urlsplit(path).path if path.startswith("file:") else path):
-            if fnmatch.filter(names, pattern):
-                return True
+        local = urlsplit(path).path if path.startswith("file:") else path
+        if os.path.isfile(local) or any(fnmatch.filter(names, pattern)
+                                        for _, _, names in os.walk(local, followlinks=True)):
+            return True
     return False
 
 

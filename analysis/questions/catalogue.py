@@ -42,9 +42,10 @@ class Question:
     """SQL: what of the answer to show first."""
 
     def order(self) -> list[Column]:
-        """``first`` as Spark sorts by it."""
-        return [F.expr(part.removesuffix(" desc")).desc() if part.endswith(" desc") else F.expr(part)
-                for part in self.first.split(", ")]
+        """``first`` as Spark sorts by it; among equals by every column, so that two runs show the same rows."""
+        wanted = [F.expr(part.removesuffix(" desc")).desc() if part.endswith(" desc") else F.expr(part)
+                  for part in self.first.split(", ")]
+        return [*wanted, *(F.col(f"`{name}`") for name in self.columns)]
 
 
 def _columns(names: str, **own: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How far each replica is behind, and what its snapshots let it forget."""
+"""How far each replica is behind, and what its snapshots let it forget. It knows frames of data, and no file."""
 
 from __future__ import annotations
 
