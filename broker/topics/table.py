@@ -57,6 +57,8 @@ class TopicTable:
         """Topics that administrators may not touch."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each change of a topic: the version has moved."""
+        self.queues_kept: Callable[[str], int] = lambda name: 0
+        """How many queues of a topic the log has messages in: a master may be elected before it heard of the topic."""
         self.on_delete: list[Callable[[str], object]] = []
         """Called with the topic's name before ``on_change``: its queues and offsets are to go."""
         kept = kept or Topics()
@@ -127,7 +129,7 @@ class TopicTable:
             return self._topics.get(name)
         model = self._topics.get(default)
         if model is not None and model.perm & INHERIT:
-            count = max(0, min(queues, model.write_queue_nums))
+            count = max(0, min(queues, model.write_queue_nums), self.queues_kept(name))
             return self._put(TopicConfig(name, count, count, model.perm & ~INHERIT, model.topic_filter_type, sys_flag))
         if name.startswith(names.RETRY_PREFIX):
             return self.create_if_absent(name, 1, sys_flag)

@@ -118,3 +118,11 @@ def test_it_is_kept() -> None:
     topics.update([TopicConfig("t", attributes={"message.type": "FIFO"})])
     save(files, topics.snapshot())
     assert table(load(files, Topics)).snapshot() == topics.snapshot()
+
+
+def test_a_topic_made_again_has_all_queues_that_hold_messages() -> None:
+    """A master may be elected before it heard of a topic whose messages it has."""
+    topics = table()
+    topics.queues_kept = {"known": 7}.__getitem__
+    made = topics.create_for_send("known", "TBW102", 4)
+    assert made is not None and (made.read_queue_nums, made.write_queue_nums) == (7, 7)
