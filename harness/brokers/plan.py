@@ -95,6 +95,8 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.in_sync_replicas = 1 if plan.all_ack else stream.pick((1, 1, 2), 1)
     plan.lease_ms = 900 if stream.chance(0.4) else 0
     plan.wait_master_lease = stream.chance(0.5)
+    if plan.lease_ms and stream.chance(0.4):
+        plan.all_ack, plan.wait_master_lease = False, True  # where a lease is all that there is
     plan.unclean = stream.chance(0.04)
     plan.timeout_ms = stream.pick((1_200, 1_500, 3_000), 1_500)
     plan.poll_ms = stream.pick((400, 700, 2_000), 700)

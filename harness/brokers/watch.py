@@ -30,7 +30,7 @@ from harness.brokers.contract import Loss, excuse
 from harness.brokers.history import History
 from harness.brokers.plan import CLUSTER, GROUP
 from raft.config import MS
-from raft.invariants import require
+from raft.invariants import InvariantViolation, require
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
@@ -306,7 +306,9 @@ class Watch:
         if log.max_offset == before:
             return
         plan, in_sync, role = self.scene.plan, process.switch.in_sync, process.switch.role
-        assert in_sync is not None and role is not None, "only a master writes"
+        if in_sync is None or role is None:
+            self.counts["INV_C16"] += 1
+            raise InvariantViolation("INV_C16", f"written on {process.host.name}, which is no master")
         self.counts["INV_B17"] += plan.min_in_sync > 1
         if len(in_sync.accepted) < plan.min_in_sync:
             self._broken("INV_B17", "written although too few are in sync", process, in_sync.accepted)

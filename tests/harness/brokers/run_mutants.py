@@ -14,7 +14,7 @@ def _program() -> Program:
     return BROKERS
 
 
-CORPUS = Corpus("tests.harness.brokers.run_mutants", PLANTED, _program, 400_000)
+CORPUS = Corpus("tests.harness.brokers.run_mutants", PLANTED, _program, 300_000)
 
 if __name__ == "__main__":
     sys.exit(main(CORPUS))
