@@ -1,4 +1,4 @@
-"""How far each consumer group is in each queue, and how that is asked for, moved and kept. It knows numbers, and no message."""
+"""How far each consumer group is in each queue; how that is asked for, moved and kept. It knows numbers, no message."""
 
 from broker.offsets.table import OffsetsConfig, OffsetTable
 
