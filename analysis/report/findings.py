@@ -70,8 +70,8 @@ class _Rule:
 
 
 _DAMAGE_ACTION: Final = (
-    "Stop the node, keep a copy of its directory and run `raftlog verify` on it. Then let the node join again with an "
-    "empty directory (`join=True`, `raftctl reconfigure`): its peers have the entries. Check the disk.")
+    "Stop the node, keep a copy of its directory and run `raftlog verify DIR` on it. Then let the node join again with "
+    "an empty directory (`join=True`, `raftctl reconfigure`): its peers have the entries. Check the disk.")
 _SAFETY_ACTION: Final = (
     "This must never happen: keep the directories of all replicas as they are, stop the group's writers, and find out "
     "which software wrote the two histories before any node is started again.")

@@ -1,4 +1,7 @@
-"""Our program for Node.js, as a process that reports in lines of JSON, like those in Java."""
+"""Our program for Node.js, as a process that reports in lines of JSON, like those in Java.
+
+It knows npm and processes, and nothing of what the program does.
+"""
 
 from __future__ import annotations
 

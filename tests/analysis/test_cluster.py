@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from analysis.report import report
 from analysis.session import LIGHT
 from tests.analysis.report.browser import seen
 from tests.analysis.scene import plant, story, write_traces
+from tests.analysis.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -50,13 +50,10 @@ def spark_process(log: Path, *arguments: str, env: dict[str, str]) -> Iterator[s
 
 def said(log: Path, pattern: str) -> str:
     """What a process writes into its log, once it has."""
-    ends = time.monotonic() + PATIENCE_S
-    while time.monotonic() < ends:
-        found = re.search(pattern, log.read_text(errors="replace")) if log.exists() else None
-        if found:
-            return found[1]
-        time.sleep(0.2)
-    raise AssertionError(f"{log} never said {pattern!r}:\n{log.read_text(errors='replace')[-2_000:]}")
+    found = until(lambda: re.search(pattern, log.read_text(errors="replace")) if log.exists() else None,
+                  f"{log} saying {pattern!r}")
+    assert found is not None
+    return found[1]
 
 
 def bare_python(directory: Path) -> Path:

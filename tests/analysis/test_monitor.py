@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,18 +11,9 @@ from analysis.monitor import Monitor, monitoring
 from analysis.register import register
 from analysis.watch import Alert, Watch
 from tests.analysis.by_hand import Log, frames, hard_state, mark_of
+from tests.analysis.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-PATIENCE_S = 300
-
-
-def until(holds: Callable[[], object]) -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < ends, "the streams did not come so far"
-        time.sleep(0.2)
-
 
 def test_alerts_while_logs_grow(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
@@ -48,7 +37,7 @@ def test_alerts_while_logs_grow(spark: SparkSession, tmp_path: Path) -> None:
             (made,) = frames(6, [1], chain=mark_of(common[-1]), text=text)
             places[node] = logs[node].block(hard_state(1, 2, "n0"), made) + 64 + len(hard_state(1, 2, "n0"))
             logs[node].save(tmp_path / "logs" / node, node=node)
-        until(lambda: told)
+        until(lambda: told, "an alert")
         for query in queries:
             query.processAllAvailable()
         clock[0] = 1_001

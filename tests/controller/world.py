@@ -20,7 +20,7 @@ from controller.config import from_properties
 from controller.metadata import codec
 from controller.server import RunningController, serve_controller
 from raft.errors import RaftError
-from raft.sim.disk import VirtualDisk
+from raft.sim.disk import SimulatedCrash, VirtualDisk
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
@@ -149,6 +149,9 @@ class World:
                         config, files=files, listeners=[listener], connector=self.network.connector(f"{name}:1"),
                         raft_files=disk, rng=Random(f"{name} {len(self.starts)}"), wall_ms=lambda: 0,
                         reads=self.reads.get(name, codec.FORMAT), task_status=task_status)
+                except* SimulatedCrash:
+                    if name in self._scopes:  # else it was killed, and its disk with it
+                        raise
                 except* RaftError as failed:
                     if name not in self.running:
                         raise

@@ -80,6 +80,7 @@ def test_the_live_view_shows_roles_epochs_sets_and_rates(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setattr("rich._console", None)
     members = [("broker-a-0", "h:1", True), ("broker-a-1", "h:2", True), ("broker-a-2", "h:3", False)]
     view = GroupView("h:2", 41, frozenset({"h:1", "h:2"}))
     display = Display()
