@@ -36,10 +36,9 @@ from remoting.bodies.controller import BrokerNames
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
+from remoting.daemon.changing import change_config
 from remoting.daemon.files import Files
-from remoting.daemon.keys import ConfigError
 from remoting.daemon.logs import of_peer
-from remoting.daemon.tls import hidden
 from remoting.errors import BodyError, HeaderError
 from remoting.headers.controller import (
     BrokerHeartbeatResponse,
@@ -135,33 +134,17 @@ class Controller:
 
     def _change_config(self, connection: Connection, request: Command) -> Command:
         """What a running controller cannot follow is written down for its next start."""
-        if len(request.body) > CONFIG_BYTES_MAX:
-            return response(request, ResponseCode.SYSTEM_ERROR,
-                            remark=f"a body of {len(request.body)} bytes; at most {CONFIG_BYTES_MAX} are taken")
-        try:
-            given = properties.parse(request.body.decode())
-        except (UnicodeDecodeError, ValueError) as error:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=f"not properties: {error}")
-        barred = sorted(self.config.black_list & given.keys())
-        if barred:
-            return response(request, ResponseCode.NO_PERMISSION,
-                            remark=f"Can not update config in black list: {', '.join(barred)}")
-        if not given:
-            return response(request)
-        try:
-            changed = from_properties(given, start=self.config)
-            check(changed)
-            self.files.replace(self.config_path, properties.encode(to_properties(changed)).encode())
-        except ConfigError as error:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
-        except OSError as error:
-            return response(request, ResponseCode.SYSTEM_ERROR, remark=f"cannot write {self.config_path}: {error}")
-        waiting = sorted(given.keys() - live_keys())
-        self.config = changed
-        self.active.settings = election_settings(changed)
-        logger.warning("configuration changed", extra={
-            "peer": connection.peer, "keys": hidden(dict(sorted(given.items()))), "at_next_start": waiting})
-        return response(request, remark=f"at the next start: {', '.join(waiting)}" if waiting else None)
+        return change_config(
+            connection, request, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list, live=live_keys(),
+            made=self._made, text=to_properties, files=self.files, path=self.config_path, use=self._use, logger=logger)
+
+    def _made(self, given: Mapping[str, str]) -> ControllerConfig:
+        changed = from_properties(given, start=self.config)
+        check(changed)
+        return changed
+
+    def _use(self, changed: ControllerConfig) -> None:
+        self.config, self.active.settings = changed, election_settings(changed)
 
     def explain(self, _: Connection, request: Command) -> Command:
         """Ours: what there is to say."""
