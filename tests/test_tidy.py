@@ -37,8 +37,8 @@ SHELLS = {
     "raft/storage/segment.py", "raft/storage/snapshots.py", "raft/storage/spares.py", "raft/storage/writer.py",
     "remoting/client.py", "remoting/connection.py", "remoting/deadlines.py", "remoting/endpoint.py",
     "remoting/server.py", "remoting/streams.py", "remoting/tls.py", "remoting/wakeup.py",
-    "remoting/daemon/files.py", "remoting/daemon/logs.py", "remoting/daemon/page.py", "remoting/daemon/process.py",
-    "remoting/daemon/tls.py",
+    "remoting/daemon/changing.py", "remoting/daemon/files.py", "remoting/daemon/logs.py", "remoting/daemon/page.py",
+    "remoting/daemon/process.py", "remoting/daemon/tls.py",
 }
 """May use what the operating system offers, unseeded chance among it. All else in raft and remoting is a core, or
 raft.sim."""
