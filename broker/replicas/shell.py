@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
@@ -16,6 +15,7 @@ import trio
 
 from broker.ha.insync import InSync
 from broker.replicas import identity
+from broker.replicas.carrying import Carrier
 from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager, Role
 from broker.replicas.outputs import (
     BecomeMaster,
@@ -88,13 +88,10 @@ class Member:
             files.remove(identity_path + TEMP)  # a crash may have come before that
         self.manager = ReplicasManager(config, found, check_code)
         self._nursery: trio.Nursery | None = None
-        self._outputs: deque[Output] = deque()
-        self._carrying_out = False
+        self._carry = Carrier(self._one, lambda: self.manager.in_sync, switch.advance)
         self._unwritten: Output | None = None
         """A file that the disk refused."""
         self._reported: dict[str, float] = {}
-        self._known: tuple[int, ...] | None = None
-        """What replication was last told of its SyncStateSet."""
 
     def _read(self, path: str) -> str | None:
         content = self._files.read(path)
@@ -139,20 +136,7 @@ class Member:
 
     def carry_out(self, outputs: Iterable[Output]) -> None:
         """In order; what follows from one comes behind those that are there already."""
-        self._outputs.extend(outputs)
-        if self._carrying_out:
-            return
-        self._carrying_out = True
-        try:
-            while self._outputs:
-                self._one(self._outputs.popleft())
-        finally:
-            self._carrying_out = False
-        held = self.manager.in_sync
-        known = None if held is None else (held.accepted_epoch, *held.asked, held.confirm)
-        if known != self._known:
-            self._known = known
-            self._switch.advance()
+        self._carry(outputs)
 
     def _one(self, output: Output) -> None:
         assert self._nursery is not None, "it runs"

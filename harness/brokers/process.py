@@ -14,6 +14,7 @@ from broker.ha.acks import QuorumConfig
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import Puts
 from broker.replicas import identity
+from broker.replicas.carrying import Carrier
 from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager, Role
 from broker.replicas.outputs import (
     BecomeMaster,
@@ -251,9 +252,8 @@ class Member:
         if isinstance(found, identity.Identity) and files.exists(TEMP):
             files.remove(TEMP)
         self.manager = ReplicasManager(config, found, f"{process.host.name}.{process.host.life}")
-        self._outputs: deque[Output] = deque()
-        self._carrying_out = self._rung = False
-        self._known: tuple[object, ...] | None = None
+        self._carry = Carrier(self._one, lambda: self.manager.in_sync, self._advance)
+        self._rung = False
         self._timer: int | None = None
         self._taking: tuple[Role, object] | None = None
 
@@ -298,20 +298,10 @@ class Member:
     # --- outputs ---------------------------------------------------------------------------------------------
 
     def carry_out(self, outputs: Iterable[Output]) -> None:
-        self._outputs.extend(outputs)
-        if self._carrying_out:
-            return
-        self._carrying_out = True
-        try:
-            while self._outputs:
-                self._one(self._outputs.popleft())
-        finally:
-            self._carrying_out = False
-        held = self.manager.in_sync
-        known = None if held is None else (held.accepted_epoch, *held.asked, held.confirm)
-        if known != self._known:
-            self._known = known
-            self.process.switch.advance()
+        self._carry(outputs)
+
+    def _advance(self) -> None:
+        self.process.switch.advance()
 
     def _one(self, output: Output) -> None:
         process = self.process

@@ -1,0 +1,40 @@
+"""In which order outputs of the replicas manager are carried out. The shell and the simulation share it: what follows
+from an output comes behind those that are there already. It knows outputs, and nothing of how one is carried out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from broker.ha.insync import InSync
+from broker.replicas.outputs import Output
+
+
+class Carrier:
+    """``one`` carries out an output, ``in_sync`` is the manager's now; ``advance``: the SyncStateSet, who is asked for,
+    or what is confirmed is another than replication was told."""
+
+    def __init__(self, one: Callable[[Output], None], in_sync: Callable[[], InSync | None],
+                 advance: Callable[[], None]) -> None:
+        self._one, self._in_sync, self._advance = one, in_sync, advance
+        self._outputs: deque[Output] = deque()
+        self._busy = False
+        self._known: tuple[int, ...] | None = None
+        """What replication was last told of its SyncStateSet."""
+
+    def __call__(self, outputs: Iterable[Output]) -> None:
+        self._outputs.extend(outputs)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._outputs:
+                self._one(self._outputs.popleft())
+        finally:
+            self._busy = False
+        held = self._in_sync()
+        known = None if held is None else (held.accepted_epoch, *held.asked, held.confirm)
+        if known != self._known:
+            self._known = known
+            self._advance()
