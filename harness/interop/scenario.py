@@ -37,6 +37,7 @@ class Scenario:
 
 
 SCENARIOS: list[Scenario] = []
+"""By module and place therein, whichever was imported first."""
 
 
 def scenario(
@@ -48,9 +49,15 @@ def scenario(
         about = (play.__doc__ or "").strip().splitlines()[0]
         name = getattr(play, "__name__", "scenario")
         SCENARIOS.append(Scenario(name, about, play, releases or ("5.5.0",), smoke, timeout_s))
+        SCENARIOS.sort(key=_place)
         return play
 
     return register
+
+
+def _place(each: Scenario) -> tuple[str, int]:
+    code = getattr(each.play, "__code__", None)
+    return each.play.__module__, code.co_firstlineno if code else 0
 
 
 class Unexpected(AssertionError):
