@@ -99,15 +99,16 @@ class Queries:
         return sorted(found, key=lambda message: message.store_time_ms)[:most]
 
     async def create_topic(self, topic: str, queues: int = 8) -> None:
-        """With so many queues on each broker that has the default topic. It takes a moment until routes show it."""
+        """With so many queues on each broker that has the default topic now. It takes a moment until routes show it."""
         template = self._session.settings.default_topic
-        route = await self._session.routes.get(template)
+        route = await self._session.routes.get_anew(template)
         for name in sorted(route.brokers):
             address = route.master(name)
             if address is None:
                 raise Unreachable(f"{name} has no master to create {topic} at")
             header = CreateTopicRequest(topic, queues, queues, 6, template)
             await self._session.ask(f"topic {topic}", address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+        self._session.routes.renew_soon(topic)
 
     async def _offset(self, code: int, queue: MessageQueue, header: Header) -> int:
         return (await self._ask(OffsetResponse, code, queue, header)).offset

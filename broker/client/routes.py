@@ -81,6 +81,12 @@ class Routes:
             raise entry.failure or NoRoute(topic)
         return entry.route
 
+    async def get_anew(self, topic: str) -> Route:
+        """As name servers have it now: for what must reach every broker. Raises ``NoRoute``, ``NoNameServer``."""
+        if self.cached(topic) is not None:
+            await self.renew(topic)
+        return await self.get(topic)
+
     async def renew(self, topic: str) -> None:
         """Ask anew and return when the answer is there; ``cached`` has it then."""
         await self._ask_and_wait(self._entries[topic])

@@ -63,11 +63,11 @@ async def made(client: Client, topic: str, queues: int = 4, brokers: int = 1) ->
         while True:
             try:
                 await client.create_topic(topic, queues)
+                await trio.sleep(0.2)
                 if len(await client.queues(topic)) == queues * brokers:
                     return
             except ClientError:  # brokers that have just started know no default topic yet
-                pass
-            await trio.sleep(0.2)
+                await trio.sleep(0.2)
 
 
 async def take(messages: Messages, count: int) -> list[Received]:
