@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from broker.client import Client, ConsumerSettings, FlowLimits, Message, MessageQueue, Start, connect
-from broker.store import record as codec
+from remoting import record as codec
 from remoting.bodies.consumers import ConsumerIdList, HeartbeatData
 from remoting.bodies.namesrv import BrokerData, QueueData, TopicRouteData
 from remoting.codes import RequestCode

@@ -31,8 +31,8 @@ from broker.journal import Journal
 from broker.puts import PutResult, Puts
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.directory import DirectoryFiles
-from broker.store.record import Message, encode_properties
 from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message, encode_properties
 from remoting.wakeup import Bell
 
 CONFIG = HaConfig(all_ack_in_sync_state_set=True)

@@ -25,7 +25,6 @@ from broker.pulling.reading import ReadConfig
 from broker.pulling.requests import Pulling
 from broker.standing import Standing
 from broker.store.directory import DirectoryFiles
-from broker.store.record import Message, encode_properties
 from broker.store.store import MessageStore, StoreConfig
 from broker.topics import TopicsConfig, TopicTable
 from remoting.bodies.namesrv import TopicConfig
@@ -34,6 +33,7 @@ from remoting.command import Command
 from remoting.connection import Connection
 from remoting.frame import FrameReader, encode
 from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageRequest
+from remoting.record import Message, encode_properties
 
 QUEUES = 8
 A_PULL = 32

@@ -25,7 +25,6 @@ from broker.puts import Puts
 from broker.replication import Alone
 from broker.sending.sending import Sending, SendingConfig
 from broker.store.directory import DirectoryFiles
-from broker.store.record import encode_batch, encode_properties, packed_host
 from broker.store.store import MessageStore, StoreConfig
 from broker.store.tables import SubscriptionGroup
 from broker.tablefile import TableFile
@@ -36,6 +35,7 @@ from remoting.command import RESPONSE, Command, request
 from remoting.connection import Connection
 from remoting.frame import FrameReader, encode
 from remoting.headers.sending import SendMessageRequestV2
+from remoting.record import encode_batch, encode_properties, packed_host
 
 PROPERTIES = encode_properties({
     "KEYS": "order-1234", "UNIQ_KEY": "7F0000010B2C18B4AAC2355A1D8C0001", "WAIT": "true", "TAGS": "TagA"}).decode()

@@ -20,12 +20,12 @@ from broker.ha.acks import PutStatus, QuorumConfig
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
 from broker.replication import Alone
-from broker.store import record as codec
 from broker.store.commitlog import CommitLog
 from broker.store.directory import DirectoryFiles
 from broker.store.files import Files, MemoryFiles
-from broker.store.record import Message
 from broker.store.store import MessageStore, StoreConfig
+from remoting import record as codec
+from remoting.record import Message
 from remoting.wakeup import Bell
 
 GATHERED = 64

@@ -48,6 +48,7 @@ from remoting.daemon.process import (
     words,
 )
 from remoting.daemon.tls import client_tls_of, tls_of
+from remoting.errors import DamagedRecord
 from remoting.streams import TLSContext
 
 EXAMPLES: Final = """\
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = trio.run(guard, config, tls, sys.argv[1:] if arguments is None else arguments)
         else:
             trio.run(run, config, tls, inherited)
-    except* (OSError, ConfigError, StoreError, IdentityError, ModuleNotFoundError) as failures:
+    except* (OSError, ConfigError, StoreError, DamagedRecord, IdentityError, ModuleNotFoundError) as failures:
         code = FAILED
         for failure in leaves(failures):
             print(f"mqbroker: {words(failure)}", file=sys.stderr)

@@ -18,12 +18,13 @@ import trio
 
 from broker.store.commitlog import Recovered, SyncJob
 from broker.store.disk import Disk, DiskThread
-from broker.store.errors import DamagedRecord, StoreFailed, StoreFull
+from broker.store.errors import StoreFailed, StoreFull
 from broker.store.flush import Flush
 from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
-from broker.store.record import Message
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, Put
+from remoting.errors import DamagedRecord
+from remoting.record import Message
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker")

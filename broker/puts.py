@@ -17,9 +17,10 @@ import attrs
 from broker.ha.acks import Deny, Need, PutQueue, PutStatus, QuorumConfig, needed_acks, satisfied
 from broker.journal import NS_PER_MS, Journal
 from broker.replication import Replication
-from broker.store.errors import MessageIllegal, StoreFailed, StoreFull
-from broker.store.record import PROPERTIES_BYTES_MAX, Message
+from broker.store.errors import StoreFailed, StoreFull
 from broker.store.store import Put
+from remoting.errors import MessageIllegal
+from remoting.record import PROPERTIES_BYTES_MAX, Message
 
 logger = logging.getLogger("broker")
 

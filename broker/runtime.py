@@ -17,6 +17,7 @@ from broker.config import BrokerConfig
 from broker.services import Services
 from broker.store.errors import StoreError
 from remoting.codes import VERSION
+from remoting.errors import DamagedRecord
 
 SAMPLE_S: Final = 1.0
 _SPANS_S: Final = (10, 60, 600)
@@ -102,7 +103,7 @@ class Runtime:
             return -1
         try:
             return journal.store.get_by_id(journal.store.log.next_offset(journal.begin)).store_time_ms
-        except StoreError:
+        except (StoreError, DamagedRecord):
             return -1
 
 

@@ -40,7 +40,6 @@ from broker.sending.sendback import SendBack
 from broker.sending.sending import Sending, SendingConfig
 from broker.standing import Standing
 from broker.store.files import Files
-from broker.store.record import packed_host
 from broker.store.retention import RetentionConfig
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups, Topics, load
 from broker.tablefile import RunSync, TableFile
@@ -49,6 +48,7 @@ from broker.topics.table import TopicsConfig, TopicTable
 from remoting.bodies.consumers import MessageRequestModes
 from remoting.connection import Connection
 from remoting.endpoint import Handler
+from remoting.record import packed_host
 
 WRITABLE: Final = 2
 

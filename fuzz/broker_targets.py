@@ -36,17 +36,15 @@ from broker.ha.wire import (
 )
 from broker.plain.master import MasterCore
 from broker.plain.slave import SlaveCore
-from broker.store import record
-from broker.store.errors import DamagedRecord
-from broker.store.record import COMPRESSED, Message
 from fuzz.store_targets import sealed
 from fuzz.target import Target
-from remoting import properties
+from remoting import properties, record
 from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.daemon.keys import ConfigError
-from remoting.errors import BodyError, HeaderError
+from remoting.errors import BodyError, DamagedRecord, HeaderError
 from remoting.headers.pulling import PullMessageResponse
+from remoting.record import COMPRESSED, Message
 
 _HA: Final = HaConfig()
 _EPOCHS: Final = EpochList([(1, 0), (2, 100), (5, 300)])

@@ -18,13 +18,15 @@ from broker.pulling import reading
 from broker.pulling.reading import ReadConfig
 from broker.replicas import identity
 from broker.replicas.identity import Application, Identity, IdentityError
-from broker.store import record, tables
+from broker.store import tables
 from broker.store.checkpoint import Checkpoint
-from broker.store.errors import DamagedRecord, MessageIllegal, OffsetGone, WrongStore
+from broker.store.errors import OffsetGone, WrongStore
 from broker.store.files import MemoryFile, MemoryFiles
-from broker.store.record import Message
 from broker.store.store import MessageStore, StoreConfig
 from fuzz.target import Target
+from remoting import record
+from remoting.errors import DamagedRecord, MessageIllegal
+from remoting.record import Message
 
 _IPV6: Final = bytes(range(16)) + b"\0\0\x2a\x9f"
 _PROPERTIES: Final = record.encode_properties({"TAGS": "a", "KEYS": "k1 k2", "UNIQ_KEY": "7F0000010000"})
@@ -391,7 +393,7 @@ def _small_files() -> list[bytes]:
 
 
 STORE_TARGETS: Final[dict[str, Target]] = {
-    "store-records": Target("broker.store.record: outlines, decode", check_store_records, _record_seeds),
+    "store-records": Target("remoting.record: outlines, decode", check_store_records, _record_seeds),
     "store-batch": Target("record: decode_batch, properties, parse_message_id", check_store_batch, _batches, 512),
     "store-directory": Target("MessageStore on a damaged directory", check_store_directory, _directory_seeds, 64),
     "store-log": Target("MessageStore on records of any content", check_store_log, _log_seeds, 1_100),

@@ -5,6 +5,8 @@
     ├── NotEncodable      a command of our own that no frame can carry: nothing was sent
     ├── HeaderError       a frame whose ext fields do not make the header its code wants: answered, not closed
     ├── BodyError         the same of a body
+    ├── MessageIllegal    a message that no record has room for: nothing was kept; the sender must change it
+    ├── DamagedRecord     bytes that are no record; says where and why
     ├── ConnectFailed     nobody answered at that address
     ├── ConnectionClosed  the connection went before the answer came: the request may or may not have been carried out
     ├── RequestTimeout    no answer in time: the request may or may not have been carried out
@@ -40,6 +42,18 @@ class HeaderError(RemotingError):
 
 class BodyError(RemotingError):
     """A body that is not what its code wants."""
+
+
+class MessageIllegal(RemotingError):
+    """A message that cannot be stored. Says which part, and how much is allowed."""
+
+
+class DamagedRecord(RemotingError):
+    """No record at ``offset``. A reader of a log that is being recovered stops there."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"no record at offset {offset}: {reason}")
+        self.offset, self.reason = offset, reason
 
 
 class ConnectFailed(RemotingError):

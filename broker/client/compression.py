@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from broker.client.errors import CompressionMissing, MessageIllegal
-from broker.store.record import COMPRESSED, COMPRESSION_SHIFT
+from remoting.record import COMPRESSED, COMPRESSION_SHIFT
 
 _MASK: Final = 7
 

@@ -20,13 +20,12 @@ from broker.client.message import Origin, Received
 from broker.client.route import MASTER, words
 from broker.client.session import Session
 from broker.client.subscription import wants
-from broker.store.errors import DamagedRecord
-from broker.store.record import decode_all
 from remoting.bodies.consumers import TAG, MessageQueue, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
-from remoting.errors import HeaderError, RemotingError
+from remoting.errors import DamagedRecord, HeaderError, RemotingError
 from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageRequest, PullMessageResponse
+from remoting.record import decode_all
 
 logger = logging.getLogger("broker.client")
 

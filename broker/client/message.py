@@ -15,10 +15,10 @@ import attrs
 
 from broker.client.compression import Compression, compress, expand, flag_of
 from broker.client.errors import MessageIllegal
-from broker.store import record as codec
-from broker.store.errors import MessageIllegal as NotEncodable
-from broker.store.record import Record, unpacked_host
+from remoting import record as codec
 from remoting.bodies.consumers import MessageQueue
+from remoting.errors import MessageIllegal as NotEncodable
+from remoting.record import Record, unpacked_host
 
 TAGS: Final = "TAGS"
 KEYS: Final = "KEYS"

@@ -11,17 +11,17 @@ from broker.client.errors import ClientError, MessageIllegal, Refused, Unreachab
 from broker.client.message import Received
 from broker.client.route import MASTER
 from broker.client.session import Session
-from broker.store.errors import DamagedRecord
-from broker.store.errors import MessageIllegal as NoSuchId
-from broker.store.record import Record, decode_all, parse_message_id, unpacked_host
 from remoting.address import join_address
 from remoting.bodies.consumers import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
+from remoting.errors import DamagedRecord
+from remoting.errors import MessageIllegal as NoSuchId
 from remoting.header import Header
 from remoting.headers.pulling import OffsetResponse, QueueRequest, SearchOffsetRequest, TimestampResponse
 from remoting.headers.queries import QueryMessageRequest, ViewMessageRequest
 from remoting.headers.topics import CreateTopicRequest
+from remoting.record import Record, decode_all, parse_message_id, unpacked_host
 
 _FOREVER: Final = 2**63 - 1
 _Header = TypeVar("_Header", bound=Header)

@@ -22,10 +22,10 @@ from broker.client.message import (
 )
 from broker.client.producing import Producer
 from broker.client.session import Session
-from broker.store.record import COMPRESSED, COMPRESSION_SHIFT, encode_properties
 from remoting.codes import RequestCode
 from remoting.command import request
 from remoting.headers.sending import ConsumerSendMsgBackRequest
+from remoting.record import COMPRESSED, COMPRESSION_SHIFT, encode_properties
 
 logger = logging.getLogger("broker.client")
 

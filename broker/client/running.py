@@ -12,9 +12,9 @@ import trio
 from broker.client.message import Received
 from broker.client.messages import Messages
 from broker.client.share import OrderedShare
-from broker.store.record import decode
 from remoting.bodies.consumers import MessageQueue
 from remoting.fastjson import Pairs, dumps
+from remoting.record import decode
 
 if TYPE_CHECKING:
     from broker.client.consuming import Consumer

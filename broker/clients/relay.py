@@ -10,8 +10,7 @@ from typing import Any, Final
 from broker.clients.members import Consumers, Member
 from broker.groups import GroupTable
 from broker.standing import Standing
-from broker.store.errors import MessageIllegal, StoreError
-from broker.store.record import parse_message_id
+from broker.store.errors import StoreError
 from broker.store.store import MessageStore
 from broker.topics import TopicTable
 from remoting.bodies.consumers import ConsumerStatus, MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
@@ -19,8 +18,9 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
-from remoting.errors import BodyError, ConnectionClosed, RemotingError, RequestTimeout
+from remoting.errors import BodyError, ConnectionClosed, DamagedRecord, MessageIllegal, RemotingError, RequestTimeout
 from remoting.headers.consumers import ConsumerClientRequest, GetConsumerStatusRequest, ResetOffsetRequest
+from remoting.record import parse_message_id
 
 TIMEOUT_MS: Final = 10_000
 STATUS_TIMEOUT_MS: Final = 5_000
@@ -63,7 +63,7 @@ class Relay:
         try:
             offset = parse_message_id(asked.msg_id or "")[1]
             body = self._store.log.read(offset, self._store.get_by_id(offset).size)
-        except (MessageIllegal, StoreError) as error:
+        except (MessageIllegal, StoreError, DamagedRecord) as error:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=str(error))
         return await self._call(command, asked, ext, body)
 

@@ -32,6 +32,7 @@ from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.errors import StoreError
 from remoting.bodies.broker import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from remoting.bodies.controller import EpochEntry
+from remoting.errors import DamagedRecord
 from remoting.streams import Connector, connect_tcp
 from remoting.wakeup import Bell
 
@@ -156,7 +157,7 @@ class AutoSwitch:
                 if self._master is None:
                     cut_unfinished(self._journal)
                 in_sync = self._begin(role)
-            except (RoleRefused, StoreError, OSError) as error:
+            except (RoleRefused, StoreError, DamagedRecord, OSError) as error:
                 await self._leave("this broker cannot be master")
                 raise RoleRefused(str(error)) from error
             self._journal.confirm(in_sync.confirm)

@@ -32,6 +32,7 @@ from broker.ha.wire import HaFrameError
 from broker.journal import Journal
 from broker.store.errors import StoreError
 from remoting.bodies.broker import HAClientRuntimeInfo
+from remoting.errors import DamagedRecord
 from remoting.streams import STREAM_ERRORS, Connector, tune, words
 from remoting.wakeup import Bell
 
@@ -164,7 +165,7 @@ class Following(Generic[MessageT]):
                 nursery.cancel_scope.cancel()
         except* STREAM_ERRORS as errors:
             reason = words(errors.exceptions[0])
-        except* (HaFrameError, StoreError) as errors:
+        except* (HaFrameError, StoreError, DamagedRecord) as errors:
             reason = str(errors.exceptions[0])
         finally:
             self.connected, self._fd = False, -1
@@ -243,7 +244,7 @@ class Following(Generic[MessageT]):
         logger.warning("the log ends at %d and is cut at %d, as its master's: %s", journal.end, cut.point, words)
         try:
             journal.truncate(cut.point, everything=cut.everything)
-        except (StoreError, OSError) as error:
+        except (StoreError, DamagedRecord, OSError) as error:
             logger.error("the log cannot be cut at %d: %s", cut.point, error)
             return None
         return journal.end

@@ -24,6 +24,7 @@ from broker.ha.master import Close, Idle, LogView
 from broker.ha.wire import HaFrameError
 from broker.journal import Journal
 from broker.store.errors import StoreError
+from remoting.errors import DamagedRecord
 from remoting.streams import STREAM_ERRORS, ends, tune, words
 from remoting.wakeup import Bell
 
@@ -205,7 +206,7 @@ class HaPort:
                     link.close("closed by the other end")
         except* STREAM_ERRORS as errors:
             link.reason = link.reason or words(errors.exceptions[0])
-        except* (HaFrameError, StoreError) as errors:
+        except* (HaFrameError, StoreError, DamagedRecord) as errors:
             link.reason = str(errors.exceptions[0])
         except* Exception:  # a defect of ours costs one connection, no more
             logger.exception("replica at %s", peer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.journal import Journal
-from broker.store.errors import DamagedRecord
+from remoting.errors import DamagedRecord
 
 
 def cut_unfinished(journal: Journal) -> None:

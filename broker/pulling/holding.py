@@ -14,8 +14,8 @@ import attrs
 import trio
 
 from broker.clients.subscriptions import Subscribed
-from broker.store.record import Outline
 from remoting.deadlines import Deadlines
+from remoting.record import Outline
 from remoting.wakeup import Bell
 
 if TYPE_CHECKING:

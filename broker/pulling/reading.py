@@ -17,9 +17,10 @@ import attrs
 
 from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import ENTRY, ENTRY_BYTES, ConsumeQueue
-from broker.store.errors import DamagedRecord, OffsetGone
-from broker.store.record import RECORD_BYTES_MIN
+from broker.store.errors import OffsetGone
 from broker.store.store import MessageStore
+from remoting.errors import DamagedRecord
+from remoting.record import RECORD_BYTES_MIN
 
 _NOWHERE: Final = 0x7FFFFFFF
 _GAP_BYTES: Final = 4 << 10

@@ -30,6 +30,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RESPONSE, Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
+from remoting.errors import DamagedRecord
 from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageRequest, PullMessageResponse
 
 logger = logging.getLogger("broker")
@@ -117,7 +118,7 @@ class Pulling:
             self._consumers.pulled(asked.consumer_group, asked.topic, wanted, self._now_ns())
         try:
             found = self._read(asked, wanted, slave)
-        except StoreError as error:
+        except (StoreError, DamagedRecord) as error:
             return response(request, ResponseCode.SYSTEM_ERROR, PullMessageResponse(), remark=str(error))
         self._note(asked, found, first)
         code, suggested = code_of(found.status, asked.queue_offset), self._suggested(group, found)

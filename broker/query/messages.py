@@ -15,6 +15,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
+from remoting.errors import DamagedRecord
 from remoting.headers.queries import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
 
 TAG: Final = "T"
@@ -67,7 +68,7 @@ class MessageQueries:
         offset = ViewMessageRequest.from_ext(request.ext).offset
         try:
             body = self._store.log.read(offset, self._store.get_by_id(offset).size)
-        except StoreError as error:
+        except (StoreError, DamagedRecord) as error:
             return response(request, ResponseCode.SYSTEM_ERROR,
                             remark=f"can not find message by the offset, {offset}: {error}")
         return response(request, body=body)

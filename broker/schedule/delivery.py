@@ -17,14 +17,15 @@ from broker.puts import PutResult, Puts
 from broker.schedule import levels
 from broker.schedule.machine import Delivery, Machine
 from broker.store.consumequeue import ENTRY
-from broker.store.errors import DamagedRecord, OffsetGone
-from broker.store.record import Message
+from broker.store.errors import OffsetGone
 from broker.store.store import MessageStore
 from broker.store.tables import DelayOffsets
 from remoting.codes import RequestCode
 from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
+from remoting.errors import DamagedRecord
+from remoting.record import Message
 
 logger = logging.getLogger("broker")
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import attrs
 
-from broker.store.record import Message, decode_properties
 from broker.topics.names import HALF, SCHEDULE
 from remoting.fields import decimal
+from remoting.record import Message, decode_properties
 
 DEFAULT: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """``messageDelayLevel``."""

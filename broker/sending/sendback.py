@@ -19,15 +19,16 @@ from broker.sending import properties as props
 from broker.sending.answers import REJECTED
 from broker.sending.needs import Groups, WhenSaved
 from broker.sending.sending import Sending, retries_max
-from broker.store.errors import DamagedRecord, OffsetGone
-from broker.store.record import Message, Record, decode_properties, message_id
+from broker.store.errors import OffsetGone
 from broker.topics import names
 from broker.topics.table import WRITE, TopicTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
+from remoting.errors import DamagedRecord
 from remoting.headers.sending import ConsumerSendMsgBackRequest
+from remoting.record import Message, Record, decode_properties, message_id
 
 
 class SendBack:

@@ -23,8 +23,17 @@ from broker.sending import properties as props
 from broker.sending.answers import REJECTED, STORED, Refusal, refusal
 from broker.sending.needs import Groups, Locks, WhenSaved
 from broker.sending.request import V1, V2, Names, SendRequest, decode
-from broker.store.errors import MessageIllegal
-from broker.store.record import (
+from broker.store.tables import SubscriptionGroup
+from broker.topics import names
+from broker.topics.table import UNIT, UNIT_SUB, WRITE, TopicTable
+from remoting.address import split_address
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ONEWAY, RESPONSE, Command
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.errors import MessageIllegal
+from remoting.fields import decimal, shown
+from remoting.record import (
     BODY_BYTES_MAX,
     COMMIT,
     INNER_BATCH,
@@ -36,15 +45,6 @@ from broker.store.record import (
     decode_batch,
     message_id,
 )
-from broker.store.tables import SubscriptionGroup
-from broker.topics import names
-from broker.topics.table import UNIT, UNIT_SUB, WRITE, TopicTable
-from remoting.address import split_address
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ONEWAY, RESPONSE, Command
-from remoting.connection import Connection
-from remoting.endpoint import Handler
-from remoting.fields import decimal, shown
 
 MAX_RECONSUME_TIMES_VERSION: Final = 121
 """``V3_4_9``: clients from it on say how often a message may be tried."""

@@ -17,10 +17,11 @@ from typing import Final
 
 import attrs
 
-from broker.store import record as codec
-from broker.store.errors import DamagedRecord, MessageIllegal, OffsetGone, StoreFailed, StoreFull, WrongStore
+from broker.store.errors import OffsetGone, StoreFailed, StoreFull, WrongStore
 from broker.store.files import File, Files
-from broker.store.record import BLANK_BYTES_MIN, Message, Outline, Record, encode
+from remoting import record as codec
+from remoting.errors import DamagedRecord, MessageIllegal
+from remoting.record import BLANK_BYTES_MIN, Message, Outline, Record, encode
 
 FILE_BYTES: Final = 1 << 30
 RESERVE_BYTES: Final = 16 << 20

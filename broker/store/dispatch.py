@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import java_hash
-from broker.store.record import TAGS, Outline, property_of, value_behind
+from remoting.record import TAGS, Outline, property_of, value_behind
 
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 DELAYS_MS: Final = tuple(1000 * seconds for seconds in (

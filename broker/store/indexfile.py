@@ -17,7 +17,7 @@ import attrs
 
 from broker.store.files import File, Files
 from broker.store.keys import KeyHashes, key_hash
-from broker.store.record import Outline
+from remoting.record import Outline
 
 DIRECTORY: Final = "index"
 SLOTS: Final = 5_000_000

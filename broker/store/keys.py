@@ -10,7 +10,7 @@ from operator import mul
 from typing import Final
 
 from broker.store.consumequeue import java_hash
-from broker.store.record import KEYS, ROLLBACK, TAGS, UNIQ_KEY, Outline, value_behind
+from remoting.record import KEYS, ROLLBACK, TAGS, UNIQ_KEY, Outline, value_behind
 
 _MASK: Final = 0xFFFFFFFF
 _BACK: Final = 12

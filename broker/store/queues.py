@@ -11,7 +11,7 @@ from typing import Final
 from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue
 from broker.store.dispatch import TagCodes
 from broker.store.files import File, Files
-from broker.store.record import Outline, is_folder_name
+from remoting.record import Outline, is_folder_name
 
 FOLDER: Final = "consumequeue"
 _ENTRIES_MAX: Final = 1 << 58

@@ -12,20 +12,21 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from broker.store import record as codec
 from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.checkpoint import Checkpoint
 from broker.store.commitlog import FILE_BYTES, CommitLog, Recovered
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES
 from broker.store.dispatch import DELAYS_MS, Dispatcher, TagCodes, in_queue
-from broker.store.errors import DamagedRecord, MessageIllegal, OffsetGone
+from broker.store.errors import OffsetGone
 from broker.store.files import Files, Space, read_whole, write_whole
 from broker.store.flush import Flush
 from broker.store.indexfile import ENTRIES, SLOTS, KeyIndex
 from broker.store.queues import Queue, Queues
-from broker.store.record import Message, Record
 from broker.store.retention import RetentionConfig, Verdict, judge
+from remoting import record as codec
+from remoting.errors import DamagedRecord, MessageIllegal
+from remoting.record import Message, Record
 
 ABORT: Final = "abort"
 """There while a store is open: found at the start, it means that the last process was killed."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from broker.ha.acks import PutStatus
 from broker.puts import PutResult
 from broker.store.errors import OffsetGone
-from broker.store.record import Message, decode, encode_properties
 from raft.config import MS
+from remoting.record import Message, decode, encode_properties
 
 if TYPE_CHECKING:
     from harness.brokers.host import Host

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.store.record import Record
 from raft.invariants import require
+from remoting.record import Record
 
 if TYPE_CHECKING:
     from harness.brokers.process import Process

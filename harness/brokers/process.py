@@ -39,6 +39,7 @@ from raft.config import MS
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
+from remoting.errors import DamagedRecord
 from remoting.headers.controller import NotifyBrokerRoleChangedRequest
 from remoting.wakeup import Bell
 
@@ -354,7 +355,7 @@ class Member:
 
         try:
             switch.take(role, self.manager.broker_id, done)
-        except (RoleRefused, StoreError, OSError) as error:
+        except (RoleRefused, StoreError, DamagedRecord, OSError) as error:
             done(str(error))
 
     def _write(self, output: WriteApplication | WriteIdentity | RemoveApplication) -> None:

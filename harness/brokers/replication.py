@@ -32,6 +32,7 @@ from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.errors import StoreError
 from harness.brokers.streams import End
 from raft.config import MS
+from remoting.errors import DamagedRecord
 
 if TYPE_CHECKING:
     from harness.brokers.process import Process, Turns
@@ -117,7 +118,7 @@ class Switch:
         except StopIteration:
             self._taking = None
             done(None)
-        except (RoleRefused, StoreError, OSError) as refused:
+        except (RoleRefused, StoreError, DamagedRecord, OSError) as refused:
             self._taking = None
             done(str(refused))
         else:
@@ -136,7 +137,7 @@ class Switch:
                 cut_unfinished(journal)
                 self.scene.watch.cut_off(self.process)
             in_sync = self._begin(role)
-        except (RoleRefused, StoreError, OSError):
+        except (RoleRefused, StoreError, DamagedRecord, OSError):
             self._leave("this broker cannot be master")
             raise
         journal.confirm(in_sync.confirm)
@@ -519,7 +520,7 @@ class Following:
         """What breaks ends the connection."""
         try:
             call()
-        except (HaFrameError, StoreError) as error:
+        except (HaFrameError, StoreError, DamagedRecord) as error:
             self.scene.counts[f"connection ended by {type(error).__name__}"] += 1
             self.drop()
             if not self._left:
@@ -559,7 +560,7 @@ class Following:
         self.scene.watch.truncates(self.process, cut.point)
         try:
             journal.truncate(cut.point, everything=cut.everything)
-        except (StoreError, OSError):
+        except (StoreError, DamagedRecord, OSError):
             return None
         return journal.end
 

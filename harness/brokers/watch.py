@@ -18,8 +18,6 @@ from broker.ha.wire import Ack, SlaveMessages
 from broker.puts import PutResult
 from broker.replicas.manager import REFUSALS, Role, Stage
 from broker.replicas.outputs import BecomeMaster
-from broker.store.errors import DamagedRecord
-from broker.store.record import Outline, Record
 from controller.metadata.commands import AlterSyncStateSet, ElectMaster, Trigger
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
@@ -34,6 +32,8 @@ from raft.invariants import InvariantViolation, require
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
+from remoting.errors import DamagedRecord
+from remoting.record import Outline, Record
 
 if TYPE_CHECKING:
     from harness.brokers.host import Host

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from broker.store import record as codec
-from broker.store.errors import DamagedRecord, MessageIllegal
 from harness.java import Report
+from remoting import record as codec
+from remoting.errors import DamagedRecord, MessageIllegal
 
 SHOWN = 5
 EARLY = ("a RocketMQ master acknowledged what not all in sync had: apache/rocketmq#9897, it counts connections, and a "

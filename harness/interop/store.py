@@ -10,15 +10,15 @@ from pathlib import Path
 
 import trio
 
-from broker.store import record as codec
 from broker.store.directory import DirectoryFiles
-from broker.store.record import Message
 from broker.store.store import MessageStore, StoreConfig
 from broker.store.tables import ConsumerOffsets, Topics, load, save
 from harness import java
 from harness.interop.scenario import Stage, expect, scenario
 from harness.java import settings
+from remoting import record as codec
 from remoting.bodies.namesrv import DataVersion, TopicConfig
+from remoting.record import Message
 
 TOPIC = "Orders"
 COUNT = 300

@@ -21,7 +21,6 @@ from broker.ha.wire import Ack, SlaveHandshake, report
 from broker.replicas.identity import IdentityError
 from broker.store.errors import WrongStore
 from broker.store.files import MemoryFile, Space
-from broker.store.record import decode_all
 from remoting.bodies.consumers import ConsumerData, HeartbeatData, MessageQueue, ProducerData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command
@@ -31,6 +30,7 @@ from remoting.header import Header
 from remoting.headers.pulling import PullMessageRequest
 from remoting.headers.sending import SendMessageRequest
 from remoting.headers.topics import CreateTopicRequest
+from remoting.record import decode_all
 from tests.broker.cluster import Cluster, Node, cluster, controlled, until
 from tests.broker.test_server import bodies, send_all
 

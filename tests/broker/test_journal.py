@@ -15,9 +15,9 @@ from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.store.disk import DiskThread, InlineDisk, Job, Steps, Told
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull
 from broker.store.files import MemoryFile, MemoryFiles, Space
-from broker.store.record import Message, decode
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message, decode
 
 SMALL = StoreConfig(log_file_bytes=1 << 16, queue_file_bytes=20 * 64, index_slots=11, index_entries=64)
 ASYNC = JournalConfig()

@@ -18,8 +18,8 @@ from broker.puts import PutResult, Puts
 from broker.replication import Alone
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFile, MemoryFiles
-from broker.store.record import Message
 from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message
 from tests.broker.test_journal import SlowDisk
 
 SMALL = StoreConfig(log_file_bytes=1 << 16, queue_file_bytes=20 * 64, index_slots=11, index_entries=64)

@@ -7,7 +7,6 @@ import trio
 
 from broker.metrics import BrokerMetrics
 from broker.store.errors import StoreFailed
-from broker.store.record import decode_all
 from broker.store.tables import SubscriptionGroup
 from remoting import properties
 from remoting.bodies.broker import HARuntimeInfo
@@ -16,6 +15,7 @@ from remoting.bodies.namesrv import KVTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
 from remoting.headers.controller import ElectMasterRequest
+from remoting.record import decode_all
 from tests.broker.cluster import Cluster, Node, cluster, controlled, until
 
 OK = ResponseCode.SUCCESS

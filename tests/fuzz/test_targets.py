@@ -16,7 +16,6 @@ from analysis.parsing import rows
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
 from broker.plain.slave import SlaveCore
-from broker.store import record
 from broker.store.checkpoint import Checkpoint
 from broker.store.store import MessageStore
 from fuzz import sealing, store_targets
@@ -27,6 +26,7 @@ from raft.errors import MalformedMessage
 from raft.membership import Membership
 from raft.messages import Vote
 from raft.storage import blocks, catalog, recovery
+from remoting import record
 
 
 def mutated(seed: bytes, rng: Random) -> bytes:

@@ -14,8 +14,7 @@ from random import Random
 import trio
 
 from broker.client import Client, ClientSettings, connect
-from broker.store import record as codec
-from broker.store.record import Message, Record
+from remoting import record as codec
 from remoting.bodies.consumers import (
     ConsumerIdList,
     HeartbeatData,
@@ -45,6 +44,7 @@ from remoting.headers.pulling import (
 )
 from remoting.headers.queries import QueryMessageRequest, ViewMessageRequest
 from remoting.headers.sending import ConsumerSendMsgBackRequest, SendMessageRequestV2, SendMessageResponse
+from remoting.record import Message, Record
 from remoting.server import Server
 from tests.remoting.memory import Net
 

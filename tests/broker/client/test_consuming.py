@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.client import ConsumerSettings, FlowLimits, Message, MessageQueue, Messages, Received, Start
-from broker.store import record as codec
+from remoting import record as codec
 from remoting.bodies.consumers import ConsumerStatus, ResetOffsetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response

@@ -18,7 +18,7 @@ from broker.client.compression import compress, expand, flag_of
 from broker.client.ids import UniqueIds
 from broker.client.message import Encoded, Received, encode, properties_of
 from broker.client.subscription import subscribe, wants
-from broker.store import record as codec
+from remoting import record as codec
 from remoting.bodies.consumers import MessageQueue
 
 MIB = 1 << 20

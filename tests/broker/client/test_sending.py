@@ -21,7 +21,7 @@ from broker.client import (
     connect,
 )
 from broker.client.route import words
-from broker.store import record as codec
+from remoting import record as codec
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from tests.broker.client.cluster import SILENCE, Cluster, FakeBroker, cluster, refusing

@@ -9,7 +9,6 @@ import trio
 from trio.testing import MockClock
 
 from broker.clients.relay import Relay
-from broker.store.record import decode
 from remoting.bodies.consumers import (
     ConsumerStatus,
     MessageQueue,
@@ -20,6 +19,7 @@ from remoting.bodies.consumers import (
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.headers.consumers import ResetOffsetRequest
+from remoting.record import decode
 from tests.broker.clients.world import World, running
 from tests.remoting.memory import Wire
 

@@ -20,7 +20,6 @@ from broker.pulling.requests import Pulling
 from broker.standing import Standing
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
-from broker.store.record import Message, encode_properties
 from broker.store.store import MessageStore, StoreConfig
 from broker.topics import TopicsConfig, TopicTable
 from remoting.bodies.consumers import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
@@ -30,6 +29,7 @@ from remoting.command import Command
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.headers.pulling import PullMessageRequest
+from remoting.record import Message, encode_properties
 from remoting.server import Server
 from tests.remoting.memory import Net, Wire, net
 

@@ -21,8 +21,8 @@ from broker.puts import PutResult, Puts
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
-from broker.store.record import Message
 from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message
 
 SMALL = StoreConfig(log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=False)
 ALL_ACK = HaConfig(all_ack_in_sync_state_set=True, transfer_batch_bytes=700, catch_up_batch_bytes=3_000)

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from broker.ha.acks import PutStatus
 from broker.journal import FlushDiskType
 from broker.puts import PutResult
-from broker.store.record import decode
+from remoting.record import decode
 from tests.broker.ha.group import Broker, Net, group
 
 

@@ -16,8 +16,8 @@ from broker.journal import Journal
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.directory import DirectoryFiles
-from broker.store.record import Message
 from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message
 from tests.broker.ha.group import log_of
 
 STORE = StoreConfig(log_file_bytes=3 << 20, index=False)

@@ -19,8 +19,8 @@ from broker.puts import PutResult, Puts
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
-from broker.store.record import Message
 from broker.store.store import MessageStore
+from remoting.record import Message
 from tests.broker.ha.group import SMALL, Net, log_of
 
 CONFIG = HaConfig(transfer_batch_bytes=700, catch_up_batch_bytes=3_000)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from broker.pulling.reading import Found, ReadConfig, Status, is_recent, memory_bytes, read, store_time_ms
 from broker.store.consumequeue import java_hash
 from broker.store.files import MemoryFiles
-from broker.store.record import Message, decode, decode_all, encode_properties
 from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message, decode, decode_all, encode_properties
 
 SMALL = StoreConfig(log_file_bytes=4096, queue_file_bytes=20 * 8, index=False)
 CONFIG = ReadConfig()

@@ -15,13 +15,13 @@ from broker.groups import GroupsConfig
 from broker.pulling.checks import PullConfig
 from broker.pulling.reading import ReadConfig, Status
 from broker.pulling.requests import code_of
-from broker.store.record import decode_all
 from broker.store.tables import SubscriptionGroup
 from remoting.bodies.consumers import SubscriptionData
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
+from remoting.record import decode_all
 from tests.broker.clients.world import World, pull, running
 
 PULL = RequestCode.PULL_MESSAGE

@@ -11,8 +11,6 @@ from broker.query.messages import MessageQueries, QueryConfig
 from broker.query.positions import Positions
 from broker.query.progress import Progress
 from broker.query.stats import GROUP_GET_NUMS, TOPIC_PUT_NUMS, Stats
-from broker.store.record import Message as StoredMessage
-from broker.store.record import decode, decode_all, encode_properties
 from broker.store.tables import SubscriptionGroup
 from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.namesrv import TopicConfig
@@ -28,6 +26,8 @@ from remoting.bodies.queries import (
     TopicStatsTable,
 )
 from remoting.codes import RequestCode, ResponseCode
+from remoting.record import Message as StoredMessage
+from remoting.record import decode, decode_all, encode_properties
 from tests.broker.clients.world import World, running
 
 

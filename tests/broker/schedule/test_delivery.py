@@ -9,11 +9,11 @@ from trio.testing import MockClock
 from broker.ha.acks import QuorumConfig
 from broker.schedule.delivery import ScheduleConfig
 from broker.schedule.levels import SCHEDULE_TOPIC
-from broker.store.record import Message, decode, decode_properties, encode_properties
 from broker.store.tables import DelayOffsets, SubscriptionGroup, load
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import ResponseCode
 from remoting.command import Command, request
+from remoting.record import Message, decode, decode_properties, encode_properties
 from tests.broker.sending.test_sendback import back
 from tests.broker.sending.test_sending import Slaves
 from tests.broker.sending.world import UNIQ, World, running, send

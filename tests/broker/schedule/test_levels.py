@@ -6,7 +6,7 @@ import pytest
 
 from broker.schedule.levels import DEFAULT, parse, put_aside, restored
 from broker.store.dispatch import DELAYS_MS
-from broker.store.record import Message, decode_properties, encode_properties
+from remoting.record import Message, decode_properties, encode_properties
 
 
 def test_the_default_is_what_the_store_counts_with() -> None:

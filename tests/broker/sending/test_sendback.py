@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from broker.store.record import decode_properties, message_id, parse_message_id
 from broker.store.tables import SubscriptionGroup
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import ResponseCode
 from remoting.command import Command, request
 from remoting.headers.sending import ConsumerSendMsgBackRequest
+from remoting.record import decode_properties, message_id, parse_message_id
 from tests.broker.sending.test_sending import Slaves
 from tests.broker.sending.world import STORE_HOST, UNIQ, World, running, send
 

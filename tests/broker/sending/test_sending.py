@@ -13,13 +13,13 @@ from broker.ha.acks import BrokerRole, Holders, Mode, PutStatus, QuorumConfig, R
 from broker.sending.answers import NOT_STORED, STORED, refusal
 from broker.sending.properties import clean, parse, write
 from broker.sending.sending import SendingConfig, packed_peer
-from broker.store.record import decode_properties, encode_batch, encode_properties, parse_message_id
 from broker.store.tables import SubscriptionGroup, Topics, load
 from broker.topics import TopicsConfig
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command
 from remoting.headers.sending import SendMessageResponse
+from remoting.record import decode_properties, encode_batch, encode_properties, parse_message_id
 from tests.broker.sending.world import STORE_HOST, UNIQ, World, running, send
 
 OWN = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}

@@ -19,7 +19,6 @@ from broker.sending.sendback import SendBack
 from broker.sending.sending import Sending, SendingConfig
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
-from broker.store.record import Record, decode_properties, encode_properties, packed_host
 from broker.store.store import MessageStore, StoreConfig
 from broker.store.tables import DelayOffsets, SubscriptionGroup, Topics, load
 from broker.tablefile import TableFile
@@ -29,6 +28,7 @@ from remoting.client import Client
 from remoting.codes import RequestCode
 from remoting.command import Command, request
 from remoting.headers.sending import SendMessageRequest, SendMessageRequestV2
+from remoting.record import Record, decode_properties, encode_properties, packed_host
 from tests.remoting.memory import client_and_server
 
 STORE_HOST = packed_host("10.0.0.1", 10911)

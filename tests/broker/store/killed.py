@@ -15,8 +15,8 @@ from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
 from broker.replication import Alone
 from broker.store.directory import DirectoryFiles
-from broker.store.record import Message, encode_properties
 from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message, encode_properties
 from remoting.wakeup import Bell
 
 CONFIG = StoreConfig(log_file_bytes=1 << 18, queue_file_bytes=20 * 512, index_slots=1_009, index_entries=4_096)

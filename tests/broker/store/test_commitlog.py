@@ -10,16 +10,10 @@ import pytest
 
 from broker.store.commitlog import CommitLog
 from broker.store.directory import DirectoryFiles
-from broker.store.errors import (
-    DamagedRecord,
-    MessageIllegal,
-    OffsetGone,
-    StoreFailed,
-    StoreFull,
-    WrongStore,
-)
+from broker.store.errors import OffsetGone, StoreFailed, StoreFull, WrongStore
 from broker.store.files import Files, MemoryFile, MemoryFiles, read_whole, write_whole
-from broker.store.record import Message, decode_all, encode
+from remoting.errors import DamagedRecord, MessageIllegal
+from remoting.record import Message, decode_all, encode
 
 FILE = 1024
 

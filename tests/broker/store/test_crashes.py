@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from broker.store.errors import DamagedRecord
 from broker.store.files import MemoryFiles
 from broker.store.flush import Flush
-from broker.store.record import Message, decode, encode_properties
 from broker.store.store import MessageStore, Put, StoreConfig
+from remoting.errors import DamagedRecord
+from remoting.record import Message, decode, encode_properties
 
 SMALL = StoreConfig(log_file_bytes=2048, queue_file_bytes=20 * 8, index_slots=11, index_entries=16)
 TOPICS = (b"t", b"u")

@@ -8,10 +8,11 @@ import pytest
 
 from broker.pulling.reading import ReadConfig, Status, read
 from broker.store.consumequeue import ENTRY_BYTES
-from broker.store.errors import DamagedRecord, WrongStore
+from broker.store.errors import WrongStore
 from broker.store.files import MemoryFile, MemoryFiles
-from broker.store.record import Message, decode_all, encode
 from broker.store.store import MessageStore, StoreConfig
+from remoting.errors import DamagedRecord
+from remoting.record import Message, decode_all, encode
 
 CONFIG = StoreConfig(log_file_bytes=2_048, queue_file_bytes=20 * 16, index_slots=8, index_entries=64)
 LOG, QUEUE = f"commitlog/{0:020d}", f"consumequeue/T/0/{0:020d}"

@@ -14,7 +14,8 @@ from broker.store.dispatch import DELAYS_MS, SCHEDULE_TOPIC, TagCodes, in_queue
 from broker.store.errors import WrongStore
 from broker.store.files import MemoryFiles
 from broker.store.keys import KeyHashes, key_hash, keys_of
-from broker.store.record import (
+from broker.store.store import MessageStore, StoreConfig
+from remoting.record import (
     COMMIT,
     PREPARED,
     ROLLBACK,
@@ -25,7 +26,6 @@ from broker.store.record import (
     outlines,
     packed_host,
 )
-from broker.store.store import MessageStore, StoreConfig
 
 V4, V6 = packed_host("127.0.0.1", 10911), packed_host("::1", 10911)
 NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "MYTAGS", "DELAY", "x"])

@@ -8,8 +8,8 @@ import pytest
 
 from broker.store.checkpoint import PATH, Checkpoint
 from broker.store.files import MemoryFiles, read_whole
-from broker.store.record import Message, decode, encode_properties
 from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message, decode, encode_properties
 
 SMALL = StoreConfig(log_file_bytes=1 << 14, queue_file_bytes=20 * 8, index_slots=11, index_entries=16)
 

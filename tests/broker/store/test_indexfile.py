@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import record as codec
 from broker.store.consumequeue import java_hash
 from broker.store.files import MemoryFiles
 from broker.store.indexfile import KeyIndex, file_name
 from broker.store.keys import key_hash, keys_of
-from broker.store.record import ROLLBACK, Outline, encode_properties
+from remoting import record as codec
+from remoting.record import ROLLBACK, Outline, encode_properties
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[2] / "remoting" / "golden_records"
 
 
 @given(st.integers(0, 250_000_000_000_000))

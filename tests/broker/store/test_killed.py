@@ -10,8 +10,8 @@ import pytest
 
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import WrongStore
-from broker.store.record import decode
 from broker.store.store import MessageStore
+from remoting.record import decode
 from tests.broker.store.killed import CONFIG
 
 ROOT = Path(__file__).parents[3]

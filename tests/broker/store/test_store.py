@@ -9,10 +9,11 @@ import attrs
 import pytest
 
 from broker.store.directory import DirectoryFiles
-from broker.store.errors import MessageIllegal, OffsetGone, WrongStore
+from broker.store.errors import OffsetGone, WrongStore
 from broker.store.files import Files, MemoryFiles
-from broker.store.record import PREPARED, Message, decode, encode_properties
 from broker.store.store import MessageStore, StoreConfig
+from remoting.errors import MessageIllegal
+from remoting.record import PREPARED, Message, decode, encode_properties
 
 SMALL = StoreConfig(log_file_bytes=2048, queue_file_bytes=20 * 8, index_slots=11, index_entries=64)
 

@@ -16,7 +16,6 @@ from trio.testing import MockClock
 
 from broker.groups.admin import GroupAdmin
 from broker.groups.table import GroupsConfig, GroupTable
-from broker.store.record import decode_properties
 from controller.admin.cli import DONE, FAILED, parser, run
 from controller.admin.command import AdminError
 from controller.admin.consumers import parse_time
@@ -29,6 +28,7 @@ from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.headers.namesrv import KVValueResponse
+from remoting.record import decode_properties
 from remoting.server import Server
 from tests.broker.sending.world import World, running
 from tests.remoting.memory import Net, net

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store import record as codec
-from broker.store.record import Message
 from harness.interop.losses import CUT, EARLY, OURS, Promise, cause, evidence, master_of, missing, numbers_in, promises
+from remoting import record as codec
+from remoting.record import Message
 
 HOST = codec.packed_host("127.0.0.1", 10911)
 JAVA = "127.0.0.1:10911"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import record as codec
-from broker.store.errors import DamagedRecord, MessageIllegal
-from broker.store.record import Message
+from remoting import record as codec
+from remoting.errors import DamagedRecord, MessageIllegal
+from remoting.record import Message
 
 GOLDEN = {line["what"]: bytes.fromhex(line["record"]) for line in map(
-    json.loads, (Path(__file__).parent / "golden" / "records.ndjson").read_text().splitlines())}
+    json.loads, (Path(__file__).parent / "golden_records" / "records.ndjson").read_text().splitlines())}
 
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)

@@ -21,7 +21,7 @@ from zlib import crc32
 
 import attrs
 
-from broker.store.errors import DamagedRecord, MessageIllegal
+from remoting.errors import DamagedRecord, MessageIllegal
 
 MAGIC: Final = 0xDAA320A7 - (1 << 32)
 MAGIC_LONG_TOPIC: Final = 0xDAA320AB - (1 << 32)
