@@ -1,16 +1,17 @@
 """What can go wrong on the wire, as types. Outcomes of a call that its caller must handle; never strings.
 
     RemotingError
-    ├── FrameError        bytes that are no frame, or one over the limits: the connection is closed with this reason
-    ├── NotEncodable      a command of our own that no frame can carry: nothing was sent
-    ├── HeaderError       a frame whose ext fields do not make the header its code wants: answered, not closed
-    ├── BodyError         the same of a body
-    ├── MessageIllegal    a message that no record has room for: nothing was kept; the sender must change it
-    ├── DamagedRecord     bytes that are no record; says where and why
-    ├── ConnectFailed     nobody answered at that address
-    ├── ConnectionClosed  the connection went before the answer came: the request may or may not have been carried out
-    ├── RequestTimeout    no answer in time: the request may or may not have been carried out
-    └── ResponseError     the answer's code is not SUCCESS
+    ├── FrameError          bytes that are no frame, or one over the limits: the connection is closed with this reason
+    ├── NotEncodable        a command of our own that no frame can carry: nothing was sent
+    ├── HeaderError         a frame whose ext fields do not make the header its code wants: answered, not closed
+    ├── BodyError           the same of a body
+    ├── MessageIllegal      a message that no record has room for: nothing was kept; the sender must change it
+    ├── DamagedRecord       bytes that are no record; says where and why
+    ├── CompressionMissing  a body needs a library that is not installed
+    ├── ConnectFailed       nobody answered at that address
+    ├── ConnectionClosed    the connection went before the answer came: the request may or may not have been carried out
+    ├── RequestTimeout      no answer in time: the request may or may not have been carried out
+    └── ResponseError       the answer's code is not SUCCESS
 """
 
 from __future__ import annotations
@@ -54,6 +55,15 @@ class DamagedRecord(RemotingError):
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"no record at offset {offset}: {reason}")
         self.offset, self.reason = offset, reason
+
+
+class CompressionMissing(RemotingError):
+    """A body is compressed by what is not installed; ``library`` is its name."""
+
+    def __init__(self, name: str, library: str) -> None:
+        super().__init__(f"{name} bodies need {library!r}, which is not installed: "
+                         "pip install 'quorate[client-compression]'")
+        self.library = library
 
 
 class ConnectFailed(RemotingError):

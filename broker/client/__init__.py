@@ -9,7 +9,6 @@
 """
 
 from broker.client.client import Client, connect
-from broker.client.compression import Compression
 from broker.client.config import ClientSettings, ConsumerSettings
 from broker.client.errors import (
     ClientError,
@@ -29,6 +28,7 @@ from broker.client.messages import Messages
 from broker.client.positions import Start
 from broker.client.pulling import Puller
 from remoting.bodies.consumers import MessageQueue
+from remoting.compression import Compression
 
 __all__ = [
     "Client",

@@ -12,9 +12,9 @@ from typing import Any, Final
 import attrs
 
 from broker.client.allocation import Allocate, averagely
-from broker.client.compression import Compression
 from broker.client.faults import Sparing
 from broker.client.inflight import FlowLimits
+from remoting.compression import Compression
 
 CONSUME_ORDERLY_MAX: Final = 2**31 - 1
 

@@ -33,9 +33,8 @@ class MessageIllegal(ClientError):
 class CompressionMissing(ClientError):
     """``pip install 'quorate[client-compression]'`` brings both."""
 
-    def __init__(self, name: str, library: str) -> None:
-        super().__init__(f"{name} bodies need {library!r}, which is not installed: "
-                         "pip install 'quorate[client-compression]'")
+    def __init__(self, words: str, library: str) -> None:
+        super().__init__(words)
         self.library = library
 
 

@@ -13,10 +13,11 @@ from typing import Final, Protocol
 
 import attrs
 
-from broker.client.compression import Compression, compress, expand, flag_of
-from broker.client.errors import MessageIllegal
+from broker.client.errors import CompressionMissing, MessageIllegal
 from remoting import record as codec
 from remoting.bodies.consumers import MessageQueue
+from remoting.compression import Compression, compress, expand, flag_of
+from remoting.errors import CompressionMissing as LibraryMissing
 from remoting.errors import MessageIllegal as NotEncodable
 from remoting.record import Record, unpacked_host
 
@@ -144,7 +145,10 @@ def encode(
     if len(body) > body_bytes_max:
         raise MessageIllegal(f"body of {len(body)} bytes; {body_bytes_max} are allowed")
     if len(body) > compress_from:
-        body, sys_flag = compress(body, compression, level), flag_of(compression)
+        try:
+            body, sys_flag = compress(body, compression, level), flag_of(compression)
+        except LibraryMissing as missing:
+            raise CompressionMissing(str(missing), missing.library) from None
     return Encoded(message_id, body, sys_flag, properties, now_ms)
 
 
@@ -203,7 +207,12 @@ class Received:
         """As it was sent. Raises ``CompressionMissing`` and, for one that cannot be expanded, ``MessageIllegal``."""
         if self._body is None:
             message = self.record.message
-            self._body = expand(message.body, message.sys_flag, self._body_bytes_max)
+            try:
+                self._body = expand(message.body, message.sys_flag, self._body_bytes_max)
+            except LibraryMissing as missing:
+                raise CompressionMissing(str(missing), missing.library) from None
+            except NotEncodable as error:
+                raise MessageIllegal(str(error)) from None
         return self._body
 
     @property

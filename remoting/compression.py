@@ -12,7 +12,7 @@ from enum import IntEnum
 from importlib import import_module
 from typing import Any, Final
 
-from broker.client.errors import CompressionMissing, MessageIllegal
+from remoting.errors import CompressionMissing, MessageIllegal
 from remoting.record import COMPRESSED, COMPRESSION_SHIFT
 
 _MASK: Final = 7
