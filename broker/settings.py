@@ -5,6 +5,8 @@ Pure. A part whose fields are named as the keys are (in snake_case) needs no fun
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TypeVar
 
 import attrs
@@ -17,23 +19,31 @@ from broker.replicas.manager import ManagerConfig
 from broker.schedule import levels
 from broker.store.retention import RetentionConfig
 from broker.store.store import StoreConfig
-from remoting.daemon.keys import ConfigError
+from remoting.daemon.keys import ConfigError, names
 
 P = TypeVar("P", bound=attrs.AttrsInstance)
 
 
-def part(config: BrokerConfig, cls: type[P]) -> P:
-    """``cls`` with every field that is a key; others keep their defaults. Raises ``ConfigError``."""
-    ours = attrs.fields_dict(BrokerConfig)
-    values = {field.alias: getattr(config, field.name) for field in attrs.fields(cls) if field.name in ours}
-    return _made(cls, **values)
+def part(
+    config: BrokerConfig, cls: type[P], *, computed: Mapping[str, object] | None = None, **renamed: str,
+) -> P:
+    """``cls`` with every field that ``config`` has too, or has as ``renamed`` says; others keep their defaults.
 
-
-def _made(cls: type[P], **values: object) -> P:
+    Raises ``ConfigError``: what ``cls`` refuses, told in RocketMQ's keys.
+    """
+    keys = {field.name: field.name for field in attrs.fields(cls) if hasattr(config, field.name)} | renamed
+    aliases = {field.name: field.alias or field.name for field in attrs.fields(cls)}
+    values = {field: getattr(config, attribute) for field, attribute in keys.items()} | dict(computed or {})
     try:
-        return cls(**values)
+        return cls(**{aliases[field]: value for field, value in values.items()})
     except ValueError as error:
-        raise ConfigError(cls.__name__, "as configured", str(error)) from None
+        written = {field.name: name for name, field in names(BrokerConfig).items()}
+        known = {field: written[attribute] for field, attribute in keys.items() if attribute in written}
+        named = [field for field in re.findall(r"\w+", str(error)) if field in known]
+        rule = re.sub(r"\w+", lambda word: known.get(word[0], word[0]), str(error))
+        if not named:
+            raise ConfigError(cls.__name__, "as configured", rule) from None
+        raise ConfigError(known[named[0]], str(values[named[0]]), rule) from None
 
 
 def store(config: BrokerConfig) -> StoreConfig:
@@ -56,23 +66,16 @@ def journal(config: BrokerConfig) -> JournalConfig:
 
 def replication(config: BrokerConfig) -> HaConfig:
     """Raises ``ConfigError``."""
-    return _made(
-        HaConfig, all_ack_in_sync_state_set=config.all_ack_in_sync_state_set,
-        heartbeat_interval_ms=config.ha_send_heartbeat_interval,
-        housekeeping_interval_ms=config.ha_housekeeping_interval,
-        max_time_not_caught_up_ms=config.ha_max_time_slave_not_catchup,
-        transfer_batch_bytes=config.ha_transfer_batch_size,
-        flow_control_bytes_per_second=config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0)
+    flow = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0
+    return part(
+        config, HaConfig, computed={"flow_control_bytes_per_second": flow},
+        heartbeat_interval_ms="ha_send_heartbeat_interval", housekeeping_interval_ms="ha_housekeeping_interval",
+        max_time_not_caught_up_ms="ha_max_time_slave_not_catchup", transfer_batch_bytes="ha_transfer_batch_size")
 
 
 def quorum(config: BrokerConfig) -> QuorumConfig:
     """Raises ``ConfigError``."""
-    return _made(
-        QuorumConfig, total_replicas=config.total_replicas, in_sync_replicas=config.in_sync_replicas,
-        min_in_sync_replicas=config.min_in_sync_replicas,
-        enable_auto_in_sync_replicas=config.enable_auto_in_sync_replicas,
-        ha_max_gap_not_in_sync=config.ha_max_gap_not_in_sync,
-        all_ack_in_sync_state_set=config.all_ack_in_sync_state_set, slave_timeout_ms=config.slave_timeout)
+    return part(config, QuorumConfig, slave_timeout_ms="slave_timeout")
 
 
 def mode(config: BrokerConfig) -> Mode:
@@ -83,13 +86,8 @@ def mode(config: BrokerConfig) -> Mode:
 
 def manager(config: BrokerConfig) -> ManagerConfig:
     """Raises ``ConfigError``."""
-    return _made(
-        ManagerConfig, cluster_name=config.broker_cluster_name, broker_name=config.broker_name,
-        address=config.address, controllers=config.controllers,
-        heartbeat_interval_ms=config.broker_heartbeat_interval,
-        heartbeat_timeout_ms=config.controller_heart_beat_timeout_mills,
-        election_priority=config.broker_election_priority, master_lease_ms=config.master_lease_ms,
-        min_in_sync_replicas=config.min_in_sync_replicas,
-        all_ack_in_sync_state_set=config.all_ack_in_sync_state_set, learner=config.async_learner,
-        sync_controller_metadata_period_ms=config.sync_controller_metadata_period,
-        sync_broker_metadata_period_ms=config.sync_broker_metadata_period, elect_retry_ms=config.elect_retry_ms)
+    return part(
+        config, ManagerConfig, cluster_name="broker_cluster_name", heartbeat_interval_ms="broker_heartbeat_interval",
+        heartbeat_timeout_ms="controller_heart_beat_timeout_mills", election_priority="broker_election_priority",
+        learner="async_learner", sync_controller_metadata_period_ms="sync_controller_metadata_period",
+        sync_broker_metadata_period_ms="sync_broker_metadata_period")

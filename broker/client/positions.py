@@ -50,12 +50,10 @@ class BrokerPositions:
 
     async def read(self, queue: MessageQueue) -> int:
         """Raises ``Refused``, ``Unreachable``, ``NoRoute``."""
-        session = self._session
-        address, _ = await session.address(queue.topic, queue.broker_name)
         command = request(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest(
             self._group, queue.topic, queue.queue_id))
         try:
-            return (await session.ask_for(OffsetResponse, "position", address, command)).offset
+            return (await self._session.ask_master(OffsetResponse, "position", queue, command)).offset
         except Refused as refused:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return -1

@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 
 from broker.client.errors import ClientError, MessageIllegal, Refused, Unreachable
 from broker.client.message import Received
-from broker.client.route import MASTER
 from broker.client.session import Session
 from remoting.address import join_address
 from remoting.bodies.consumers import MessageQueue
@@ -114,13 +113,7 @@ class Queries:
         return (await self._ask(OffsetResponse, code, queue, header)).offset
 
     async def _ask(self, answer: type[_Header], code: int, queue: MessageQueue, header: Header) -> _Header:
-        address, _ = await self._session.address(queue.topic, queue.broker_name, MASTER)
-        try:
-            return await self._session.ask_for(
-                answer, f"request {code:d} about {queue.topic}", address, request(code, header))
-        except Unreachable:
-            self._session.routes.renew_soon(queue.topic)
-            raise
+        return await self._session.ask_master(answer, f"request {code:d} about {queue}", queue, request(code, header))
 
     def _received(self, answer: Command, address: str, broker: str) -> list[Received]:
         try:

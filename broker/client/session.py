@@ -104,8 +104,23 @@ class Session:
             raise Refused(what, answer.code, answer.remark, address)
         return answer
 
-    async def ask_for(self, header: type[_Header], what: str, address: str, command: Command) -> _Header:
-        """The header of an answer that is SUCCESS. Raises as ``ask``."""
+    async def ask_master(self, header: type[_Header], what: str, queue: MessageQueue, command: Command) -> _Header:
+        """The header of the answer of a queue's master, if it is SUCCESS; a command that may be repeated. While the
+        master is gone, whom the name servers know next is asked, for as long as a call may take.
+
+        Raises as ``ask``, and ``NoRoute``, ``NoNameServer``.
+        """
+        deadline = trio.current_time() + CALL_TIMEOUT_MS / 1e3
+        while True:
+            try:
+                address, _ = await self.address(queue.topic, queue.broker_name)
+                return await self._ask_for(header, what, address, command)
+            except Unreachable:
+                if trio.current_time() >= deadline:
+                    raise
+                await self.routes.renew(queue.topic)
+
+    async def _ask_for(self, header: type[_Header], what: str, address: str, command: Command) -> _Header:
         answer = await self.ask(what, address, command)
         try:
             return header.from_ext(answer.ext)
