@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
 import attrs
 
 from broker.store.files import File, Files
-from broker.store.keys import KeyHashes, key_hash
+from broker.store.keys import Entry, KeyHashes, key_hash
 from remoting.record import Outline
 
 DIRECTORY: Final = "index"
@@ -26,8 +26,8 @@ _HEADER: Final = Struct(">qqqqii")
 """Store time of the first and the last message, their offsets, slots in use, entries with the first, unused, one."""
 _ENTRY: Final = Struct(">iqii")
 """Hash, offset, seconds since the first message, entry before it in its slot."""
-_SLOT: Final = Struct(">i")
 _PAGE_BYTES: Final = 4096
+_PAGE_SLOTS: Final = _PAGE_BYTES // 4
 _STEP_BYTES: Final = 1 << 20
 """Of one write among others."""
 _CHAIN_MAX: Final = 1 << 16
@@ -63,43 +63,53 @@ class IndexFile:
         self._written = self.count
         self.tail = bytearray()
         """Entries that no flush has begun with, and pages of slots with what has changed since."""
-        self._pages: dict[int, bytearray] = {}
+        self._pages: dict[int, array[int]] = {}
         self._flushing = bytearray()
         """The same of the flush that is under way. Nobody changes them."""
-        self._flushing_pages: dict[int, bytearray] = {}
+        self._flushing_pages: dict[int, array[int]] = {}
 
     @property
-    def full(self) -> bool:
-        return self.count >= self._entries
+    def room(self) -> int:
+        """For so many entries."""
+        return self._entries - self.count
 
     @property
     def busy(self) -> bool:
         """A flush is under way."""
         return bool(self._flushing)
 
-    def put(self, code: int, offset: int, time_ms: int) -> None:
-        """An entry for a message; the file must not be full."""
-        if self.count == 1:
-            self.begin_ms, self.begin_offset = time_ms, offset
-        number, at = divmod(code % self._slots * 4, _PAGE_BYTES)
-        page = self._pages.get(number)
-        if page is None:
-            page = self._pages[number] = bytearray(self._page(number))
-        before = _SLOT.unpack_from(page, at)[0]
-        if not 0 < before < self.count:
-            before = self._counted(before)
-            self._used += before == 0
-        _SLOT.pack_into(page, at, self.count)
-        seconds = (time_ms - self.begin_ms) // 1000
-        self.tail += _ENTRY.pack(code, offset, min(max(seconds, 0), 0x7FFFFFFF), before)
-        self.count += 1
-        self.end_ms, self.end_offset = time_ms, offset
+    def put(self, entries: Sequence[Entry]) -> None:
+        """Entries of messages, in their order; the file must have room for them."""
+        slots, pages, first, count = self._slots, self._pages, self.count, self.count
+        packed: list[bytes] = []
+        add, pack, begin_ms, last_ms, seconds = packed.append, _ENTRY.pack, self.begin_ms, -1, 0
+        if first == 1:
+            _, self.begin_offset, begin_ms = entries[0]
+            self.begin_ms = begin_ms
+        for code, offset, time_ms in entries:
+            if time_ms != last_ms:
+                last_ms, seconds = time_ms, min(max((time_ms - begin_ms) // 1000, 0), 0x7FFFFFFF)
+            slot = code % slots
+            page = pages.get(slot // _PAGE_SLOTS)
+            if page is None:
+                page = pages[slot // _PAGE_SLOTS] = array("i", self._page(slot // _PAGE_SLOTS))
+            at = slot % _PAGE_SLOTS
+            before = page[at]
+            if not 0 < before < count:
+                before = self._counted(before)
+                self._used += before == 0
+            page[at] = count
+            add(pack(code, offset, seconds, before))
+            count += 1
+        self.tail += b"".join(packed)
+        self.count = count
+        self.end_ms, self.end_offset = entries[-1][2], entries[-1][1]
 
     def find(self, code: int, most: int, begin_ms: int, end_ms: int, log_end: int) -> list[int]:
         """Offsets below ``log_end`` of messages of that time whose key may have this hash, the newest first."""
-        page, at = divmod(code % self._slots * 4, _PAGE_BYTES)
+        page, at = divmod(code % self._slots, _PAGE_SLOTS)
         found: list[int] = []
-        number = self._counted(_SLOT.unpack_from(self._page(page), at)[0])
+        number = self._counted(self._page(page)[at])
         for _ in range(_CHAIN_MAX):
             if number <= 0 or len(found) >= most:
                 break
@@ -110,12 +120,12 @@ class IndexFile:
             number = before if before < number else 0
         return found
 
-    def _page(self, number: int) -> bytes | bytearray:
+    def _page(self, number: int) -> array[int]:
         page = self._pages.get(number) or self._flushing_pages.get(number)
         if page is not None:
             return page
         at = number * _PAGE_BYTES
-        return self._file.pread(min(_PAGE_BYTES, 4 * self._slots - at), 40 + at)
+        return _big_endian(self._file.pread(min(_PAGE_BYTES, 4 * self._slots - at), 40 + at))
 
     def _counted(self, number: int) -> int:
         """The newest entry of a chain that the header counts: a crash may leave a slot ahead of it."""
@@ -136,17 +146,15 @@ class IndexFile:
         """Slots that a flush left ahead of the header go back to the entries that it counts, before other entries
         stand where they point."""
         for first in range(0, 4 * self._slots, _STEP_BYTES):
-            slots = array("i", self._file.pread(min(_STEP_BYTES, 4 * self._slots - first), 40 + first))
-            if sys.byteorder == "little":
-                slots.byteswap()
+            slots = _big_endian(self._file.pread(min(_STEP_BYTES, 4 * self._slots - first), 40 + first))
             if max(slots) < self.count:
                 continue
             for number, slot in enumerate(slots):
                 if slot >= self.count:
-                    page, at = divmod(first + 4 * number, _PAGE_BYTES)
+                    page, at = divmod(first // 4 + number, _PAGE_SLOTS)
                     if page not in self._pages:
-                        self._pages[page] = bytearray(self._page(page))
-                    _SLOT.pack_into(self._pages[page], at, self._counted(slot))
+                        self._pages[page] = self._page(page)
+                    self._pages[page][at] = self._counted(slot)
 
     # --- flushing --------------------------------------------------------------------------------------------
 
@@ -159,7 +167,7 @@ class IndexFile:
         header = _HEADER.pack(self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self._used, self.count)
         return self._steps(self._flushing, self._flushing_pages, self._written, header)
 
-    def _steps(self, entries: bytearray, pages: dict[int, bytearray], first: int, header: bytes) -> Iterator[None]:
+    def _steps(self, entries: bytearray, pages: dict[int, array[int]], first: int, header: bytes) -> Iterator[None]:
         if not entries:
             return
         for at in range(0, len(entries), _STEP_BYTES):
@@ -168,7 +176,8 @@ class IndexFile:
         self._file.sync()
         yield
         for run in _side_by_side(sorted(pages)):
-            self._file.pwrite(b"".join([pages[number] for number in run]), 40 + run[0] * _PAGE_BYTES)
+            slots = b"".join([pages[number] for number in run])
+            self._file.pwrite(_big_endian(slots).tobytes(), 40 + run[0] * _PAGE_BYTES)
             yield
         self._file.sync()
         yield
@@ -187,6 +196,14 @@ class IndexFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _big_endian(data: bytes) -> array[int]:
+    """Numbers of the file as those of this machine, and the other way round."""
+    numbers = array("i", data)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
 
 
 def _side_by_side(numbers: list[int]) -> Iterator[list[int]]:
@@ -237,17 +254,16 @@ class KeyIndex:
         Raises:
             OSError: it cannot be made.
         """
-        told, hashes_of = self._told, self._hashes.of
-        last = self._open[-1] if self._open else None
-        for found in run:
-            offset = found[0]
-            if offset <= told:
-                continue
-            for code in hashes_of(found):
-                if last is None or last.count >= self._entries:
-                    last = self._roll(found[5])
-                last.put(code, offset, found[5])
-            self._told = offset
+        entries = self._hashes.of(run, self._told)
+        while entries:
+            last = self._open[-1] if self._open else None
+            if last is None or not last.room:
+                last = self._roll(entries[0][2])
+            room = last.room
+            last.put(entries[:room])
+            entries = entries[room:]
+        if run:
+            self._told = max(self._told, run[-1][0])
 
     def _roll(self, time_ms: int) -> IndexFile:
         name = file_name(time_ms)

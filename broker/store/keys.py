@@ -15,9 +15,12 @@ from remoting.record import KEYS, ROLLBACK, TAGS, UNIQ_KEY, Outline, value_behin
 _MASK: Final = 0xFFFFFFFF
 _BACK: Final = 12
 """A unique id begins with its producer and the hour; so many characters change with each message."""
-_BACK_WEIGHTS: Final = tuple(pow(31, power, 1 << 32) for power in range(_BACK - 1, -1, -1))
-_BACK_SHIFT: Final = pow(31, _BACK, 1 << 32)
+_BACK_SHIFTS: Final = tuple(pow(31, size, 1 << 32) for size in range(_BACK + 1))
+_BACK_WEIGHTS: Final = tuple(_BACK_SHIFTS[:size][::-1] for size in range(_BACK + 1))
+"""By how many characters there are."""
 _KNOWN_MAX: Final = 4_096
+Entry = tuple[int, int, int]
+"""Hash of a key, offset and store time of its message."""
 
 
 def key_hash(key: str) -> int:
@@ -49,42 +52,59 @@ class KeyHashes:
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], int] = {}
         self._tags: dict[tuple[bytes, bytes], int] = {}
+        self._front = self._topic = b""
+        self._front_code = 0
+        """Of the last unique id, without the four characters at its end, which count its producer's messages."""
 
-    def of(self, found: Outline) -> list[int]:
-        if found[4] & ROLLBACK == ROLLBACK:
-            return []
-        topic, properties = found[6], found[7]
-        hashes = []
-        unique = value_behind(properties, UNIQ_KEY)
-        if unique:
-            hashes.append(self._hash(topic, unique))
-        keys = value_behind(properties, KEYS)
-        if keys:
-            hashes += [self._hash(topic, key) for key in keys.split(b" ") if key]
-        tags = value_behind(properties, TAGS)
-        if tags:
-            code = self._tags.get((topic, tags))
-            if code is None:
-                if len(self._tags) >= _KNOWN_MAX:
-                    self._tags.clear()
-                code = self._tags[topic, tags] = self._hash(topic, b"T#" + tags)
-            hashes.append(code)
-        return hashes
+    def of(self, run: list[Outline], told: int) -> list[Entry]:
+        """Of messages behind ``told``, in their order."""
+        entries: list[Entry] = []
+        add, top = entries.append, 1 << 31
+        for offset, _, _, _, sys_flag, time_ms, topic, properties in run:
+            if offset <= told or sys_flag & ROLLBACK == ROLLBACK:
+                continue
+            unique = value_behind(properties, UNIQ_KEY)
+            if unique is None:
+                pass
+            elif len(unique) > 4 and unique.isascii():
+                front = unique[:-4]
+                if front != self._front or topic != self._topic:
+                    self._front, self._topic, self._front_code = front, topic, self._hash(topic, front)
+                a, b, c, d = unique[-4:]
+                code = self._front_code * 923_521 + a * 29_791 + b * 961 + c * 31 + d & _MASK  # powers of 31
+                add((code if code < top else _positive(code), offset, time_ms))
+            elif unique:
+                add((_positive(self._hash(topic, unique)), offset, time_ms))
+            if properties.find(KEYS) >= 0:  # ``in`` takes twice as long
+                for key in (value_behind(properties, KEYS) or b"").split(b" "):
+                    if key:
+                        add((_positive(self._hash(topic, key)), offset, time_ms))
+            if properties.find(TAGS) >= 0:
+                tags = value_behind(properties, TAGS)
+                if tags:
+                    add((self._tags_hash(topic, tags), offset, time_ms))
+        return entries
+
+    def _tags_hash(self, topic: bytes, tags: bytes) -> int:
+        code = self._tags.get((topic, tags))
+        if code is None:
+            if len(self._tags) >= _KNOWN_MAX:
+                self._tags.clear()
+            code = self._tags[topic, tags] = _positive(self._hash(topic, b"T#" + tags))
+        return code
 
     def _hash(self, topic: bytes, key: bytes) -> int:
+        """Of ``topic#key``, not negative yet: 32 bits without a sign."""
         if not key.isascii():
-            return key_hash(f"{topic.decode(errors='replace')}#{key.decode(errors='replace')}")
+            return java_hash(f"{topic.decode(errors='replace')}#{key.decode(errors='replace')}") & _MASK
         front, back = key[:-_BACK], key[-_BACK:]
         code = self._known.get((topic, front))
         if code is None:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
             code = self._known[topic, front] = java_hash(f"{topic.decode(errors='replace')}#{front.decode()}") & _MASK
-        if len(back) == _BACK:
-            return _positive(code * _BACK_SHIFT + sum(map(mul, back, _BACK_WEIGHTS)) & _MASK)
-        for unit in back:
-            code = code * 31 + unit
-        return _positive(code & _MASK)
+        hashed: int = sum(map(mul, back, _BACK_WEIGHTS[len(back)]), code * _BACK_SHIFTS[len(back)]) & _MASK
+        return hashed
 
 
 def _positive(code: int) -> int:
