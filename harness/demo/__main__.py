@@ -17,7 +17,6 @@ import argparse
 import itertools
 import logging
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -32,15 +31,13 @@ from harness import ours
 from harness.cluster.looking import ClusterView, look, until_settled
 from harness.cluster.plan import DEFAULT_MODE, Durability
 from harness.demo import tables, traffic
+from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.display import Display
-from harness.demo.reporting import page_of
 from harness.demo.traffic import Ledger, described
 from harness.java.process import JavaProcess
 from harness.java.servers import Broker, start_all
 from remoting.client import Client, open_client
 
-PATIENCE_S = 60.0
-"""What takes longer, even on a machine that is busy with other things, did not happen."""
 TOPIC = "demo"
 FAST_TOPIC = "demo-default"
 REPLICAS = 3
@@ -276,30 +273,14 @@ def _id(process: JavaProcess) -> str:
 def main() -> int:
     """Parse the command line and run."""
     assert __doc__ is not None
-    parser = argparse.ArgumentParser(
-        "python -m harness.demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long it goes on killing; default: %(default)s")
-    parser.add_argument("--groups", type=int, default=2, choices=range(1, 11), metavar="1-10",
-                        help=f"broker groups of {REPLICAS}; default: %(default)s")
-    parser.add_argument("--producers", type=int, default=2, help="for each group; default: %(default)s")
-    parser.add_argument("--seed", type=int, help="of the choice whom to kill; default: another each time")
-    parser.add_argument("--data", type=Path, help="directory to use (default: a new temporary one)")
-    parser.add_argument("--without-report", action="store_true", help="leave out the report on the controllers' logs")
-    parser.add_argument("--without-default-mode", action="store_true", help="leave out the last part")
-    arguments = parser.parse_args()
+    options = parser("python -m harness.demo", __doc__, seconds=30.0)
+    options.add_argument("--groups", type=int, default=2, choices=range(1, 11), metavar="1-10",
+                         help=f"broker groups of {REPLICAS}; default: %(default)s")
+    options.add_argument("--producers", type=int, default=2, help="for each group; default: %(default)s")
+    options.add_argument("--without-default-mode", action="store_true", help="leave out the last part")
     for name in ("remoting", "broker"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # connections that break are the subject here
-    data = arguments.data or Path(tempfile.mkdtemp(prefix="quorate-demo-"))
-    data.mkdir(parents=True, exist_ok=True)
-    code = 1
-    try:
-        code = trio.run(run, arguments, data)
-    except* trio.TooSlowError:
-        print(f"something did not come back within {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
-    else:
-        if not arguments.without_report:
-            page_of(data / "controllers", data / "report.html", print)
-    return code
+    return play(run, options.parse_args())
 
 
 if __name__ == "__main__":

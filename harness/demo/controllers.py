@@ -17,7 +17,6 @@ import itertools
 import logging
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -29,8 +28,8 @@ import trio
 
 from harness import ours
 from harness.demo import tables
+from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.display import Display
-from harness.demo.reporting import page_of
 from harness.fleet import BrokerGroup, Fleet, FleetConfig, SimulatedBroker, open_fleet
 from harness.java.process import JavaProcess
 from remoting.bodies.namesrv import ClusterInfo
@@ -40,8 +39,6 @@ from remoting.command import request
 from remoting.errors import RemotingError
 from remoting.headers.controller import ApplyBrokerIdRequest, GetNextBrokerIdRequest
 
-PATIENCE_S = 60.0
-"""What takes longer, even on a machine that is busy with other things, did not happen."""
 FOUND_S = 0.6
 """A controller is found by brokers within a heartbeat and this."""
 PROBE = "probe"
@@ -262,26 +259,10 @@ def _id(process: JavaProcess | None) -> str:
 def main() -> int:
     """Parse the command line and run."""
     assert __doc__ is not None
-    parser = argparse.ArgumentParser(
-        "python -m harness.demo.controllers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=25.0, help="how long it goes on killing; default: %(default)s")
-    parser.add_argument("--groups", type=int, default=20, help="broker groups of three; default: %(default)s")
-    parser.add_argument("--seed", type=int, help="of the choice whom to kill; default: another each time")
-    parser.add_argument("--data", type=Path, help="directory to use (default: a new temporary one)")
-    parser.add_argument("--without-report", action="store_true", help="leave out the report on the controllers' logs")
-    arguments = parser.parse_args()
+    options = parser("python -m harness.demo.controllers", __doc__, seconds=25.0)
+    options.add_argument("--groups", type=int, default=20, help="broker groups of three; default: %(default)s")
     logging.getLogger("remoting").setLevel(logging.CRITICAL)  # connections that break are the subject here
-    data = arguments.data or Path(tempfile.mkdtemp(prefix="quorate-demo-"))
-    data.mkdir(parents=True, exist_ok=True)
-    code = 1
-    try:
-        code = trio.run(run, arguments, data)
-    except* trio.TooSlowError:
-        print(f"something did not come back within {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
-    else:
-        if not arguments.without_report:
-            page_of(data / "controllers", data / "report.html", print)
-    return code
+    return play(run, options.parse_args())
 
 
 if __name__ == "__main__":

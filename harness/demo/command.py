@@ -1,0 +1,41 @@
+"""What both demos' command lines share: their options, the directory of a run, and the report at its end."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from harness.demo.reporting import page_of
+
+PATIENCE_S: Final = 60.0
+"""What takes longer, even on a machine that is busy with other things, did not happen."""
+
+
+def parser(program: str, about: str, *, seconds: float) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--seconds", type=float, default=seconds,
+                      help="how long it goes on killing; default: %(default)s")
+    made.add_argument("--seed", type=int, help="of the choice whom to kill; default: another each time")
+    made.add_argument("--data", type=Path, help="directory to use (default: a new temporary one)")
+    made.add_argument("--without-report", action="store_true", help="leave out the report on the controllers' logs")
+    return made
+
+
+def play(run: Callable[[argparse.Namespace, Path], Awaitable[int]], arguments: argparse.Namespace) -> int:
+    """``run`` in its directory, then the report. The exit code."""
+    data = arguments.data or Path(tempfile.mkdtemp(prefix="quorate-demo-"))
+    data.mkdir(parents=True, exist_ok=True)
+    code = 1
+    try:
+        code = trio.run(run, arguments, data)
+    except* trio.TooSlowError:
+        print(f"something did not come back within {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
+    else:
+        if not arguments.without_report:
+            page_of(data / "controllers", data / "report.html", print)
+    return code
