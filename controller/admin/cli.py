@@ -20,6 +20,7 @@ from controller.admin import (  # noqa: F401  they register their commands
     consumers,
     controllers,
     groups,
+    lookups,
     messages,
     topics,
 )
@@ -126,7 +127,8 @@ async def _once(admin: Admin, options: argparse.Namespace) -> int:
 
 
 ALWAYS_BY_ROUTE: Final = frozenset({
-    "clusterList", "topicRoute", "getBrokerEpoch", "deleteTopic", "topicStatus", "sendMessage", "consumerProgress"})
+    "clusterList", "topicRoute", "getBrokerEpoch", "deleteTopic", "topicStatus", "sendMessage", "consumerProgress",
+    "queryMsgById", "queryMsgByKey", "queryMsgByUniqueKey"})
 
 
 def _needs_namesrv(options: argparse.Namespace) -> bool:

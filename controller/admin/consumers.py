@@ -14,15 +14,15 @@ from typing import Any, Final
 
 from controller.admin.asking import Admin
 from controller.admin.command import AdminError, Said, broker_address_or_cluster, command
-from controller.admin.finding import Found, local_time, of_cluster, of_topic, yes
-from remoting.bodies.consumers import ConsumerConnection, MessageQueue, ResetOffsetBody
+from controller.admin.finding import Found, in_java, local_time, of_cluster, of_topic, yes
+from remoting.bodies.consumers import ConsumerConnection, ConsumerRunningInfo, MessageQueue, ResetOffsetBody
 from remoting.bodies.namesrv import TopicList
 from remoting.bodies.queries import ConsumeStats, OffsetWrapper
 from remoting.codes import RequestCode
 from remoting.errors import RemotingError
 from remoting.fastjson import dumps
 from remoting.fields import decimal
-from remoting.headers.consumers import ConsumerGroupRequest, ResetOffsetRequest
+from remoting.headers.consumers import ConsumerClientRequest, ConsumerGroupRequest, ResetOffsetRequest
 from remoting.headers.queries import GetConsumeStatsRequest
 
 RETRY_PREFIX: Final = "%RETRY%"
@@ -77,7 +77,7 @@ async def update_group(admin: Admin, options: argparse.Namespace) -> Said:
     brokers = [Found("", options.brokerAddr)] if options.brokerAddr else await of_cluster(admin, options.clusterName)
     for broker in brokers:
         await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, dumps(group))
-    shown = ", ".join(f"{key}={_java(value)}" for key, value in {
+    shown = ", ".join(f"{key}={in_java(value)}" for key, value in {
         **group, "groupRetryPolicy": _policy_words(options.groupRetryPolicy)}.items())
     return Said([*(f"create subscription group to {broker.address} success." for broker in brokers),
                  f"SubscriptionGroupConfig{{{shown}}}"],
@@ -85,16 +85,8 @@ async def update_group(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 def _policy_words(policy: dict[str, Any]) -> str:
-    return "GroupRetryPolicy{" + ", ".join(f"{key}={_java(policy.get(key))}" for key in (
+    return "GroupRetryPolicy{" + ", ".join(f"{key}={in_java(policy.get(key))}" for key in (
         "type", "exponentialRetryPolicy", "customizedRetryPolicy")) + "}"
-
-
-def _java(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}={_java(each)}" for key, each in value.items()) + "}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- progress ------------------------------------------------------------------------------------------------
@@ -103,10 +95,12 @@ def _java(value: object) -> str:
 def _progress_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-g", "--groupName", metavar="NAME", help="one group, queue by queue; default all, in short")
     parser.add_argument("-t", "--topicName", metavar="NAME", help="one topic")
+    parser.add_argument("-s", "--showClientIP", type=yes, default=False, metavar="true",
+                        help="which client has each queue; with -g")
     parser.add_argument("-c", "--cluster", metavar="NAME", help="ask the brokers that have a topic of this name")
 
 
-_QUEUE = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20} {:<20}{}"
+_QUEUE = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {}{:<20} {:<20}{}"
 _GROUP = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}"
 
 
@@ -115,17 +109,19 @@ async def progress(admin: Admin, options: argparse.Namespace) -> Said:
     """how far consumer groups are behind"""
     if options.groupName is None:
         return await _all_groups(admin)
-    table, tps = await _stats(admin, options.groupName, options.topicName, options.cluster)
+    table, tps = await consume_stats(admin, options.groupName, options.topicName, options.cluster)
     if not table:
         raise AdminError(f"no broker has offsets of group {options.groupName}: it may not have consumed anything yet")
     queues = sorted(table.items(), key=lambda each: (each[0].topic, each[0].broker_name, each[0].queue_id))
+    clients = await _clients(admin, options.groupName) if options.showClientIP else None
     rows = [(queue, offset, offset.broker_offset - offset.consumer_offset,
              offset.pull_offset - offset.consumer_offset) for queue, offset in queues]
-    lines = [_QUEUE.format("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff",
-                           "#Inflight", "#LastTime")]
+    lines = [_QUEUE.format("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset",
+                           "" if clients is None else f"{'#Client IP':<20}  ", "#Diff", "#Inflight", "#LastTime")]
     lines += [_QUEUE.format(
-        queue.topic[:64], queue.broker_name[:32], queue.queue_id, offset.broker_offset, offset.consumer_offset, behind,
-        in_flight, f" {local_time(offset.last_timestamp, millis=False) if offset.last_timestamp else 'N/A'}")
+        queue.topic[:64], queue.broker_name[:32], queue.queue_id, offset.broker_offset, offset.consumer_offset,
+        "" if clients is None else f"{clients.get(queue, 'N/A'):<20}  ", behind, in_flight,
+        f" {local_time(offset.last_timestamp, millis=False) if offset.last_timestamp else 'N/A'}")
         for queue, offset, behind, in_flight in rows]
     total, flying = sum(row[2] for row in rows), sum(row[3] for row in rows)
     lines += ["", f"Consume TPS: {tps:.2f}", f"Consume Diff Total: {total}", f"Consume Inflight Total: {flying}"]
@@ -133,12 +129,31 @@ async def progress(admin: Admin, options: argparse.Namespace) -> Said:
         "group": options.groupName, "consumeTps": tps, "diffTotal": total, "inflightTotal": flying, "queues": [
             {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id,
              "brokerOffset": offset.broker_offset, "consumerOffset": offset.consumer_offset, "diff": behind,
-             "inflight": in_flight, "lastTimestamp": offset.last_timestamp}
+             "inflight": in_flight, "lastTimestamp": offset.last_timestamp,
+             **({} if clients is None else {"client": clients.get(queue)})}
             for queue, offset, behind, in_flight in rows]})
 
 
-async def _stats(admin: Admin, group: str, topic: str | None = None, cluster: str | None = None,
-                 ) -> tuple[dict[MessageQueue, OffsetWrapper], float]:
+async def _clients(admin: Admin, group: str) -> dict[MessageQueue, str]:
+    """Which client has each queue, as far as the group's members say."""
+    found: dict[MessageQueue, str] = {}
+    for member in (await _members(admin, group)).connection_set:
+        for broker in await of_topic(admin, RETRY_PREFIX + group):
+            try:
+                answer = await admin.ask(broker.address, RequestCode.GET_CONSUMER_RUNNING_INFO,
+                                         ConsumerClientRequest(group, member.client_id))
+            except RemotingError:  # that one does not say, or is known elsewhere
+                continue
+            queues = ConsumerRunningInfo.from_json(answer.body).mq_table
+            found |= dict.fromkeys(queues, member.client_id.partition("@")[0])
+            break
+    return found
+
+
+async def consume_stats(
+    admin: Admin, group: str, topic: str | None = None, cluster: str | None = None,
+) -> tuple[dict[MessageQueue, OffsetWrapper], float]:
+    """Where a group is in each of its queues, and messages per second."""
     table: dict[MessageQueue, OffsetWrapper] = {}
     tps = 0.0
     for broker in await of_topic(admin, cluster or RETRY_PREFIX + group):
@@ -158,7 +173,7 @@ async def _all_groups(admin: Admin) -> Said:
     data = []
     for group in groups:
         try:
-            table, tps = await _stats(admin, group)
+            table, tps = await consume_stats(admin, group)
         except RemotingError:
             table, tps = {}, 0.0
         members = await _members(admin, group)
@@ -204,6 +219,7 @@ def _reset_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-b", "--broker", metavar="HOST:PORT", help="at this broker; with -q")
     parser.add_argument("-q", "--queue", type=int, metavar="N", help="this queue alone; with -b")
     parser.add_argument("-o", "--offset", type=int, metavar="N", help="to this offset of the queue; with -b and -q")
+    parser.add_argument("-c", "--cluster", metavar="NAME", help="ask the brokers that have a topic of this name")
 
 
 @command("resetOffsetByTime", _reset_arguments)
@@ -214,7 +230,8 @@ async def reset_by_time(admin: Admin, options: argparse.Namespace) -> Said:
         raise AdminError("-b and -q go together, and -o with both: one queue is set at one broker")
     if options.broker is None and not admin.namesrv:
         raise AdminError("-n is needed: the address of a name server, or $NAMESRV_ADDR")
-    brokers = await of_topic(admin, options.topic) if options.broker is None else [Found("", options.broker)]
+    brokers = [Found("", options.broker)] if options.broker is not None else await of_topic(
+        admin, options.cluster or options.topic)
     found: dict[MessageQueue, int] = {}
     for broker in brokers:
         answer = await admin.ask(broker.address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest(
@@ -222,12 +239,17 @@ async def reset_by_time(admin: Admin, options: argparse.Namespace) -> Said:
             options.force))
         found |= ResetOffsetBody.from_json(answer.body).offset_table
     queues = sorted(found.items(), key=lambda each: (each[0].broker_name, each[0].queue_id))
+    data = [{"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset} for queue, offset in queues]
+    if options.broker is not None:
+        return Said([
+            f"start reset consumer offset by specified, group[{options.group}], topic[{options.topic}], "
+            f"queueId[{options.queue}], broker[{options.broker}], timestamp(string)[{options.timestamp}], "
+            f"timestamp(long)[{time_ms}]", *(f"reset consumer offset to {offset}" for _, offset in queues)], data)
     lines = [f"start reset consumer offset by specified, group[{options.group}], topic[{options.topic}], "
              f"force[{str(options.force).lower()}], timestamp(string)[{options.timestamp}], timestamp(long)[{time_ms}]",
              f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}".rstrip()]
     lines += [f"{queue.broker_name[:32]:<40}  {queue.queue_id:<40}  {offset}" for queue, offset in queues]
-    return Said(lines, [{"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
-                        for queue, offset in queues])
+    return Said(lines, data)
 
 
 def parse_time(text: str) -> int:

@@ -39,11 +39,12 @@ async def of_cluster(admin: Admin, cluster: str, *, slaves: bool = False) -> lis
     return found
 
 
-async def of_topic(admin: Admin, topic: str) -> list[Found]:
-    """Of each group with queues of the topic its master, or whoever there is."""
+async def of_topic(admin: Admin, topic: str, *, cluster: str | None = None) -> list[Found]:
+    """Of each group with queues of the topic, or of those of one cluster, its master, or whoever there is."""
     route = await admin.route(topic)
     return [Found(group.broker_name, whom(group))
-            for group in sorted(route.broker_datas, key=lambda each: each.broker_name) if group.broker_addrs]
+            for group in sorted(route.broker_datas, key=lambda each: each.broker_name)
+            if group.broker_addrs and cluster in (None, group.cluster)]
 
 
 def whom(group: BrokerData) -> str:
@@ -60,3 +61,12 @@ def local_time(time_ms: int, millis: bool = True) -> str:
 def yes(text: str) -> bool:
     """``true`` as Java parses it: anything else is false."""
     return text.strip().lower() == "true"
+
+
+def in_java(value: object) -> str:
+    """As Java prints a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}={in_java(each)}" for key, each in value.items()) + "}"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -162,6 +162,25 @@ class GroupList(Body):
 
 
 @body
+class ConsumerRunningInfo(Body):
+    """Answer to 307, as far as it is read: what a client says of itself, and its queues."""
+
+    properties: dict[str, str] = attrs.field(factory=dict)
+    mq_table: dict[MessageQueue, Any] = attrs.field(factory=dict)
+
+
+@body
+class ConsumeMessageDirectlyResult(Body):
+    """Answer to 309."""
+
+    order: bool = False
+    auto_commit: bool = True
+    consume_result: str | None = None
+    remark: str | None = None
+    spent_time_mills: Int64 = 0
+
+
+@body
 class QuerySubscriptionResponseBody(Body):
     """Answer to 345."""
 
