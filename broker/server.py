@@ -20,6 +20,7 @@ from trio.abc import Listener, Stream
 
 from broker import settings
 from broker.admin import Administration
+from broker.boot import boot_id
 from broker.config import MASTER_ID, BrokerConfig, check
 from broker.exchange import Exchange, Master
 from broker.ha.acks import BrokerRole
@@ -96,6 +97,8 @@ class World:
     """Where tables are written."""
     disk_used: Callable[[], float] = lambda: 0.0
     """Share of the store's disk that is in use, 0 to 1."""
+    boot: str = attrs.field(factory=boot_id)
+    """Of the machine: another one after each time that it went down; "" if that is not known."""
     ram_bytes: int = 1 << 62
     """Of the whole machine: messages that lie far behind the end of the log, by this measure, count as on the disk."""
 
@@ -199,15 +202,17 @@ class Broker:
         ha = settings.replication(config)
         if config.enable_controller_mode:
             switch = AutoSwitch(
-                journal, EpochFile(world.store_files), ha, ha_address=config.ha_address, connector=world.connector,
-                learner=config.async_learner, sync_from_last_file=config.sync_from_last_file)
+                journal, EpochFile(world.store_files, boot=world.boot), ha, ha_address=config.ha_address,
+                connector=world.connector, learner=config.async_learner,
+                sync_from_last_file=config.sync_from_last_file, run_sync=world.run_sync)
             role = ControlledRole(
                 self.services, self.registration, self.sync, self.exchange, switch, self.forwarder,
                 forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
             role.member = Member(
                 settings.manager(config), files=world.files, identity_path=config.identity_path,
                 check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,
-                log_state=role.log_state, switch=role, gate=role, taken=role.taken)
+                log_state=role.log_state, switch=role, gate=role, taken=role.taken,
+                doubtful_epoch=switch.doubtful_epoch)
             return role, dict(role.member.handlers())
         if config.role is BrokerRole.SLAVE:
             slave = PlainSlave(journal, ha, connector=world.connector)

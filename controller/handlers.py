@@ -111,8 +111,7 @@ class Controller:
         self.turn()
         if request.is_oneway:
             return request
-        header = BrokerHeartbeatResponse(True) if renewed else None
-        return response(request, ResponseCode.SUCCESS, header, remark="Heart beat success")
+        return response(request, ResponseCode.SUCCESS, BrokerHeartbeatResponse(renewed), remark="Heart beat success")
 
     def metadata(self, _: Connection, request: Command) -> Command:
         """1005."""

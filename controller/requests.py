@@ -116,6 +116,11 @@ def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
     broker_id = None if header.broker_id == NOBODY else header.broker_id
     by_itself = broker_id is not None and not header.designate_elect
     settings = seen.active.settings
+    if by_itself and header.lost_epoch is not None:
+        group = seen.machine.group(key)
+        if group is not None and (group.master, group.master_epoch) == (broker_id, header.lost_epoch):
+            return ElectMaster(  # as if it were dead: an epoch without a master, and whoever is alive may follow
+                term=seen.active.term, key=key, trigger=Trigger.CONTROLLER, broker_id=None, observation=Observation())
     return ElectMaster(
         term=seen.active.term, key=key, trigger=Trigger.BROKER if by_itself else Trigger.ADMIN, broker_id=broker_id,
         designate=header.designate_elect, unclean=settings.unclean, policy=settings.policy,

@@ -9,7 +9,8 @@ It knows the journal, the cores and their shells, and neither controllers nor pu
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -29,7 +30,7 @@ from broker.ha.tail import cut_unfinished, undispatched
 from broker.ha.wire import MasterHandshake, MasterMessages, SlaveMessages, Transfer, transfer_header
 from broker.journal import Journal
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
-from broker.store.errors import StoreError
+from broker.store.errors import StoreError, StoreFailed
 from remoting.bodies.broker import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from remoting.bodies.controller import EpochEntry
 from remoting.errors import DamagedRecord
@@ -42,6 +43,11 @@ _MASTER: Final = Mode(BrokerRole.SYNC_MASTER, controller=True)
 _SLAVE: Final = Mode(BrokerRole.SLAVE, controller=True)
 _LOOK_S: Final = 0.001
 """Between two looks whether the queues are level: a slice takes about as long."""
+
+
+async def at_once(work: Callable[[], None]) -> None:
+    """On the loop's own thread."""
+    work()
 
 
 class RoleRefused(Exception):
@@ -93,8 +99,10 @@ class AutoSwitch:
     def __init__(
         self, journal: Journal, epoch_file: EpochFile, config: HaConfig, *, ha_address: str = "",
         connector: Connector = connect_tcp, learner: bool = False, sync_from_last_file: bool = False,
+        run_sync: Callable[[Callable[[], None]], Awaitable[None]] = at_once,
     ) -> None:
-        """``ha_address``: where slaves find this broker. Raises ``OSError`` of the epoch file."""
+        """``ha_address``: where slaves find this broker. ``run_sync``: where the epoch file is written while this
+        broker becomes master. Raises ``OSError`` of that file."""
         self.broker_id: int | None = None
         self.ha_address = ha_address
         self.in_sync: InSync | None = None
@@ -105,10 +113,13 @@ class AutoSwitch:
         """Called when the SyncStateSet may have to be changed, and at each end and beginning of a role."""
         self._journal, self._epoch_file, self._config = journal, epoch_file, config
         self._connector, self._learner, self._from_last_file = connector, learner, sync_from_last_file
+        self._run_sync = run_sync
         found = epoch_file.read()
         if found.damaged:
             logger.error("the epoch file, or its backup, cannot be read: %s", found.damaged)
         self._no_epochs = found.no_epochs
+        self.doubtful_epoch = found.doubtful_epoch
+        """No mastership of it, or of one before: others may hold bytes of it that are gone here."""
         self._epochs = found.epochs.within(journal.end)
         if self._epochs != found.epochs:  # of bytes that a crash took; other ones may come to stand there
             epoch_file.write(self._epochs)
@@ -121,6 +132,8 @@ class AutoSwitch:
         self._follower_ended = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._changing = trio.Lock()
+        self._beginning = False
+        """The epoch file is being written."""
         self._moved = Bell()
         self._was_joining = False
         self._replicas = Replicas()
@@ -131,6 +144,7 @@ class AutoSwitch:
         self._journal.grown.append(self._grown)
         self._journal.settled.append(self._moved.ring)
         self._journal.ticks.append(self._tick)
+        self._journal.on_failure.append(self._failed)
         try:
             async with trio.open_nursery() as self._nursery:
                 await self._nursery.start(self._port.run, listeners)
@@ -139,6 +153,7 @@ class AutoSwitch:
             self._journal.grown.remove(self._grown)
             self._journal.settled.remove(self._moved.ring)
             self._journal.ticks.remove(self._tick)
+            self._journal.on_failure.remove(self._failed)
 
     # --- roles -----------------------------------------------------------------------------------------------
 
@@ -150,13 +165,16 @@ class AutoSwitch:
         """
         async with self._changing:
             self._check(role.epoch)
+            if role.epoch <= self.doubtful_epoch:
+                raise RoleRefused(f"epoch {role.epoch} was led by this broker before its machine went down: others may "
+                                  "hold bytes of it that are gone here")
             if self._master is None:
                 await self._leave("this broker becomes master")
             try:
                 await self._stored()
                 if self._master is None:
                     cut_unfinished(self._journal)
-                in_sync = self._begin(role)
+                in_sync = await self._begin(role)
             except (RoleRefused, StoreError, DamagedRecord, OSError) as error:
                 await self._leave("this broker cannot be master")
                 raise RoleRefused(str(error)) from error
@@ -236,15 +254,18 @@ class AutoSwitch:
                 raise RoleRefused(str(journal.failure))
             await self._moved.wait()
 
-    def _begin(self, role: BecomeMaster) -> InSync:
+    async def _begin(self, role: BecomeMaster) -> InSync:
+        """Nothing is appended meanwhile: writes are closed, and no master sends anything."""
         journal = self._journal
         assert self.broker_id is not None
+        self._beginning = True
         try:
             epochs = self.epochs.within(journal.end).append(role.epoch, journal.end)
-            if epochs != self.epochs:
-                self._epoch_file.write(epochs)
+            await self._run_sync(partial(self._epoch_file.lead, epochs, new=epochs != self.epochs))
         except (EpochError, OSError) as error:
             raise RoleRefused(f"epoch {role.epoch} cannot be recorded: {error}") from error
+        finally:
+            self._beginning = False
         self._epochs, start = epochs, epochs.start_of(role.epoch)
         assert start is not None
         return InSync(
@@ -305,7 +326,7 @@ class AutoSwitch:
         self._port.tick(now_ns)
         self.advance()
         kept = self.epochs.drop_before(self._journal.begin)
-        if kept != self.epochs:
+        if kept != self.epochs and not self._beginning:
             self._forget(kept)
 
     def _forget(self, kept: EpochList) -> None:
@@ -319,6 +340,13 @@ class AutoSwitch:
         for core in (self._master, self._slave):
             if core is not None:
                 core.epochs = kept
+
+    def _failed(self, _: StoreFailed) -> None:
+        """Of what the system was given, nobody knows any more what is there."""
+        try:
+            self._epoch_file.doubt()
+        except OSError as error:
+            logger.error("the disk failed, and what tells the next start of it cannot be removed: %s", error)
 
     def _tell(self) -> None:
         for call in tuple(self.changed):

@@ -1,7 +1,9 @@
 """The epoch file of a store: read at the start, replaced before the first byte of an epoch is written.
 
-It knows ``Files`` and where the file is; what its lines mean is ``broker.ha.epochs``'s business.
-Source: ``EpochFileCache`` of RocketMQ 5.5.0.
+Beside it stands in which boot of the machine this broker last began an epoch as master. While the machine runs, the
+system has all that any process wrote; once it went down, the end of the log may be gone, though slaves hold it.
+It knows ``Files`` and where the files are; what the lines mean is ``broker.ha.epochs``'s business.
+Source: ``EpochFileCache`` of RocketMQ 5.5.0; the second file is ours, and Java leaves it alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from broker.store.files import Files, read_whole, write_whole
 
 PATH: Final = "epochFileCheckpoint"
 """Below ``storePathRootDir``."""
+BOOT: Final = ".boot"
+NOT_IN_DOUBT: Final = -1
 
 
 @attrs.frozen
@@ -25,13 +29,15 @@ class Found:
     epochs: EpochList
     no_epochs: NoEpochs
     damaged: str = ""
+    doubtful_epoch: int = NOT_IN_DOUBT
+    """The last epoch of the list, if its end may have been lost since this broker wrote in it as master."""
 
 
 class EpochFile:
-    """One broker's."""
+    """One broker's. ``boot`` names this boot of the machine, "" if that is not known: then all is in doubt."""
 
-    def __init__(self, files: Files, path: str = PATH) -> None:
-        self._files, self._path = files, path
+    def __init__(self, files: Files, path: str = PATH, *, boot: str = "") -> None:
+        self._files, self._path, self._boot = files, path, boot
 
     def read(self) -> Found:
         """Without any file the log is a plain group's; where there is one that cannot be read, all is copied anew."""
@@ -40,7 +46,27 @@ class EpochFile:
             loaded = load(main, backup)
         except EpochFileError as damage:
             return Found(EpochList(), NoEpochs.LOST, str(damage))
-        return Found(loaded.epochs, NoEpochs.PLAIN if main is backup is None else NoEpochs.LOST, loaded.damaged)
+        last = loaded.epochs.last
+        doubtful = last is not None and (not self._boot or self._text(self._path + BOOT) != self._boot)
+        return Found(loaded.epochs, NoEpochs.PLAIN if main is backup is None else NoEpochs.LOST, loaded.damaged,
+                     last.epoch if last is not None and doubtful else NOT_IN_DOUBT)
+
+    def lead(self, epochs: EpochList, *, new: bool) -> None:
+        """On disk when this returns, with the boot: a master begins its last epoch. Raises ``OSError``.
+
+        In this order: a crash in between leaves an epoch in doubt that has not a byte yet. ``new``: it is not what was
+        read or written last.
+        """
+        if new:
+            self.write(epochs)
+        if self._boot and self._text(self._path + BOOT) != self._boot:
+            write_whole(self._files, self._path + BOOT, self._boot.encode())
+
+    def doubt(self) -> None:
+        """The disk failed: what the system was given may be gone though the machine runs on. Raises ``OSError``."""
+        if self._files.exists(self._path + BOOT):
+            self._files.remove(self._path + BOOT)
+            self._files.sync_dir(self._path.rpartition("/")[0])
 
     def write(self, epochs: EpochList) -> None:
         """On disk when this returns. Raises ``OSError``."""

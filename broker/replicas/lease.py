@@ -1,8 +1,9 @@
 """How long a master may go on without hearing from the active controller, and since when its gate may be lower.
 
 Both follow from answered heartbeats. A lease counts from when the heartbeat was sent, since the controller's own waits
-begin no earlier. Java controllers renew nothing: there the lease never begins. This module knows times, and neither
-roles nor requests.
+begin no earlier. Java controllers renew nothing and say nothing of it: with them there is no lease. Where controllers
+speak of leases, a master without one has none yet: it may be the one that silence has already replaced. This module
+knows times, and neither roles nor requests.
 """
 
 from __future__ import annotations
@@ -15,16 +16,25 @@ class Lease:
     """``masterLeaseMs``; 0 is off."""
 
     length_ns: int
+    granted: bool = False
+    """Controllers here grant leases: one has answered a heartbeat with whether it renews this one."""
     until_ns: int | None = None
     """None until a controller has renewed it for the first time."""
 
-    def renewed(self, sent_ns: int) -> None:
-        """A heartbeat sent then was answered by an active controller. Answers may come out of order."""
-        if self.length_ns:
+    def answered(self, sent_ns: int, renewed: bool | None) -> None:
+        """A heartbeat sent then was answered: None by a controller that knows no leases. Answers may come out of
+        order."""
+        self.granted = self.granted or renewed is not None
+        if renewed and self.length_ns:
             self.until_ns = max(self.until_ns or 0, sent_ns + self.length_ns)
 
+    @property
+    def began(self) -> bool:
+        """It was renewed once, or nobody asks for one."""
+        return not self.granted or not self.length_ns or self.until_ns is not None
+
     def holds(self, now_ns: int) -> bool:
-        return self.until_ns is None or now_ns < self.until_ns
+        return self.began and (self.until_ns is None or now_ns < self.until_ns)
 
 
 @attrs.define

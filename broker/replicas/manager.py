@@ -3,7 +3,8 @@
 Sources: ``ReplicasManager`` of RocketMQ and the design "Persistent unique BrokerId". What differs from the original: an
 application for an id outlives everything but the controller's word that the id is another's; elections wait for an
 answered heartbeat; a role is taken when replication says so; a lost controller is looked for at once; a master whose
-lease ended fences itself. One event goes in, outputs come out; the caller carries them out in order.
+lease ended fences itself; one whose machine lost power does not go on with its epoch. One event goes in, outputs come
+out; the caller carries them out in order.
 This module knows codes, answers and the SyncStateSet's bookkeeping, and neither connections nor the log.
 """
 
@@ -61,6 +62,10 @@ REFUSALS: Final = frozenset({
 """Answers to 1001 that say for certain that this request changed nothing. Any other failure says nothing."""
 UNFIT: Final = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE})
 """Those that controllers, ours and Java's, give only to a master that knows the accepted set by its epoch."""
+
+
+UNLEASED_BEAT_MS: Final = 200
+"""Between heartbeats of a master that was never granted a lease, and serves nobody for the lack of it."""
 
 
 class Stage(enum.Enum):
@@ -126,8 +131,14 @@ Role = BecomeMaster | BecomeSlave
 class ReplicasManager:
     """One broker. ``log`` and ``in_sync`` are set by the caller: the latter when mastership begins, None at its end."""
 
-    def __init__(self, config: ManagerConfig, found: Identity | Application | None, check_code: str) -> None:
-        """``found`` is what ``identity.load`` gave; ``check_code`` is new and nobody else's, for a new application."""
+    def __init__(self, config: ManagerConfig, found: Identity | Application | None, check_code: str,
+                 doubtful_epoch: int = -1) -> None:
+        """``found`` is what ``identity.load`` gave; ``check_code`` is new and nobody else's, for a new application.
+
+        ``doubtful_epoch``: the last that this broker may have led and lost something of, -1 if it lost nothing. Others
+        may hold what it lost; bytes that it wrote in their place would pass for the same. So it resigns: it sends no
+        heartbeats, so that any controller gives it up in time, and asks for an election, so that one comes at once.
+        """
         self.stage = Stage.INITIAL
         self.log = LogState()
         self.in_sync: InSync | None = None
@@ -139,6 +150,10 @@ class ReplicasManager:
         self._config = config
         self._found = found
         self._check_code = check_code
+        self._doubtful_epoch = doubtful_epoch
+        self._resigning = False
+        self._successors: list[int] = []
+        """Whom it has yet to ask for, of a controller that would not have it resign."""
         self._writing = False
         self._target: Role | None = None
         self._heard = False
@@ -194,7 +209,7 @@ class ReplicasManager:
         """1008 from a controller; what is older than what is known says nothing. Where nothing is known, as after a
         start, it may be of any age: then the active controller is asked."""
         if self.role is None and self._target is None:
-            self._due["poll" if self._config.learner else "elect"] = 0
+            self._due["poll" if self._config.learner or self._resigning else "elect"] = 0
             return self.tick(now_ns)
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
@@ -247,9 +262,11 @@ class ReplicasManager:
         open_ = {
             "discover": True,
             "register": self.stage is Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE and not self._writing,
-            "beat": self.stage in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING),
-            "elect": self._heard and self.role is None and self._target is None and not self._config.learner,
-            "poll": self.stage is Stage.RUNNING and self.role is not None and self._target is None,
+            "beat": self.stage in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING) and not self._resigning,
+            "elect": self._resigning or (
+                self._heard and self.role is None and self._target is None and not self._config.learner),
+            "poll": self._resigning or (
+                self.stage is Stage.RUNNING and self.role is not None and self._target is None),
         }
         due = [self._due.get(what, 0) for what, relevant in open_.items()
                if relevant and what not in self._busy and (self.leader is not None or what == "discover")]
@@ -326,9 +343,11 @@ class ReplicasManager:
     def _beat(self, now_ns: int) -> list[Output]:
         config, broker_id = self._config, self.broker_id
         if broker_id is None or self.stage not in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING) \
-                or not self._is_due("beat", now_ns):
+                or self._resigning or not self._is_due("beat", now_ns):
             return []
-        self._due["beat"] = now_ns + config.heartbeat_interval_ms * NS_PER_MS
+        waits = isinstance(self._target or self.role, BecomeMaster) and not self.lease.began
+        self._due["beat"] = now_ns + NS_PER_MS * (
+            min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms)
         header = BrokerHeartbeatRequest(
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
             self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
@@ -349,17 +368,18 @@ class ReplicasManager:
     def _beat_answered(self, answer: Command | None, address: str, generation: int, sent_ns: int) -> list[Output]:
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return []
-        active = BrokerHeartbeatResponse.from_ext(answer.ext).master_lease_renewed is True
-        if active:
-            self.lease.renewed(sent_ns)
-        if active or address == self.leader:
+        renewed = BrokerHeartbeatResponse.from_ext(answer.ext).master_lease_renewed
+        self.lease.answered(sent_ns, renewed)
+        if (renewed or address == self.leader) and not self._resigning:
             self._heard = True
-        if active or (address == self.leader and self.lease.until_ns is None):
+        if renewed or (address == self.leader and not self.lease.granted):
             self.gate.answered(generation)
         return []
 
     def _elect_or_poll(self, now_ns: int) -> list[Output]:
         config, broker_id = self._config, self.broker_id
+        if self._resigning:
+            return self._resign(now_ns)
         if broker_id is None or not self._heard or self._target is not None:
             return []
         if self.role is None and not config.learner and self._is_due("elect", now_ns):
@@ -368,9 +388,36 @@ class ReplicasManager:
             return self._ask("elect", RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, self._elected)
         if (self.stage is Stage.RUNNING or config.learner) and self._is_due("poll", now_ns):
             self._due["poll"] = now_ns + config.sync_broker_metadata_period_ms * NS_PER_MS
-            poll = GetReplicaInfoRequest(config.broker_name, config.cluster_name)
-            return self._ask("poll", RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, self._polled)
+            return self._poll(now_ns)
         return []
+
+    def _poll(self, now_ns: int) -> list[Output]:
+        poll = GetReplicaInfoRequest(self._config.broker_name, self._config.cluster_name)
+        return self._ask("poll", RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, self._polled)
+
+    def _resign(self, now_ns: int) -> list[Output]:
+        """Ask to be replaced; a controller that does not know how is asked for each of the others. Where a member may
+        lack what was acknowledged, that is left to the controller, who chooses the longest log."""
+        config, wait_ns = self._config, self._config.retry_ms * NS_PER_MS
+        outputs: list[Output] = []
+        if self._is_due("elect", now_ns):
+            other = self._successors.pop() if self._successors else None
+            elect = ElectMasterRequest(
+                config.cluster_name, config.broker_name, self.broker_id if other is None else other, other is not None,
+                lost_epoch=self._doubtful_epoch if other is None else None)
+            self._due["elect"] = now_ns + (0 if self._successors else wait_ns)
+            outputs += self._ask("elect", RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, self._resigned)
+        if "elect" not in self._busy and self._is_due("poll", now_ns):
+            self._due["poll"] = now_ns + wait_ns
+            outputs += self._poll(now_ns)
+        return outputs
+
+    def _resigned(self, answer: Command | None, number: int) -> list[Output]:
+        self._due["poll"] = 0
+        outputs = self._elected(answer, number)
+        if answer is not None and answer.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST and self._successors:
+            self._due["elect"] = 0
+        return outputs
 
     def _elected(self, answer: Command | None, _: int) -> list[Output]:
         if answer is None or answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
@@ -390,6 +437,9 @@ class ReplicasManager:
         if header.master_broker_id is None and header.master_epoch > self.epoch:
             self._due["elect"] = min(self._due.get("elect", 0), self._due["poll"])
             self.role = None
+            if self._resigning and header.master_epoch > self._doubtful_epoch:
+                self._resigning = False
+                self._due["beat"] = self._due["elect"] = 0
             return []
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch)
@@ -411,6 +461,8 @@ class ReplicasManager:
         if master is None or not address or epoch is None or self.broker_id is None or epoch < self._seen:
             return []
         mine = self.role
+        if master == self.broker_id and epoch <= self._doubtful_epoch:
+            return self._begin_to_resign(members)
         if epoch == self.epoch and self._target is None and mine is not None:
             if isinstance(mine, BecomeMaster):
                 if self.in_sync is not None:
@@ -425,8 +477,19 @@ class ReplicasManager:
         if isinstance(role, BecomeMaster):
             self._due["beat"] = 0  # a lease of an earlier mastership is over, and nothing opens before it is renewed
         self._seen = epoch
+        self._resigning = False
         under_way, self._target = self._target, role
         return [] if under_way is not None else [role]
+
+    def _begin_to_resign(self, members: frozenset[int]) -> list[Output]:
+        if self._resigning:
+            if not self._successors and self._config.all_ack_in_sync_state_set:
+                self._successors = sorted(members - {self.broker_id}, reverse=True)
+            return []
+        self._resigning, self._heard = True, False
+        self._due["elect"] = self._due["poll"] = 0
+        return [Report(f"this machine went down while this broker was master in epoch {self._doubtful_epoch}: it may "
+                       "lack what others hold of it, and asks for another election")]
 
     def _report(self, now_ns: int) -> list[Output]:
         held = self.in_sync
@@ -470,7 +533,8 @@ class ReplicasManager:
         elif self._target is not None:
             why = f"the role of epoch {self._target.epoch} is being taken"
         elif isinstance(self.role, BecomeMaster) and not self.lease.holds(now_ns):
-            why = f"no active controller has renewed the lease for {self._config.master_lease_ms} ms"
+            why = (f"no active controller has renewed the lease for {self._config.master_lease_ms} ms"
+                   if self.lease.until_ns is not None else "no active controller has granted the lease yet")
         if self.serving == (not why):
             return []
         self.serving = not why

@@ -75,9 +75,10 @@ class Member:
     def __init__(
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str, client: Client,
         clock: Callable[[], int], log_state: Callable[[], LogState], switch: Switch, gate: Gate,
-        taken: Callable[[Role], None],
+        taken: Callable[[Role], None], doubtful_epoch: int = -1,
     ) -> None:
-        """``clock`` is monotonic, ns; ``taken`` is told of each role. Raises ``IdentityError``, ``OSError``."""
+        """``clock`` is monotonic, ns; ``taken`` is told of each role; ``doubtful_epoch`` as in ``ReplicasManager``.
+        Raises ``IdentityError``, ``OSError``."""
         self.bell = Bell()
         self._config, self._client, self._clock = config, client, clock
         self._files, self._path = files, identity_path
@@ -86,7 +87,7 @@ class Member:
                               self._read(identity_path + TEMP))
         if isinstance(found, identity.Identity):
             files.remove(identity_path + TEMP)  # a crash may have come before that
-        self.manager = ReplicasManager(config, found, check_code)
+        self.manager = ReplicasManager(config, found, check_code, doubtful_epoch)
         self._nursery: trio.Nursery | None = None
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, switch.advance)
         self._unwritten: Output | None = None

@@ -98,7 +98,8 @@ class Controller:
             channel.names[beat.key.name] = beat.key
             renewed = active.heartbeat(self.now, beat, channel, raft_lease=active.active)
             self.act()
-            reply(response(command, ResponseCode.SUCCESS, BrokerHeartbeatResponse(True) if renewed else None))
+            reply(response(command, ResponseCode.SUCCESS, None if self.scene.plan.java_controllers
+                           else BrokerHeartbeatResponse(renewed)))
         elif code == RequestCode.CONTROLLER_GET_METADATA_INFO:
             leader = self.scene.leader
             reply(response(command, ResponseCode.SUCCESS, GetMetadataResponse(
@@ -106,6 +107,8 @@ class Controller:
         elif not active.active:
             reply(response(command, ResponseCode.CONTROLLER_NOT_LEADER))
         elif code in WRITES:
+            if self.scene.plan.java_controllers:
+                command.ext.pop("lostEpoch", None)
             wanted = read_command(command, Seen(self.now, machine, active, channel.names))
             if isinstance(wanted, Refused):
                 reply(answers.answer(command, wanted))

@@ -36,6 +36,8 @@ class Host:
         self.paused: list[Callable[[], None]] | None = None
         self.held = 0
         """Up to where the log certainly is on this machine, as of the end of the last run."""
+        self.boots = 1
+        """How often this machine was started."""
         self.unsafe = False
         """A power cut took something of its log, and it has not caught up since."""
         self._running = False
@@ -95,8 +97,8 @@ class Host:
         self.crash(power=self.scene.powerless())
         self.scene.restart(self, 20 + self.number * 37)
 
-    def crash(self, *, power: bool) -> None:
-        """The run ends here."""
+    def crash(self, *, power: bool, noticed: bool = True) -> None:
+        """The run ends here; ``noticed``: controllers may hear of it."""
         process, self.process = self.process, None
         self._running = False
         if process is None:
@@ -108,10 +110,11 @@ class Host:
             watch.ended(process, power=power)
         if power:
             self.scene.counts["power cut"] += 1
+            self.boots += 1
             if process.journal.store.log.flushed_offset < process.journal.store.log.written_offset:
                 watch.lost_by_power(self)
             self.files.crash(self.scene.survivors())
-        process.gone()
+        process.gone(noticed=noticed)
 
     # --- stopped ---------------------------------------------------------------------------------------------
 

@@ -18,11 +18,14 @@ CLUSTER: Final = "c"
 GROUP: Final = "g"
 HARMS: Final = (
     "kill", "power cut", "pause", "cut", "one way", "severed", "failover", "reset", "designate", "notify late", "both",
+    "blink",
 )
-"""What happens at moments; ``severed``: from controllers; ``both``: a kill and a failover at once."""
+"""What happens at moments; ``severed``: from controllers; ``both``: a kill and a failover at once; ``blink``: a power
+cut that no controller notices, while another broker does not hear this one."""
 PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak")
 _OF: Final = {
-    "calm": (), "kills": ("kill",), "power": ("kill", "power cut"), "network": ("cut", "one way", "severed", "reset"),
+    "calm": (), "kills": ("kill",), "power": ("kill", "power cut", "blink"),
+    "network": ("cut", "one way", "severed", "reset"),
     "roles": ("failover", "designate", "pause", "notify late", "severed"),
 }
 
@@ -65,6 +68,8 @@ class BrokerPlan:
     """Up to how long a sync takes longer than usual."""
     busy: float = 0.0
     """Chance that a turn comes late."""
+    java_controllers: bool = False
+    """They know no fields of ours: neither leases nor who lost what it wrote."""
     lost_notifications: float = 0.0
     close_seen: float = 0.7
     late_close_ms: int = 0
@@ -114,6 +119,7 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.close_seen = stream.pick((0.0, 0.5, 1.0), 0.5)
     plan.late_close_ms = stream.pick((0, 5, 300, 2_000), 0)
     _harm(plan, stream, profile)
+    plan.java_controllers = stream.chance(0.2)
     return plan
 
 

@@ -222,13 +222,13 @@ class Process:
         self.switch.after()
         self.member.after()
 
-    def gone(self) -> None:
+    def gone(self, *, noticed: bool) -> None:
         """Its connections: controllers and peers hear of it, or do not."""
         if self.opened:
             self.switch.gone()
         for channel in self.channels.values():
             channel.open_here = False
-            if self.scene.seen():
+            if noticed and self.scene.seen():
                 self.scene.channel_closed(self.host, channel)
 
     def log_state(self) -> LogState:
@@ -252,7 +252,8 @@ class Member:
         found = identity.load(CLUSTER, GROUP, self._read(IDENTITY), self._read(TEMP))
         if isinstance(found, identity.Identity) and files.exists(TEMP):
             files.remove(TEMP)
-        self.manager = ReplicasManager(config, found, f"{process.host.name}.{process.host.life}")
+        self.manager = ReplicasManager(
+            config, found, f"{process.host.name}.{process.host.life}", process.switch.doubtful_epoch)
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, self._advance)
         self._rung = False
         self._timer: int | None = None

@@ -63,9 +63,10 @@ class Switch:
         self.in_sync: InSync | None = None
         self.advanced: list[Callable[[], None]] = []
         self.changed: list[Callable[[], None]] = []
-        self.epoch_file = EpochFile(process.host.files)
+        self.epoch_file = EpochFile(process.host.files, boot=f"{process.host.name}.{process.host.boots}")
         found = self.epoch_file.read()
         self._no_epochs = found.no_epochs
+        self.doubtful_epoch = found.doubtful_epoch
         self._epochs = found.epochs.within(self.journal.end)
         if self._epochs != found.epochs:
             self.epoch_file.write(self._epochs)
@@ -214,8 +215,7 @@ class Switch:
         assert self.broker_id is not None
         try:
             epochs = self.epochs.within(journal.end).append(role.epoch, journal.end)
-            if epochs != self.epochs:
-                self.epoch_file.write(epochs)
+            self.epoch_file.lead(epochs, new=epochs != self.epochs)
         except EpochError as error:
             raise RoleRefused(str(error)) from error
         self._epochs, start = epochs, epochs.start_of(role.epoch)

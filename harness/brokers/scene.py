@@ -29,11 +29,12 @@ from remoting.headers.controller import ElectMasterRequest
 
 FAULTS: Final = (
     "kill", "power cut", "crash at a file operation", "pause", "cut", "one way", "severed", "failover", "reset",
-    "designate", "both", "stream broken", "loss", "delay", "close unseen", "late close",
+    "designate", "both", "blink", "stream broken", "loss", "delay", "close unseen", "late close",
     "notification lost", "notified", "notified late", "proposal lost", "elected by the controller", "writes open",
     "lease over", "truncated", "bytes lost by power", "put refused by the gate", "put without a master",
     "put in doubt", "alter asked", "set shrunk", "set grown", "learner", "sync flush", "async flush",
     "fewer acknowledgements", "flow control", "pieces", "same epoch again", "became master with a longer log",
+    "java controllers", "resigned",
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000
@@ -80,7 +81,8 @@ class BrokerScene:
         plan = self.plan
         for name, has in (("learner", plan.learners), ("sync flush", plan.sync_flush),
                           ("async flush", not plan.sync_flush), ("fewer acknowledgements", not plan.all_ack),
-                          ("flow control", plan.flow_bytes), ("pieces", plan.pieces)):
+                          ("flow control", plan.flow_bytes), ("pieces", plan.pieces),
+                          ("java controllers", plan.java_controllers)):
             self.counts[name] += bool(has)
 
     # --- what a campaign asks --------------------------------------------------------------------------------
@@ -155,6 +157,7 @@ class BrokerScene:
 
     def reported(self, problem: str) -> None:
         self.counts["report"] += 1
+        self.counts["resigned"] += "asks for another election" in problem
 
     # --- the network -----------------------------------------------------------------------------------------
 
@@ -292,6 +295,18 @@ class BrokerScene:
             if each.process is not None:
                 each.crash(power=True)
                 self.restart(each, span_ms if each is host else 10 + number)
+
+    def _do_blink(self, host: Host, span_ms: int, number: int) -> None:
+        """Its machine loses power and is back at once: controllers go on with it as they knew it. What it sent before
+        is on machines that it does not hear from for a while, or has written anything since."""
+        if host.process is None:
+            return
+        self.counts["blink"] += 1
+        host.crash(power=True, noticed=False)
+        self.restart(host, 1 + number % 20)
+        other = self.hosts[number % len(self.hosts)]
+        self._cut(host.name, other.name, span_ms)
+        self._cut(other.name, host.name, span_ms)
 
     def _do_pause(self, host: Host, span_ms: int, number: int) -> None:
         if host.process is not None and host.paused is None:

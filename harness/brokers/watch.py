@@ -98,7 +98,8 @@ class Watch:
         """SyncStateSets by their epoch."""
         self._sets: dict[int, frozenset[int]] = {}
         """By master epoch, the last that was committed in it."""
-        self._elected_ns: dict[int, bool] = {}
+        self._elections: dict[int, tuple[int, bool]] = {}
+        """By epoch, whom it made master, and whether the controller did of itself."""
         self._masters: dict[int, Process] = {}
         self._owners: dict[int, Host] = {}
         self._acker: Host | None = None
@@ -179,8 +180,8 @@ class Watch:
             if not applied.outcome.clean:
                 self.unclean, self.lossless = True, False
             command = applied.command
-            self._elected_ns[applied.outcome.master_epoch] = (
-                isinstance(command, ElectMaster) and command.trigger is Trigger.CONTROLLER)
+            self._elections[applied.outcome.master_epoch] = (
+                applied.outcome.master, isinstance(command, ElectMaster) and command.trigger is Trigger.CONTROLLER)
         for _, before, after in applied.groups:
             if after.sync_state_set_epoch != before.sync_state_set_epoch:
                 self.committed[after.sync_state_set_epoch] = after.sync_state_set
@@ -324,8 +325,9 @@ class Watch:
                 self._broken("INV_C16", "a write without a lease", process, (process.now - renewed) / MS)
             if plan.wait_master_lease and not plan.all_ack:
                 self.counts["INV_LEASE"] += 1
-                later = [epoch for epoch, by_controller in self._elected_ns.items() if epoch > role.epoch]
-                if later and all(self._elected_ns[epoch] for epoch in later):
+                later = {epoch: how for epoch, how in self._elections.items() if epoch > role.epoch}
+                if later and all(by_controller for _, by_controller in later.values()) and any(
+                        master != process.switch.broker_id for master, _ in later.values()):
                     self._broken("INV_LEASE", "a write beside another master", process, role.epoch, later)
 
     def _goes_by_a_committed_set(self, process: Process) -> None:

@@ -147,7 +147,7 @@ class Process:
         renewed = self.active.heartbeat(now, beat, ask.channel, raft_lease=held)
         self._act()
         if not ask.command.is_oneway:
-            header = BrokerHeartbeatResponse(True) if renewed else None
+            header = BrokerHeartbeatResponse(renewed)
             self._answer(ask, response(ask.command, ResponseCode.SUCCESS, header))
 
     def _ask(self, ask: Ask) -> None:

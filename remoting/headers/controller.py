@@ -40,7 +40,7 @@ class BrokerHeartbeatResponse(Header):
     """Answer to a two-way 904."""
 
     master_lease_renewed: bool | None = None
-    """Ours: set only by the active controller while it holds its own raft lease."""
+    """Ours: true only from the active controller while it holds its own raft lease. Java controllers send none."""
 
 
 @header
@@ -69,6 +69,8 @@ class ElectMasterRequest(Header):
     broker_id: Int64 | None = NOBODY
     designate_elect: bool = False
     invoke_time: Int64 = 0
+    lost_epoch: Int32 | None = None
+    """Ours: the master of this epoch asks for another one, as it may have lost what others hold of it."""
 
 
 @header

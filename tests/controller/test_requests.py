@@ -128,6 +128,26 @@ def test_an_election_by_a_broker_waits_for_a_lease_as_the_controllers_own_does()
         assert isinstance(command, ElectMaster) and set(command.observation.live) == alive
 
 
+@pytest.mark.parametrize(("broker_id", "epoch", "resigns"), [("1", "1", True), ("2", "1", False), ("1", "0", False)])
+def test_a_master_may_resign_from_the_epoch_that_it_leads(broker_id: str, epoch: str, resigns: bool) -> None:
+    """A late or wrong request of that kind is an election like others. Those alive are looked at anew after it."""
+    moment = seen()
+    machine = moment.machine
+    for number in (1, 2):
+        machine.apply_at(encode(RegisterBroker(
+            term=1, key=KEY, broker_id=number, address=f"b{number}:1", observation=LIVE)), 1)
+    machine.apply_at(encode(ElectMaster(
+        term=1, key=KEY, trigger=Trigger.BROKER, broker_id=1, observation=Observation({1: LiveReplica()}))), 1)
+    command = read_command(
+        sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId=broker_id, lostEpoch=epoch), moment)
+    assert isinstance(command, ElectMaster)
+    assert (command.trigger is Trigger.CONTROLLER) is resigns
+    machine.apply_at(encode(command), 7)
+    group = machine.group(KEY)
+    assert group is not None
+    assert (group.master, group.master_epoch) == ((None, 2) if resigns else (1, 1))
+
+
 @pytest.mark.parametrize(("asked", "error"), [
     (sent(RequestCode.CONTROLLER_APPLY_BROKER_ID, **NAMES, appliedBrokerId="x", registerCheckCode="b"), HeaderError),
     (sent(RequestCode.CONTROLLER_REGISTER_BROKER, brokerName="a"), HeaderError),

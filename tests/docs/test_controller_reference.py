@@ -17,6 +17,7 @@ from remoting.headers.controller import (
     ApplyBrokerIdResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
+    ElectMasterRequest,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ def test_every_exit_code_is_on_the_page() -> None:
 def test_every_optional_field_is_one() -> None:
     known = {
         *BrokerHeartbeatRequest("c", "a", "b", 1, 1, 1, 1, 1, 1, 1, True, 1, True).to_ext(),
-        *BrokerHeartbeatResponse(True).to_ext(), *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS,
-        "committedIndex", READS_FORMAT}
+        *BrokerHeartbeatResponse(True).to_ext(), *ElectMasterRequest(lost_epoch=1).to_ext(),
+        *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS, "committedIndex", READS_FORMAT}
     for _, field, _ in section("Optional header fields"):
         assert field.strip("`") in known, field

@@ -118,6 +118,8 @@ class Broker:
     journal: Journal = attrs.field(init=False)
     switch: AutoSwitch = attrs.field(init=False)
     puts: Puts = attrs.field(init=False)
+    boot: str = "first"
+    """Of its machine."""
     changes: int = 0
     _scope: trio.CancelScope | None = None
     _ended: trio.Event = attrs.field(factory=trio.Event)
@@ -134,8 +136,9 @@ class Broker:
         self.journal = Journal(MessageStore(self.files, SMALL), JournalConfig(flush_disk_type=self.flush),
                                disk=InlineDisk())
         self.journal.open()
-        self.switch = AutoSwitch(self.journal, EpochFile(self.files), self.config, ha_address=self.address,
-                                 connector=self.net.connect)
+        self.switch = AutoSwitch(
+            self.journal, EpochFile(self.files, boot=self.boot), self.config, ha_address=self.address,
+            connector=self.net.connect)
         self.switch.broker_id = self.id
         self.puts = Puts(self.journal, QuorumConfig(
             all_ack_in_sync_state_set=self.config.all_ack_in_sync_state_set))

@@ -206,6 +206,73 @@ async def test_a_master_that_restarts_within_its_epoch_keeps_the_entry(autojump_
         assert a.log == b.log
 
 
+async def test_a_master_whose_machine_went_down_does_not_go_on_with_its_epoch(autojump_clock: MockClock) -> None:
+    """Its slaves hold what it lost, and would take what it wrote there since for the same."""
+    async with group(3) as (_, (a, b, c)):
+        await a.lead(1, {1, 2})
+        await b.follow(a, 1)
+        a.put(b"synced")
+        await trio.sleep(1)
+        a.files.content["commitlog/00000000000000000000"].sync()
+        a.put(b"lost by power, and held by b")
+        await trio.sleep(0.1)
+        assert a.log == b.log
+        await b.stop()
+        await a.stop()
+        a.files.crash()
+        a.boot = "second"
+        await a.start()
+        assert a.switch.doubtful_epoch == 1
+        with pytest.raises(RoleRefused, match="epoch 1 was led by this broker before its machine went down"):
+            await a.lead(1, {1, 2}, 2)
+        await a.lead(2, {1}, 2)
+        a.put(b"in its place, of the same length")
+        await c.follow(a, 2)
+        await trio.sleep(1)
+        await a.stop()
+        await c.lead(3, {3})
+        await b.start()
+        await b.follow(c, 3)
+        await trio.sleep(2)
+        assert b.log == c.log
+        assert b"lost by power" not in b.log
+
+
+async def test_a_second_restart_does_not_clear_the_doubt(autojump_clock: MockClock) -> None:
+    async with group(1) as (_, (a,)):
+        await a.lead(1)
+        await a.stop()
+        a.boot = "second"
+        for _ in range(2):
+            await a.start()
+            assert a.switch.doubtful_epoch == 1
+            await a.stop()
+        await a.start()
+        await a.lead(2)
+        await a.stop()
+        await a.start()
+        assert a.switch.doubtful_epoch == -1
+
+
+async def test_after_a_failure_of_the_disk_the_last_epoch_is_in_doubt(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The system may have dropped what it could not write, though the machine runs on."""
+    async with group(1) as (_, (a,)):
+        await a.lead(1)
+        a.put(b"one")
+        await trio.sleep(0.1)
+        file = a.files.content["commitlog/00000000000000000000"]
+        file.fault = OSError(5, "Input/output error")
+        a.put(b"two")
+        await trio.sleep(1)
+        assert a.journal.failure is not None
+        file.fault = None
+        await a.stop()
+        await a.start()
+        assert a.switch.doubtful_epoch == 1
+
+
 async def test_under_sync_flush_a_slave_acknowledges_what_is_on_its_disk(autojump_clock: MockClock) -> None:
     async with group(2, flush=FlushDiskType.SYNC_FLUSH) as (_, (a, b)):
         await a.lead(1, {1, 2})
@@ -360,7 +427,7 @@ async def test_a_new_master_does_not_wait_for_ever_for_its_queues(
         await b.follow(a, 1)
         a.put(b"one")
         await trio.sleep(0.05)
-        monkeypatch.setattr(b.journal.store, "dispatch_slice", lambda upto, most: False)
+        monkeypatch.setattr(b.journal.store, "dispatch_slice", lambda upto, most, aside: False)
         began = trio.current_time()
         await b.lead(2)
         assert trio.current_time() - began == pytest.approx(30, abs=1)

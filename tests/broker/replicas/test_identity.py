@@ -52,14 +52,17 @@ def test_names_that_would_break_the_file(name: str) -> None:
 
 def test_the_lease_counts_from_the_sending() -> None:
     lease = Lease(5_000)
-    assert lease.holds(10**12), "a Java controller never begins it"
-    lease.renewed(1_000)
+    lease.answered(1_000, None)
+    assert lease.holds(10**12), "a Java controller knows of none"
+    lease.answered(1_000, False)
+    assert not lease.holds(1_001), "where leases are granted, it has none yet"
+    lease.answered(1_000, True)
     assert lease.holds(5_999)
     assert not lease.holds(6_000)
-    lease.renewed(500)
+    lease.answered(500, True)
     assert lease.until_ns == 6_000, "an older answer that comes late"
     off = Lease(0)
-    off.renewed(1)
+    off.answered(1, False)
     assert off.holds(10**12)
 
 

@@ -31,6 +31,7 @@ from remoting.headers.controller import (
     ApplyBrokerIdRequest,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
+    ElectMasterRequest,
     ElectMasterResponse,
     GetMetadataResponse,
     GetNextBrokerIdResponse,
@@ -61,6 +62,7 @@ class Controller:
     answers: dict[int, int] = attrs.field(factory=dict)
     """Request code -> the response code to give in place of an answer."""
     heartbeats: list[BrokerHeartbeatRequest] = attrs.field(factory=list)
+    elections: list[ElectMasterRequest] = attrs.field(factory=list)
     seen: list[int] = attrs.field(factory=list)
 
     def answer(self, address: str, command: Command) -> Command | None:
@@ -93,8 +95,22 @@ class Controller:
                 beat = BrokerHeartbeatRequest.from_ext(command.ext)
                 self.heartbeats.append(beat)
                 renewed = address == "ctl1" and not self.java and beat.broker_id == self.master
-                return response(command, header=BrokerHeartbeatResponse(True) if renewed else None)
+                return response(command, header=None if self.java else BrokerHeartbeatResponse(renewed))
             case RequestCode.CONTROLLER_ELECT_MASTER:
+                elect = ElectMasterRequest.from_ext(command.ext)
+                self.elections.append(elect)
+                if not self.java and elect.lost_epoch == self.epoch and elect.broker_id == self.master:
+                    self.master, self.epoch = None, self.epoch + 1
+                    return response(command, ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE)
+                if elect.designate_elect and elect.broker_id in self.addresses:
+                    self.master, self.epoch, self.set_epoch = elect.broker_id, self.epoch + 1, self.set_epoch + 1
+                elif elect.designate_elect:
+                    return response(command, ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
+                elif self.master is not None:
+                    return response(
+                        command, ResponseCode.CONTROLLER_MASTER_STILL_EXIST, ElectMasterResponse(
+                            self.master, self.addresses.get(self.master), self.epoch, self.set_epoch),
+                        ElectMasterResponseBody(self.members).to_json())
                 if self.master is None:
                     self.master, self.epoch, self.set_epoch = 1, self.epoch + 1, self.set_epoch + 1
                     self.members = frozenset({1})
@@ -126,13 +142,15 @@ class Broker:
         self.application: str | None = None
         self.now = 0
         self.starts = 0
+        self.doubtful_epoch = -1
         self.crash_at = ""
         self.start()
 
     def start(self) -> None:
         self.starts += 1
         found = load("c", "b", self.identity, self.application)
-        self.manager = ReplicasManager(self.config, found, f"10.0.0.1:10911;{self.starts}")
+        self.manager = ReplicasManager(self.config, found, f"10.0.0.1:10911;{self.starts}",
+                                       self.doubtful_epoch)
         self.roles: list[Role] = []
         self.fences: list[str] = []
         self.reports: list[str] = []
@@ -337,13 +355,93 @@ def test_who_becomes_master_again_after_its_lease_opens_at_once() -> None:
 
 def test_the_lease_counts_from_the_sending_of_the_heartbeat() -> None:
     broker = booted()
+    broker.run(500)
     broker.lose = {RequestCode.BROKER_HEARTBEAT}
     broker.run(1_000)
     sent_at = broker.held[0]
     broker.run(3_000)
     broker.do(broker.manager.answered(
         sent_at.request, response(sent_at.command, header=BrokerHeartbeatResponse(True)), broker.now))
-    assert broker.manager.lease.until_ns == 6_000 * MS
+    assert broker.manager.lease.until_ns == 6_200 * MS
+
+
+def test_a_new_master_serves_nobody_before_its_lease_is_granted() -> None:
+    """It may have been cut off right after its election, and be replaced: nothing would ever tell it so."""
+    broker = booted()
+    controller = broker.controller
+    controller.master, controller.addresses[2] = 2, "m2:1"
+    broker.start()
+    broker.run(2_000)
+    assert isinstance(broker.roles[-1], BecomeSlave) and broker.manager.lease.until_ns is None
+    controller.master, controller.epoch = 1, 2
+    broker.lose = {RequestCode.BROKER_HEARTBEAT}
+    broker.notify(1, CONFIG.address, 2)
+    broker.run(1_000)
+    assert isinstance(broker.roles[-1], BecomeMaster) and not broker.manager.serving
+    assert len(broker.held) >= 10, "it asks again before the usual second is over"
+    broker.lose = set()
+    broker.run(200)
+    assert broker.manager.serving
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_master_that_lost_what_others_hold_resigns(alone: bool) -> None:
+    """It asks for another epoch; the controller elects anew, it or another, and it serves in that."""
+    broker = booted()
+    controller = broker.controller
+    controller.members = frozenset({1} if alone else {1, 2})
+    beats = len(controller.heartbeats)
+    broker.doubtful_epoch = 1
+    broker.start()
+    broker.run(100)
+    (asked, *_) = controller.elections[1:]
+    assert (asked.lost_epoch, asked.broker_id, asked.designate_elect) == (1, 1, False)
+    assert [role.epoch for role in broker.roles] == [3], "one epoch without a master, and a new one"
+    assert broker.manager.serving and len(controller.heartbeats) > beats
+    assert ["went down while this broker was master in epoch 1" in report for report in broker.reports] == [True]
+
+
+def test_a_controller_that_knows_no_resigning_is_asked_for_the_others() -> None:
+    """Java's. Who is asked for is a member of the SyncStateSet, which holds all that was acknowledged."""
+    broker = booted(java=True)
+    broker.config = attrs.evolve(CONFIG, all_ack_in_sync_state_set=True)
+    controller = broker.controller
+    controller.members, controller.addresses[2] = frozenset({1, 2, 3}), "m2:1"
+    broker.doubtful_epoch = 1
+    beats = len(controller.heartbeats)
+    broker.start()
+    broker.run(100)
+    assert broker.roles == [BecomeSlave(2, 2, "m2:1")]
+    assert [each.broker_id for each in controller.elections[1:] if each.designate_elect] == [2]
+    assert len(controller.heartbeats) == beats + 2, "none before it was replaced"
+    assert broker.manager.serving
+
+
+def test_a_master_that_resigns_is_silent_until_a_java_controller_gives_it_up() -> None:
+    """In weaker modes the others may lack what was acknowledged: the controller chooses."""
+    broker = booted(java=True)
+    controller = broker.controller
+    controller.members = frozenset({1, 2})
+    broker.doubtful_epoch = 1
+    broker.start()
+    beats = len(controller.heartbeats)
+    broker.run(9_000)
+    assert broker.roles == [] and not broker.manager.serving
+    assert len(controller.heartbeats) == beats
+    assert not any(each.designate_elect for each in controller.elections)
+    controller.master, controller.epoch = None, 2
+    broker.run(2_000)
+    assert [role.epoch for role in broker.roles] == [3]
+    assert broker.manager.serving
+
+
+def test_a_doubtful_epoch_is_no_matter_to_a_slave_or_in_a_later_epoch() -> None:
+    broker = booted()
+    broker.doubtful_epoch = 1
+    broker.controller.epoch = 2
+    broker.start()
+    broker.run(100)
+    assert [role.epoch for role in broker.roles] == [2] and broker.manager.serving
 
 
 def test_no_lease_under_a_java_controller_nor_where_it_is_off() -> None:
