@@ -58,6 +58,9 @@ class JournalConfig:
     after a crash."""
     dispatch_slice: int = 2_000
     """Ours: messages that are made visible before others get their turn; a few milliseconds' worth."""
+    copy_ahead: int = 300_000
+    """Ours: messages by which queues may be behind while a log is copied: half a second's work. Then both go at
+    one pace."""
     retention: RetentionConfig = RetentionConfig()
     clean_resource_interval_ms: int = 10_000
 
@@ -100,6 +103,8 @@ class Journal:
         """May be set anew at any time."""
         self.refusing = ""
         """Why nothing is appended; "" if all is well."""
+        self.copying = False
+        """What comes by ``append_raw`` is old, and the sooner it is here the better: what consumers see may wait."""
         self.now_ns = now_ns
         self.end = self.durable_end = self.confirm_offset = 0
         """What the system has; what counts as durable: that, or what is flushed of it under SYNC_FLUSH; up to where
@@ -307,7 +312,8 @@ class Journal:
         if self._dispatch_after_ns and self.now_ns() < self._dispatch_after_ns:
             return False
         try:
-            more = self.store.dispatch_slice(self.confirm_offset, self.config.dispatch_slice)
+            more = self.store.dispatch_slice(self.confirm_offset, self.config.dispatch_slice,
+                                             aside=self.config.copy_ahead if self.copying else 0)
         except OSError as error:
             self._dispatch_after_ns = self.now_ns() + RETRY_MS * NS_PER_MS
             logger.warning("consume queues or index cannot be written, tried again in %d ms: %s", RETRY_MS, error)

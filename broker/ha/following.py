@@ -58,6 +58,11 @@ class Decoder(Protocol[MessageT_co]):
 class SlaveCore(Protocol[MessageT_contra]):
     """The slave's core of one protocol, through any number of connections."""
 
+    @property
+    def copies(self) -> bool:
+        """It is far behind, and in no hurry to be read from."""
+        ...
+
     def follow(self, address: str | None, now_ns: int) -> Sequence[Output]: ...
 
     def connected(self, now_ns: int) -> Sequence[Output]: ...
@@ -168,7 +173,7 @@ class Following(Generic[MessageT]):
         except* (HaFrameError, StoreError, DamagedRecord) as errors:
             reason = str(errors.exceptions[0])
         finally:
-            self.connected, self._fd = False, -1
+            self.connected, self._fd, self._journal.copying = False, -1, False
             self._out.clear()
             await trio.aclose_forcefully(stream)
         return reason
@@ -206,6 +211,7 @@ class Following(Generic[MessageT]):
         finally:
             self._hearing = False
         self._said = "", ""
+        journal.copying = self._core.copies
         if journal.end != end:
             self._do(self._core.stored(journal.durable_end, now_ns))
         return True

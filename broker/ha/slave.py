@@ -106,6 +106,11 @@ class HaSlave:
         self._master = EpochList()
         self._cutting: TruncateLog | None = None
 
+    @property
+    def copies(self) -> bool:
+        """It is behind what every replica in sync holds, so it is none of them and fills in what is old."""
+        return self._confirm_of_master > self._received_end
+
     # --- connections -----------------------------------------------------------------------------------------
 
     def follow(self, address: str | None, now_ns: int) -> list[Output]:

@@ -25,6 +25,8 @@ class SlaveCore:
         self._connect_ns = NEVER
         self._read_ns = self._written_ns = 0
         self._reported = -1
+        self.copies = True
+        """Nobody waits for this slave to take over: what consumers see of it comes after the log."""
 
     def follow(self, address: str | None, now_ns: int) -> list[Output]:
         """Where the master's HA port is; None while nobody knows. A new address does not wait."""

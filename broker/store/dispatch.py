@@ -60,6 +60,8 @@ class Dispatcher:
         """Everything below has been handed over."""
         self.time_ms = 0
         """Store time of the last one that was."""
+        self._mean_bytes = 1.0
+        """Of the messages that were handed over last."""
 
     def dispatch(self, upto: int, most: int, also: Dispatcher | None = None) -> int:
         """Go on to the last message that ends at or below ``upto``, ``most`` messages at most; returns how many there
@@ -79,6 +81,11 @@ class Dispatcher:
             count += len(run)
         return count
 
+    def behind(self, upto: int) -> int:
+        """How many messages there are from here to ``upto``, by the size of those in front."""
+        return int((upto - self.offset) / self._mean_bytes)
+
     def _hand_over(self, run: list[Outline], offset: int) -> None:
         self._take(run)
+        self._mean_bytes = (offset - self.offset) / len(run)
         self.offset, self.time_ms = offset, run[-1][5]

@@ -31,6 +31,8 @@ from remoting.record import Message, Record
 ABORT: Final = "abort"
 """There while a store is open: found at the start, it means that the last process was killed."""
 INDEX_UNFLUSHED_BYTES_MAX: Final = 4 << 20
+_ASIDE_SHARE: Final = 16
+_ASIDE_INDEX: Final = 4
 
 
 @attrs.frozen
@@ -269,14 +271,21 @@ class MessageStore:
             self._indexer.dispatch(self._dispatcher.offset, 1 << 62)
         return count
 
-    def dispatch_slice(self, confirm_offset: int, most: int) -> bool:
+    def dispatch_slice(self, confirm_offset: int, most: int, *, aside: int = 0) -> bool:
         """The same for so many messages. What is little is read once for both. The index may fall behind when it is
-        much: it gets what the queues leave of the time.
+        much: it gets what the queues leave of the time. ``aside``: something else goes before, so it is fewer unless
+        that many messages wait, and none for the index unless several times as many wait for that.
 
         Returns:
             whether there is more to do.
         """
         count = 0
+        if aside:
+            told = self._dispatcher
+            if told.behind(self.log.max_offset) < aside:
+                most = max(1, most // _ASIDE_SHARE)
+            if self._indexer is None or self._indexer.behind(told.offset) < _ASIDE_INDEX * aside:
+                return told.dispatch(confirm_offset, most) == most
         if self._indexer is not None and self._indexer.offset == self._dispatcher.offset:
             both = max(1, most // 8)
             count = self._dispatcher.dispatch(confirm_offset, both, self._indexer)

@@ -188,3 +188,27 @@ def test_a_queue_file_that_somebody_removed() -> None:
         else:
             again.open(1_200, sure)
             assert again.max_offset == 4, "not flushed, so a crash did it: told again"
+
+
+def test_what_goes_before_dispatch_holds_it_back_within_bounds() -> None:
+    store = MessageStore(MemoryFiles(), StoreConfig(index_slots=101, index_entries=10_000))
+    store.open()
+    for number in range(2_000):
+        store.put(Message(b"t", b"x" * 100, 0, encode_properties({"KEYS": f"k{number:04}"})), number)
+    end, size = store.log.max_offset, store.log.max_offset // 2_000
+    assert store.dispatch_slice(end, 160, aside=500)
+    assert store.dispatched_offset == 160 * size, "the first slice is whole: nothing is known yet of sizes"
+    while store.dispatch_slice(end, 160, aside=500):
+        before = store.dispatched_offset
+        assert store.dispatch_slice(end, 160, aside=500)
+        far = end - before >= 500 * size
+        assert store.dispatched_offset - before == (160 if far else 10) * size
+        if not far:
+            break
+    assert store.indexed_offset == 0, "fewer than four times as many wait for the index"
+    while store.dispatch_slice(end, 160, aside=1):
+        pass
+    assert store.dispatched_offset == end and store.indexed_offset > 0, "there the index has its turn"
+    while store.dispatch_slice(end, 160):
+        pass
+    assert store.indexed_offset == end
