@@ -90,7 +90,8 @@ async def by_key(admin: Admin, options: argparse.Namespace, header: QueryMessage
         found += map(_stored, decode_all(answer.body))
     # The index knows hashes: two keys may share one.
     found = [each for each in found if (
-        each.message_id == header.key if header.unique else header.key in each.properties.get("KEYS", "").split(" "))]
+        each.message_id == header.key if header.unique
+        else header.key in each.properties.get("TAGS" if header.index_type == "T" else "KEYS", "").split(" "))]
     if found:
         return found
     raise failure or AdminError(f"no message of topic {header.topic} with {'id' if header.unique else 'key'} "
@@ -315,21 +316,30 @@ def _key_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-e", "--endTimestamp", type=int, default=FOREVER, metavar="MS",
                         help="stored at this time or before; default the latest")
     parser.add_argument("-m", "--maxNum", type=int, default=64, metavar="N", help="at most so many; default 64")
+    parser.add_argument("-p", "--keyType", choices=("K", "T"), default="K",
+                        help="T: the key is a tag, which some Java brokers have an index of; default K")
+    parser.add_argument("-l", "--lastKey", metavar="INDEXKEY",
+                        help="go on behind this one, of an earlier answer; for the same Java brokers")
     _cluster_argument(parser)
 
 
-_KEY_ROW: Final = "{:<50} {:>4} {:>40}"
+_KEY_ROW: Final = "{:<50} {:>4} {:>40} {:<200}"
+HOUR_MS: Final = 3_600_000
 
 
 @command("queryMsgByKey", _key_arguments)
 async def query_by_key(admin: Admin, options: argparse.Namespace) -> Said:
     """where messages with a key are"""
     found = await by_key(admin, options, QueryMessageRequest(
-        options.topic, options.msgKey, options.maxNum, options.beginTimestamp, options.endTimestamp))
-    rows = [(each.message_id, each.record.message.queue_id, each.record.queue_offset) for each in found]
+        options.topic, options.msgKey, options.maxNum, options.beginTimestamp, options.endTimestamp, options.keyType,
+        options.lastKey))
+    rows = [(each.message_id, each.record.message.queue_id, each.record.queue_offset, "@".join(map(str, (
+        each.record.store_time_ms // HOUR_MS * HOUR_MS, options.topic, options.keyType, options.msgKey,
+        each.message_id, each.record.offset)))) for each in found]
     return Said(
-        [_KEY_ROW.format("#Message ID", "#QID", "#Offset"), *(_KEY_ROW.format(*row) for row in rows)],
-        [{"msgId": message_id, "queueId": queue_id, "queueOffset": offset} for message_id, queue_id, offset in rows])
+        [_KEY_ROW.format("#Message ID", "#QID", "#Offset", "#IndexKey"), *(_KEY_ROW.format(*row) for row in rows)],
+        [{"msgId": message_id, "queueId": queue_id, "queueOffset": offset, "indexKey": index_key}
+         for message_id, queue_id, offset, index_key in rows])
 
 
 def _unique_arguments(parser: argparse.ArgumentParser) -> None:
@@ -337,6 +347,8 @@ def _unique_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--msgId", required=True, metavar="ID", help="the id that its sender gave it")
     _client_arguments(parser)
     parser.add_argument("-a", "--showAll", action="store_true", help="all copies, 32 at most; default the first")
+    parser.add_argument("-s", "--startTime", type=int, default=0, metavar="MS", help="stored then or later")
+    parser.add_argument("-e", "--endTime", type=int, default=FOREVER, metavar="MS", help="stored then or before")
     _cluster_argument(parser)
 
 
@@ -344,7 +356,7 @@ def _unique_arguments(parser: argparse.ArgumentParser) -> None:
 async def query_by_unique_key(admin: Admin, options: argparse.Namespace) -> Said:
     """show a message by the id that its sender gave it, and which consumer groups have had it"""
     found = await by_key(admin, options, QueryMessageRequest(
-        options.topic, options.msgId, UNIQUE_MOST, 0, FOREVER, unique=True))
+        options.topic, options.msgId, UNIQUE_MOST, options.startTime, options.endTime, unique=True))
     found.sort(key=lambda each: each.record.store_time_ms)
     if options.consumerGroup and options.clientId:
         return await _push(admin, options, found[0])

@@ -68,12 +68,18 @@ async def test_messages_are_found_by_key(autojump_clock: MockClock, capsys: pyte
         first, second = await stored(asked), await stored(asked)
         await stored(asked, key="another")
         lines = (await asked.mqadmin("queryMsgByKey", "-t", "t", "-k", "k")).splitlines()
-        assert lines == [f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}",
-                         f"{second['msgId']:<50} {1:>4} {1:>40}", f"{first['msgId']:<50} {1:>4} {0:>40}"]
+        records = await asked.world.records()
+        hour = 1_699_999_200_000
+        assert [line.rstrip() for line in lines] == [
+            f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40} #IndexKey",
+            f"{second['msgId']:<50} {1:>4} {1:>40} {hour}@t@K@k@{second['msgId']}@{records[1].offset}",
+            f"{first['msgId']:<50} {1:>4} {0:>40} {hour}@t@K@k@{first['msgId']}@0"]
         assert len(await asked.data("queryMsgByKey", "-t", "t", "-k", "k", "-m", "1", "-c", "c")) == 1
         for nothing in (["-k", "missing"], ["-k", "k", "-e", "1"], ["-k", "k", "-c", "elsewhere"]):
             said = await asked.mqadmin("queryMsgByKey", "-t", "t", *nothing, code=FAILED)
             assert "was found" in said
+        said = await asked.mqadmin("queryMsgByKey", "-t", "t", "-k", "tag", "-p", "T", code=FAILED)
+        assert "indexType T is not offered" in said
 
 
 async def test_copies_of_a_message_are_found_by_its_sender_s_id(
@@ -86,6 +92,8 @@ async def test_copies_of_a_message_are_found_by_its_sender_s_id(
         await asked.world.records()
         lines = (await asked.mqadmin("queryMsgByUniqueKey", "-t", "t", "-i", sent["msgId"])).splitlines()
         assert lines[0] == f"{'Topic:':<20} t" and lines[-1] == "WARN: No Consumer" and len(lines) == 17
+        said = await asked.mqadmin("queryMsgByUniqueKey", "-t", "t", "-i", sent["msgId"], "-e", "1", code=FAILED)
+        assert "was found" in said
         found = await asked.data("queryMsgByUniqueKey", "-t", "t", "-i", sent["msgId"], "-a")
         assert {each["body"] for each in found} == {"hello", "copy"}
         assert sorted(os.listdir(bodies)) == [sent["msgId"], sent["msgId"] + "_1"]
