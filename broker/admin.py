@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from broker.config import BrokerConfig, check, from_properties, listing, live_keys, to_properties
+from broker.settings import check_parts
 from broker.standing import Standing
 from remoting import properties
 from remoting.bodies.broker import HARuntimeInfo
@@ -74,6 +75,7 @@ class Administration:
     def _made(self, given: Mapping[str, str]) -> BrokerConfig:
         changed = from_properties(given, start=self.config)
         check(changed)
+        check_parts(changed)
         return changed
 
     def _use(self, changed: BrokerConfig) -> None:

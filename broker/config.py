@@ -157,7 +157,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     flush_delay_offset_interval: int = _ms(10_000, "between two writes of the delay levels' offsets", least=10)
     flush_disk_type: str = key("ASYNC_FLUSH", "SYNC_FLUSH: a message is answered when it is on the disk",
                                choices=("ASYNC_FLUSH", "SYNC_FLUSH"))
-    sync_flush_timeout: int = _ms(5_000, "for that, before FLUSH_DISK_TIMEOUT")
+    sync_flush_timeout: int = _ms(5_000, "for that, before FLUSH_DISK_TIMEOUT", live=True)
     flush_interval_commit_log: int = _ms(500, "ASYNC_FLUSH: between two flushes")
     flush_commit_log_least_pages: int = _count(4, "ASYNC_FLUSH: pages that make a flush worth it", least=0)
     flush_commit_log_thorough_interval: int = _ms(10_000, "ASYNC_FLUSH: after so long anything is flushed")
@@ -180,13 +180,13 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     ha_max_time_slave_not_catchup: int = _ms(15_000, "controller mode: a replica that long behind leaves the "
                                              "SyncStateSet", least=10)
     ha_max_gap_not_in_sync: int = _count(256 << 20, "plain group: bytes behind which a slave does not count",
-                                         most=_LONG_MAX)
-    slave_timeout: int = _ms(3_000, "for the acknowledgements of replicas, before FLUSH_SLAVE_TIMEOUT")
+                                         most=_LONG_MAX, live=True)
+    slave_timeout: int = _ms(3_000, "for the acknowledgements of replicas, before FLUSH_SLAVE_TIMEOUT", live=True)
     total_replicas: int = _count(1, "replicas of the group", most=1_000)
     in_sync_replicas: int = _count(1, "replicas, the master among them, that hold a message before it is answered",
-                                   most=1_000)
-    min_in_sync_replicas: int = _count(1, "with fewer in sync writes are refused", most=1_000)
-    enable_auto_in_sync_replicas: bool = key(False, "plain group: ask for fewer where fewer live")
+                                   most=1_000, live=True)
+    min_in_sync_replicas: int = _count(1, "with fewer in sync writes are refused", most=1_000, live=True)
+    enable_auto_in_sync_replicas: bool = key(False, "plain group: ask for fewer where fewer live", live=True)
     all_ack_in_sync_state_set: bool = key(
         False, "controller mode: a message is answered when the whole SyncStateSet holds it")
     async_learner: bool = key(False, "controller mode: a replica that is never in sync and never master")

@@ -67,9 +67,8 @@ class Puts:
     """Closed until ``serve``. Lives as long as ``journal``."""
 
     def __init__(self, journal: Journal, config: QuorumConfig, *, sync_flush_timeout_ms: int = 5_000) -> None:
-        self._journal, self._config = journal, config
-        self._sync_flush_timeout_ns = sync_flush_timeout_ms * NS_PER_MS
-        self._slave_timeout_ns = config.slave_timeout_ms * NS_PER_MS
+        self._journal = journal
+        self.configure(config, sync_flush_timeout_ms=sync_flush_timeout_ms)
         self._replication: Replication | None = None
         self._reason = NOT_SERVING
         self._may: Callable[[int], bool] = _always
@@ -102,6 +101,12 @@ class Puts:
         for put in waiting:
             put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, reason)
         self._unacknowledged.fail_all()
+
+    def configure(self, config: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
+        """For puts from now on; those that wait have been promised what was asked when they came."""
+        self._config = config
+        self._sync_flush_timeout_ns = sync_flush_timeout_ms * NS_PER_MS
+        self._slave_timeout_ns = config.slave_timeout_ms * NS_PER_MS
 
     # --- one put ---------------------------------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+import attrs
 import trio
 from trio.abc import Listener, Stream
 
 from broker.exchange import Exchange, Master
+from broker.ha.acks import QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.insync import InSync
 from broker.plain.roles import PlainMaster, PlainSlave
@@ -50,6 +52,9 @@ class Roles(Protocol):
     def epochs(self) -> list[EpochEntry] | None:
         """None: no controller rules this group."""
 
+    def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
+        """How many replicas puts need, from now on."""
+
     async def stop(self) -> None:
         """Writes close for good; a master lets another one take over where it can."""
 
@@ -83,6 +88,10 @@ class PlainMasterRole:
 
     def epochs(self) -> None:
         return None
+
+    def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
+        self._replication.configure(quorum)
+        self._services.puts.configure(quorum, sync_flush_timeout_ms=sync_flush_timeout_ms)
 
     async def stop(self) -> None:
         self._services.puts.fence("the broker stops")
@@ -125,6 +134,9 @@ class PlainSlaveRole:
     def epochs(self) -> None:
         return None
 
+    def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
+        """A slave takes no puts."""
+
     async def stop(self) -> None:
         await trio.lowlevel.checkpoint()
 
@@ -149,6 +161,9 @@ class ControlledRole:
         self._told: Master | None = None
         """The latest that anybody said of a master."""
         self._finding = trio.CancelScope()
+        self._asked: tuple[QuorumConfig, int] | None = None
+        """As configured, while not all of it is in force."""
+        services.journal.ticks.append(self._come_into_force)
         self._nursery: trio.Nursery | None = None
         services.standing.slave = True
         replication.advanced.append(services.puts.advanced)
@@ -255,6 +270,24 @@ class ControlledRole:
 
     def epochs(self) -> list[EpochEntry]:
         return self._replication.epoch_entries()
+
+    def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
+        """``minInSyncReplicas`` is raised at once. It is lowered when the active controller has renewed the lease by
+        an answer to a heartbeat that says so: until then others may be elected because this master acknowledges
+        nothing alone."""
+        self.member.manager.announce(quorum.min_in_sync_replicas)
+        self._asked = quorum, sync_flush_timeout_ms
+        self._come_into_force(0)
+
+    def _come_into_force(self, _: int) -> None:
+        """At each tick, until all that was asked for is in force."""
+        if self._asked is None:
+            return
+        (quorum, sync_flush_timeout_ms), gate = self._asked, self.member.manager.gate
+        self._services.puts.configure(attrs.evolve(quorum, min_in_sync_replicas=gate.in_force),
+                                      sync_flush_timeout_ms=sync_flush_timeout_ms)
+        if gate.in_force == gate.announced:
+            self._asked = None
 
     async def stop(self) -> None:
         if self._hand_over_ms:

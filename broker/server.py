@@ -190,7 +190,7 @@ class Broker:
             lambda: self.roles.members_changed(len(self.registration.members)))
         self.runtime = Runtime(config, services, wall_ms=world.wall_ms, disk_used=world.disk_used)
         self.administration = Administration(
-            config, config_path or config.config_store_path, world.files, self.standing, services.follow,
+            config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, self.runtime.table, self.roles.runtime_info, self.roles.epochs, lambda: journal.end)
         self.handlers = self.forwarder.handlers({
             **services.handlers(), **self.administration.handlers(), **more,
@@ -234,6 +234,14 @@ class Broker:
 
     def _told(self, master: Master) -> None:
         self.roles.told(master)
+
+    def _follow(self, config: BrokerConfig) -> None:
+        """What of a changed configuration needs no new start."""
+        self.services.follow(config)
+        self.roles.configure(
+            attrs.evolve(settings.quorum(config), total_replicas=self.config.total_replicas,
+                         all_ack_in_sync_state_set=self.config.all_ack_in_sync_state_set),
+            sync_flush_timeout_ms=config.sync_flush_timeout)
 
     def _itself(self) -> Master | None:
         if self.standing.slave:
@@ -280,8 +288,7 @@ class Broker:
     @property
     def _counts_members(self) -> bool:
         """Whether anybody here wants to know who lives in the group."""
-        return self.config.enable_controller_mode or (
-            self.config.role is not BrokerRole.SLAVE and self.config.total_replicas > 1)
+        return self.config.enable_controller_mode or self.config.role is not BrokerRole.SLAVE
 
     async def _stop(self, server: Server) -> None:
         config = self.config

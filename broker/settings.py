@@ -84,6 +84,12 @@ def mode(config: BrokerConfig) -> Mode:
     return Mode(role, config.enable_controller_mode, config.enable_slave_acting_master)
 
 
+def check_parts(config: BrokerConfig) -> None:
+    """Whether a broker could be made of it. Raises ``ConfigError``."""
+    for made in (store, journal, replication, quorum, *((manager,) if config.enable_controller_mode else ())):
+        made(config)
+
+
 def manager(config: BrokerConfig) -> ManagerConfig:
     """Raises ``ConfigError``."""
     return part(

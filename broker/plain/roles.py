@@ -70,9 +70,14 @@ class PlainMaster:
         """Called when a slave acknowledged, came or went."""
         self._core = MasterCore(config, journal.end, journal.durable_end)
         self.holders: Holders = self._core
-        self._counts = mode.slave_acting_master or quorum.enable_auto_in_sync_replicas
-        self._journal, self._quorum = journal, quorum
+        self._journal = journal
+        self.configure(quorum)
         self._port = HaPort(journal, config, advanced=self._advanced, changed=lambda: None)
+
+    def configure(self, quorum: QuorumConfig) -> None:
+        """How replicas are counted from now on."""
+        self._quorum = quorum
+        self._counts = self.mode.slave_acting_master or quorum.enable_auto_in_sync_replicas
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -96,6 +96,11 @@ async def send_to_a_broken_disk(made: Cluster) -> None:
     await trio.sleep(5)
 
 
+async def change(made: Cluster, node: Node, text: str) -> None:
+    answer = await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert (answer.code, answer.remark) == (OK, None)
+
+
 # --- what operators ask ----------------------------------------------------------------------------------------------
 
 
@@ -114,7 +119,11 @@ async def test_configuration_is_read_and_changed_while_it_runs(autojump_clock: t
         assert code == ResponseCode.SYSTEM_ERROR
         assert remark == "brokerPermision = 4: is no known key; brokerPermission is"
         assert (await change(b"haListenPort=10911\n"))[0] == ResponseCode.SYSTEM_ERROR
-        assert await change(b"slaveTimeout=4000\n") == (OK, "at the next start: slaveTimeout")
+        assert await change(b"slaveTimeout=4000\nmaxMessageSize=5000\n") == (OK, "at the next start: maxMessageSize")
+        assert (await change(b"masterLeaseMs=x\n"))[0] == ResponseCode.SYSTEM_ERROR
+        code, remark = await change(b"totalReplicas=2\ninSyncReplicas=3\n")
+        assert code == ResponseCode.SYSTEM_ERROR and remark == (
+            "inSyncReplicas = 3: inSyncReplicas is 3, totalReplicas 2: no put could ever succeed")
         assert await change(b"brokerPermission=2\n") == (OK, None)
         assert (await made.pull(node.address)).code == ResponseCode.NO_PERMISSION
         answer = await made.ask(node.address, RequestCode.GET_BROKER_CONFIG)
@@ -164,6 +173,24 @@ async def test_metrics_show_role_traffic_and_store(autojump_clock: trio.abc.Cloc
         assert float(lines["rocketmq_storage_size"]) == node.broker.journal.end
         assert 'rocketmq_consumer_lag_messages{cluster="c",consumer_group="G",node_id="a",node_type="broker",' \
             'topic="T"} 2.0' in page
+
+
+async def test_how_many_replicas_a_put_needs_is_changed_while_it_runs(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        master = await made.node(brokerRole="SYNC_MASTER")
+        await send_all(made, master.address, b"m0")
+        await change(made, master, "inSyncReplicas=2\nslaveTimeout=500")
+        begun = trio.current_time()
+        assert (await made.send(master.address, b"m1")).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert 0.4 < trio.current_time() - begun < 0.7
+        await change(made, master, "enableAutoInSyncReplicas=true")
+        await send_all(made, master.address, b"m2")
+        await change(made, master, "minInSyncReplicas=2")
+        assert (await made.send(master.address, b"m3")).code == ResponseCode.SYSTEM_ERROR
+        slave = await made.node(brokerRole="SLAVE", brokerId="1")
+        await until(lambda: len(master.broker.registration.members) == 2)
+        await until(lambda: slave.broker.journal.end == master.broker.journal.end)
+        await send_all(made, master.address, b"m4")
 
 
 # --- plain groups ----------------------------------------------------------------------------------------------------
@@ -263,6 +290,32 @@ async def test_slaves_learn_where_a_new_master_replicates_from_at_once(autojump_
         await until(lambda: third.broker.roles.runtime_info().ha_client_runtime_info.master_addr
                     == f"{second.host}:10912")
         assert trio.current_time() - lost < 1
+
+
+@pytest.mark.parametrize("all_ack", [True, False])
+async def test_the_gate_rises_at_once_and_falls_when_the_controller_has_heard(
+    autojump_clock: trio.abc.Clock, all_ack: bool,
+) -> None:
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **(ALL_ACK if all_ack else {}), haMaxTimeSlaveNotCatchup="1000",
+                                      haSendHeartbeatInterval="500", masterLeaseMs="0")
+        for node in others:
+            await node.kill()
+        await in_sync(master, 0)
+        await send_all(made, master.address, b"alone")
+        await change(made, master, "minInSyncReplicas=2")
+        assert (await made.send(master.address, b"refused")).code == ResponseCode.SYSTEM_ERROR
+        addresses = [address for address in made.network.listeners if address.startswith("n")]
+        cut = {address: made.network.listeners.pop(address) for address in addresses}
+        for address in addresses:
+            await made.network.drop(address)
+        await change(made, master, "minInSyncReplicas=1")
+        await trio.sleep(5)
+        assert (await made.send(master.address, b"refused")).code == ResponseCode.SYSTEM_ERROR, "nobody has heard"
+        made.network.listeners |= cut
+        await trio.sleep(15)
+        await send_all(made, master.address, b"alone again")
+        assert await bodies(made, master.address) == [b"alone", b"alone again"]
 
 
 @pytest.mark.parametrize("all_ack", [True, False])
