@@ -11,16 +11,15 @@ from contextlib import asynccontextmanager
 
 import attrs
 import trio
-from trio.abc import Stream
 
-from remoting.address import split_address
+from remoting import streams
 from remoting.codes import ResponseCode
 from remoting.command import ONEWAY, Command
 from remoting.config import ClientConfig
 from remoting.connection import Connection
 from remoting.endpoint import Counters, Endpoint, Handler
 from remoting.errors import ConnectFailed, ResponseError
-from remoting.streams import STREAM_ERRORS, Connector, TLSContext, connect_tcp, ends, start_tls, tune, words
+from remoting.streams import Connector, TLSContext, connect_tcp
 
 
 def checked(answer: Command, address: str | None = None) -> Command:
@@ -145,26 +144,18 @@ class Client:
     async def _dial(self, address: str, dial: _Dial) -> None:
         """One attempt; then the connection, to its end."""
         self.counters.dialled += 1
-        stream: Stream | None = None
         try:
-            with trio.fail_after(self.config.connect_timeout_ms / 1e3):
-                plain = stream = await self._connector(address)
-                tune(plain, self.config.unacknowledged_timeout_ms)
-                if self._tls is not None:
-                    host, _ = split_address(address)
-                    stream = await start_tls(plain, self._tls(), server=False, host=host)
-            dial.connection = self._connections[address] = Connection(self._endpoint, stream, address, ends(plain)[1])
-        except trio.TooSlowError:
-            dial.failure = f"no answer within {self.config.connect_timeout_ms} ms"
-        except (ValueError, *STREAM_ERRORS) as error:  # ssl's errors are of both kinds
-            dial.failure = words(error)
+            stream, own = await streams.dial(
+                address, self._connector, self._tls, timeout_ms=self.config.connect_timeout_ms,
+                unacknowledged_timeout_ms=self.config.unacknowledged_timeout_ms)
+            dial.connection = self._connections[address] = Connection(self._endpoint, stream, address, own)
+        except OSError as error:
+            dial.failure = str(error)
         finally:
             del self._dials[address]
             dial.done.set()
             if dial.connection is None:
                 self.counters.dials_failed += 1
-                if stream is not None:
-                    await trio.aclose_forcefully(stream)
         if dial.connection is not None:
             await dial.connection.run()
 

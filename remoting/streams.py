@@ -69,6 +69,34 @@ async def start_tls(
     return secure
 
 
+async def dial(
+    address: str, connector: Connector, tls: TLSContext | None, *, timeout_ms: float,
+    unacknowledged_timeout_ms: int | None = None,
+) -> tuple[Stream, str]:
+    """An open stream to ``address``, tuned and, with ``tls``, under it; and the address of our own end.
+
+    Raises ``OSError`` in words, whatever went wrong; nothing stays open then, nor when it is cancelled.
+    """
+    plain: Stream | None = None
+    opened = False
+    try:
+        with trio.fail_after(timeout_ms / 1e3):
+            plain = stream = await connector(address)
+            tune(plain, unacknowledged_timeout_ms)
+            if tls is not None:
+                stream = await start_tls(plain, tls(), server=False, host=split_address(address)[0])
+        opened = True
+        return stream, ends(plain)[1]
+    except trio.TooSlowError:
+        raise OSError(f"no answer within {timeout_ms:g} ms") from None
+    except (ValueError, *STREAM_ERRORS) as error:  # ssl's errors are of both kinds
+        raise OSError(words(error)) from error
+    finally:
+        if plain is not None and not opened:
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(plain)
+
+
 def ends(stream: Stream) -> tuple[str, str]:
     """Addresses of a stream, the peer's and our own, below any layers; "?" where it has none."""
     below: object = stream

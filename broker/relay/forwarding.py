@@ -21,7 +21,7 @@ from remoting.config import ClientConfig
 from remoting.connection import Connection
 from remoting.endpoint import Endpoint, Handler
 from remoting.errors import ConnectionClosed, NotEncodable, RemotingError
-from remoting.streams import STREAM_ERRORS, Connector, TLSContext, connect_tcp, ends, start_tls, tune, words
+from remoting.streams import Connector, TLSContext, connect_tcp, dial
 
 logger = logging.getLogger("broker.relay")
 
@@ -180,23 +180,21 @@ class Forwarder:
     async def _dial(self, upstream: _Upstream) -> None:
         """One attempt."""
         assert self.target is not None, "known"
-        address, stream = self.target, None
+        address = self.target
         try:
-            with trio.fail_after(self._config.connect_timeout_ms / 1e3):
-                plain = stream = await self._connector(address)
-                tune(plain, self._config.unacknowledged_timeout_ms)
-                if self._tls is not None:
-                    stream = await start_tls(plain, self._tls(), server=False)
-            if address == self.target and self._upstreams.get(upstream.client) is upstream:
-                connection = upstream.connection = Connection(self._endpoint, stream, address, ends(plain)[1])
-                connection.identity = upstream.client
-        except (trio.TooSlowError, ValueError, *STREAM_ERRORS) as error:
-            logger.info("cannot forward to %s: %s", address, words(error))
+            stream, own = await dial(
+                address, self._connector, self._tls, timeout_ms=self._config.connect_timeout_ms,
+                unacknowledged_timeout_ms=self._config.unacknowledged_timeout_ms)
+        except OSError as error:
+            logger.info("cannot forward to %s: %s", address, error)
             await trio.sleep(RETRY_S)
-        finally:
-            if stream is not None and upstream.connection is None:
-                with trio.CancelScope(shield=True):
-                    await trio.aclose_forcefully(stream)
+            return
+        if address == self.target and self._upstreams.get(upstream.client) is upstream:
+            connection = upstream.connection = Connection(self._endpoint, stream, address, own)
+            connection.identity = upstream.client
+        else:  # the master is another one now, or the client is gone
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(stream)
 
     def _lost(self, connection: Connection, reason: str) -> None:
         """The master is gone, and its client finds out by the same sign."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import attrs
 import pytest
 import trio
+import trustme
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.relay.codes import FORWARDED, PUSHED
@@ -192,3 +194,23 @@ async def test_a_client_that_leaves_takes_its_connection_with_it(autojump_clock:
         connection.close("enough")
         await trio.sleep(0.1)
         assert all(each.closed for each in w.there.clients)
+
+
+async def test_a_master_is_dialled_by_its_host_under_tls() -> None:
+    """A context that checks names would let nobody through without one."""
+    authority = trustme.CA()
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.configure_trust(ours)
+    authority.issue_cert("master.example").configure_cert(theirs)
+    async with net() as network:
+        forwarder = Forwarder(connector=network.connect, tls=lambda: ours, patience_ms=200)
+        await network.nursery.start(forwarder.run)
+        await network.serve("old:1", Server(forwarder.handlers()))
+        for address in ("master.example:1", "other.example:1"):
+            await network.serve(address, Server(Master("new").handlers(), tls=lambda: theirs))
+        forwarder.begin("other.example:1")
+        async with open_client(connector=network.connect) as client:
+            refused = await client.call("old:1", request(SEND))
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            forwarder.follow("master.example:1")
+            assert (await client.call("old:1", request(SEND))).remark == "new"
