@@ -14,7 +14,7 @@ It knows one record, and neither files nor queues. Source: ``MessageExtEncoder``
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Any, Final
 from zlib import crc32
@@ -62,6 +62,7 @@ _FIXED: Final = {  # by the two flags for IPv6
 _V4: Final = _FIXED[0]
 _V6_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _CRC_MASK: Final = 0x7FFFFFFF
+_OFFSET_BITS: Final = (1 << 64) - 1
 _SHORT: Final = Struct(">H")
 _BLANK: Final = Struct(">ii")
 _SCANNED: Final = Struct(">iiii4xqqi16xq20xi")
@@ -126,7 +127,13 @@ def unpacked_host(packed: bytes) -> tuple[str, int]:
 
 def message_id(store_host: bytes, offset: int) -> str:
     """32 or 56 hexadecimal digits: the broker's host and port, and the offset in its log."""
-    return (store_host + offset.to_bytes(8, "big", signed=True)).hex().upper()
+    return message_ids(store_host, (offset,))[0]
+
+
+def message_ids(store_host: bytes, offsets: Iterable[int]) -> list[str]:
+    """``message_id`` of each."""
+    host = store_host.hex().upper()
+    return [f"{host}{offset & _OFFSET_BITS:016X}" for offset in offsets]
 
 
 def parse_message_id(text: str) -> tuple[bytes, int]:
@@ -205,24 +212,46 @@ def encode(message: Message, queue_offset: int, offset: int, store_time_ms: int,
         MessageIllegal: a part has no room.
     """
     size = size_of(message, body_bytes_max)
-    topic, body, properties = message.topic, message.body, message.properties
-    sys_flag, born_host, store_host = message.sys_flag, message.born_host, message.store_host
-    if len(born_host) == 8 == len(store_host):
-        fixed, sys_flag = _V4, sys_flag & ~_V6_FLAGS
-    else:
-        v6 = (BORN_HOST_V6 if len(born_host) == 20 else 0) | (STORE_HOST_V6 if len(store_host) == 20 else 0)
-        fixed, sys_flag = _FIXED[v6], sys_flag & ~_V6_FLAGS | v6
-    if len(topic) <= TOPIC_BYTES_MAX:
-        magic, topic_size = MAGIC, len(topic).to_bytes(1, "big")
-    else:
-        magic, topic_size = MAGIC_LONG_TOPIC, _SHORT.pack(len(topic))
+    body, properties = message.body, message.properties
+    fixed, magic, sys_flag, topic_size = _layout(message)
     return b"".join((
         fixed.pack(
             size, magic, crc32(body) & _CRC_MASK, message.queue_id, message.flag, queue_offset, offset, sys_flag,
-            message.born_time_ms, born_host, store_time_ms, store_host, message.reconsume_times,
+            message.born_time_ms, message.born_host, store_time_ms, message.store_host, message.reconsume_times,
             message.prepared_offset, len(body)),
-        body, topic_size, topic, _SHORT.pack(len(properties)), properties,
+        body, topic_size, message.topic, _SHORT.pack(len(properties)), properties,
     ))
+
+
+def _layout(message: Message) -> tuple[Struct, int, int, bytes]:
+    """The fixed fields, the magic, the system flag and the size of the topic, as hosts and topic want them."""
+    sys_flag, born_size, topic_size = message.sys_flag & ~_V6_FLAGS, len(message.born_host), len(message.topic)
+    fixed = _V4
+    if not born_size == 8 == len(message.store_host):
+        sys_flag |= BORN_HOST_V6 * (born_size == 20) | STORE_HOST_V6 * (len(message.store_host) == 20)
+        fixed = _FIXED[sys_flag & _V6_FLAGS]
+    if topic_size <= TOPIC_BYTES_MAX:
+        return fixed, MAGIC, sys_flag, topic_size.to_bytes(1, "big")
+    return fixed, MAGIC_LONG_TOPIC, sys_flag, _SHORT.pack(topic_size)
+
+
+def encode_parts(common: Message, parts: Iterable[Part], sizes: Iterable[int], queue_offset: int, offset: int,
+                 store_time_ms: int) -> bytes:
+    """What ``encode`` makes of messages that are all like ``common`` but for these parts, one behind the other in the
+    log and in the queue. ``sizes`` are theirs, by ``size_of``, which has been asked."""
+    fixed, magic, sys_flag, topic_size = _layout(common)
+    head, topic, short = fixed.pack, topic_size + common.topic, _SHORT.pack
+    queue_id, born_time_ms, born_host = common.queue_id, common.born_time_ms, common.born_host
+    store_host, reconsume_times, prepared_offset = common.store_host, common.reconsume_times, common.prepared_offset
+    found: list[bytes] = []
+    for (flag, body, properties), size in zip(parts, sizes, strict=True):
+        found += (
+            head(size, magic, crc32(body) & _CRC_MASK, queue_id, flag, queue_offset, offset, sys_flag, born_time_ms,
+                 born_host, store_time_ms, store_host, reconsume_times, prepared_offset, len(body)),
+            body, topic, short(len(properties)), properties)
+        offset += size
+        queue_offset += 1
+    return b"".join(found)
 
 
 def size_of(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> int:
@@ -354,8 +383,11 @@ def blank_size(data: bytes | memoryview, at: int = 0) -> int | None:
 
 # --- batches -------------------------------------------------------------------------------------------------
 
+Part = tuple[int, bytes, bytes]
+"""Flag, body and properties of one message."""
 
-def encode_batch(messages: list[tuple[int, bytes, bytes]]) -> bytes:
+
+def encode_batch(messages: list[Part]) -> bytes:
     """The body of a batch that a client sends: (flag, body, properties) of each."""
     return b"".join(
         part for flag, body, properties in messages
@@ -363,20 +395,20 @@ def encode_batch(messages: list[tuple[int, bytes, bytes]]) -> bytes:
                      _SHORT.pack(len(properties)), properties))
 
 
-def decode_batch(raw: bytes, count_max: int = 1 << 16) -> list[tuple[int, bytes, bytes]]:
+def decode_batch(raw: bytes, count_max: int = 1 << 16) -> list[Part]:
     """(flag, body, properties) of each message of a client's batch. Raises ``MessageIllegal``, naming that one."""
-    found: list[tuple[int, bytes, bytes]] = []
-    at = 0
-    while at < len(raw):
-        if len(raw) - at < _INNER.size + 2:
+    found: list[Part] = []
+    at, length, unpack, head = 0, len(raw), _INNER.unpack_from, _INNER.size
+    while at < length:
+        if length - at < head + 2:
             raise MessageIllegal(f"message {len(found)} of the batch is cut off")
         if len(found) == count_max:
             raise MessageIllegal(f"a batch of more than {count_max} messages")
-        size, _, _, flag, body_size = _INNER.unpack_from(raw, at)
-        end, properties_at = at + size, at + _INNER.size + body_size + 2
-        if body_size < 0 or not properties_at <= end <= len(raw) or (
-                properties_at + _SHORT.unpack_from(raw, properties_at - 2)[0] != end):
+        size, _, _, flag, body_size = unpack(raw, at)
+        end, properties_at = at + size, at + head + body_size + 2
+        if body_size < 0 or not properties_at <= end <= length or (
+                raw[properties_at - 2] << 8 | raw[properties_at - 1] != end - properties_at):
             raise MessageIllegal(f"the sizes of message {len(found)} of the batch do not fit")
-        found.append((flag, raw[at + _INNER.size : properties_at - 2], raw[properties_at:end]))
+        found.append((flag, raw[at + head : properties_at - 2], raw[properties_at:end]))
         at = end
     return found

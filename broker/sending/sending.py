@@ -23,6 +23,7 @@ from broker.sending import properties as props
 from broker.sending.answers import REJECTED, STORED, Refusal, refusal
 from broker.sending.needs import Groups, Locks, WhenSaved
 from broker.sending.request import V1, V2, Names, SendRequest, decode
+from broker.store.batch import Batch
 from broker.store.tables import SubscriptionGroup
 from broker.topics import names
 from broker.topics.table import UNIT, UNIT_SUB, WRITE, TopicTable
@@ -43,7 +44,7 @@ from remoting.record import (
     TOPIC_BYTES_MAX,
     Message,
     decode_batch,
-    message_id,
+    message_ids,
 )
 
 MAX_RECONSUME_TIMES_VERSION: Final = 121
@@ -341,10 +342,9 @@ class Sending:
             return self.refused(refused)
         born_host, sys_flag = packed_peer(connection.peer), asked.sys_flag | target.sys_flag
         try:
-            messages = [
-                Message(target.name, body, asked.queue_id, raw, flag, sys_flag, asked.born_time_ms, born_host,
-                        self._store_host, asked.reconsume_times)
-                for flag, body, raw in decode_batch(request.body)]
+            messages = Batch(Message(
+                target.name, b"", asked.queue_id, b"", 0, sys_flag, asked.born_time_ms, born_host, self._store_host,
+                asked.reconsume_times), decode_batch(request.body))
         except MessageIllegal as error:
             return self.refused(refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, str(error)))
         if not messages:
@@ -379,15 +379,12 @@ class Sending:
         if code is None:
             return self.refused(refusal(result.status, self.config.max_message_size, result.remark))
         counters.messages += len(puts)
-        for put in puts:
-            counters.bytes += put.size
+        counters.bytes += puts[-1].offset + puts[-1].size - puts[0].offset
         if request.flag & ONEWAY:
             return Command(code)
-        host = self._store_host
         ext = {
             **self._own_ext,
-            "msgId": message_id(host, puts[0].offset) if len(puts) == 1 else ",".join(
-                [message_id(host, put.offset) for put in puts]),
+            "msgId": ",".join(message_ids(self._store_host, [put.offset for put in puts])),
             "queueId": str(queue_id),
             "queueOffset": str(puts[0].queue_offset),
         }

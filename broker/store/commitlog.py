@@ -17,11 +17,12 @@ from typing import Final
 
 import attrs
 
+from broker.store.batch import Batch
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull, WrongStore
 from broker.store.files import File, Files
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
-from remoting.record import BLANK_BYTES_MIN, Message, Outline, Record, encode
+from remoting.record import BLANK_BYTES_MIN, Message, Outline, Record, encode, encode_parts
 
 FILE_BYTES: Final = 1 << 30
 RESERVE_BYTES: Final = 16 << 20
@@ -186,6 +187,18 @@ class CommitLog:
         self._buffer.append(raw)
         self._end = offset + size
         return offset, size
+
+    def append_batch(self, batch: Batch, queue_offset: int, store_time_ms: int) -> tuple[int, list[int]]:
+        """The same for all of them, one behind the other in one file and in the queue: where the first one stands, and
+        their sizes."""
+        sizes = batch.sizes(self._body_bytes_max)
+        size = sum(sizes)
+        if self._end + size > self._room_end:
+            self.make_room(size)
+        offset = self._end
+        self._buffer.append(encode_parts(batch.common, batch.parts, sizes, queue_offset, offset, store_time_ms))
+        self._end = offset + size
+        return offset, sizes
 
     def make_room(self, size: int) -> None:
         """The next messages of ``size`` bytes in all will stand in one file and be refused by nothing.

@@ -8,10 +8,12 @@ Source: ``DefaultMessageStore`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import attrs
 
+from broker.store.batch import Batch
 from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.checkpoint import Checkpoint
 from broker.store.commitlog import FILE_BYTES, CommitLog, Recovered
@@ -184,14 +186,29 @@ class MessageStore:
         """Append messages one behind the other, in one file of the log; all or, when it raises as ``put``, none."""
         if len(messages) == 1:
             return [self.put(messages[0], store_time_ms)]
-        if self._next is None:
-            self._take_over()
+        offsets = self._next
+        if offsets is None:
+            offsets = self._take_over()
+        if isinstance(messages, Batch) and in_queue(messages.common.sys_flag):
+            return self._put_batch(messages, offsets, store_time_ms)
         size = 0
         for message in messages:
             size += codec.size_of(message, self._config.body_bytes_max)
             _check_name(message)
         self.log.make_room(size)
         return [self.put(message, store_time_ms) for message in messages]
+
+    def _put_batch(self, batch: Batch, offsets: dict[Queue, int], store_time_ms: int) -> list[Put]:
+        _check_name(batch.common)
+        key = batch.common.topic, batch.common.queue_id
+        queue_offset = offsets.get(key, 0)
+        offset, sizes = self.log.append_batch(batch, queue_offset, store_time_ms)
+        offsets[key] = queue_offset + len(sizes)
+        self._last_time_ms = store_time_ms
+        self.messages_put += len(sizes)
+        self.bytes_put += self.log.max_offset - offset
+        places = zip(accumulate(sizes, initial=offset), sizes, range(queue_offset, offsets[key]), strict=False)
+        return [Put(*place) for place in places]
 
     def append_raw(self, data: bytes | memoryview, offset: int) -> None:
         """Bytes of another store's log. Raises as ``CommitLog.append_raw``."""
