@@ -435,7 +435,7 @@ class ReplicasManager:
             return []
         header, members = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
         if header.master_broker_id is None and header.master_epoch > self.epoch:
-            self._due["elect"] = min(self._due.get("elect", 0), self._due["poll"])
+            self._due["elect"] = min(self._due.get("elect", 0), self._due.get("poll", 0))
             self.role = None
             if self._resigning and header.master_epoch > self._doubtful_epoch:
                 self._resigning = False
