@@ -117,6 +117,8 @@ class CommitLog:
         self.truncate(end)
         for file in self._open:
             file.sync()  # what the former process wrote may be in the system's memory alone
+        for folder in (self._directory, ""):
+            self._files.sync_dir(folder)  # and the names of its files, too
         return Recovered(begin, end, reason)
 
     def _whole_behind(self, damage: int) -> int | None:
