@@ -95,8 +95,10 @@ class ActiveController:
         self._doubted.clear()
         self._later.clear()
 
-    def heartbeat(self, now: int, beat: Heartbeat, connection: object, *, raft_lease: bool = False) -> bool:
-        """Returns whether the answer may renew the sender's lease as a master.
+    def heartbeat(
+        self, now: int, beat: Heartbeat, connection: object, *, raft_lease: bool = False, opened: int = 0
+    ) -> bool:
+        """Returns whether the answer may renew the sender's lease as a master; ``opened`` as ``Liveness`` wants it.
 
         That needs ``raft_lease`` (nobody else can be the active controller now), that it is the recorded master, that
         no election of its group is under way or in doubt, and that nobody is eligible whom a gate would have to
@@ -105,7 +107,8 @@ class ActiveController:
         """
         key, broker_id = beat.key, beat.broker_id
         group = self._metadata.groups.get(key)
-        fresh = self.liveness.heartbeat(now, beat, connection, members=group.replicas if group is not None else ())
+        members = group.replicas if group is not None else ()
+        fresh = self.liveness.heartbeat(now, beat, connection, members=members, opened=opened)
         if fresh:
             self.notifications.came_alive(now, key, broker_id)
         if not self.active or group is None:

@@ -107,7 +107,7 @@ class Controller:
         if self.machine.group(beat.key) is not None:  # strangers would make it grow for ever
             names_of(connection)[beat.key.name] = beat.key
         held = self.active.active and self.node.holds_lease
-        renewed = self.active.heartbeat(self.clock(), beat, connection, raft_lease=held)
+        renewed = self.active.heartbeat(self.clock(), beat, connection, raft_lease=held, opened=connection.number)
         self.turn()
         if request.is_oneway:
             return request

@@ -7,7 +7,7 @@ is judged one heartbeat timeout after the later of the last heartbeat and the mo
 Differs from ``DefaultBrokerHeartbeatManager`` in what that forgets: channel, address, epoch and offsets are those of
 the latest heartbeat, a channel that an older heartbeat came by closes nothing, one channel may carry many brokers, and
 silence is judged at its deadline, not at the next scan. A heartbeat that comes late by a channel that its broker has
-left says nothing: that channel is about to close, and its broker has gone on.
+left, or that is older than the one it uses, says nothing: that channel is about to close, and its broker has gone on.
 
 Sans-IO: time is a number (ns), a connection any object.
 """
@@ -69,6 +69,8 @@ class _Broker:
     silent: bool = False
     renewed_ns: int | None = None
     """When this controller last renewed its master's lease."""
+    opened: int = 0
+    """Of its channel."""
     left: set[object] = attrs.field(factory=set)
     """Channels that are open and that it used before this one."""
     due_ns: int = -1
@@ -104,9 +106,10 @@ class Liveness:
     # --- inputs ----------------------------------------------------------------------------------------------
 
     def heartbeat(
-        self, now: int, beat: Heartbeat, connection: object, *, members: Collection[int] = ()
+        self, now: int, beat: Heartbeat, connection: object, *, members: Collection[int] = (), opened: int = 0
     ) -> bool:
-        """Returns whether this broker was not alive before. ``members``: the ids of its group."""
+        """Returns whether this broker was not alive before. ``members``: the ids of its group; ``opened`` rises with
+        each connection that is accepted."""
         broker = self._find(beat.key, beat.broker_id)
         if broker is None:
             heard = len(self._groups.get(beat.key, ()))
@@ -115,10 +118,12 @@ class Liveness:
                 self.refused += 1
                 return False
             broker = self._add(beat.key, beat.broker_id, now)
-        elif connection in broker.left and self.life(now, beat.key, beat.broker_id) is Life.ALIVE:
+        elif (connection in broker.left or opened < broker.opened) and (
+                self.life(now, beat.key, beat.broker_id) is Life.ALIVE):
             return False
         fresh = broker.beat is None or broker.closed or broker.silent or broker.heard_ns + broker.timeout_ns < now
         if broker.connection != connection:
+            broker.opened = opened
             if broker.connection is not None:
                 broker.left.add(broker.connection)
                 self._left.setdefault(broker.connection, set()).add(broker)

@@ -95,11 +95,13 @@ class Connection:
     __slots__ = (
         "_commands", "_draining", "_due", "_fd", "_opaque", "_out", "_out_bytes", "_outgoing_bytes_max", "_owed",
         "_reader", "_reason", "_retired", "_room", "_scope", "_socket", "_stream", "_unfinished", "active_at",
-        "calls", "closed", "endpoint", "identity", "local", "peer", "replied_to", "working",
+        "calls", "closed", "endpoint", "identity", "local", "number", "peer", "replied_to", "working",
     )
 
-    def __init__(self, endpoint: Endpoint, stream: Stream, peer: str, local: str) -> None:
+    def __init__(self, endpoint: Endpoint, stream: Stream, peer: str, local: str, number: int = 0) -> None:
         self.endpoint = endpoint
+        self.number = number
+        """Of a server's connections, in the order in which it accepted them."""
         self.peer, self.local = peer, local
         """``host:port`` of the other end and of this one."""
         self.identity: object | None = None

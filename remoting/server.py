@@ -52,6 +52,7 @@ class Server:
         if config.tls_mode is TLSMode.ENFORCING and tls is None:
             raise ValueError("tls_mode = enforcing: needs a certificate")
         self.config = config
+        self._accepted = 0
         self._endpoint = Endpoint(
             handlers, config, outgoing_bytes_pause=config.outgoing_bytes_pause,
             on_open=on_open, on_close=on_close, on_answer=on_answer,
@@ -173,6 +174,8 @@ class Server:
             await trio.aclose_forcefully(stream)
 
     async def _serve(self, stream: Stream, received: bytes, peer: str, local: str) -> None:
+        self._accepted += 1
+        number = self._accepted
         spoken, received, source = await self._listen(stream, received, proxy=self.config.proxy_protocol)
         peer = source or peer
         if spoken is Spoken.TLS:
@@ -187,7 +190,7 @@ class Server:
         elif spoken is not None and self.config.tls_mode is TLSMode.ENFORCING:
             raise FrameError("it is not under TLS, which is enforced")
         if spoken is Spoken.REMOTING:
-            await Connection(self._endpoint, stream, peer, local).run(received)
+            await Connection(self._endpoint, stream, peer, local, number).run(received)
         elif spoken is Spoken.OTHER:
             if self._fallback is None:
                 raise FrameError("it speaks another protocol, which nobody here serves")

@@ -259,3 +259,14 @@ def test_the_living_are_counted_by_group() -> None:
     table.hear(0, "y", key=OTHER)
     table.liveness.closed("y")
     assert table.liveness.alive_count(0) == {KEY: 2, OTHER: 0}
+
+
+def test_BUG_A15_so_does_one_by_an_older_channel_that_was_never_heard() -> None:
+    """Its first bytes were lost on the way, and the broker has gone on by another: its close deposes nobody."""
+    table = Table().liveness
+    table.heartbeat(MS, beat(), "newer", opened=2)
+    assert not table.heartbeat(2 * MS, beat(), "older", opened=1)
+    assert table.closed("older") == []
+    assert table.life(3 * MS, KEY, 1) is Life.ALIVE
+    assert [gone.broker_id for gone in table.closed("newer")] == [1]
+    assert table.heartbeat(4 * MS, beat(), "older", opened=1), "nothing else carries it"
