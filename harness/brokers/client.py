@@ -14,8 +14,8 @@ from raft.config import MS
 from remoting.record import Message, decode, encode_properties
 
 if TYPE_CHECKING:
+    from harness.brokers.group import Group
     from harness.brokers.host import Host
-    from harness.brokers.scene import BrokerScene
 
 E_PUT, E_READ = 50, 51
 PATIENCE_NS = 1_200 * MS
@@ -28,7 +28,7 @@ KNOWN = frozenset({
 class Producer:
     """Writes to one queue."""
 
-    def __init__(self, scene: BrokerScene, number: int) -> None:
+    def __init__(self, scene: Group, number: int) -> None:
         self.scene, self.number = scene, number
         self.queue = number % scene.plan.queues
         self.sequence = 0
@@ -87,7 +87,7 @@ class Producer:
 class Consumer:
     """Reads all queues where a master serves, and commits how far it came."""
 
-    def __init__(self, scene: BrokerScene) -> None:
+    def __init__(self, scene: Group) -> None:
         self.scene = scene
         self.offsets = dict.fromkeys(range(scene.plan.queues), 0)
 

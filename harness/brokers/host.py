@@ -14,7 +14,7 @@ from harness.brokers.process import Process
 from raft.sim.world import Clock
 
 if TYPE_CHECKING:
-    from harness.brokers.scene import BrokerScene
+    from harness.brokers.group import Group
 
 E_START = 1
 
@@ -26,10 +26,12 @@ class Killed(BaseException):
 class Host:
     """``life`` counts the runs of its broker."""
 
-    def __init__(self, scene: BrokerScene, number: int) -> None:
+    def __init__(self, scene: Group, number: int) -> None:
         self.scene, self.number, self.name = scene, number, f"b{number}"
         self.learner = scene.plan.learns(number)
         self.files = MemoryFiles(hook=self._site)
+        self.min_in_sync = scene.plan.min_in_sync
+        """As its runs are configured from now on."""
         self.clock = Clock((number + 1) * 7_000_000_000)
         self.process: Process | None = None
         self.life = 0

@@ -49,6 +49,8 @@ class BrokerPlan:
     """Of heartbeats."""
     beat_ms: int = 300
     poll_ms: int = 700
+    priorities: bool = False
+    """The first broker is preferred, then the second."""
     flow_bytes: int = 0
     pieces: bool = False
     """Streams arrive in pieces."""

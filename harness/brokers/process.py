@@ -32,8 +32,6 @@ from broker.store.disk import Job, Steps, Told
 from broker.store.errors import StoreError
 from broker.store.files import read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig
-from harness.brokers.controller import NAMES
-from harness.brokers.plan import CLUSTER, GROUP
 from harness.brokers.replication import RoleRefused, Switch
 from raft.config import MS
 from remoting.bodies.controller import SyncStateSet
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from harness.brokers.host import Host
 
 (E_TURN, E_TICK, E_DISK, E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD) = range(20, 27)
+PRIORITY_DEFAULT = 2**31 - 1
 TICK_NS = 50 * MS
 SYNC_NS = MS
 IDENTITY, TEMP = "brokerIdentity", "brokerIdentity-temp"
@@ -173,14 +172,14 @@ class Process:
 
     def open(self) -> None:
         """As ``broker.server`` does."""
-        plan, journal = self.scene.plan, self.journal
+        host, plan, journal = self.host, self.scene.plan, self.journal
         journal.open()
         self.switch = Switch(self)
         self.opened = True
         self.scene.watch.recovered(self)
         self.puts = Puts(journal, QuorumConfig(
-            total_replicas=max(plan.brokers, plan.min_in_sync), in_sync_replicas=plan.in_sync_replicas,
-            min_in_sync_replicas=plan.min_in_sync, all_ack_in_sync_state_set=plan.all_ack, slave_timeout_ms=700),
+            total_replicas=max(plan.brokers, host.min_in_sync), in_sync_replicas=plan.in_sync_replicas,
+            min_in_sync_replicas=host.min_in_sync, all_ack_in_sync_state_set=plan.all_ack, slave_timeout_ms=700),
             sync_flush_timeout_ms=600)
         self.switch.advanced.append(self.puts.advanced)
         self.member = Member(self)
@@ -241,15 +240,18 @@ class Member:
 
     def __init__(self, process: Process) -> None:
         self.process, self.scene = process, process.scene
-        plan, files = self.scene.plan, process.host.files
+        scene, plan, files = self.scene, self.scene.plan, process.host.files
+        key = scene.key
         self._files = files
         config = ManagerConfig(
-            CLUSTER, GROUP, process.host.address, NAMES, heartbeat_interval_ms=plan.beat_ms,
-            heartbeat_timeout_ms=plan.timeout_ms, master_lease_ms=plan.lease_ms, min_in_sync_replicas=plan.min_in_sync,
+            key.cluster, key.name, process.host.address, scene.controller_addresses, heartbeat_interval_ms=plan.beat_ms,
+            heartbeat_timeout_ms=plan.timeout_ms, master_lease_ms=plan.lease_ms,
+            election_priority=process.host.number if plan.priorities else PRIORITY_DEFAULT,
+            min_in_sync_replicas=process.host.min_in_sync,
             all_ack_in_sync_state_set=plan.all_ack, learner=process.host.learner, request_timeout_ms=500,
             sync_controller_metadata_period_ms=1_000, sync_broker_metadata_period_ms=plan.poll_ms, retry_ms=100,
             elect_retry_ms=500)
-        found = identity.load(CLUSTER, GROUP, self._read(IDENTITY), self._read(TEMP))
+        found = identity.load(key.cluster, key.name, self._read(IDENTITY), self._read(TEMP))
         if isinstance(found, identity.Identity) and files.exists(TEMP):
             files.remove(TEMP)
         self.manager = ReplicasManager(
@@ -323,7 +325,7 @@ class Member:
                 self.scene.counts["lease over"] += "lease" in reason
                 process.puts.fence(reason)
             case Report(problem=problem):
-                self.scene.reported(problem)
+                self.scene.reported(process, problem)
             case WriteApplication() | WriteIdentity() | RemoveApplication():
                 self._write(output)
 

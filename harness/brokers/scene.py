@@ -5,22 +5,21 @@ Each act is one decision on the tape, whose boring value is to do nothing.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.machine import MetadataMachine
-from harness.brokers.client import Consumer, Producer
 from harness.brokers.controller import NAMES, Channel, Controller
+from harness.brokers.group import Group, calls
 from harness.brokers.host import Host
 from harness.brokers.plan import CLUSTER, GROUP, PROFILES, BrokerPlan, draw
 from harness.brokers.process import E_ANSWER, E_TIMEOUT, E_TOLD, Process
 from harness.brokers.watch import KEY, PREDICATES, Watch
 from raft.config import MS
 from raft.sim.campaign import Program
-from raft.sim.links import Link, LinkProfile, Network, Receiver
+from raft.sim.links import LinkProfile, Network
 from raft.sim.tape import Chance, Tape, Value
 from raft.sim.world import World
 from remoting.codes import RequestCode
@@ -40,50 +39,25 @@ FAULTS: Final = (
 SETTLE_MS: Final = 20_000
 
 
-logging.getLogger("broker").addHandler(logging.NullHandler())  # what it says of its disks is all our own doing
-
-
-class BrokerScene:
+class BrokerScene(Group):
     """All of it. Implements what ``raft.sim.campaign`` plays."""
 
     def __init__(self, tape: Tape, plan: BrokerPlan) -> None:
-        self.plan = plan
-        self.world = World()
-        self.counts: Counter[str] = Counter()
-        self.outcomes: Counter[str] = Counter()
-        self.watch = Watch(self)
-        self.machine = MetadataMachine(self.watch.applied)
-        self.network = Network(self.world, tape, self._receiver, plan.links)
-        (self.pieces, self.syncs, self.turns, self.commits, self.bodies) = map(tape.stream, (
-            "pieces", "syncs", "turns", "commits", "bodies"))
-        self._sites, self._luck, self._closes, self._told, self._acts, self._harms, self._guesses = map(tape.stream, (
-            "sites", "luck", "closes", "told", "client", "nemesis", "guesses"))
-        self._serials = 0
+        world, counts = World(), Counter[str]()
         self.term = 0
-        self.healed = False
         self.pending: list[Callable[..., None]] = []
         """Proposals of controllers that are not committed yet."""
-        self.hosts = [Host(self, number) for number in range(plan.brokers)]
-        self._by_name = {host.name: host for host in self.hosts}
-        self.controllers = [Controller(self, number) for number in range(len(NAMES))]
         self.leader: Controller | None = None
-        self.producers = [Producer(self, number) for number in range(plan.producers)]
-        self.consumer = Consumer(self)
-        self._ends = plan.duration_ms * MS
-        self._traits()
+        super().__init__(tape, plan, world, Network(world, tape, calls, plan.links), counts, key=KEY,
+                         controllers=NAMES, ends_ns=plan.duration_ms * MS)
+        self.watch = Watch(self)
+        self.machine = MetadataMachine(self.watch.applied)
+        self.commits, self._told, self._harms = map(tape.stream, ("commits", "told", "nemesis"))
+        self.controllers = [Controller(self, number) for number in range(len(NAMES))]
         self._lead(0)
         for number, host in enumerate(self.hosts):
             self.after(number * 7 * MS, host.start)
-        self.after(plan.op_ns, self._client)
         self.after(plan.harm_ns, self._nemesis)
-
-    def _traits(self) -> None:
-        plan = self.plan
-        for name, has in (("learner", plan.learners), ("sync flush", plan.sync_flush),
-                          ("async flush", not plan.sync_flush), ("fewer acknowledgements", not plan.all_ack),
-                          ("flow control", plan.flow_bytes), ("pieces", plan.pieces),
-                          ("java controllers", plan.java_controllers)):
-            self.counts[name] += bool(has)
 
     # --- what a campaign asks --------------------------------------------------------------------------------
 
@@ -103,80 +77,10 @@ class BrokerScene:
     def happened(self) -> Counter[str]:
         return self.counts + self.network.counts
 
-    # --- looking ---------------------------------------------------------------------------------------------
-
-    def host_at(self, address: str) -> Host:
-        return self._by_name[address.partition(":")[0]]
+    # --- controllers -----------------------------------------------------------------------------------------
 
     def group(self) -> BrokerGroup | None:
         return self.machine.group(KEY)
-
-    def host_of(self, broker_id: int | None) -> Host | None:
-        group = self.group()
-        address = group.address_of(broker_id) if group is not None else None
-        return self.host_at(address) if address else None
-
-    def serial(self) -> int:
-        self._serials += 1
-        return self._serials
-
-    def guess_master(self, tried: int) -> int:
-        """Where a producer turns to next: what the controllers say, mostly."""
-        host = self.host_of(group.master) if (group := self.group()) is not None else None
-        if host is None or self._guesses.chance(0.25):
-            return tried + 1
-        return host.number
-
-    # --- chance ----------------------------------------------------------------------------------------------
-
-    def site(self, what: str) -> bool:
-        """Whether a process dies right before this operation on files."""
-        return not self.healed and self._sites.chance(self.plan.site_chance)
-
-    def powerless(self) -> bool:
-        """Whether a crash takes the machine with it."""
-        return self._luck.chance(0.5 if "power cut" in self.plan.harms else 0.0)
-
-    def survivors(self) -> Callable[[int], int]:
-        """What a power cut leaves of each unsynced change: nothing, all, or any part of it."""
-        kind = self._luck.between(0, 3, 0)
-        if kind < 2:
-            return lambda size: size * kind
-        return lambda size: self._luck.between(0, size, 0)
-
-    def seen(self) -> bool:
-        """Whether a controller hears of a channel's end."""
-        if self._closes.chance(1 - self.plan.close_seen):
-            self.counts["close unseen"] += 1
-            return False
-        return True
-
-    def found(self, error: Exception) -> None:
-        """Something was found where it would be swallowed: it ends the run right after this event."""
-        self.world.at(self.world.now, _throw, error, tie=-1)
-
-    def reported(self, problem: str) -> None:
-        self.counts["report"] += 1
-        self.counts["resigned"] += "asks for another election" in problem
-
-    # --- the network -----------------------------------------------------------------------------------------
-
-    def _receiver(self, link: Link) -> Receiver:
-        return _call
-
-    def after(self, delay_ns: int, call: Callable[[], None]) -> None:
-        self.world.at(self.world.now + delay_ns, _call, call)
-
-    def send(self, source: Host, target: Host, kind: str, call: Callable[[], None]) -> None:
-        self.network.link(source.name, target.name, kind).send(call)
-
-    def to_broker(self, host: Host, call: Callable[[], None]) -> None:
-        self.network.link("client", host.name, "client").send(call)
-
-    def reply(self, host: Host, call: Callable[[], None]) -> None:
-        self.network.link(host.name, "client", "client").send(call)
-
-    # --- controllers -----------------------------------------------------------------------------------------
 
     def ask(self, process: Process, address: str, command: Command, timeout_ms: int,
             then: Callable[[Command | None], None]) -> None:
@@ -239,24 +143,6 @@ class BrokerScene:
         self.leader.activate(self.term)
 
     # --- acts ------------------------------------------------------------------------------------------------
-
-    def _client(self) -> None:
-        if self.world.now >= self._ends:
-            return
-        self.after(self.plan.op_ns, self._client)
-        act = self._acts.draw(None, self._an_act)
-        if act is not None:
-            what, number, queue = act
-            if what == "put":
-                self.producers[number % len(self.producers)].act()
-            else:
-                self.consumer.act(self.hosts[number % len(self.hosts)], queue % self.plan.queues)
-
-    def _an_act(self, chance: Chance) -> list[Value] | None:
-        luck = chance()
-        if luck < self.plan.put_chance:
-            return ["put", int(chance() * 12), 0]
-        return ["read", int(chance() * 12), int(chance() * 12)] if luck < self.plan.put_chance + 0.2 else None
 
     def _nemesis(self) -> None:
         if self.world.now >= self._ends:
@@ -394,14 +280,6 @@ class BrokerScene:
         while self.world.now < end and not self.watch.level():
             self.world.run(min(self.world.now + 50 * MS, end))
         self.watch.settled()
-
-
-def _call(action: Callable[[], None]) -> None:
-    action()
-
-
-def _throw(error: Exception) -> None:
-    raise error
 
 
 def _ignore(answer: Command) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
+    from harness.brokers.group import Group
     from harness.brokers.host import Host
     from harness.brokers.process import Process
-    from harness.brokers.scene import BrokerScene
 
 E_DATA, E_CLOSED = 10, 11
 
@@ -57,7 +57,7 @@ class End:
                 data = data[cut:]
         self._send(scene, data)
 
-    def _send(self, scene: BrokerScene, data: bytes) -> None:
+    def _send(self, scene: Group, data: bytes) -> None:
         other = self.other
         if other is None or not self.open:
             return

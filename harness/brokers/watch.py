@@ -36,9 +36,9 @@ from remoting.errors import DamagedRecord
 from remoting.record import Outline, Record
 
 if TYPE_CHECKING:
+    from harness.brokers.group import Group
     from harness.brokers.host import Host
     from harness.brokers.process import Process
-    from harness.brokers.scene import BrokerScene
     from harness.brokers.streams import End
 
 STATEMENTS: Final[dict[str, str]] = {
@@ -81,9 +81,10 @@ PREDICATES: Final = (*STATEMENTS, *OF_CONTROLLERS)
 class Watch:
     """All of it, for one scene."""
 
-    def __init__(self, scene: BrokerScene) -> None:
+    def __init__(self, scene: Group, checker: Checker | None = None) -> None:
+        """``checker``: of the controllers' metadata, where another judge feeds it."""
         self.scene = scene
-        self.checker = Checker()
+        self.checker = checker or Checker()
         self.counts = self.checker.counts
         self.history = History(self)
         self.in_doubt = self.history.in_doubt
@@ -131,9 +132,9 @@ class Watch:
         return max(process.journal.durable_end, self._floor.get(host, 0))
 
     def _all_hold(self, members: frozenset[int], end: int) -> list[tuple[int, int]]:
-        """Members that do not hold the log up to ``end``."""
+        """Members that do not hold the log up to ``end``; whoever is lost is not asked."""
         lacking = []
-        for member in sorted(members):
+        for member in sorted(members - self.scene.lost):
             host = self.scene.host_of(member)
             held = self._held(host) if host is not None else -1
             if held is not None and held < end:
@@ -175,10 +176,14 @@ class Watch:
 
     def applied(self, applied: Applied) -> None:
         self.checker(applied)
+        self.decided(applied)
+
+    def decided(self, applied: Applied) -> None:
+        """The controllers have committed something about this group."""
         if isinstance(applied.outcome, Elected):
             self.scene.counts["election"] += 1
             if not applied.outcome.clean:
-                self.unclean, self.lossless = True, False
+                self.forgiven()
             command = applied.command
             self._elections[applied.outcome.master_epoch] = (
                 applied.outcome.master, isinstance(command, ElectMaster) and command.trigger is Trigger.CONTROLLER)
@@ -202,6 +207,10 @@ class Watch:
         start = master.switch.epochs.start_of(after.master_epoch) if master is not None else None
         lacking = self._all_hold(joined, max(self.confirmed, start or 0))
         require(not lacking, "INV_B13", "joined without what was confirmed", lacking, self.confirmed, start)
+
+    def forgiven(self) -> None:
+        """Somebody accepted loss: whoever becomes master next may lack anything."""
+        self.unclean, self.lossless = True, False
 
     def asks(self, process: Process, wanted: SyncStateSet) -> None:
         self.scene.counts["alter asked"] += 1
@@ -235,7 +244,7 @@ class Watch:
         self.counts["INV_C15"] += 1
         if role.epoch < epoch or (role.epoch == epoch and master != of):
             self._broken("INV_C15", "back to an older epoch", process, (epoch, of), (role.epoch, master))
-        decided = self.checker.history.masters.get((KEY, role.epoch), "nobody")
+        decided = self.checker.history.masters.get((self.scene.key, role.epoch), "nobody")
         if decided != master:
             self._broken("INV_C15", "a master that nobody elected", process, role, decided)
         self._adopted[host] = role.epoch, master
@@ -310,8 +319,9 @@ class Watch:
         if in_sync is None or role is None:
             self.counts["INV_C16"] += 1
             raise InvariantViolation("INV_C16", f"written on {process.host.name}, which is no master")
-        self.counts["INV_B17"] += plan.min_in_sync > 1
-        if len(in_sync.accepted) < plan.min_in_sync:
+        least = process.host.min_in_sync
+        self.counts["INV_B17"] += least > 1
+        if len(in_sync.accepted) < least:
             self._broken("INV_B17", "written although too few are in sync", process, in_sync.accepted)
         self._goes_by_a_committed_set(process)
         self.counts["INV_C16"] += 1

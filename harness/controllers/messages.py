@@ -79,33 +79,3 @@ class Told:
     process: Process
     number: int
 
-
-@attrs.frozen(eq=False)
-class Pull:
-    """A slave asks its master to go on, and acknowledges what it holds."""
-
-    key: GroupKey
-    broker_id: int
-    host: str
-    epoch: int
-    """In which it follows."""
-    starts: tuple[tuple[int, int], ...]
-    """(epoch, offset of its first entry) of its log."""
-    end: int
-    version: int
-    """Of its log: an answer to another one is void."""
-    moved: int
-    """For who watches: the highest epoch it ever took part in."""
-
-
-@attrs.frozen(eq=False)
-class Push:
-    """What the master answers: keep so much, then go on with these."""
-
-    key: GroupKey
-    epoch: int
-    master: int
-    version: int
-    keep: int
-    entries: tuple[tuple[int, int], ...]
-    confirmed: int

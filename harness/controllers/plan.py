@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from controller.active import ElectionSettings
+from harness.brokers.plan import BrokerPlan
 from raft.config import MS, Config, Read, Rules
 from raft.sim.links import LinkProfile
 from raft.sim.swarm import NEMESES, PROFILES, Plan, draw_plan
@@ -35,23 +36,12 @@ class ControllerPlan(Plan):
     """Of each group."""
     container: bool = False
     """One process holds the n-th broker of every group."""
+    fleet: BrokerPlan = BrokerPlan()
+    """Of each group, its clients and the network between its brokers."""
     java: bool = False
     """Brokers announce nothing and beat one-way."""
-    all_ack: bool = True
-    gate: int = 1
-    """``minInSyncReplicas``."""
-    lease_ms: int = 0
-    timeout_ms: int = 3_000
-    """Of heartbeats."""
-    beat_ms: int = 1_000
-    tick_ms: int = 100
-    poll_ms: int = 2_000
-    check_ms: int = 700
-    put_chance: float = 0.5
-    log_max: int = 300
     hangs_up: bool = False
     """A broker closes a channel on which an answer is overdue."""
-    priorities: bool = False
     lost_notifications: float = 0.0
     close_seen: float = 0.7
     """Chance that a controller hears of a channel that a broker's death or reset closes."""
@@ -62,22 +52,15 @@ class ControllerPlan(Plan):
     outer: LinkProfile = LinkProfile()
     harm_chance: float = 0.0
     harms: tuple[str, ...] = ()
-    site_chance: float = 0.0
-    """Chance of a crash at each write of a registration."""
-
     snapshot_bytes: int = 0
     """Log of so many bytes makes a snapshot."""
 
     def config(self) -> Config:
         return attrs.evolve(super().config(), snapshot_log_bytes=self.snapshot_bytes, snapshot_tail_entries=4)
 
-    def priority(self, broker_id: int) -> int | None:
-        return 10 - broker_id if self.priorities else None
-
-    @property
-    def waits(self) -> bool:
+    def waits_for(self, fleet: BrokerPlan) -> bool:
         """Whether controllers wait for leases that brokers hold."""
-        return self.settings.wait_master_lease and bool(self.lease_ms)
+        return self.settings.wait_master_lease and bool(fleet.lease_ms)
 
     @property
     def true_clocks(self) -> bool:
@@ -95,34 +78,48 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
     plan.brokers = stream.pick((1, 2, 3, 3, 3, 4), 3)
     plan.container = stream.chance(0.3)
     plan.java = stream.chance(0.25)
-    plan.all_ack = not stream.chance(0.3)
-    plan.gate = stream.pick((1, 1, 2, 2, 3), 1)
-    plan.timeout_ms = stream.pick((1_500, 3_000, 6_000), 3_000)
-    plan.beat_ms = plan.timeout_ms // stream.pick((3, 5, 10), 3)
-    plan.lease_ms = int(plan.timeout_ms * 0.8) if stream.chance(0.5) else 0
-    plan.tick_ms = stream.pick((50, 100, 200), 100)
-    plan.poll_ms = stream.pick((1_000, 2_000, 5_000), 2_000)
-    plan.put_chance = stream.between(1, 10, 5) / 10
     plan.hangs_up = stream.chance(0.5)
-    plan.priorities = stream.chance(0.3)
     plan.lost_notifications = stream.pick((0.0, 0.0, 0.3, 1.0), 0.0)
     plan.close_seen = stream.pick((0.0, 0.5, 1.0), 0.5)
     plan.late_close_ms = stream.pick((0, 5, 300, 3_000), 0)
     plan.settings = ElectionSettings(
         unclean=stream.chance(0.1), policy=stream.pick(("default", "preferred", "priority"), "default"),
         wait_master_lease=stream.chance(0.5))
-    if plan.waits and stream.chance(0.8):
-        plan.faults = tuple(fault for fault in plan.faults if fault not in CLOCKS)
-        plan.java = plan.all_ack = False
+    plan.fleet = _fleet(plan, stream)
     plan.read = Read.LEASE if stream.chance(0.5) else Read.INDEX
     plan.snapshot_bytes = stream.pick((0, 1_000, 4_000), 0)
     _harm(plan, stream, profile)
     return plan
 
 
+def _fleet(plan: ControllerPlan, stream: Stream) -> BrokerPlan:
+    fleet = BrokerPlan(
+        brokers=plan.brokers, duration_ms=plan.duration_ms, unclean=plan.settings.unclean, close_seen=plan.close_seen,
+        late_close_ms=plan.late_close_ms, producers=stream.between(1, 2, 1), op_ns=40 * MS)
+    fleet.all_ack = not stream.chance(0.3)
+    fleet.sync_flush = stream.chance(0.5)
+    fleet.min_in_sync = stream.pick((1, 1, 2, 2, 3), 1)
+    fleet.in_sync_replicas = 1 if fleet.all_ack else stream.pick((1, 1, 2), 1)
+    fleet.timeout_ms = stream.pick((1_500, 3_000, 6_000), 3_000)
+    fleet.beat_ms = fleet.timeout_ms // stream.pick((3, 5, 10), 3)
+    fleet.lease_ms = int(fleet.timeout_ms * 0.8) if stream.chance(0.5) and not plan.java else 0
+    fleet.poll_ms = stream.pick((1_000, 2_000, 5_000), 2_000)
+    fleet.put_chance = stream.between(1, 10, 5) / 10
+    fleet.learners = stream.pick((0, 0, 0, 1), 0) if plan.brokers > 1 and not plan.java else 0
+    fleet.priorities = stream.chance(0.3)
+    fleet.pieces = stream.chance(0.2)
+    fleet.sync_ms = stream.pick((0, 0, 5, 60), 0)
+    fleet.harms = ("power cut",) if stream.chance(0.4) else ()
+    if plan.waits_for(fleet) and stream.chance(0.8):
+        plan.faults = tuple(fault for fault in plan.faults if fault not in CLOCKS)
+        fleet.all_ack = False
+    fleet.wait_master_lease = plan.waits_for(fleet) and plan.true_clocks
+    return fleet
+
+
 def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
     harms = tuple(harm for harm in BROKER_FAULTS if stream.chance(0.5))
-    if plan.waits and "reset" not in harms:
+    if plan.waits_for(plan.fleet) and "reset" not in harms:
         harms += ("reset",)
     strength = stream.between(1, 10, 4) / 100
     shape = LinkProfile(
@@ -132,4 +129,4 @@ def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
     if profile in ("swarm", "brokers"):
         plan.harms, plan.outer = harms, shape
         plan.harm_chance = strength if harms else 0.0
-        plan.site_chance = 0.2 if "site" in harms else 0.0
+        plan.fleet.site_chance = 0.003 if "site" in harms else 0.0

@@ -28,7 +28,12 @@ from raft.messages import Role, RoleChanged
 from raft.sim.node import Life, Proposal, Reading
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
-from remoting.headers.controller import BrokerHeartbeatResponse, GetNextBrokerIdRequest, GetReplicaInfoRequest
+from remoting.headers.controller import (
+    BrokerHeartbeatResponse,
+    GetMetadataResponse,
+    GetNextBrokerIdRequest,
+    GetReplicaInfoRequest,
+)
 
 if TYPE_CHECKING:
     from harness.controllers.scene import ControllerScene
@@ -55,7 +60,7 @@ class Process:
         assert isinstance(machine, SimMetadata)
         self.machine = machine
         plan = scene.plan
-        self.active = ActiveController(machine, Liveness(default_timeout_ms=plan.timeout_ms), plan.settings)
+        self.active = ActiveController(machine, Liveness(default_timeout_ms=plan.fleet.timeout_ms), plan.settings)
         machine.on_outcome = self._applied
         life._handlers[RoleChanged] = self._role_changed
         self.activated_ns = 0
@@ -144,17 +149,22 @@ class Process:
         self._fold(K_BEAT, beat.broker_id)
         self.scene.watch.heard(self, beat, ask.channel, ask.sent)
         held = self.active.active and self.life.replica.lease_valid(now)
-        renewed = self.active.heartbeat(now, beat, ask.channel, raft_lease=held)
+        renewed = self.active.heartbeat(now, beat, ask.channel, raft_lease=held, opened=ask.channel.number)
         self._act()
         if not ask.command.is_oneway:
             header = BrokerHeartbeatResponse(renewed)
             self._answer(ask, response(ask.command, ResponseCode.SUCCESS, header))
 
     def _ask(self, ask: Ask) -> None:
-        if not self.active.active:
-            self._answer(ask, self._not_leader(ask.command))
-            return
         command = ask.command
+        if command.code == RequestCode.CONTROLLER_GET_METADATA_INFO:
+            leader = self.life.replica.leader
+            self._answer(ask, response(command, ResponseCode.SUCCESS, GetMetadataResponse(
+                "g", leader, leader, self.active.active)))
+            return
+        if not self.active.active:
+            self._answer(ask, self._not_leader(command))
+            return
         if command.code in WRITES:
             wanted = read_command(command, self._seen(ask.channel))
             if isinstance(wanted, Refused):

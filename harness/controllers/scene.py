@@ -12,13 +12,13 @@ from functools import partial
 from typing import Final
 
 from controller.metadata.groups import BrokerGroup, GroupKey
-from harness.controllers.broker import Broker
-from harness.controllers.host import Host
+from harness.brokers.group import calls
+from harness.controllers.fleet import Fleet, FleetHost
+from harness.controllers.machine import Machine
 from harness.controllers.messages import Ask, Channel, Closed, Notify, Told
 from harness.controllers.metadata import SimMetadata
 from harness.controllers.plan import BROKER_FAULTS, OWN_PROFILES, ControllerPlan, draw
 from harness.controllers.process import Process
-from harness.controllers.replication import Disk
 from harness.controllers.watch import PREDICATES, Watch
 from raft.config import MS
 from raft.invariants import require
@@ -32,14 +32,13 @@ from remoting.header import Header
 from remoting.headers.controller import CleanBrokerDataRequest, ElectMasterRequest
 
 FAULTS: Final = (
-    *BROKER_FAULTS[:-1], "crash before temp file", "crash after temp file", "crash before identity file",
-    "crash after identity file", "crash after temp file is gone", "crash after registration", "id refused",
-    "identity given up", "broker loss", "broker duplicate", "broker reorder", "broker delay", "broker cut",
-    "close unseen", "late close", "channel reset", "notification lost", "notified", "active controller changed",
-    "changed while masters beat", "lost by a close", "lost by silence", "alter", "truncated", "gate held",
-    "gate lowered", "acknowledged at once", "deadline passed", "crash", "restart", "wipe", "pause", "partition",
-    "install", "transfer", "reconfigure", "snapshot", "clock rate", "clock step", "master replaced after a close",
-    "master replaced after silence",
+    *BROKER_FAULTS[:-1], "crash at a file operation", "power cut", "identity given up", "broker loss",
+    "broker duplicate", "broker reorder", "broker delay", "broker cut", "close unseen", "late close", "channel reset",
+    "notification lost", "notified", "active controller changed", "changed while masters beat", "lost by a close",
+    "lost by silence", "alter asked", "truncated", "writes open", "lease over", "put refused by the gate",
+    "set shrunk", "set grown", "learner", "fewer acknowledgements", "deadline passed", "crash", "restart", "wipe",
+    "pause", "partition", "install", "transfer", "reconfigure", "snapshot", "clock rate", "clock step",
+    "master replaced after a close", "master replaced after silence",
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 30_000
@@ -87,18 +86,20 @@ class ControllerScene(Scene):
 
     def __init__(self, tape: Tape, plan: ControllerPlan) -> None:
         self.plan = plan
-        self.hosts: dict[str, Host] = {}
+        self.tape = tape
+        self.machines: dict[str, Machine] = {}
         self._serials = 0
-        self._disks = 0
+        self.fleets: dict[GroupKey, Fleet] = {}
         self.watch = Watch(self)
         super().__init__(tape, plan)
         self.world, self.counts = self.cluster.world, self.cluster.counts
         self.outer = Network(self.world, tape, self._outer_receiver, plan.outer)
-        self.puts = tape.stream("puts")
+        """Between brokers and controllers."""
+        self.inner = Network(self.world, tape, calls, LinkProfile(latency_ns=plan.outer.latency_ns))
+        """Between brokers, and to their clients."""
         self._harms = tape.stream("broker nemesis")
-        self._sites, self._closes, self._told = tape.stream("sites"), tape.stream("closes"), tape.stream("told")
-        self.keys = [GroupKey("c", f"g{number}") for number in range(plan.groups)]
-        self._make_hosts()
+        self._closes, self._told = tape.stream("closes"), tape.stream("told")
+        self._make_machines()
         self.healed = False
 
     def _make_cluster(self, tape: Tape) -> Cluster:
@@ -108,39 +109,36 @@ class ControllerScene(Scene):
     def controllers(self) -> ControllerCluster:
         return self.cluster
 
-    def _make_hosts(self) -> None:
+    def _make_machines(self) -> None:
         plan = self.plan
         for number in range(plan.brokers if plan.container else plan.brokers * plan.groups):
-            self._add_host(f"b{number}", 100 + number)
-        self.admin = self._add_host("admin", 99)
-        for each, key in enumerate(self.keys):
-            for number in range(plan.brokers):
-                host = self.hosts[f"b{number if plan.container else each * plan.brokers + number}"]
-                host.brokers[key] = Broker(host, key, self._new_disk())
-        for number, host in enumerate(self.hosts.values()):
-            self.world.at(number * 7 * MS, _start, host)
+            self.machines[f"b{number}"] = Machine(self, f"b{number}", 100 + number)
+        self.admin = Machine(self, "admin", 99)
+        self.admin.start()
+        for number in range(plan.groups):
+            key = GroupKey("c", f"g{number}")
+            self.fleets[key] = Fleet(self, key, number)
+        for number, machine in enumerate(self.machines.values()):
+            self.world.at(number * 7 * MS, _start, machine)
 
-    def _add_host(self, name: str, number: int) -> Host:
-        host = self.hosts[name] = Host(self, name, number)
-        return host
-
-    def _new_disk(self) -> Disk:
-        self._disks += 1
-        return Disk(self._disks)
+    def machines_of(self, number: int) -> list[Machine]:
+        """Where the brokers of this group are."""
+        machines, size = list(self.machines.values()), self.plan.brokers
+        return machines if self.plan.container else machines[number * size : (number + 1) * size]
 
     # --- looking ---------------------------------------------------------------------------------------------
 
-    def brokers(self) -> Iterator[Broker]:
-        for host in self.hosts.values():
-            yield from host.brokers.values()
+    @property
+    def keys(self) -> list[GroupKey]:
+        return list(self.fleets)
 
-    def broker_of(self, key: GroupKey, broker_id: int | None) -> Broker | None:
+    def hosts(self) -> Iterator[FleetHost]:
+        for fleet in self.fleets.values():
+            yield from fleet.hosts
+
+    def host_of(self, key: GroupKey, broker_id: int | None) -> FleetHost | None:
         """Who has this id now."""
-        for host in self.hosts.values():
-            broker = host.brokers.get(key)
-            if broker is not None and broker.disk.broker_id == broker_id is not None:
-                return broker
-        return None
+        return next((host for host in self.fleets[key].hosts if host.broker_id == broker_id is not None), None)
 
     def group(self, key: GroupKey) -> BrokerGroup | None:
         """As the active controller has it."""
@@ -179,9 +177,9 @@ class ControllerScene(Scene):
 
     def _outer_receiver(self, link: Link) -> Receiver:
         target = link.target
-        host = self.hosts.get(target)
-        if host is not None:
-            return host.receive
+        machine = self.admin if target == "admin" else self.machines.get(target)
+        if machine is not None:
+            return machine.receive
 
         def to_controller(message: Ask | Closed | Told) -> None:
             process = message.process if isinstance(message, Told) else message.channel.process
@@ -214,8 +212,8 @@ class ControllerScene(Scene):
 
     def bury(self, process: Process) -> None:
         """A controller died: hosts learn of it when they next send, or now."""
-        for host in self.hosts.values():
-            channel = host.channels.get(process.name)
+        for machine in (*self.machines.values(), self.admin):
+            channel = machine.channels.get(process.name)
             if channel is not None and channel.process is process and self._closes.chance(0.5):
                 self.reset(channel)
 
@@ -228,24 +226,15 @@ class ControllerScene(Scene):
 
     # --- acts ------------------------------------------------------------------------------------------------
 
-    def crash_site(self, host: Host) -> bool:
-        """Whether this write of a registration is a process's last."""
-        if self.healed or not host.up or not self._sites.chance(self.plan.site_chance):
-            return False
-        self.counts["site"] += 1
-        host.crash(self._seen)
-        self._restart(host, 50 + 13 * host.number % 900)
-        return True
-
-    def _restart(self, host: Host, span_ms: int) -> None:
+    def restart(self, machine: Machine, span_ms: int) -> None:
         """Later, unless somebody else starts it meanwhile."""
-        life = host.life
-        self._after(span_ms, lambda: self.start_host(host) if host.life == life else None)
+        life = machine.life
+        self._after(span_ms, lambda: self.start_machine(machine) if machine.life == life else None)
 
-    def start_host(self, host: Host) -> None:
-        if not host.up:
-            host.port += self.counts["broker crash"] % 3 == 0
-            host.start()
+    def start_machine(self, machine: Machine) -> None:
+        if not machine.up:
+            machine.port += self.counts["broker crash"] % 3 == 0
+            machine.start()
 
     def _client(self, _: None) -> None:
         """In place of raft's clients: one act on brokers, or none."""
@@ -256,9 +245,9 @@ class ControllerScene(Scene):
         act = self._harms.draw(None, self._a_harm)
         if act is not None:
             what, name, span_ms, number = act
-            host = self.hosts.get(self._master_host(number) if name == "master" else name)
-            if host is not None:
-                getattr(self, f"_do_{what.replace(' ', '_')}")(host, span_ms, number)
+            machine = self._master_machine(number) if name == "master" else self.machines.get(name)
+            if machine is not None:
+                getattr(self, f"_do_{what.replace(' ', '_')}")(machine, span_ms, number)
 
     def _a_harm(self, chance: Chance) -> list[Value] | None:
         plan = self.plan
@@ -266,110 +255,114 @@ class ControllerScene(Scene):
         if not harms or chance() >= plan.harm_chance:
             return None
         what = harms[int(chance() * len(harms))]
-        names = [name for name in self.hosts if name != "admin"]
+        names = list(self.machines)
         who = "master" if chance() < 0.4 else names[int(chance() * len(names))]
-        return [what, who, int(20 + chance() ** 2 * 2.5 * plan.timeout_ms), int(chance() * 1_000)]
+        return [what, who, int(20 + chance() ** 2 * 2.5 * plan.fleet.timeout_ms), int(chance() * 1_000)]
 
-    def _master_host(self, number: int) -> str:
-        group = self.group(self.keys[number % len(self.keys)])
-        broker = self.broker_of(self.keys[number % len(self.keys)], group.master) if group is not None else None
-        return broker.host.name if broker is not None else ""
+    def _master_machine(self, number: int) -> Machine | None:
+        key = self.keys[number % len(self.keys)]
+        group = self.group(key)
+        host = self.host_of(key, group.master) if group is not None else None
+        return host.machine if host is not None else None
 
-    def _do_broker_crash(self, host: Host, span_ms: int, number: int) -> None:
-        if host.up:
+    def _do_broker_crash(self, machine: Machine, span_ms: int, number: int) -> None:
+        if machine.up:
             self.counts["broker crash"] += 1
-            host.crash(self._seen)
-            self._restart(host, span_ms)
+            machine.crash(self._seen, power="power cut" in self.plan.fleet.harms and number % 2 == 0)
+            self.restart(machine, span_ms)
 
-    def _do_broker_silence(self, host: Host, span_ms: int, number: int) -> None:
+    def _do_broker_silence(self, machine: Machine, span_ms: int, number: int) -> None:
         """As SIGSTOP."""
-        if host.up and host.paused is None:
+        if machine.up and not machine.paused:
             self.counts["broker silence"] += 1
-            host.pause()
-            life = host.life
-            self._after(span_ms, lambda: host.resume() if host.life == life else None)
+            machine.pause()
+            life = machine.life
+            self._after(span_ms, lambda: machine.resume() if machine.life == life else None)
 
-    def _do_reset(self, host: Host, span_ms: int, number: int) -> None:
+    def _do_reset(self, machine: Machine, span_ms: int, number: int) -> None:
         names = self.cluster.names
-        if host.up and host.paused is None:
+        if machine.up and not machine.paused:
             self.counts["reset"] += 1
-            host.close(names[number % len(names)])
+            machine.close(machine.channels.get(names[number % len(names)]))
 
-    def _do_severed(self, host: Host, span_ms: int, number: int) -> None:
+    def _do_severed(self, machine: Machine, span_ms: int, number: int) -> None:
         """Cut off from some controllers, or from all; brokers still hear each other."""
         names = self.cluster.names
         cut = names if number % 3 == 0 else names[: 1 + number % len(names)]
         self.counts["severed"] += 1
         for name in cut:
-            self._cut(host.name, name, span_ms)
-            self._cut(name, host.name, span_ms)
+            self._cut(machine.name, name, span_ms)
+            self._cut(name, machine.name, span_ms)
 
-    def _do_one_way(self, host: Host, span_ms: int, number: int) -> None:
+    def _do_one_way(self, machine: Machine, span_ms: int, number: int) -> None:
         name = self.cluster.names[number % len(self.cluster.names)]
         self.counts["one way"] += 1
-        self._cut(*((host.name, name) if number % 2 else (name, host.name)), span_ms)
+        self._cut(*((machine.name, name) if number % 2 else (name, machine.name)), span_ms)
 
     def _cut(self, source: str, target: str, span_ms: int) -> None:
         self.outer.cut(source, target)
         self._after(span_ms, partial(self.outer.heal, source, target))
 
-    def _do_wiped_broker(self, host: Host, span_ms: int, number: int) -> None:
+    def _do_wiped_broker(self, machine: Machine, span_ms: int, number: int) -> None:
         """A lost disk, where others in sync still have theirs."""
-        for key in host.brokers:
+        for key, host in machine.brokers.items():
             group = self.group(key)
-            if group is None or group.master == host.brokers[key].disk.broker_id or len(group.sync_state_set) < 2:
+            there = group.sync_state_set - self.fleets[key].lost if group is not None else frozenset()
+            if group is None or group.master in (None, host.broker_id) or not there - {host.broker_id}:
                 return
-        if host.up:
-            host.crash(self._seen)
+        if machine.up:
+            machine.crash(self._seen)
         self.counts["wiped broker"] += 1
-        for key, broker in host.brokers.items():
-            broker.disk = self._new_disk()
-            broker.stop()
-            assert broker.key == key
-        self._restart(host, span_ms)
+        for key, host in list(machine.brokers.items()):
+            self.fleets[key].wipe(host)
+        self.restart(machine, span_ms)
 
-    def _do_gate(self, host: Host, span_ms: int, number: int) -> None:
-        """Its operator announces another ``minInSyncReplicas``; a higher one is kept at once."""
-        self.counts["gate"] += 1
-        for broker in host.brokers.values():
-            broker.gate = 1 + number % 3
-            broker.enforced = max(broker.enforced, broker.gate)
+    def _do_gate(self, machine: Machine, span_ms: int, number: int) -> None:
+        """Its operator starts it with another ``minInSyncReplicas``."""
+        if machine.up:
+            self.counts["gate"] += 1
+            for host in machine.brokers.values():
+                host.min_in_sync = 1 + number % 3
+            machine.crash(self._seen)
+            self.restart(machine, 5 + number % 50)
 
     def _administer(self, code: int, header: Header) -> None:
         process = self.active()
         if process is not None:
             self.admin.ask(process.name, request(code, header), _ignore)
 
-    def _member(self, host: Host) -> Broker | None:
-        return next((broker for broker in host.brokers.values() if broker.disk.broker_id is not None), None)
+    @staticmethod
+    def _member(machine: Machine) -> FleetHost | None:
+        return next((host for host in machine.brokers.values() if host.broker_id is not None), None)
 
-    def _do_designate(self, host: Host, span_ms: int, number: int) -> None:
-        broker = self._member(host)
-        if broker is not None:
+    def _do_designate(self, machine: Machine, span_ms: int, number: int) -> None:
+        host = self._member(machine)
+        if host is not None:
+            key = host.scene.key
             self.counts["designate"] += 1
             self._administer(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
-                broker.key.cluster, broker.key.name, broker.disk.broker_id, True))
+                key.cluster, key.name, host.broker_id, True))
 
-    def _do_clean(self, host: Host, span_ms: int, number: int, force: bool = False) -> None:
+    def _do_clean(self, machine: Machine, span_ms: int, number: int, force: bool = False) -> None:
         """An id of this group, with luck of somebody who is no more."""
-        broker = self._member(host)
-        group = self.group(broker.key) if broker is not None else None
-        if broker is not None and group is not None:
-            ids = list(group.replicas)
+        host = self._member(machine)
+        group = self.group(host.scene.key) if host is not None else None
+        if host is not None and group is not None:
+            key, ids = host.scene.key, list(group.replicas)
             self.counts["force clean" if force else "clean"] += 1
             self._administer(RequestCode.CLEAN_BROKER_DATA, CleanBrokerDataRequest(
-                broker.key.name, broker.key.cluster, str(ids[number % len(ids)]), force))
+                key.name, key.cluster, str(ids[number % len(ids)]), force))
 
-    def _do_force_clean(self, host: Host, span_ms: int, number: int) -> None:
-        self._do_clean(host, span_ms, number, force=True)
+    def _do_force_clean(self, machine: Machine, span_ms: int, number: int) -> None:
+        self._do_clean(machine, span_ms, number, force=True)
 
-    def _do_both(self, host: Host, span_ms: int, number: int) -> None:
+    def _do_both(self, machine: Machine, span_ms: int, number: int) -> None:
         leader = self.cluster.leader
-        if host.up and leader is not None and self.plan.size > 2:
+        if machine.up and leader is not None and self.plan.size > 2:
             self.counts["both"] += 1
             self.cluster.crash(leader)
             self._after(span_ms, partial(self.start, leader))
-            self._do_broker_crash(host, span_ms, number)
+            self._do_broker_crash(machine, span_ms, number)
 
     # --- phases ----------------------------------------------------------------------------------------------
 
@@ -389,28 +382,28 @@ class ControllerScene(Scene):
         self.healed = True
         self.outer.heal()
         self.outer.shape(LinkProfile(latency_ns=self.plan.outer.latency_ns))
-        for host in self.hosts.values():
-            if host.paused is not None:
-                host.resume()
-            self.start_host(host)
+        for fleet in self.fleets.values():
+            fleet.healed = True
+        for machine in self.machines.values():
+            machine.resume()
+            self.start_machine(machine)
 
 
 class Progress:
-    """After healing: every group that has somebody to elect has a master that all follow, and loses it twice."""
+    """After healing: every group that has somebody to elect settles on a master that all follow, and loses it twice."""
 
     def __init__(self, scene: ControllerScene) -> None:
         self.scene, self.cluster = scene, scene.cluster
 
     def demand(self) -> None:
-        """Raises ``InvariantViolation`` for INV_C17 or INV_C20."""
+        """Raises ``InvariantViolation`` for INV_C17, INV_C20, or what brokers demand at the end."""
         scene = self.scene
         keys = [key for key in scene.keys if self._electable(key)]
-        self._run_until(lambda: all(map(self._agrees, keys)), SETTLE_MS + 6 * scene.plan.poll_ms)
-        for key in keys:
-            scene.watch.counts["INV_C17"] += 1
-            require(self._agrees(key), "INV_C17", "healed, and the fleet does not agree", key, scene.group(key),
-                    [(broker.disk.broker_id, broker.master, broker.disk.epoch, broker.running, broker.registered)
-                     for broker in scene.brokers() if broker.key == key])
+        fleets = [scene.fleets[key] for key in keys]
+        self._run_until(lambda: all(fleet.watch.level() for fleet in fleets),
+                        SETTLE_MS + 6 * scene.plan.fleet.poll_ms)
+        for fleet in fleets:
+            fleet.watch.settled()
         if keys:
             self._lose(keys[0], closes=True)
             self._lose(keys[-1], closes=False)
@@ -422,37 +415,38 @@ class Progress:
             self.cluster.run_ms(min(LOOK_MS, end - self.cluster.now_ms))
 
     def _electable(self, key: GroupKey) -> bool:
-        """Somebody who may be elected still has its disk."""
-        self._run_until(lambda: self.scene.active() is not None, SETTLE_MS)
-        group = self.scene.group(key)
-        return group is None or not group.sync_state_set or any(
-            self.scene.broker_of(key, each) is not None for each in group.electable)
-
-    def _agrees(self, key: GroupKey) -> bool:
-        group = self.scene.group(key)
-        return group is not None and group.master is not None and all(
-            broker.running and broker.disk.epoch == group.master_epoch and broker.master == group.master
-            for broker in self.scene.brokers() if broker.key == key)
+        """Somebody who may be elected still has its disk. Whoever was cleaned away joins anew."""
+        scene = self.scene
+        self._run_until(lambda: scene.active() is not None, SETTLE_MS)
+        group = scene.fleets[key].group()
+        if group is None:
+            return True
+        for host in scene.fleets[key].hosts:
+            if host.broker_id is not None and host.broker_id not in group.replicas:
+                scene.fleets[key].give_up_identity(host)
+        return not group.sync_state_set or any(
+            scene.host_of(key, each) is not None for each in group.electable)
 
     def _lose(self, key: GroupKey, *, closes: bool) -> None:
         """A master dies while another is in sync. INV_C20: it is replaced at once, or within a heartbeat's timeout."""
         scene, plan = self.scene, self.scene.plan
+        fleet = scene.fleets[key]
 
         def ready() -> bool:
             group, active = scene.group(key), scene.active()
-            return group is not None and active is not None and self._agrees(key) and len(
-                [each for each in group.sync_state_set if scene.broker_of(key, each) is not None]) > 1 and all(
+            return group is not None and active is not None and fleet.watch.agreed() and len(
+                [each for each in group.sync_state_set if scene.host_of(key, each) is not None]) > 1 and all(
                     scene.watch.hears(active, key, each) for each in group.sync_state_set)
 
         self._run_until(ready, SETTLE_MS)
         group = scene.group(key)
-        former = scene.broker_of(key, group.master) if group is not None else None
+        former = scene.host_of(key, group.master) if group is not None else None
         if not ready() or group is None or former is None:
             return
         active = scene.active()
-        former.host.crash(lambda: closes)
+        former.machine.crash(lambda: closes)
         # Channels close as late as the seed says; a lease may have to be waited for.
-        bound_ms = 500 + plan.late_close_ms + plan.lease_ms if closes else 500 + plan.timeout_ms
+        bound_ms = 500 + (plan.late_close_ms + plan.fleet.lease_ms if closes else plan.fleet.timeout_ms)
         self._run_until(lambda: self._led_by_another(key, group), bound_ms)
         if scene.active() is not active:
             return  # a restart that the first phase had in store: this controller saw nothing close
@@ -460,15 +454,15 @@ class Progress:
         require(self._led_by_another(key, group), "INV_C20", "a lost master is not replaced in time", key,
                 f"{bound_ms} ms", scene.group(key))
         scene.counts[f"master replaced after {'a close' if closes else 'silence'}"] += 1
-        scene.start_host(former.host)
+        scene.start_machine(former.machine)
 
     def _led_by_another(self, key: GroupKey, before: BrokerGroup) -> bool:
         now = self.scene.group(key)
         return now is not None and now.master not in (None, before.master)
 
 
-def _start(host: Host) -> None:
-    host.start()
+def _start(machine: Machine) -> None:
+    machine.start()
 
 
 def _ignore(answer: Command | None) -> None:
@@ -481,4 +475,5 @@ def make(tape: Tape, profile: str) -> ControllerScene:
 
 
 CONTROLLERS: Final = Program(
-    "harness.controllers", make, OWN_PROFILES, PREDICATES, FAULTS, frozenset({"INV_R30", "INV_C17", "INV_C20"}))
+    "harness.controllers", make, OWN_PROFILES, PREDICATES, FAULTS,
+    frozenset({"INV_R30", "INV_C17", "INV_C20", "INV_B22"}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.harness.planting import Planted
 
-METADATA, BROKER = "controller/metadata/", "harness/controllers/broker.py"
+METADATA, REPLICAS = "controller/metadata/", "broker/replicas/"
 ACTIVE, LIVENESS = "tests/controller/test_active.py::", "tests/controller/test_liveness.py::"
 NOTIFICATIONS, BUGS = "tests/controller/test_notifications.py::", "tests/controller/metadata/test_bugs.py::"
 
@@ -48,7 +48,7 @@ PLANTED = (
             "    if member is not None:\n", ("INV_C10", "INV_C11")),
     Planted("the eligible survive an alter", METADATA + "alter.py",
             "                eligible=frozenset(),\n",
-            "                eligible=group.eligible - command.sync_state_set,\n", ("INV_ELIGIBLE", "INV_DATA")),
+            "                eligible=group.eligible - command.sync_state_set,\n", ("INV_ELIGIBLE", "INV_B1")),
     Planted("an alter of an older set is taken", METADATA + "alter.py",
             "    if command.sync_state_set_epoch != group.sync_state_set_epoch:\n", "    if False:\n", ("INV_C5",)),
     Planted("an alter of a former master is taken", METADATA + "alter.py",
@@ -56,7 +56,7 @@ PLANTED = (
             (BUGS + "test_BUG_K11_a_deposed_master_learns_of_it",)),
     Planted("without a gate, too, there are eligible", METADATA + "eligible.py",
             "return before.electable - {master} if announces_gate(replica) else frozenset()",
-            "return before.electable - {master}", ("INV_DATA",)),
+            "return before.electable - {master}", ("INV_B1",)),
     Planted("offsets of 32 bits", METADATA + "policy.py",
             "    return -replica.epoch, -replica.max_offset,",
             "    return -replica.epoch, -(replica.max_offset % 2**32),",
@@ -126,25 +126,25 @@ PLANTED = (
             "        if owed is not None and owed.change is notification.change:\n            del",
             "        if owed is not None:\n            del",
             (NOTIFICATIONS + "test_a_newer_epoch_takes_the_place_of_an_older",)),
-    # What follows are bugs of the model broker: they show that what watches brokers can object.
-    Planted("broker: forgets its epoch", BROKER,
-            "        self.enforced = max(self.enforced, self.gate)\n\n    @property",
-            "        self.enforced = max(self.enforced, self.gate)\n        self.disk.epoch = 0\n\n    @property",
-            ("INV_C15",)),
-    Planted("broker: counts acknowledgements of any epoch", BROKER,
-            "pull.epoch != mastership.epoch or ", "", ("INV_C14",)),
-    Planted("broker: writes on without a master", BROKER,
-            "self.disk.epoch, self.master, self.mastership = epoch, None, None", "self.disk.epoch = epoch",
+    # Of the brokers' cores ``tests.harness.brokers`` plants more: these show that what is asked of brokers here, too,
+    # can object.
+    Planted("broker: a role of the past is taken", REPLICAS + "manager.py",
+            "        elif epoch <= self.epoch:\n            return []\n", "", ("INV_C15",)),
+    Planted("broker: it writes on while it changes its role", REPLICAS + "manager.py",
+            "        elif self._target is not None:\n            why", "        elif False:\n            why",
             ("INV_C16",)),
-    Planted("broker: counts only the set it knows", "harness/controllers/replication.py",
-            "        return self.accepted.union(*self.wanted.values())\n", "        return self.accepted\n",
-            ("INV_DATA",)),
-    Planted("broker: a new process forgets what it asked for", BROKER, "sure=not again,", "sure=True,", ("INV_DATA",)),
-    Planted("broker: follows notifications alone", BROKER,
-            "                    self._change(header.master_broker_id, header.master_epoch, known)\n"
-            "                elif header.master_epoch >= self.disk.epoch:\n",
-            "                    pass\n                elif header.master_epoch >= self.disk.epoch:\n",
-            ("INV_C17", "INV_C20")),
+    Planted("broker: the lease does not end", REPLICAS + "lease.py",
+            "return self.until_ns is None or now_ns < self.until_ns", "return True", ("INV_C16", "INV_LEASE")),
+    Planted("broker: acknowledges on in the epoch that it left", "harness/brokers/replication.py",
+            "        if not same:\n            self.following.follow(None)\n", "", ("INV_C14",)),
+    Planted("broker: counts only the set it knows", "broker/ha/insync.py",
+            "return self.accepted.union({self.self_id}, joining, *self.asked.values())",
+            "return self.accepted.union({self.self_id}, joining)", ("INV_B14", "INV_B3", "INV_B13", "INV_B15")),
+    Planted("broker: one holder is all", "broker/ha/acks.py",
+            "        return holders.holds_all(end)\n", "        return holders.holders(end) >= 1\n", ("INV_B15",)),
+    Planted("broker: follows notifications alone", REPLICAS + "manager.py",
+            "        if (self.stage is Stage.RUNNING or config.learner) and self._is_due(\"poll\", now_ns):\n",
+            "        if config.learner and self._is_due(\"poll\", now_ns):\n", ("INV_C17", "INV_C20")),
     Planted("controller: reads without a barrier", "harness/controllers/process.py",
             "                go_on()\n\n        self._read(through)\n",
             "                go_on()\n\n        through(None)\n",

@@ -19,7 +19,6 @@ from controller.metadata.groups import BrokerGroup
 from controller.metadata.invariants import INVARIANTS
 from controller.metadata.outcomes import Elected, Outcome
 from harness.controllers.plan import draw
-from harness.controllers.replication import Mastership, agreement
 from harness.controllers.scene import CONTROLLERS
 from harness.controllers.watch import PREDICATES
 from raft.sim.campaign import Result, run
@@ -97,7 +96,8 @@ def test_every_profile_can_be_drawn(profile: str) -> None:
     for seed in range(20):
         plan = draw(Tape(seed), profile)
         plan.config()
-        assert plan.beat_ms * 2 < plan.timeout_ms and plan.lease_ms < plan.timeout_ms
+        fleet = plan.fleet
+        assert fleet.beat_ms * 2 < fleet.timeout_ms and fleet.lease_ms < fleet.timeout_ms
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
@@ -110,29 +110,3 @@ def test_every_planted_bug_can_still_be_planted(planted: object) -> None:
             assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
         else:
             assert test in PREDICATES
-
-
-@pytest.mark.parametrize(("mine", "my_end", "other", "other_end", "upto"), [
-    ((), 0, (), 0, 0),
-    (((1, 0),), 10, (), 0, 0),
-    (((1, 0),), 10, ((1, 0),), 7, 7),
-    (((1, 0), (3, 10)), 15, ((1, 0), (2, 7)), 20, 7),
-    (((1, 0), (3, 10)), 15, ((1, 0), (3, 10)), 12, 12),
-    (((2, 0),), 5, ((1, 0),), 5, 0),
-])
-def test_where_two_logs_agree(
-    mine: tuple[tuple[int, int], ...], my_end: int, other: tuple[tuple[int, int], ...], other_end: int, upto: int
-) -> None:
-    assert agreement(mine, my_end, other, other_end) == agreement(other, other_end, mine, my_end) == upto
-
-
-def test_what_was_asked_for_counts_until_it_is_void() -> None:
-    master = Mastership(1, 4, frozenset({1}), 7, sure=True)
-    assert master.confirmed(10) == 10
-    master.want(frozenset({1, 2}))
-    master.want(frozenset({1, 3}))
-    master.held = {2: 9, 3: 5}
-    assert master.counted == {1, 2, 3} and master.confirmed(10) == 5
-    assert not master.adopt(frozenset({1}), 7)
-    assert master.adopt(frozenset({1, 2}), 8)
-    assert master.counted == {1, 2} and master.confirmed(10) == 9
