@@ -103,6 +103,9 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
                                 "passes clients' requests on to the new master while the broker is down")
     forward_ms: int = key(60_000, "ours: for so long a broker that is master no longer passes clients' requests on to "
                           "the one that is; 0: never", least=0, most=3_600_000)
+    stop_forward_ms: int = key(
+        35_000, "ours: after a stop with SIGTERM that handed mastership over, the guardian passes clients' requests on "
+        "for so long; 0: it ends with the broker", least=0, most=3_600_000)
     hand_over_ms: int = key(3_000, "ours: a master that stops waits so long at most for another one to be elected; 0: "
                             "it does not ask", least=0, most=600_000)
 
@@ -185,6 +188,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     total_replicas: int = _count(1, "replicas of the group", most=1_000)
     in_sync_replicas: int = _count(1, "replicas, the master among them, that hold a message before it is answered",
                                    most=1_000, live=True)
+    young_master_hold_ms: int = _ms(2_000, "ours: for so long after its election a master holds messages that it would "
+                                           "refuse for lack of replicas, which are about to join; 0: off", least=0)
     min_in_sync_replicas: int = _count(1, "with fewer in sync writes are refused", most=1_000, live=True)
     enable_auto_in_sync_replicas: bool = key(False, "plain group: ask for fewer where fewer live", live=True)
     all_ack_in_sync_state_set: bool = key(

@@ -35,6 +35,8 @@ class PutResult:
 
 
 Done = Callable[[PutResult], None]
+HELD_MAX: Final = 10_000
+"""Puts that a young master holds; it refuses more."""
 
 
 class _Waiting:
@@ -74,6 +76,9 @@ class Puts:
         self._may: Callable[[int], bool] = _always
         self._turn_ns = 0
         """When the first put of this turn came."""
+        self._young_until_ns = 0
+        self._held: deque[tuple[Sequence[Message], Done]] = deque()
+        """In their order. None of them is written before the replicas that it needs are in sync."""
         self._unwritten: deque[_Waiting] = deque()
         self._unflushed: deque[_Waiting] = deque()
         self._unacknowledged = PutQueue(self._acknowledged)
@@ -91,6 +96,7 @@ class Puts:
         """This broker is master: writes are open, as long as ``may`` is true of the time: a process that was stopped
         reads what waits for it before its timers run out."""
         self._replication, self._may = replication, may
+        self._young_until_ns = self._journal.now_ns() + self._config.young_master_hold_ms * NS_PER_MS
 
     def fence(self, reason: str) -> None:
         """Closed. Nobody knows who will hold what waits: it ends as ``FLUSH_SLAVE_TIMEOUT``."""
@@ -101,6 +107,7 @@ class Puts:
         for put in waiting:
             put.finish(PutStatus.FLUSH_SLAVE_TIMEOUT, reason)
         self._unacknowledged.fail_all()
+        self._release()
 
     def configure(self, config: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
         """For puts from now on; those that wait have been promised what was asked when they came."""
@@ -122,9 +129,14 @@ class Puts:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=LEASE_OVER))
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
         if isinstance(need, Deny):
+            if now_ns < self._young_until_ns and len(self._held) < HELD_MAX:
+                self._held.append((messages, done))
+                return None
             return done(PutResult(
                 PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
                 remark=f"{need.have} replicas are in sync, {need.need} are needed: nothing was written"))
+        if self._held and wait_store_ok:
+            self._release()  # they came first
         try:
             puts = tuple(journal.append(messages))
         except MessageIllegal as error:
@@ -143,11 +155,27 @@ class Puts:
         return None
 
     def advanced(self) -> None:
-        """Who holds what has changed."""
+        """Who holds what has changed, or who is in sync."""
+        if self._held and not self._denies():
+            self._release()
         if self._replication is not None and len(self._unacknowledged):
             self._unacknowledged.advanced(self._replication.holders)
 
     # --- what releases it ------------------------------------------------------------------------------------
+
+    def _denies(self) -> bool:
+        replication = self._replication
+        return replication is not None and isinstance(
+            needed_acks(replication.mode, self._config, replication.replicas()), Deny)
+
+    def _release(self) -> None:
+        """Put again what is held: it is written or refused."""
+        held, self._held = self._held, deque()
+        for messages, done in held:
+            try:
+                self.put(messages, done)
+            except Exception:  # as in ``_Waiting.finish``
+                logger.exception("the answer to a put that was held")
 
     def _settle(self) -> None:
         """The system has what is below ``end`` of the journal."""
@@ -182,6 +210,8 @@ class Puts:
             put.status = PutStatus.FLUSH_DISK_TIMEOUT
             self._stored(put)
         self._unacknowledged.expire(now_ns)
+        if self._held and now_ns >= self._young_until_ns:
+            self._release()
 
     def _fail(self, error: StoreFailed) -> None:
         """The disk failed: what the system was not given is lost, of the rest nobody knows."""

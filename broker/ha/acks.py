@@ -62,6 +62,9 @@ class QuorumConfig:
     ha_max_gap_not_in_sync: int = 256 << 20
     all_ack_in_sync_state_set: bool = False
     slave_timeout_ms: int = 3_000
+    young_master_hold_ms: int = 0
+    """Ours: for so long after its writes open, a master holds what it would have to refuse for lack of replicas, which
+    are about to join. Then it refuses; a producer waits 3 s for its answer by default."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("in_sync_replicas", "min_in_sync_replicas"):

@@ -206,6 +206,43 @@ async def test_gates_write_nothing(autojump_clock: MockClock) -> None:
         assert journal.end == 2 * sent.heard[1][1].puts[0].size
 
 
+async def test_a_young_master_holds_what_replicas_that_are_about_to_join_will_let_in(autojump_clock: MockClock) -> None:
+    quorum = QuorumConfig(total_replicas=3, in_sync_replicas=2, min_in_sync_replicas=2, young_master_hold_ms=2_000)
+    async with master(quorum=quorum) as (sent, group, journal):
+        group.mode, group.known = Mode(controller=True), Replicas(accepted=1)
+        group.acks = [1 << 40, 1 << 40]
+        for _ in range(3):
+            sent.put()
+        sent.puts.advanced()
+        await trio.sleep(1.5)
+        assert sent.statuses == [] and journal.end == 0, "nothing is written meanwhile"
+        group.known = Replicas(accepted=2)
+        sent.puts.advanced()
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(0, OK), (1, OK), (2, OK)], "in their order"
+        group.known = Replicas(accepted=1)
+        sent.put()
+        await trio.sleep(0.7)
+        assert sent.statuses[3:] == [(3, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)], "when its youth is over"
+        sent.put()
+        assert sent.statuses[4:] == [(4, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)], "and from then on at once"
+
+
+async def test_what_a_young_master_holds_is_answered_when_it_is_none_any_more(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.puts.HELD_MAX", 2)
+    quorum = QuorumConfig(total_replicas=3, min_in_sync_replicas=2, young_master_hold_ms=2_000)
+    async with master(quorum=quorum) as (sent, group, journal):
+        group.mode, group.known = Mode(controller=True), Replicas(accepted=1)
+        for _ in range(3):
+            sent.put()
+        assert sent.statuses == [(2, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)], "so many and no more"
+        sent.puts.fence("another one is master")
+        assert sent.statuses[1:] == [(0, PutStatus.SERVICE_NOT_AVAILABLE), (1, PutStatus.SERVICE_NOT_AVAILABLE)]
+        assert sent.heard[1][1].remark == "another one is master" and journal.end == 0
+
+
 async def test_what_cannot_be_stored_is_refused_at_once_and_in_words(autojump_clock: MockClock) -> None:
     async with master() as (sent, _, journal):
         sent.put(topic=b"a/b")
