@@ -110,6 +110,8 @@ class Host:
         watch = self.scene.watch
         if process.opened:
             watch.ended(process, power=power)
+        elif power:
+            watch.ended_in_its_start(self)
         if power:
             self.scene.counts["power cut"] += 1
             self.boots += 1

@@ -70,6 +70,7 @@ class BrokerPlan:
     """Up to how long a sync takes longer than usual."""
     busy: float = 0.0
     """Chance that a turn comes late."""
+    young_hold_ms: int = 0
     java_controllers: bool = False
     """They know no fields of ours: neither leases nor who lost what it wrote."""
     lost_notifications: float = 0.0
@@ -122,6 +123,7 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.late_close_ms = stream.pick((0, 5, 300, 2_000), 0)
     _harm(plan, stream, profile)
     plan.java_controllers = stream.chance(0.2)
+    plan.young_hold_ms = stream.pick((0, 200, 900), 0)
     return plan
 
 

@@ -179,7 +179,8 @@ class Process:
         self.scene.watch.recovered(self)
         self.puts = Puts(journal, QuorumConfig(
             total_replicas=max(plan.brokers, host.min_in_sync), in_sync_replicas=plan.in_sync_replicas,
-            min_in_sync_replicas=host.min_in_sync, all_ack_in_sync_state_set=plan.all_ack, slave_timeout_ms=700),
+            min_in_sync_replicas=host.min_in_sync, all_ack_in_sync_state_set=plan.all_ack, slave_timeout_ms=700,
+            young_master_hold_ms=plan.young_hold_ms),
             sync_flush_timeout_ms=600)
         self.switch.advanced.append(self.puts.advanced)
         self.member = Member(self)

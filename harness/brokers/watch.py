@@ -117,6 +117,8 @@ class Watch:
         self._compared: dict[End, int] = {}
         self._before: dict[Host, tuple[int, int]] = {}
         """Where the last run certainly ended, by whole messages and in bytes."""
+        self._synced: dict[Host, tuple[int, int]] = {}
+        """And up to where it was on disk then."""
         self._floor: dict[Host, int] = {}
         """A part of a message that was acknowledged and is cut off at a start counts as held: nobody needs it."""
 
@@ -552,9 +554,18 @@ class Watch:
         whole = self.boundary(process, safe)
         host.held = safe
         self._before[host] = whole, safe
+        on_disk = min(log.flushed_offset, log.max_offset)
+        self._synced[host] = self.boundary(process, on_disk), on_disk
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
         self.history.forget(process)
+
+    def ended_in_its_start(self, host: Host) -> None:
+        """A power cut before its store was open: the run before it had given more to the system than to the disk."""
+        before, synced = self._before.get(host), self._synced.get(host)
+        if before is not None and synced is not None and synced < before:
+            self._before[host], host.held = synced, synced[1]
+            self.lost_by_power(host)
 
     def recovered(self, process: Process) -> None:
         """INV_B21, INV_B6, INV_B10: right after a start."""
