@@ -1,6 +1,6 @@
-"""``raft-export``: logs to Parquet, partitioned by group and day, for tools that read no Raft segments.
+"""``raftlog export``: logs to Parquet, partitioned by group and day, for tools that read no Raft segments.
 
-A command beside ``raftlog`` and not a part of it: ``raft`` needs neither Spark nor Java and must not learn of them.
+The same as ``raft-export``. ``raftlog`` finds it by its entry point: ``raft`` needs neither Spark nor Java.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def export(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code: 0 sound, 1 damage or nothing to read."""
-    parser = argparse.ArgumentParser(prog="raft-export", description="Logs to Parquet, partitioned by group and day.")
+    parser = argparse.ArgumentParser("raftlog export", description="Logs to Parquet, partitioned by group and day.")
     parser.add_argument("paths", nargs="+", metavar="PATH", help="directories of nodes, or above them; URIs too")
     parser.add_argument("--out", required=True, metavar="DIR", help="where to write; must not be there yet")
     parser.add_argument("--format", choices=FORMATS, default="entries", help="what a row is (entries)")
@@ -81,15 +81,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done = export(session(given.master, name="raft-export"), given.paths, given.out, form=given.format,
                       payload=given.payload, overwrite=given.overwrite, **options)
     except AnalysisError as error:
-        print(f"raft-export: {error}", file=sys.stderr)
+        print(f"raftlog export: {error}", file=sys.stderr)
         return DAMAGED
     except AnalysisException as error:
         words = f"{given.out} is there already; choose another --out, or --overwrite it" if (
             "PATH_ALREADY_EXISTS" in str(error)) else _last_line(error)
-        print(f"raft-export: {words}", file=sys.stderr)
+        print(f"raftlog export: {words}", file=sys.stderr)
         return DAMAGED
     except PySparkException as error:
-        print(f"raft-export: {_last_line(error)}", file=sys.stderr)
+        print(f"raftlog export: {_last_line(error)}", file=sys.stderr)
         return DAMAGED
     print(f"{done.rows} rows in {given.out}")
     for file, offset, reason in done.damage:

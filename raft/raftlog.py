@@ -1,5 +1,8 @@
 """``raftlog``: look into a node's directory. ``verify`` checks every byte, ``cat`` shows records, ``stat`` sums up.
 
+Other packages may add commands, as entry points of the group ``raftlog.commands``: functions of the arguments that
+return an exit code. Nothing of them is imported before one is called by its name.
+
 Never writes and takes no lock, so it works beside a running node and on what a crash left. Knows the command line;
 what it shows comes from ``raft.storage.audit``. Exit codes: 0 sound, 1 damage or not a raft directory, 2 wrong usage.
 """
@@ -10,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +26,18 @@ from raft.storage.snapshots import DIRECTORY, read_stored
 
 SOUND: Final = 0
 DAMAGED: Final = 1
+USAGE: Final = 2
+ADDED: Final = "raftlog.commands"
+"""Group of the entry points that are commands of other packages."""
 _SHOWN_BYTES: Final = 40
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for added in entry_points(group=ADDED, name=given[0]) if given else ():
+        return _run_added(added, given[1:])
+    options = _parser().parse_args(given)
     directory = Path(options.directory)
     if not directory.is_dir():
         print(f"raftlog: {directory} is not a directory", file=sys.stderr)
@@ -43,8 +53,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _run_added(added: EntryPoint, arguments: Sequence[str]) -> int:
+    try:
+        run = added.load()
+    except ModuleNotFoundError as error:
+        print(f"raftlog: {added.name} needs {error.name}, which is not installed here", file=sys.stderr)
+        return USAGE
+    code: int = run(arguments)
+    return code
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="raftlog", description="Look into a raft node's directory. Never writes.")
+    more = ", ".join(sorted(each.name for each in entry_points(group=ADDED)))
+    parser = argparse.ArgumentParser(prog="raftlog", description="Look into a raft node's directory. Never writes.",
+                                     epilog=f"Of other packages: {more}." if more else None)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, run, words in (
         ("verify", _verify, "check every block, frame, chain, footer and snapshot"),

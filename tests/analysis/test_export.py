@@ -1,4 +1,4 @@
-"""``raft-export``: what is written is what was read, by group and day."""
+"""``raftlog export``: what is written is what was read, by group and day."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analysis.export import export, main
+from raft import raftlog
 from tests.analysis.by_hand import Log, frames, mark_of
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -47,9 +48,10 @@ def test_the_command(spark: SparkSession, tmp_path: Path, capsys: pytest.Capture
     data[log.starts[1][1] + 64 + 70] ^= 1
     path.write_bytes(data)
     out = str(tmp_path / "out")
-    assert main([str(tmp_path / "n0"), "--out", out, "--option", "groups=1", "--payload", "none"]) == 1
+    narrowed = ["--option", "groups=1", "--payload", "none"]
+    assert raftlog.main(["export", str(tmp_path / "n0"), "--out", out, *narrowed]) == 1
     said = capsys.readouterr()
     assert "4 rows in" in said.out
     assert f"DAMAGED {path} at byte {log.starts[1][1] + 64}" in said.err
     assert main([str(tmp_path / "nothing"), "--out", str(tmp_path / "out2")]) == 1
-    assert capsys.readouterr().err == f"raft-export: {tmp_path}/nothing: there is no such directory\n"
+    assert capsys.readouterr().err == f"raftlog export: {tmp_path}/nothing: there is no such directory\n"
