@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from pathlib import Path
 from typing import Final
 
@@ -24,11 +25,9 @@ from analysis.questions import QUESTIONS
 from analysis.questions.compare import Period
 from analysis.register import register
 from analysis.schemas import Format
-from analysis.source.finding import find_logs
+from analysis.source.finding import Home, find_logs, homes
 from analysis.views import commands, elections, snapshots, traces
 
-PREFIX_BYTES: Final = 4096
-"""Of a frame's payload, to tell whose it is: the table of lengths and some bytes behind it."""
 BUCKETS_MAX: Final = 240
 ANSWER_ROWS_MAX: Final = 5_000
 """An answer of at most so many rows is kept in Spark's plans, where asking on costs least."""
@@ -57,6 +56,8 @@ class Logs:
     """Where the two periods meet that ``compare`` sets side by side; None: in the middle."""
     in_driver: bool = False
     """Read by this process where the rows are few (``analysis.small``), at the first use of each view."""
+    known: Sequence[Home] = ()
+    """The nodes' directories: whose traces and snapshots are whose."""
     _kept: list[DataFrame] = attrs.field(factory=list, init=False)
     kept: bool = attrs.field(default=False, init=False)
     """Whether views and answers are held."""
@@ -137,7 +138,7 @@ class Logs:
         """``analysis.views.traces``; no row where nodes wrote no trace."""
         if self.in_driver and not small.has_file(self.traced or self.paths, traces.FILES):
             return self._none(traces.SCHEMA)
-        rows = traces.traces(self.spark, _located(self.traced or self.paths))
+        rows = traces.traces(self.spark, _located(self.traced or self.paths), self.known)
         return self._inside(rows, F.col("wall_us") / 1_000)
 
     # --- what is made of it ------------------------------------------------------------------------------------
@@ -158,16 +159,17 @@ class Logs:
     def _snapshots(self, *, content: bool) -> DataFrame:
         if self.in_driver and not small.has_file(self.paths, snapshots.FILES):
             return self._none(snapshots.SCHEMA)
-        return snapshots.snapshots(self.spark, _located(self.paths), content=content)
+        return snapshots.snapshots(self.spark, _located(self.paths), self.known, content=content)
 
     @cached_property
     def history(self) -> DataFrame:
-        """Of controller groups: see ``analysis.views.commands``. Reads their payloads; others' only at the start."""
-        begins = self.read("frames", payload="prefix", prefix_bytes=str(PREFIX_BYTES))
-        names = sorted({row["group"] for row in commands.controller_groups(begins).collect()})
-        if not names:
+        """Of controller groups: see ``analysis.views.commands``. Reads their payloads; of others' a few bytes."""
+        found = commands.controller_groups(self.frames)
+        if not found:
             return self._none(commands.SCHEMA)
-        frames = self.read("frames", payload="full", groups=",".join(names))
+        named = self.read("frames", payload="full", groups=",".join(sorted({group for _, group in found})))
+        frames = named.where(reduce(or_, (  # another cluster may have a group of that name
+            F.col("cluster").eqNullSafe(cluster) & (F.col("group") == group) for cluster, group in found)))
         contents = self._snapshots(content=True)
         if self.in_driver:
             made = self._lightly(commands.history_here(frames, contents))
@@ -240,18 +242,25 @@ def open_logs(
     Raises ``NothingToRead`` for a path without a log.
     """
     register(spark)
-    found = find_logs(_listed(paths))  # says so here what Spark would wrap in its own words
+    within = [_absolute(path) for path in _listed(paths)]
+    found = find_logs(within)  # says so here what Spark would wrap in its own words
     if in_driver is None:
         context = getattr(spark, "_sc", None)  # a Spark Connect session has none
         in_driver = context is not None and context.master.startswith("local")
-    return Logs(spark, _listed(paths), since_ms, until_ms, _listed(traces), split_ms,
-                in_driver and small.are_small(found))
+    return Logs(spark, within, since_ms, until_ms, _listed(traces), split_ms, in_driver and small.are_small(found),
+                homes(found))
 
 
 def _listed(paths: str | Sequence[str]) -> list[str]:
     return [paths] if isinstance(paths, str) else list(paths)
 
 
+def _absolute(path: str) -> str:
+    """Paths on this machine as every other view has them, whatever directory they were named from."""
+    return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())
+
+
 def _located(paths: Sequence[str]) -> list[str]:
     """As Spark's own readers want them: what names no file system is on this machine's, as it is for the source."""
-    return [path if "://" in path or path.startswith("file:") else Path(path).absolute().as_uri() for path in paths]
+    whole = [_absolute(path) for path in paths]
+    return [Path(path).as_uri() if path.startswith("/") else path for path in whole]

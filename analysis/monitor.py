@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import attrs
 from pyspark.sql import DataFrame, SparkSession
@@ -26,12 +27,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from analysis.errors import AnalysisError
 from analysis.session import QUIET, session
 from analysis.shipping import ship
-from analysis.views.traces import FILES
+from analysis.source.finding import find_logs, homes
+from analysis.views.traces import FILES, cluster_of
 from analysis.watch import Alert, Watch
 
 _FRAME: Final = ("cluster", "group", "group_id", "node", "index", "term", "mark", "file", "offset", "damage", "reason")
 _EVENT: Final = ("cluster", "group", "group_id", "node", "kind", "term", "damage")
 _ORDER: Final = ("cluster", "node", "segment", "offset")
+_BATCH_MB: Final = 32
+"""Of log in one batch: the driver holds a row of each of its frames."""
 _TRACE: Final = "event string, node string, `group` bigint, term bigint, asked_term bigint, leader string"
 _TOLD: Final = "event in ('BecameLeader', 'BecameFollower', 'RoundStarted')"
 
@@ -60,6 +64,20 @@ class Monitor:
                 self.on_alert(alert)
 
 
+@attrs.define(eq=False)
+class _Whose:
+    """Clusters of traces. Directories that come later are found when a trace asks for them."""
+
+    paths: Sequence[str]
+    _known: dict[tuple[str, str], str | None] = attrs.field(factory=dict)
+
+    def cluster(self, file: str, node: str) -> str | None:
+        if self._known.get((file, node)) is None:
+            local = urlsplit(file).path if file.startswith("file:") else file
+            self._known[file, node] = cluster_of(local, node, homes(find_logs(self.paths)))
+        return self._known[file, node]
+
+
 @contextmanager
 def monitoring(
     spark: SparkSession, paths: Sequence[str], checkpoint: str, monitor: Monitor, *, traces: Sequence[str] = (),
@@ -74,14 +92,14 @@ def monitoring(
 
     def raftlog(form: str) -> DataFrame:
         return spark.readStream.format("raftlog").option("format", form).option("start", start).option(
-            "paths", json.dumps(list(paths))).load()
+            "max_mb_per_batch", _BATCH_MB).option("paths", json.dumps(list(paths))).load()
 
     def run(name: str, rows: DataFrame, feed: Feed, order: Sequence[str]) -> StreamingQuery:
         return rows.writeStream.queryName(name).option("checkpointLocation", f"{checkpoint}/{name}").trigger(
             processingTime=f"{trigger_ms} milliseconds").foreachBatch(
             lambda batch, _: monitor.batch(feed, batch, order)).start()
 
-    watch = monitor.watch
+    watch, whose = monitor.watch, _Whose(paths)
     queries = [
         run("frames", raftlog("frames").select(*_FRAME, "segment"), watch.frames, _ORDER),
         run("events", raftlog("events").select(*_EVENT, "segment", "offset"), watch.events, _ORDER),
@@ -89,9 +107,12 @@ def monitoring(
     try:
         for number, path in enumerate(traces):
             lines = spark.readStream.option("recursiveFileLookup", True).option("pathGlobFilter", FILES).text(path)
-            told = lines.select(F.from_json("value", _TRACE).alias("told")).select("told.*").where(_TOLD).select(
-                F.col("group").alias("group_id"), "event", "node", "term", "asked_term", "leader")
-            queries.append(run(f"trace-{number}", told, watch.trace, ()))
+            told = lines.select(
+                F.from_json("value", _TRACE).alias("told"), F.col("_metadata.file_path").alias("file")).select(
+                "told.*", "file").where(_TOLD).select(
+                F.col("group").alias("group_id"), "event", "node", "term", "asked_term", "leader", "file")
+            queries.append(run(f"trace-{number}", told, lambda rows, now_ms: watch.trace(
+                [{**row, "cluster": whose.cluster(row["file"], row["node"])} for row in rows], now_ms), ()))
         yield queries
     finally:
         for query in queries:

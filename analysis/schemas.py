@@ -60,7 +60,7 @@ def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
 
 
 _WHERE: Final = _columns(
-    ("cluster", "string", "of the node's identity; null for a Java DLedger directory"),
+    ("cluster", "string", "of the node's identity; empty for a Java DLedger directory, which has none"),
     ("node", "string", "node id, from the directory's identity (Java: the selfId of its name)"),
     ("group", "string", "the group's name where the directory knows it, else its number in decimal"),
     ("group_id", "bigint", "the number that frames carry; null for a Java DLedger directory"),
@@ -98,10 +98,8 @@ FRAMES: Final = (
 """Columns of ``format=frames``."""
 
 ENTRIES: Final = (
+    *_WHERE,
     *_columns(
-        ("node", "string", "node id, from the directory's identity (Java: the selfId of its name)"),
-        ("group", "string", "the group's name where the directory knows it, else its number in decimal"),
-        ("group_id", "bigint", "the number that frames carry; null for a Java DLedger directory"),
         ("kind", "string", "commands, noop, membership, session, or damage"),
         ("term", "bigint", "term of the entry"),
         ("index", "bigint", "index of the entry"),

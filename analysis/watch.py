@@ -77,8 +77,8 @@ class Watch:
     no_leader_ms: int = 10_000
     grace_ms: int = 60_000
     _groups: dict[GroupKey, _Group] = attrs.field(factory=dict)
-    _names: dict[int, GroupKey] = attrs.field(factory=dict)
-    """Traces know numbers only."""
+    _names: dict[tuple[str | None, int], GroupKey] = attrs.field(factory=dict)
+    """By cluster and number: traces know no names."""
 
     def frames(self, rows: Iterable[Mapping[str, Any]], now_ms: int) -> Iterator[Alert]:
         """Rows of ``format=frames``, of each node in the order of writing."""
@@ -96,7 +96,7 @@ class Watch:
     def _key(self, row: Mapping[str, Any]) -> GroupKey:
         key: GroupKey = (row["cluster"], row["group"])
         if row["group_id"] is not None:
-            self._names[row["group_id"]] = key
+            self._names[row["cluster"], row["group_id"]] = key
         return key
 
     def _frame(self, row: Mapping[str, Any], now_ms: int) -> Iterator[Alert]:
@@ -133,9 +133,10 @@ class Watch:
                 _campaigns(group, row["term"], row["node"], now_ms, probes=False)
 
     def trace(self, rows: Iterable[Mapping[str, Any]], now_ms: int) -> Iterator[Alert]:
-        """Events of traces; ``group_id`` is the number of their group."""
+        """Events of traces; ``group_id`` is the number of their group, ``cluster`` None where nobody knows."""
         for row in rows:
-            key = self._names.get(row["group_id"], (None, str(row["group_id"])))
+            cluster, number = row["cluster"], row["group_id"]
+            key = self._names.get((cluster, number), (cluster, str(number)))
             group = self._groups.setdefault(key, _Group())
             if row["event"] == "BecameLeader":
                 yield from self._led(key, group, row["term"], now_ms)

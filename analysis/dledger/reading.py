@@ -33,7 +33,7 @@ from analysis.parsing.selection import Selection, frame_mask
 from analysis.parsing.walk import Damage
 from analysis.schemas import DAMAGE_KIND, KINDS, arrow_schema
 from analysis.source.filesystem import ReadFile, Tree
-from analysis.source.finding import JAVA_PREFIX
+from analysis.source.finding import JAVA_PREFIX, NO_CLUSTER
 
 WINDOW_BYTES: Final = 16 << 20
 WINDOW_ENTRIES: Final = 32_768
@@ -81,7 +81,7 @@ class DLedgerLog:
         return parts
 
     def place(self, tree: Tree, file: str, segment: int) -> Place:
-        return Place(None, self.node, tree.path_of(file), segment)
+        return Place(NO_CLUSTER, self.node, tree.path_of(file), segment)
 
 
 def _files(tree: Tree) -> tuple[list[tuple[int, int]], list[tuple[str, Damage]]]:
@@ -315,7 +315,8 @@ def _rows(window: _Window, place: Place, group: str, wanted: Wanted) -> Iterator
         return
     body = heads["body"].astype(np.int64)
     columns: dict[str, pa.Array] = {
-        "node": constant(place.node, rows, pa.string()), "group": constant(group, rows, pa.string()),
+        "cluster": constant(place.cluster, rows, pa.string()), "node": constant(place.node, rows, pa.string()),
+        "group": constant(group, rows, pa.string()),
         "kind": _KIND_NAMES.take(pa.array(heads["magic"].astype(np.int32))), "term": pa.array(term),
         "index": pa.array(index), "segment": constant(place.segment, rows, pa.int64()),
         "offset": pa.array(at + window.start), "truncated": constant(False, rows, pa.bool_()),
@@ -355,8 +356,8 @@ def _vote(tree: Tree, work: DLedgerLog, wanted: Wanted) -> Iterator[pa.RecordBat
     except (OSError, LookupError, ValueError):
         return
     row: dict[str, Any] = {
-        "node": work.node, "group": work.group, "kind": "hard_state", "term": term, "truncated": False,
-        "voted_for": values.get("voteLeader") or None, "file": tree.path_of("currterm"), "offset": 0,
-        "detail": json.dumps(values, sort_keys=True),
+        "cluster": NO_CLUSTER, "node": work.node, "group": work.group, "kind": "hard_state", "term": term,
+        "truncated": False, "voted_for": values.get("voteLeader") or None, "file": tree.path_of("currterm"),
+        "offset": 0, "detail": json.dumps(values, sort_keys=True),
     }
     yield pa.RecordBatch.from_pylist([row], schema=arrow_schema("events"))

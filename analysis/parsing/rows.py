@@ -192,6 +192,7 @@ def _entry_batches(frames: Frames, place: Place, wanted: Wanted) -> Iterator[pa.
         which = np.repeat(np.arange(len(part), dtype=np.int32), each)
         spread = _spreader(which, len(part), rows)
         columns = {
+            "cluster": constant(place.cluster, rows, pa.string()),
             "node": constant(place.node, rows, pa.string()), "group": _spread_names(group, which, len(part), rows),
             "group_id": spread(part.head["group"]), "kind": _spread_names(kind, which, len(part), rows),
             "term": spread(part.head["term"]), "index": pa.array(indices), "wall_ms": spread(part.head["wall_ms"]),

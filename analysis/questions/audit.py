@@ -91,8 +91,9 @@ def _forks(frames: DataFrame, trace: DataFrame) -> DataFrame:
     parted = log.join(votes.where("_marks > 1"), [*GROUP, "index"]).where("mark != _most.mark")
     first = Window.partitionBy(*NODE).orderBy("index")
     forks = parted.withColumn("_place", F.row_number().over(first)).where("_place = 1")
-    knew = trace.where("event = 'CommitAdvanced'").groupBy("node", "group_id").agg(F.max("index").alias("_known"))
-    judged = forks.join(knew, ["node", "group_id"], "left")
+    knew = trace.where("event = 'CommitAdvanced'").groupBy("cluster", "node", "group_id").agg(
+        F.max("index").alias("_known"))
+    judged = forks.join(knew, ["cluster", "node", "group_id"], "left")
     kind = F.when(F.col("term") == F.col("_most.term"), "log_mismatch").when(
         F.col("_known") >= F.col("index"), "committed_divergence").otherwise("stale_suffix")
     words = F.format_string(
@@ -134,9 +135,9 @@ def _truncated_committed(trace: DataFrame, events: DataFrame) -> DataFrame:
     told = trace.where("event in ('CommitAdvanced', 'Truncated')").withColumn(
         "_known", F.max(F.when(F.col("event") == "CommitAdvanced", F.col("index"))).over(so_far))
     cut = told.where("event = 'Truncated' and first <= _known").select(
-        "file", "node", "group_id", "term", F.col("first").alias("index"), "_known")
+        "file", "cluster", "node", "group_id", "term", F.col("first").alias("index"), "_known")
     named = events.where("group_id is not null").select("cluster", "group", "node", "group_id").distinct()
-    rows = cut.join(named, ["node", "group_id"], "left").withColumn("offset", F.lit(None).cast("bigint"))
+    rows = cut.join(named, ["cluster", "node", "group_id"], "left").withColumn("offset", F.lit(None).cast("bigint"))
     words = F.format_string("cut from entry %d on, having told that %d is committed", "index", "_known")
     return _found(rows, "truncated_committed", words, "trace")
 

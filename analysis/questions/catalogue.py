@@ -104,8 +104,8 @@ _ALL: Final = (
         lambda logs: latency.commit_latency(logs.frames, logs.trace), first="p99_ms desc"),
     Question(
         "commit_latency_over_time", "When were commits slow?", "trace",
-        _columns("group_id bucket_ms measured p50_ms p99_ms", group_id="number of the raft group"),
-        lambda logs: latency.over_time(logs.trace, logs.bucket_ms), first="bucket_ms, group_id"),
+        _columns("cluster group bucket_ms measured p50_ms p99_ms"),
+        lambda logs: latency.over_time(logs.frames, logs.trace, logs.bucket_ms), first="bucket_ms, cluster, `group`"),
     Question(
         "throughput", "How much was written, and when?", "log",
         _columns("cluster group bucket_ms frames entries payload_bytes entries_per_s payload_bytes_per_s",
@@ -121,10 +121,10 @@ _ALL: Final = (
         lambda logs: throughput.skew(logs.frames), first="rank"),
     Question(
         "entry_sizes", "How large are entries?", "log",
-        _columns("group entries p50_bytes p90_bytes p99_bytes max_bytes mean_bytes",
+        _columns("cluster group entries p50_bytes p90_bytes p99_bytes max_bytes mean_bytes",
                  p50_bytes="median payload, bytes", p90_bytes="90th percentile, bytes",
                  p99_bytes="99th percentile, bytes", max_bytes="largest, bytes", mean_bytes="mean, bytes"),
-        lambda logs: throughput.entry_sizes(logs.entries), first="entries desc"),
+        lambda logs: throughput.entry_sizes(logs.frames, logs.entries), first="entries desc"),
     Question(
         "lag", "How far is each replica behind?", "log, trace",
         _columns("cluster group node last_index behind_entries behind_ms measured p50_ms p99_ms max_ms source",

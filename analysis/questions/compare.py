@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analysis.questions.latency import samples
+from analysis.questions.latency import numbered, samples
 from analysis.questions.leadership import GROUP, distinct
 
 Period = tuple[int, int]
@@ -42,16 +42,16 @@ def _metrics(
         (F.sum("payload_bytes") / F.sum("count")).alias("mean entry"))
     held = elections.where(inside).groupBy(*GROUP).agg(
         F.count("*").cast("double").alias("elections"), F.max("election_ms").cast("double").alias("longest election"))
-    names = frames.where("damage is null").select(*GROUP, "group_id").distinct()
     commit = samples(trace).where(f"wall_us >= {int(since) * 1_000} and wall_us < {int(until) * 1_000}").groupBy(
-        "group_id").agg((F.percentile_approx("commit_us", 0.5) / 1_000).alias("median commit"),
+        "cluster", "group_id").agg((F.percentile_approx("commit_us", 0.5) / 1_000).alias("median commit"),
                         (F.percentile_approx("commit_us", 0.99) / 1_000).alias("99th percentile of commit"))
     masters = history.where(f"is_change and what = 'MasterChanged' and {inside}").groupBy(*GROUP).agg(
         F.count("*").cast("double").alias("master changes"))
     parts = [
         _long(written, {"entries": "per s", "payload": "bytes per s", "mean entry": "bytes"}),
         _long(held, {"elections": "count", "longest election": "ms"}),
-        _long(names.join(commit, "group_id"), {"median commit": "ms", "99th percentile of commit": "ms"}),
+        _long(numbered(frames).join(commit, ["cluster", "group_id"]),
+              {"median commit": "ms", "99th percentile of commit": "ms"}),
         _long(masters, {"master changes": "count"}),
     ]
     return reduce(DataFrame.unionByName, parts)

@@ -20,13 +20,16 @@ def cost(elections: DataFrame, trace: DataFrame) -> DataFrame:
     won = elections.withColumn("_after", F.coalesce(F.lag("term").over(of_group), F.lit(0))).withColumn(
         "terms_lost", F.greatest(F.col("term") - F.col("_after") - 1, F.lit(0)))
     rounds = trace.where("event = 'RoundEnded' and not probe and result != 'PASSED'").groupBy(
-        F.col("group_id"), F.col("term").alias("_in")).agg(F.count("*").alias("_splits"))
-    traced = trace.where("event is not null and group_id is not null").select("group_id").distinct().withColumn(
-        "_traced", F.lit(True))
-    split = won.join(rounds, (won["group_id"] == rounds["group_id"]) & (rounds["_in"] > won["_after"])
-                     & (rounds["_in"] <= won["term"]), "left").drop(rounds["group_id"])
-    by_term = split.groupBy(*GROUP, "term", "index", "mark").agg(F.sum("_splits").alias("_splits"))
-    return won.join(by_term, [*GROUP, "term", "index", "mark"]).join(traced, "group_id", "left").select(
+        "cluster", "group_id", F.col("term").alias("_in")).agg(F.count("*").alias("_splits"))
+    traced = trace.where("event is not null and group_id is not null").select(
+        "cluster", "group_id").distinct().withColumn("_traced", F.lit(True))
+    split = won.join(rounds, (won["cluster"] == rounds["cluster"]) & (won["group_id"] == rounds["group_id"])
+                     & (rounds["_in"] > won["_after"]) & (rounds["_in"] <= won["term"]), "left").drop(
+                     rounds["cluster"], rounds["group_id"])
+    key = (*GROUP, "term", "index", "mark")  # of which Java's no-ops have no mark, so nothing is joined by it
+    counted = split.groupBy(*key).agg(
+        F.sum("_splits").alias("_splits"), *(F.first(name).alias(name) for name in won.columns if name not in key))
+    return counted.join(traced, ["cluster", "group_id"], "left").select(
         *GROUP, "term", "leader", "wall_ms", "cause", "rounds", "election_ms", F.size("votes").alias("votes"),
         "previous_leader", "terms_lost",
         F.when(F.col("_traced"), F.coalesce("_splits", F.lit(0))).alias("split_votes"),

@@ -24,7 +24,8 @@ def timeline(elections: DataFrame, frames: DataFrame) -> DataFrame:
     until = F.coalesce(F.lead("wall_ms").over(of_group), "_end")
     return led.select(
         *GROUP, "term", "leader", F.col("wall_ms").alias("began_ms"), until.alias("until_ms"),
-        F.greatest(until - F.col("wall_ms"), F.lit(0)).alias("tenure_ms"), "last_write_ms",
+        F.when(F.col("wall_ms").isNotNull(), F.greatest(until - F.col("wall_ms"), F.lit(0))).alias("tenure_ms"),
+        "last_write_ms",
         F.coalesce("entries", F.lit(0)).alias("entries"), F.coalesce("payload_bytes", F.lit(0)).alias("payload_bytes"),
         "cause", "previous_leader", "election_ms", "held_by")
 

@@ -24,17 +24,18 @@ def lag(frames: DataFrame, trace: DataFrame) -> DataFrame:
     added the same frame, from traces that hold both (one in ``sample_every`` on each node, so best with 1)."""
     ends = _ends(frames)
     tip = ends.groupBy(*GROUP).agg(F.max("last_index").alias("_tip"), F.max("last_write_ms").alias("_tip_ms"))
-    led = trace.where(_LED).select("node", "group_id", "term").distinct()
+    led = trace.where(_LED).select("cluster", "node", "group_id", "term").distinct()
     added = trace.where("event = 'Appended'")
-    by_leader = added.where("entry_term = term").join(led, ["node", "group_id", "term"], "left_semi").select(
-        "group_id", "last", "mark", F.col("node").alias("_leader"), F.col("wall_us").alias("_led_us"))
-    delays = added.join(by_leader, ["group_id", "last", "mark"]).where("node != _leader").groupBy(
-        "group_id", "node").agg(
+    by_leader = added.where("entry_term = term").join(
+        led, ["cluster", "node", "group_id", "term"], "left_semi").select(
+        "cluster", "group_id", "last", "mark", F.col("node").alias("_leader"), F.col("wall_us").alias("_led_us"))
+    delays = added.join(by_leader, ["cluster", "group_id", "last", "mark"]).where("node != _leader").groupBy(
+        "cluster", "group_id", "node").agg(
         F.count("*").alias("measured"),
         *((F.percentile_approx(F.col("wall_us") - F.col("_led_us"), share, 10_000) / 1_000).alias(name)
           for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99))),
         (F.max(F.col("wall_us") - F.col("_led_us")) / 1_000).alias("max_ms"))
-    return ends.join(tip, [*GROUP]).join(delays, ["group_id", "node"], "left").select(
+    return ends.join(tip, [*GROUP]).join(delays, ["cluster", "group_id", "node"], "left").select(
         *GROUP, "node", "last_index", (F.col("_tip") - F.col("last_index")).alias("behind_entries"),
         (F.col("_tip_ms") - F.col("last_write_ms")).alias("behind_ms"),
         F.coalesce("measured", F.lit(0)).alias("measured"), "p50_ms", "p99_ms", "max_ms",

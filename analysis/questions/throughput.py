@@ -11,6 +11,7 @@ from analysis.questions.leadership import GROUP, distinct
 
 HOT_FACTOR: Final = 3.0
 """A group is hot from so many times its fair share of all entries on."""
+_COMMANDS: Final = "damage is null and not truncated and kind = 'commands'"
 
 
 def throughput(frames: DataFrame, bucket_ms: int) -> DataFrame:
@@ -38,16 +39,17 @@ def skew(frames: DataFrame) -> DataFrame:
         ((groups > 1) & (share * groups >= HOT_FACTOR)).alias("hot"))
 
 
-def entry_sizes(entries: DataFrame) -> DataFrame:
-    """One row per group: percentiles of payloads in bytes, over the entries of one replica.
-
-    The replica is the one that holds most; entries know no cluster, so name one cluster's paths at a time.
-    """
-    mine = entries.where("damage is null and not truncated and kind = 'commands'")
-    per_node = mine.groupBy("group", "node").agg(
+def entry_sizes(frames: DataFrame, entries: DataFrame) -> DataFrame:
+    """One row per group: percentiles of payloads in bytes, over the entries of the replica that holds most, which are
+    the only ones that are read."""
+    held = frames.where(_COMMANDS).groupBy(*GROUP, "node").agg(F.sum("count").alias("_held"))
+    fullest = held.withColumn("_place", F.row_number().over(
+        Window.partitionBy(*GROUP).orderBy(F.desc("_held"), "node"))).where("_place = 1").select(*GROUP, "node")
+    chosen = fullest.collect()
+    mine = entries.where(_COMMANDS).where(F.col("node").isin(sorted({row["node"] for row in chosen}))).join(
+        entries.sparkSession.createDataFrame(chosen, fullest.schema).hint("broadcast"), [*GROUP, "node"], "left_semi")
+    return mine.groupBy(*GROUP).agg(
         F.count("*").alias("entries"), F.percentile_approx("payload_bytes", 0.5).alias("p50_bytes"),
         F.percentile_approx("payload_bytes", 0.9).alias("p90_bytes"),
         F.percentile_approx("payload_bytes", 0.99).alias("p99_bytes"), F.max("payload_bytes").alias("max_bytes"),
         F.avg("payload_bytes").alias("mean_bytes"))
-    fullest = Window.partitionBy("group").orderBy(F.desc("entries"), "node")
-    return per_node.withColumn("_place", F.row_number().over(fullest)).where("_place = 1").drop("_place", "node")

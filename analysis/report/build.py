@@ -21,7 +21,7 @@ from analysis.report.page import Page, Plot, Table, Tile, render
 
 ROWS_SHOWN: Final = 50
 ENTRIES_READ_MAX: Final = 50_000_000
-"""``entry_sizes`` reads every entry of every replica; beyond this many it is left to who asks for it."""
+"""``entry_sizes`` reads every entry of a replica; beyond this many it is left to who asks for it."""
 
 Progress = Callable[[int, int, str], None]
 """(steps done, steps in all, what is done now)."""
@@ -70,7 +70,7 @@ def _kept(logs: Logs) -> Iterator[None]:
 
 def _page(logs: Logs, title: str, bounds: Bounds, begin: Callable[[str], None]) -> Page:
     begin("reading the logs")
-    tiles, copies = _tiles(logs)
+    tiles, entries = _tiles(logs)
     begin("judging")
     found = findings(logs, bounds)
     drawn = []
@@ -80,7 +80,7 @@ def _page(logs: Logs, title: str, bounds: Bounds, begin: Callable[[str], None]) 
     tables = []
     for question in QUESTIONS.values():
         begin(question.name)
-        if question.name != "entry_sizes" or copies <= ENTRIES_READ_MAX:
+        if question.name != "entry_sizes" or entries <= ENTRIES_READ_MAX:
             tables.append(_table(logs, question))
     return Page(title, logs.paths, logs.span_ms, tiles, found, [plot for plot in drawn if plot is not None], tables,
                 _setup(logs.paths))
@@ -101,8 +101,8 @@ def _tiles(logs: Logs) -> tuple[list[Tile], int]:
     good = logs.frames.where("damage is null")
     row = good.agg(
         F.count_distinct(F.coalesce("cluster", F.lit("")), "group").alias("groups"),
-        F.count_distinct("node").alias("nodes"), F.sum("frame_bytes").alias("bytes"),
-        F.sum("count").alias("copies")).collect()[0]
+        F.count_distinct(F.coalesce("cluster", F.lit("")), "node").alias("nodes"),
+        F.sum("frame_bytes").alias("bytes")).collect()[0]
     skew = logs.ask("skew").agg(F.sum("entries").alias("entries")).collect()[0]
     led = logs.ask("leadership").count()
     slow = logs.ask("commit_latency").agg(F.max("p99_ms").alias("p99")).collect()[0]["p99"]
@@ -119,7 +119,7 @@ def _tiles(logs: Logs) -> tuple[list[Tile], int]:
     if worst["n"]:
         tiles.append(Tile("broker-groups", "broker groups", str(worst["n"]), worst["n"]))
         tiles.append(Tile("availability", "least available group", f"{worst['least']:.4%}", worst["least"]))
-    return tiles, row["copies"] or 0
+    return tiles, entries
 
 
 def _setup(paths: Sequence[str]) -> str:

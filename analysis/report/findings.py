@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from analysis.logs import Logs
+from analysis.questions import QUESTIONS
 from analysis.questions.audit import CRITICAL, KINDS, NOTE, WARNING
 
 SEVERITIES: Final = (CRITICAL, WARNING, NOTE)
@@ -191,13 +192,17 @@ def _broken(answer: DataFrame, conditions: Sequence[str]) -> list[int]:
 
 
 def _of_rule(logs: Logs, rule: _Rule, condition: str, count: int) -> Iterator[Finding]:
-    rows = logs.ask(rule.question).where(condition).limit(SHOWN_OF_A_RULE).collect()
+    broken = logs.ask(rule.question).where(condition)
+    rows = broken.orderBy(*QUESTIONS[rule.question].order()).limit(SHOWN_OF_A_RULE).collect()
+    several = len({home.cluster for home in logs.known}) > 1
     for place, row in enumerate(rows):
         title, detail = rule.tell(row.asDict())
+        if several:
+            detail = f"cluster {row['cluster']}: {detail}"
         last = place == SHOWN_OF_A_RULE - 1 and count > SHOWN_OF_A_RULE
         yield Finding(
             rule.severity, title, detail, _field(row, "file"), _field(row, "offset"),
-            _query(rule.question, condition, () if last else rule.narrow, row), rule.action, rule.name,
+            _query(rule.question, condition, () if last else ("cluster", *rule.narrow), row), rule.action, rule.name,
             count - SHOWN_OF_A_RULE + 1 if last else 1)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
+from itertools import groupby
 from typing import Any, Final
 
 import attrs
@@ -96,15 +97,24 @@ def _findings(page: Page) -> Iterable[str]:
                "out of bounds. <b>audit_checks</b> below says what was compared.</p></div>")
         return
     yield f"<p class=soft>The queries want this first:</p><pre>{escape(page.setup)}</pre>"
-    for each in page.findings:
-        where = "" if each.file is None else f"<p><code>{escape(each.file)}</code>" + (
-            "" if each.offset is None else f" at byte <b>{each.offset}</b>") + "</p>"
-        more = f" <span class=soft>and {each.count - 1} more like it</span>" if each.count > 1 else ""
-        yield (f'<div class="card finding {each.severity}" data-rule="{escape(each.rule)}" '
-               f'data-file="{escape(each.file or "")}" data-offset="{_plain(each.offset)}">'
-               f"<span class=level>{each.severity}</span>"
-               f"<h3>{escape(each.title)}{more}</h3><p>{escape(each.detail)}</p>{where}"
-               f"<p><b>What to do:</b> {_code(each.action)}</p><pre>{escape(each.query)}</pre></div>")
+    for _, alike in groupby(page.findings, lambda each: each.rule):
+        of_rule = list(alike)
+        first, title = of_rule[0], ""
+        yield f'<div class="card finding {first.severity}"><span class=level>{first.severity}</span>'
+        for each in of_rule:
+            yield _finding(each, "" if each.title == title else each.title)
+            title = each.title
+        yield f"<p><b>What to do:</b> {_code(first.action)}</p></div>"
+
+
+def _finding(finding: Finding, title: str) -> str:
+    """One of a rule's. ``title``: empty if it is that of the one before."""
+    where = "" if finding.file is None else f"<p><code>{escape(finding.file)}</code>" + (
+        "" if finding.offset is None else f" at byte <b>{finding.offset}</b>") + "</p>"
+    more = f" <span class=soft>and {finding.count - 1} more like it</span>" if finding.count > 1 else ""
+    return (f'<div class=one data-rule="{escape(finding.rule)}" data-file="{escape(finding.file or "")}" '
+            f'data-offset="{_plain(finding.offset)}">' + (f"<h3>{escape(title)}</h3>" if title else "") +
+            f"<p>{escape(finding.detail)}{more}</p>{where}<pre>{escape(finding.query)}</pre></div>")
 
 
 def _findings_words(found: Sequence[Finding]) -> str:

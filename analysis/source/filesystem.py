@@ -62,6 +62,10 @@ class Tree:
         """The last part of its path."""
         return self._path.rstrip("/").rpartition("/")[2]
 
+    def full_path(self) -> str:
+        """Its absolute path on this machine; its address elsewhere."""
+        return (self._path if self._system is None else self.root).rstrip("/")
+
     def path_of(self, name: str) -> str:
         """How a file below is called in rows and messages."""
         return f"{self.root.rstrip('/')}/{name}" if name else self.root

@@ -5,15 +5,20 @@ over."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
 from analysis.errors import NothingToRead
 from analysis.source.filesystem import Tree
+from raft.errors import WrongDirectory
+from raft.storage.identity import read_identity
+from raft.storage.interface import Files
 
 DEPTH_MAX: Final = 32
 JAVA_PREFIX: Final = "dledger-"
+NO_CLUSTER: Final = ""
+"""Cluster of what lies in a Java DLedger directory: no file there names one."""
 
 
 @attrs.frozen
@@ -22,6 +27,32 @@ class Found:
 
     tree: Tree
     java: bool
+
+
+@attrs.frozen
+class Home:
+    """Whose directory it is. ``root``: without a scheme where it is on this machine."""
+
+    cluster: str
+    node: str
+    root: str
+
+
+def homes(logs: Sequence[Found]) -> list[Home]:
+    """Of every log whose identity can be read."""
+    known = []
+    for each in logs:
+        tree = each.tree
+        if each.java:
+            known.append(Home(NO_CLUSTER, tree.name().removeprefix(JAVA_PREFIX), tree.full_path()))
+            continue
+        try:
+            identity = read_identity(cast(Files, tree))
+        except (WrongDirectory, OSError):
+            continue  # its damage is a row of the log's
+        if identity is not None:
+            known.append(Home(identity.cluster, identity.node_id, tree.full_path()))
+    return known
 
 
 def find_logs(paths: Sequence[str]) -> list[Found]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from analysis.source.filesystem import Tree
 from controller.metadata.codec import MalformedCommand, decode
 from controller.metadata.commands import AnyCommand, Command, ImportGroups
 from controller.metadata.events import Applied, Change, changes
@@ -25,6 +26,7 @@ from controller.metadata.machine import FormatTooNew, MetadataMachine
 from controller.metadata.outcomes import Outcome
 from controller.metadata.snapshot import UnreadableSnapshot
 from raft.errors import DamagedLog, MalformedMessage
+from raft.frame import HEADER_BYTES
 from raft.storage.interface import File
 from raft.storage.snapshots import read_chunk, read_stored
 
@@ -43,18 +45,41 @@ SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in _ROW.items())
 _ARROW: Final = {
     "string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_(), "array<bigint>": pa.list_(pa.int64())}
 _ARROW_SCHEMA: Final = pa.schema([(name, _ARROW[kind]) for name, kind in _ROW.items()])
+SAMPLES: Final = 8
+"""Frames of a group that are looked into to tell whose commands they are."""
 _OF_FRAME: Final = ("cluster", "group", "term", "wall_ms", "node", "file", "offset")
 
 
-def controller_groups(frames: DataFrame) -> DataFrame:
-    """(cluster, group) whose commands are a controller's, told by their first bytes: a CBOR list [format, kind, ...].
+def controller_groups(frames: DataFrame) -> list[tuple[str, str]]:
+    """(cluster, group) whose commands are a controller's, told by the first bytes of some: a CBOR list [format, kind,
+    ...]. ``frames`` need no payloads: this reads the few bytes where they lie."""
+    places = F.struct("file", "offset", "count")
+    some = frames.where("kind = 'commands' and damage is null and group_id is not null").groupBy(
+        "cluster", "group").agg(*(
+            F.min_by(places, F.xxhash64("mark", F.lit(number))).alias(str(number)) for number in range(SAMPLES)))
+    found = []
+    for cluster, group, *samples in some.collect():
+        begins = [begin for sample in samples if (begin := _begin_of(*sample)) is not None]
+        if 2 * sum(map(_looks_like_ours, begins)) > len(begins):
+            found.append((cluster, group))
+    return sorted(found)
 
-    ``frames`` must have payloads, of which the first bytes behind the table are enough.
-    """
-    begins = F.expr("hex(substring(payload, 4 * count + 1, 3))")
-    looks = F.coalesce(begins.rlike("^(8[3-9A-F]|9[0-7])0[1-9]0[1-9]$"), F.lit(False))
-    return frames.where("kind = 'commands' and damage is null").groupBy("cluster", "group").agg(
-        F.avg(looks.cast("int")).alias("alike")).where("alike > 0.5").drop("alike")
+
+def _begin_of(file: str, offset: int, count: int) -> bytes | None:
+    """The first bytes of a frame's first payload; None: the file was purged."""
+    directory, _, name = file.rpartition("/")
+    try:
+        segment = Tree.of(directory).open(name)
+    except OSError:
+        return None
+    try:
+        return segment.pread(3, offset + HEADER_BYTES + 4 * count)
+    finally:
+        segment.close()
+
+
+def _looks_like_ours(begin: bytes) -> bool:
+    return len(begin) == 3 and 0x83 <= begin[0] <= 0x97 and 1 <= begin[1] <= 9 and 1 <= begin[2] <= 9
 
 
 def history(frames: DataFrame, snapshots: DataFrame) -> DataFrame:
@@ -78,9 +103,9 @@ def _ordered(frames: DataFrame, snapshots: DataFrame) -> DataFrame:
     wanted = frames.where("damage is null and not truncated").select(
         *_OF_FRAME, "group_id", "kind", "index", "last_index", "count", "chain", "mark", "payload").dropDuplicates(
         ["cluster", "group", "index", "mark"])
-    newest = snapshots.groupBy("group_id").agg(
+    newest = snapshots.groupBy("cluster", "group_id").agg(
         F.max_by("content", "index").alias("content"), F.max_by("file", "index").alias("snapshot"))
-    joined = wanted.join(newest.hint("broadcast"), "group_id", "left")
+    joined = wanted.join(newest.hint("broadcast"), ["cluster", "group_id"], "left")
     first = F.expr("row_number() over (partition by cluster, `group` order by `index`) = 1")
     slim = joined.withColumn("content", F.when(first, F.col("content")))  # once per group, not per frame
     return slim.repartition("cluster", "group").sortWithinPartitions("cluster", "group")

@@ -1,5 +1,7 @@
 """Trace files of nodes (NDJSON, ``raft.tracefile``) as one table: a row per event, in the order of its file.
 
+A line names its node and the number of its group, but no cluster: that is told by whose logs are there.
+
 An event's time is its process's monotonic clock. The line ``Opened``, which a process writes first, ties that clock to
 the wall clock; so the time of each line comes from the latest ``Opened`` before it in the file.
 """
@@ -7,10 +9,14 @@ the wall clock; so the time of each line comes from the latest ``Opened`` before
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+
+from analysis.source.finding import Home
+from analysis.views.snapshots import bare
 
 FILES: Final = "*.ndjson*"
 """Names of trace files: ``n0.ndjson``, its predecessor ``n0.ndjson.1``, and either of them packed."""
@@ -29,14 +35,15 @@ _UNSAID: Final = ("version", "wall_ms")
 SCHEMA: Final = ", ".join([
     *("group_id bigint" if field.startswith("`group` ") else field
       for field in map(str.strip, _FIELDS.split(",")) if field.split()[0] not in _UNSAID),
-    "file string", "line struct<file_block_start: bigint, col2: bigint>", "wall_us bigint"])
+    "file string", "line struct<file_block_start: bigint, col2: bigint>", "wall_us bigint", "cluster string"])
 """Of ``traces``, in Spark's DDL."""
 
 
-def traces(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Every event under ``paths``: its fields, ``file``, ``line`` (rises within a file) and ``wall_us``.
+def traces(spark: SparkSession, paths: Sequence[str], known: Sequence[Home]) -> DataFrame:
+    """Every event under ``paths``: its fields, ``file``, ``line`` (rises within a file), ``wall_us`` and ``cluster``.
 
-    ``group_id`` is the group's number. Lines that are no JSON have ``event`` null.
+    ``group_id`` is the group's number. Lines that are no JSON have ``event`` null. ``known``: directories of nodes;
+    where several clusters have a node of the line's name and none is nearest to the file, ``cluster`` is null.
     """
     lines = spark.read.option("recursiveFileLookup", True).option("pathGlobFilter", FILES).text(list(paths)).select(
         "value", F.col("_metadata.file_path").alias("file"),
@@ -50,5 +57,28 @@ def traces(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         .withColumn("sample_every", F.last("sample_every", True).over(so_far))
         .withColumn("process", F.last("process", True).over(so_far))
     )
-    return placed.withColumn("wall_us", ((F.col("at_ns") + F.col("_ahead")) / 1_000).cast("bigint")).drop(
+    timed = placed.withColumn("wall_us", ((F.col("at_ns") + F.col("_ahead")) / 1_000).cast("bigint")).drop(
         "_ahead", *_UNSAID).withColumnRenamed("group", "group_id")
+    clusters = {home.cluster for home in known}
+    if len(clusters) < 2:
+        return timed.withColumn("cluster", F.lit(next(iter(clusters), None)).cast("string"))
+    writers = read.select(bare(F.col("file")).alias("file"), "node").where("node is not null").distinct().collect()
+    told = [(row["file"], row["node"], cluster_of(row["file"], row["node"], known)) for row in writers]
+    named = spark.createDataFrame(told, "_file string, node string, cluster string")
+    owned = timed.withColumn("_file", bare(F.col("file"))).join(named.hint("broadcast"), ["_file", "node"], "left")
+    return owned.select(*timed.columns, "cluster")
+
+
+def cluster_of(file: str, node: str, known: Sequence[Home]) -> str | None:
+    """The one that there is; else, of all nodes called like this, the cluster of the one whose directory has most of
+    its path in common with the trace file's; None: there is no such node, or there are several as near."""
+    if len(clusters := {home.cluster for home in known}) == 1:
+        return clusters.pop()
+    near: dict[str, int] = {}
+    for home in known:
+        if home.node == node:
+            pairs = zip(file.split("/"), home.root.rstrip("/").split("/"), strict=False)
+            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            near[home.cluster] = max(shared, near.get(home.cluster, 0))
+    nearest = [cluster for cluster, shared in near.items() if shared == max(near.values())]
+    return nearest[0] if len(nearest) == 1 else None

@@ -1,4 +1,4 @@
-"""Logs of real replicas: a simulated cluster under crashes and partitions, its disks copied out and analysed."""
+"""Logs of real replicas: simulated clusters under crashes and partitions, their disks copied out and analysed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analysis.logs import open_logs
+from harness.controllers.plan import draw
+from harness.controllers.scene import ControllerScene
 from raft.sim.cluster import Cluster
 from raft.sim.disks import SegmentDisk
+from raft.sim.tape import Tape
 from tests.analysis import plain
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -73,3 +76,24 @@ def test_a_campaigns_logs_agree_and_its_leaders_are_those_read_plainly(spark: Sp
     assert sorted(row["term"] for row in found) == sorted(term for term, _ in plainly)
     kept = [row for row in logs.ask("audit_checks").collect() if row["check"] == "frames held by more than one replica"]
     assert kept[0]["n"] > 60
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_what_simulated_controllers_decided_is_what_their_logs_say(
+    spark: SparkSession, tmp_path: Path, seed: int,
+) -> None:
+    """Brokers crash, are cut off and come back; controllers take snapshots and purge their logs (seed 5)."""
+    tape = Tape(seed)
+    plan = draw(tape, "brokers")
+    plan.disk = "segment"
+    scene = ControllerScene(tape, plan)
+    scene.play(None)
+    copy_out(scene.cluster, tmp_path)
+    groups = {key.name: group for key in scene.keys if (group := scene.group(key)) is not None}
+    logs = open_logs(spark, str(tmp_path))
+    assert logs.ask("audit").collect() == []
+    changes = sorted(logs.ask("master_changes").collect(), key=lambda row: row["index"])
+    assert {row["broker_name"]: (row["master"], row["master_epoch"]) for row in changes} == {
+        name: (group.master, group.master_epoch) for name, group in groups.items()}
+    purged = any(row["first_index"] > 1 for row in logs.ask("compaction").collect())
+    assert purged == (seed == 5)

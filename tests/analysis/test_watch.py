@@ -17,7 +17,8 @@ def event(kind: str, node: str, term: int) -> dict[str, Any]:
 
 
 def told(name: str, node: str, **fields: Any) -> dict[str, Any]:
-    return {"event": name, "group_id": 1, "node": node, "term": 1, "asked_term": None, "leader": None, **fields}
+    return {"cluster": "c", "event": name, "group_id": 1, "node": node, "term": 1, "asked_term": None, "leader": None,
+            **fields}
 
 
 def kinds(alerts: list[Alert]) -> list[str]:

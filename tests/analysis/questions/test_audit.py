@@ -15,8 +15,8 @@ from analysis.views.commands import SCHEMA
 
 pytestmark = pytest.mark.java
 
-TRACE = ("file string, line int, event string, node string, group_id bigint, term bigint, index bigint, first bigint, "
-         "counted boolean")
+TRACE = ("cluster string, file string, line int, event string, node string, group_id bigint, term bigint, "
+         "index bigint, first bigint, counted boolean")
 
 
 def table(spark: SparkSession, form: Format, *rows: dict[str, Any]) -> DataFrame:
@@ -32,7 +32,7 @@ def frame(node: str, index: int, mark: int, *, term: int = 1, last: int | None =
 
 
 def trace(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
-    return spark.createDataFrame(list(rows), TRACE)
+    return spark.createDataFrame([("c", *row) for row in rows], TRACE)
 
 
 def found(frames: DataFrame, events: DataFrame, told: DataFrame) -> list[tuple[str, str, int | None, str]]:
