@@ -74,8 +74,8 @@ class Replica:
     """One group on one node. Every public method that takes ``now`` is an input; call ``drain`` after any of them."""
 
     __slots__ = (  # more attributes than an instance's shared keys hold
-        "_followed_term", "_hard_token", "_next_token", "_outputs", "_owed", "_unsynced", "_withheld", "_write",
-        "announced_index", "applied_index", "campaign", "commit_index", "config", "departed", "disk_full",
+        "_followed_term", "_hard_token", "_install", "_next_token", "_outputs", "_owed", "_unsynced", "_withheld",
+        "_write", "announced_index", "applied_index", "campaign", "commit_index", "config", "departed", "disk_full",
         "durable_token", "election_deadline", "faulted", "following", "group", "heard_leader_at", "incarnation",
         "incarnations", "install_token", "installing", "leader", "leadership", "leadership_seq", "led_term", "log",
         "membership", "node_id", "now", "previous_leader", "rng", "role", "rules", "silence_ns", "strangers", "term",
@@ -126,7 +126,9 @@ class Replica:
         self._next_token = 1
         self.durable_token = 0
         self._hard_token = 0
+        self._install: SnapshotMeta | None = None
         self.install_token = 0
+        """The latest snapshot that the log came to stand on, and the write that says so."""
         self._owed = False
         """The disk was full: frames behind the durable index are in memory only, to be written again."""
         self._withheld = False
@@ -245,10 +247,14 @@ class Replica:
 
     def _seal(self) -> None:
         assert self._write is not None and not self._withheld
-        last = self.log.durable_index if self._owed else self.log.last_index
+        last = self._kept_index() if self._owed else self.log.last_index
         self._unsynced.append((self._write.token, last, self.now))
         self._outputs.append(self._write)
         self._write = None
+
+    def _kept_index(self) -> int:
+        """What a write without frames leaves on the disk: also a snapshot that it says the log stands on."""
+        return max(self.log.durable_index, self.log.purged_index)
 
     # --- what changes the log and the hard state; the parts call these
 
@@ -652,7 +658,7 @@ class Replica:
         assert meta.index > self.commit_index and self.log.term_at(meta.index) != meta.term
         write = self._pending(reorders=True)
         write.install = meta
-        self.install_token = write.token
+        self._install, self.install_token = meta, write.token
         self.log.install(meta)
         self._unsynced = deque((token, 0, at) for token, _, at in self._unsynced)
         self.installing = meta
@@ -724,8 +730,8 @@ class Replica:
         self._outputs = [out for out in self._outputs if not isinstance(out, Write)]
         self._unsynced.clear()
         write = self._pending()
-        if self.installing and self.install_token > self.durable_token:
-            write.install, self.install_token = self.installing, write.token
+        if self.install_token > self.durable_token:
+            write.install, self.install_token = self._install, write.token
         else:
             write.truncate_from = self.log.durable_index + 1  # a truncation may be among the lost writes
         write.hard_state = HardState(self.term, self.voted_for)
@@ -738,10 +744,10 @@ class Replica:
         if self._write is not None:
             self._seal()
         self._owed = False
-        log = self.log
-        if log.last_index > log.durable_index and not self.installing:
-            frames = log.cached(log.durable_index + 1, NEVER)
-            assert frames is not None and frames[0].first == log.durable_index + 1, "what is not durable is in memory"
+        log, kept = self.log, self._kept_index()
+        if log.last_index > kept:
+            frames = log.cached(kept + 1, NEVER)
+            assert frames is not None and frames[0].first == kept + 1, "what is not durable is in memory"
             self._pending().frames.extend(frames)
 
     def faulted_apply(self, now: int, reason: str) -> None:

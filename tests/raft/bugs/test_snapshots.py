@@ -360,6 +360,29 @@ def test_BUG_A8_a_disk_that_filled_up_takes_no_snapshot_either() -> None:
     assert installing(node) is meta and [out.install for out in node.drain() if isinstance(out, Write)] == [meta]
 
 
+def test_BUG_A8_a_snapshot_that_the_machine_holds_and_a_full_disk_lost_is_stood_on_again() -> None:
+    """The machine was faster than the disk, and the disk is full. Guards that the log stands on the snapshot, with what
+    came behind it, and is not cut from its first entry on."""
+    script = Script(3)
+    node, meta = script["n1"], snapshot(5, 1)
+    node.receive(script.now, "n0", chunk(meta, b"state"))
+    node.chunk_stored(script.now, "n0", meta, 5, True)
+    node.installed(script.now, meta)
+    node.receive(script.now, "n0", Append(
+        1, 1, 1, 2, 5, 1, 0, 0, (frame(6, 1), frame(7, 1))))
+    node.drain()
+    for _ in range(2):  # the second finds not even room for the snapshot's position
+        node.storage_fault(script.now, "full")
+        said = [out for out in node.drain() if isinstance(out, Write)]
+        assert [(out.install, out.truncate_from, out.frames) for out in said] in ([(meta, 0, [])], [])
+    node.storage_fault(script.now, "room")
+    again = [out for out in node.drain() if isinstance(out, Write)]
+    assert [out.install for out in again] == [meta, None]
+    assert [frame.first for out in again for frame in out.frames] == [6, 7]
+    node.durable(script.now, again[-1].token)
+    assert node.log.durable_index == 7
+
+
 def test_BUG_S6_installed_is_said_when_log_and_machine_hold_it() -> None:
     """raft-rs 417: the report of one half completes the whole. Guards that the answer waits for disk and machine."""
     for machine_first in (True, False):
