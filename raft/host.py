@@ -182,7 +182,7 @@ class Host:
             on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,
             on_client=partial(serve_client, self.nodes, self.config), tls=tls, limits=limits, connect=connect,
             clock=self._clock)
-        make = InlineWriter if self._inline else LogWriter
+        make = InlineWriter if self._inline else partial(LogWriter, loop_max_ms=self.config.loop_sync_max_ms)
         self._writer = make(
             self.storage, trio.lowlevel.current_trio_token().run_sync_soon,
             WriterEvents(self._on_durable, self._on_disk_full, self._on_write_failed),
@@ -240,7 +240,8 @@ class Host:
         return Surroundings(
             clock=self._clock, suspended_ns=suspended_ns, wall_ms=self._wall_ms, storage=self.storage,
             submit=writer.submit, submit_quietly=None if isinstance(writer, InlineWriter) else self._submit_quietly,
-            hurry=self._hurry, kept=transport.note_kept, send=transport.send, has_room=self.storage.has_room,
+            write_here=self._write_here, hurry=self._hurry, kept=transport.note_kept, send=transport.send,
+            has_room=self.storage.has_room,
             flush=transport.flush, run_blocking=self._run_blocking, addresses=self._learn_addresses,
             members_changed=self._members_changed, connected=transport.connected,
             refusals=lambda: list(transport.refusals.values()))
@@ -279,6 +280,15 @@ class Host:
         else:
             writer.submit(write)
         return prepared
+
+    def _write_here(self, write: Write) -> bool | None:
+        """Write and sync this now, if that will be quick and nobody else has to wait for it. None: not tried."""
+        writer = self._writer
+        if not isinstance(writer, LogWriter) or len(self.nodes) > 1 or not writer.takes_here(write):
+            return None
+        if not self.transport.flush():  # the peers' disks are to work meanwhile, or nothing is won
+            return None
+        return writer.write_here(write)
 
     def _hurry(self, wanted: bool) -> None:
         """A node waits for its disk now, or no longer does."""

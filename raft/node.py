@@ -90,7 +90,7 @@ class Surroundings:
     """Hand a write to the disk; tokens come back through ``Node.durable``."""
     send: Callable[[str, PeerMessage], object]
     """Hand a message to the transport; it may get lost."""
-    flush: Callable[[int | None], None]
+    flush: Callable[[int | None], object]
     """Let out what was sent since the last time: to this many peers, in the order of ``send``; None: to all."""
     run_blocking: RunBlocking
     """Run a function that blocks, away from the event loop."""
@@ -107,6 +107,9 @@ class Surroundings:
     submit_quietly: SubmitQuietly | None = attrs.field(default=None, kw_only=True)
     """``submit``, but its token may come late unless ``hurry`` says otherwise; with a message to a peer that leaves the
     moment the write is durable, without this thread's help (None: it will not)."""
+    write_here: Callable[[Write], bool | None] = attrs.field(default=lambda write: None, kw_only=True)
+    """Let out what was sent, then write: True, it is durable; False, it failed, which is told later; None, not tried:
+    ``submit`` it."""
     hurry: Callable[[bool], object] = attrs.field(default=lambda wanted: None, kw_only=True)
     """Whether something waits for tokens now."""
     kept: Callable[[str, Any], object] = attrs.field(default=lambda peer, promised: None, kw_only=True)
@@ -135,7 +138,7 @@ class Node:
         self._bell = Bell()
         self._hold = 0
         """Above 0: as many batches in flight as may be; proposals gather until one of them has its fate."""
-        self.proposals = Proposals(config, around.clock, self._bell, self._rearm)
+        self.proposals = Proposals(config, around.clock, self._bell, self._rearm, self._flush)
         self.barriers = Barriers(config, around.clock, self._bell, self._rearm)
         self.events_hub = EventHub()
         self.applier = Applier(
@@ -358,7 +361,7 @@ class Node:
         replica, held, writes = self.replica, self.held, self._writes
         self._pumping = True
         try:
-            while outputs := replica.drain():
+            while (outputs := replica.drain()) or self._write_here():
                 for output in outputs:
                     kind = type(output)
                     if kind is Send:
@@ -389,6 +392,20 @@ class Node:
             self._bell.ring()
         if replica.deadline < self._armed:
             self._rearm(replica.deadline)
+
+    def _write_here(self) -> bool:
+        """A lone write goes to the disk at once where that is quick; whether it did, and so may have an effect."""
+        if len(self._writes) != 1:
+            return False
+        (write,) = self._writes
+        durable = self.around.write_here(write)
+        if durable is None:
+            return False
+        self._writes.clear()
+        self.submitted = write.token
+        if durable:
+            self.note_durable(write.token)
+        return True
 
     def _submit(self) -> None:
         """Hand over the writes. Word of mere entries may come late; a follower's acknowledgement goes along."""

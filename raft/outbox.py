@@ -59,19 +59,22 @@ class Outbox:
         self.queued_bytes += size
         return True
 
-    def flush(self) -> None:
-        """Write what is queued, as far as the connection takes it now; ``run`` does the rest."""
+    def flush(self) -> bool:
+        """Write what is queued, as far as the connection takes it now; ``run`` does the rest. False: there is one."""
         self.dirty = False
-        if self._busy or self._stream is None or not (self._queue or self._rest):
-            return
+        if self._busy:
+            return False
+        if self._stream is None or not (self._queue or self._rest):
+            return True
         if self._socket is not None:
             try:
                 if self._write(self._socket) and not self.overflowed:
-                    return
+                    return True
             except OSError as error:
                 self._error = error
         self._busy = True
         self._bell.ring()
+        return False
 
     def say(self, data: bytes) -> bool:
         """From any thread: write this now, ahead of nothing. False: it did not leave whole; let the loop send it.

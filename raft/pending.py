@@ -141,10 +141,14 @@ async def _park(batch: Batch, task: Task) -> None:
 
 
 class Proposals:
-    """All proposals of one node that have no result yet. ``bell`` rings when the flusher has something to do."""
+    """All proposals of one node that have no result yet. ``bell`` rings when the flusher has something to do; one that
+    comes alone is handed to the core at once (``flush``)."""
 
-    def __init__(self, config: Config, clock: Callable[[], int], bell: Bell, rearm: Callable[[int], None]) -> None:
-        self._config, self._clock, self._bell, self._rearm = config, clock, bell, rearm
+    def __init__(
+        self, config: Config, clock: Callable[[], int], bell: Bell, rearm: Callable[[int], None],
+        flush: Callable[[], None],
+    ) -> None:
+        self._config, self._clock, self._bell, self._rearm, self._flush = config, clock, bell, rearm, flush
         self._timeout_ns = config.propose_timeout_ms * MS
         self._refusal: Callable[[], RaftError] | None = None
         largest = config.frame_bytes_max - HEADER_BYTES
@@ -157,6 +161,8 @@ class Proposals:
         self._expiring: deque[Batch] = deque()
         self._alarms = Alarms[Batch | _Admission](_waits)
         self._seal_at = 0
+        self._alone = False
+        """The latest batch had one entry: whoever comes next has nobody to gather with."""
         self._count = self._bytes = 0  # sealed or in flight, without the batch that gathers
 
     # --- callers ---------------------------------------------------------------------------------------------
@@ -171,11 +177,17 @@ class Proposals:
             return batch.result(position)
         batch.room = room
         batch.commands.append(command)
+        if not position:
+            if self._alone and not self._flying:
+                self._flush()  # a task less to wake
+                if batch.done:
+                    await checkpoint()
+                    return batch.result(0)
+            else:
+                self._bell.ring()
         task = current_task()
         batch.tasks.append(task)
         task.custom_sleep_data = batch
-        if not position:
-            self._bell.ring()
         try:
             await wait_task_rescheduled(abandon)
         except BaseException:
@@ -386,6 +398,7 @@ class Proposals:
                 else:
                     head.results.extend(results)
                 if frame.last == head.last:
+                    self._alone = head.first == head.last
                     self._resolve(flying.popleft(), None)
                 return
             self._resolve(flying.popleft(), _overwritten)

@@ -195,7 +195,7 @@ class Transport:
         config: Config,
         rng: Random,
         on_message: OnMessage,
-        on_batch_end: Callable[[], None] = _nothing,
+        on_batch_end: Callable[[], object] = _nothing,
         on_identify: Callable[[str, bytes], None] = _nothing,
         on_unreachable: Callable[[str], None] = _nothing,
         on_client: OnClient | None = None,
@@ -280,13 +280,17 @@ class Transport:
         if known := self._peers.get(peer):
             known.traffic += 1
 
-    def flush(self, lanes_max: int | None = None) -> None:
-        """Write what ``send`` queued: one system call per lane that has something, in the order of ``send``."""
-        dirty = self._dirty
+    def flush(self, lanes_max: int | None = None) -> bool:
+        """Write what ``send`` queued: one system call per lane that has something, in the order of ``send``.
+
+        False: a task has to go on with some of it.
+        """
+        dirty, gone = self._dirty, True
         if dirty:
             for outbox in dirty[:lanes_max]:
-                outbox.flush()
+                gone = outbox.flush() and gone
             del dirty[:lanes_max]
+        return gone
 
     # --- who is a peer, and where ----------------------------------------------------------------------------
 

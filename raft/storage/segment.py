@@ -261,6 +261,10 @@ class SegmentStorage:
                 self._purge_to[write.group] = write.purge_to
                 self._purge_pending = True
 
+    def only_appends(self, size: int) -> bool:
+        """Whether writing and syncing a frame of so many bytes now needs no other segment and drops none. Cheap."""
+        return self._active_end() + BLOCK_BYTES + size <= self._data_limit and not self._purge_pending
+
     def _active_end(self) -> int:
         assert self._active is not None
         return self._active.end

@@ -40,7 +40,7 @@ class Promise(Protocol):
 
 @attrs.frozen
 class WriterEvents:
-    """What the writer says, on the event loop."""
+    """What the writer says, on the event loop and never from inside a call of it."""
 
     durable: Callable[[Mapping[int, int]], object]
     """By group: the last token that counts as durable under the policy."""
@@ -65,6 +65,11 @@ RETRY_S: Final = 1.0
 """How long to wait before asking a full disk for a spare segment again."""
 QUIET_S: Final = 0.001
 """How long the loop is left asleep when all that a write was for has been said already."""
+LONE_BYTES_MAX: Final = 64 << 10
+"""Up to here a sync hardly takes longer than that of a single byte."""
+CALM_WRITES: Final = 128
+"""After a slow sync so many quick ones are asked for, before the loop syncs again; after the next, twice as many."""
+CALM_WRITES_MAX: Final = 1 << 14
 _STOP: Final = _Stop()
 _RESUME: Final = _Resume()
 _Quiet = tuple[Write, Promise | None]
@@ -123,17 +128,25 @@ class LogWriter:
     that those before it say. A turn of such writes, all promises kept, goes to ``reports`` and no further: the loop
     fetches that with ``report`` when it is up anyway, sets ``hurry`` when it comes to need it (and looks for itself
     then), and is woken for it ``QUIET_S`` later at most.
+
+    ``write_here`` writes and syncs one frame of one entry without the thread, which would cost more than the disk does:
+    while the thread rests, on a disk whose last syncs took no longer than ``loop_max_ms``. The loop stands still for
+    as long, and if that sync is the first slow one, until it ends.
     """
 
     def __init__(
         self, storage: Storage, call_soon: CallSoon, events: WriterEvents, *, sync: Sync = Sync.ALWAYS,
-        interval_ms: int = 10, scrub: bool = True,
+        interval_ms: int = 10, scrub: bool = True, loop_max_ms: int = 0, clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._storage, self._call_soon, self._events = storage, call_soon, events
         self._sync, self._interval_s = sync, interval_ms / 1e3
         self._queue: SimpleQueue[_Item] = SimpleQueue()
-        self.submit: Callable[[Write], None] = self._queue.put
-        """Hand over a write; tokens of a group must rise."""
+        self._handed = self._done = 0
+        """Items put into the queue, and those that the thread has dealt with: it rests when they are as many."""
+        self._clock, self._loop_max_s = clock, loop_max_ms / 1e3 if sync is Sync.ALWAYS else 0.0
+        self._only_appends: Callable[[int], bool] | None = getattr(storage, "only_appends", None)
+        self._slow, self._calm_due = 0, CALM_WRITES
+        """Quick syncs that are still asked for; how many the next slow one will ask for."""
         self.reports: deque[Mapping[int, int]] = deque()
         """Tokens that are durable, in order, until the loop fetches them."""
         self.hurry = False
@@ -156,9 +169,32 @@ class LogWriter:
             self._scrubber = threading.Thread(target=self._scrub, name="raft-storage-scrub", daemon=True)
             self._scrubber.start()
 
+    def submit(self, write: Write) -> None:
+        """Hand over a write; tokens of a group must rise."""
+        self._put(write)
+
     def submit_quietly(self, write: Write, promise: Promise | None) -> None:
         """Hand over a write that nobody waits for, but for those to whom the promise is made."""
-        self._queue.put((write, promise))
+        self._put((write, promise))
+
+    def _put(self, item: _Item) -> None:
+        self._handed += 1
+        self._queue.put(item)
+
+    def takes_here(self, write: Write) -> bool:
+        """Whether ``write_here`` may be called with this write, now."""
+        frames = write.frames
+        if len(frames) != 1 or frames[0].count != 1 or self._slow or not self._loop_max_s:
+            return False
+        if write.hard_state or write.install or write.truncate_from or write.purge_to or self._only_appends is None:
+            return False
+        size = len(frames[0].data)
+        return (self._handed == self._done and not self._full and not self._failed
+                and size <= LONE_BYTES_MAX and self._only_appends(size))
+
+    def write_here(self, write: Write) -> bool:
+        """On the loop: write and sync this now. Whether it is durable; if it is not, the events will tell why."""
+        return self._write([write])
 
     def report(self) -> None:
         """On the loop: tell what is durable."""
@@ -168,7 +204,7 @@ class LogWriter:
     def close(self) -> None:
         """Write and sync what was submitted, then end both threads. Blocks. Idempotent."""
         if self._thread.is_alive():
-            self._queue.put(_STOP)
+            self._put(_STOP)
             self._thread.join()
         self.worker.close()
         self._closing.set()
@@ -180,7 +216,8 @@ class LogWriter:
         while running:
             writes: list[Write] = []
             quiet: list[_Quiet] = []
-            for item in self._take(queue):
+            items = self._take(queue)
+            for item in items:
                 if type(item) is Write:
                     writes.append(item)
                 elif type(item) is tuple:
@@ -197,6 +234,7 @@ class LogWriter:
                 self._commit(writes, quiet)
             elif self._due and not self._failed and time.monotonic() >= self._due:
                 self._guarded_sync()
+            self._done += len(items)
         if self._due and not self._failed:
             self._guarded_sync()
 
@@ -218,8 +256,9 @@ class LogWriter:
             return [first]
         return [first, *(queue.get() for _ in range(waiting))]
 
-    def _commit(self, writes: list[Write], quiet: list[_Quiet]) -> None:
-        storage = self._storage
+    def _write(self, writes: list[Write]) -> bool:
+        """Write, and sync as the policy says. Whether that went well; if not, the loop is told."""
+        storage, began = self._storage, self._clock()
         try:
             storage.write(writes)
             if self._sync is Sync.ALWAYS or any(write.purge_to for write in writes):
@@ -229,10 +268,20 @@ class LogWriter:
         except DiskFull:
             self._full = True
             self._call_soon(self._tell_full)
-            return
+            return False
         except Exception as error:  # noqa: BLE001 - a bug here must stop the node as a broken disk does, not the thread
             self._fail(error)
+            return False
+        if self._clock() - began > self._loop_max_s:
+            self._slow, self._calm_due = self._calm_due, min(2 * self._calm_due, CALM_WRITES_MAX)
+        elif self._slow:
+            self._slow -= 1
+        return True
+
+    def _commit(self, writes: list[Write], quiet: list[_Quiet]) -> None:
+        if not self._write(writes):
             return
+        storage = self._storage
         silent = bool(quiet) and _keep_promises(quiet) and len(quiet) == len(writes)
         self.reports.append(_last_tokens(writes))
         self._silent = silent and not self.hurry
@@ -267,7 +316,7 @@ class LogWriter:
     def _tell_full(self) -> None:
         """On the loop, which must know what was kept before it gives up all the rest."""
         self.report()
-        self._queue.put(_RESUME)
+        self._put(_RESUME)
         self._events.disk_full()
 
     def _scrub(self) -> None:

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial, partialmethod
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ from raft.groups import group_number
 from raft.host import Host, open_host, open_node
 from raft.node import Node
 from raft.sim.disk import VirtualDisk
+from raft.storage.writer import LogWriter
 from raft.trace import Event, StorageTrouble
 from tests.raft.net import Counter
 
@@ -400,6 +402,33 @@ async def test_groups_share_directory_port_and_writer(tmp_path: Path) -> None:
             await until_leads(node)
             await node.read_barrier()
             assert n(node) == number
+
+
+@pytest.mark.parametrize(("groups", "loop_sync_max_ms"), [(1, 60_000), (1, 0), (2, 60_000)])
+async def test_a_lone_caller_of_the_only_group_costs_no_other_thread(
+    groups: int, loop_sync_max_ms: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used: list[str] = []
+    for name in ("write_here", "submit", "submit_quietly"):
+        def noted(method: Callable[..., object], name: str, *args: object) -> object:
+            used.append(name)
+            return method(*args)
+        monkeypatch.setattr(LogWriter, name, partialmethod(partial(noted, getattr(LogWriter, name), name)))
+    config = attrs.evolve(FAST, loop_sync_max_ms=loop_sync_max_ms)
+    async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", create=True, config=config) as host:
+        nodes = [await host.open_group(f"g{number}", state_machine=Counter(), peers=ALONE, bootstrap=True)
+                 for number in range(groups)]
+        for node in nodes:
+            await until_leads(node)
+        await nodes[0].propose(b"1")
+        writer = host._writer
+        assert isinstance(writer, LogWriter)
+        while writer._handed != writer._done:  # the thread has said what it did, but not come to rest
+            await trio.lowlevel.checkpoint()
+        used.clear()
+        for expected in range(2, 7):
+            assert await nodes[0].propose(b"1") == expected
+        assert set(used) == ({"write_here"} if (groups, loop_sync_max_ms) == (1, 60_000) else {"submit_quietly"})
 
 
 async def test_groups_of_a_host_share_what_their_connections_name(tmp_path: Path) -> None:

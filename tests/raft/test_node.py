@@ -31,7 +31,7 @@ from raft.errors import (
 )
 from raft.events import QUEUE_EVENTS, Lagged, NodeFaulted, SnapshotRestored, SnapshotTaken
 from raft.frame import Kind
-from raft.messages import MembershipChanged, Role, RoleChanged, Vote, VoteReply, VoteResult
+from raft.messages import MembershipChanged, Role, RoleChanged, Vote, VoteReply, VoteResult, Write
 from raft.node import Node
 from tests.raft.net import Counter, Net
 
@@ -377,6 +377,56 @@ async def test_while_frames_wait_for_commit_proposals_gather(autojump_clock: tri
         net.disks["n0"].bell.ring()
         assert await tickets[-1].wait() == 50
         assert leader.counters["batches"] == 3
+
+
+async def test_who_comes_alone_waits_for_no_flusher_and_who_comes_then_gathers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with network() as net:
+        leader = await one(net)
+        assert await leader.propose_many([b"1"] * 3) == [1, 2, 3]
+        for before_alone in (True, False):
+            before = leader.counters["batches"]
+            call = leader.propose(b"1")
+            call.send(None)  # its first step, and nobody else's
+            assert leader.counters["batches"] == before + (not before_alone)
+            call.close()
+            await leader.read_barrier()
+        net.disks["n0"].stalled = True
+        before = leader.counters["batches"]
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(leader.propose, b"1")
+            await trio.testing.wait_all_tasks_blocked()
+            net.disks["n0"].stalled = False
+            net.disks["n0"].bell.ring()
+        assert machine_of(leader).n == 15
+        assert leader.counters["batches"] == before + 2, "the first alone, the others together"
+
+
+async def test_a_write_that_is_durable_at_once_is_answered_at_once_and_can_still_be_cancelled(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with network() as net:
+        leader = await one(net)
+        assert await leader.propose(b"1") == 1
+        storage, taken = net.disks["n0"].storage, []
+
+        def keep(write: Write) -> bool:
+            storage.write([write])
+            storage.sync()
+            taken.append(write.token)
+            return True
+
+        leader.around.write_here = keep
+        net.disks["n0"].stalled = True
+        assert [await leader.propose(b"1") for _ in range(3)] == [2, 3, 4]
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await leader.propose(b"1")
+        assert scope.cancelled_caught
+        assert machine_of(leader).n == 5 and leader.durable_token == taken[-1] and len(taken) == 4
+        net.disks["n0"].stalled = False
 
 
 async def test_gathered_proposals_that_never_left_are_withdrawn_for_certain(

@@ -362,8 +362,9 @@ def applier(machine: Recorder, frames: list[Frame],
 
     config = Config()
     return Applier(
-        machine=Machine(machine), log=log, proposals=Proposals(config, machine.clock, Bell(), lambda _: None),
-        config=config, clock=machine.clock, load=load, progress=progress, fault=fault, run_blocking=blocking)
+        machine=Machine(machine), log=log, config=config,
+        proposals=Proposals(config, machine.clock, Bell(), lambda _: None, lambda: None),
+        clock=machine.clock, load=load, progress=progress, fault=fault, run_blocking=blocking)
 
 
 async def test_BUG_L17_storage_that_returns_more_than_asked_skips_and_repeats_nothing() -> None:

@@ -216,6 +216,26 @@ def test_purged_segments_wait_for_the_background() -> None:
     assert len([name for name in disk.list("log") if name.endswith(".seg")]) == 1
 
 
+def test_it_tells_before_a_write_whether_that_would_touch_another_file() -> None:
+    """What it promises costs one write and one sync: no segment is sealed, made or dropped."""
+    disk, storage = fresh(background=True)
+    log, quick = frames(60, size=1_500), 0
+    names, rolls = set(disk.list("log")), 0
+    for frame in log:
+        promised = storage.only_appends(len(frame.data))
+        put(storage, [frame])
+        now = set(disk.list("log"))
+        assert promised == (now == names), frame
+        names, rolls, quick = now, rolls + (not promised), quick + promised
+    assert rolls >= 2 and quick > 40
+    storage.create_snapshot(1, snapshot_at(log[-1])).finish()
+    storage.write([Write(100, 1, purge_to=log[-1].last)])
+    assert not storage.only_appends(1), "the next sync may drop segments"
+    storage.sync()
+    assert storage.only_appends(1)
+    storage.close()
+
+
 def test_scrubbing_while_the_log_rolls_finds_no_damage() -> None:
     """The newest segment may be there without its first block yet: that is no damage."""
     _, storage = fresh()

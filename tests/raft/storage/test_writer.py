@@ -284,6 +284,130 @@ def test_a_failure_is_told_once_and_nothing_is_tried_again(trouble: Exception, k
     assert storage.calls == [[1]]
 
 
+# --- on the loop -------------------------------------------------------------------------------------------------
+
+
+class Roomy(Watched):
+    """Has a segment with room; every write takes as long as ``seconds`` says, on a clock of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now, self.seconds, self.room = 0.0, 0.001, True
+
+    def only_appends(self, size: int) -> bool:
+        return self.room
+
+    def write(self, writes: Sequence[Write]) -> None:
+        super().write(writes)
+        self.now += self.seconds
+
+
+def on_the_loop(storage: Roomy, loop: Loop, **changes: Any) -> LogWriter:
+    options = {"loop_max_ms": 5, "clock": lambda: storage.now, **changes}
+    return LogWriter(storage, loop.call_soon, loop.events, **options)
+
+
+def lone(token: int, count: int = 1, size: int = 1) -> Write:
+    return Write(token, 1, frames=[frame(token, 1, *[bytes(size)] * count)])
+
+
+def settle(writer: LogWriter, loop: Loop, write: Write) -> None:
+    """Through the thread, to its end."""
+    writer.submit(write)
+    loop.run_until(lambda: loop.tokens()[-1:] == [write.token])
+    while writer._handed != writer._done:
+        threading.Event().wait(0.001)
+
+
+def test_a_lone_entry_is_written_and_synced_by_the_loop_itself() -> None:
+    loop, storage = Loop(), Roomy()
+    writer = on_the_loop(storage, loop)
+    for token in (1, 2, 3):
+        assert writer.takes_here(lone(token))
+        assert writer.write_here(lone(token))
+        assert storage.unsynced == 0
+    assert storage.calls == [[1], "sync", [2], "sync", [3], "sync"]
+    writer.close()
+    assert loop.said == [] and loop.calls.empty(), "who called knows"
+
+
+@pytest.mark.parametrize("write", [
+    lone(1, count=2), lone(1, size=writer_module.LONE_BYTES_MAX), vote(1), Write(1, 1), Write(1, 1, purge_to=1),
+    Write(1, 1, frames=[frame(1, 1, b"a"), frame(2, 1, b"b")]),
+    Write(1, 1, hard_state=HardState(1), frames=[frame(1, 1, b"a")]),
+    Write(1, 1, truncate_from=1, frames=[frame(1, 1, b"a")]),
+])
+def test_anything_but_one_small_entry_is_left_to_the_thread(write: Write) -> None:
+    writer = on_the_loop(Roomy(), Loop())
+    assert not writer.takes_here(write)
+    writer.close()
+
+
+@pytest.mark.parametrize("changes", [{"loop_max_ms": 0}, {"sync": Sync.NEVER}, {"sync": Sync.INTERVAL}])
+def test_the_loop_syncs_only_where_it_was_told_to_and_every_write_is_synced(changes: dict[str, Any]) -> None:
+    writer = on_the_loop(Roomy(), Loop(), **changes)
+    assert not writer.takes_here(lone(1))
+    writer.close()
+
+
+def test_the_loop_does_not_write_beside_the_thread_or_where_a_segment_ends() -> None:
+    loop, storage = Loop(), Roomy()
+    storage.gate.clear()
+    writer = on_the_loop(storage, loop)
+    writer.submit(vote(1))
+    assert storage.entered.acquire(timeout=30)
+    assert not writer.takes_here(lone(2)), "the thread is at it"
+    storage.gate.set()
+    settle(writer, loop, vote(2))
+    assert writer.takes_here(lone(3))
+    storage.room = False
+    assert not writer.takes_here(lone(3))
+    writer.close()
+    storage = Watched()  # type: ignore[assignment]
+    writer = LogWriter(storage, loop.call_soon, loop.events, loop_max_ms=5)
+    assert not writer.takes_here(lone(1)), "a storage that does not know how long it takes"
+    writer.close()
+
+
+def test_after_a_slow_sync_the_thread_proves_the_disk_quick_first_and_longer_each_time() -> None:
+    loop, storage = Loop(), Roomy()
+    writer = on_the_loop(storage, loop)
+    token = 0
+    for asked in (writer_module.CALM_WRITES, 2 * writer_module.CALM_WRITES):
+        storage.seconds = 0.006
+        token += 1
+        assert writer.takes_here(lone(token)) and writer.write_here(lone(token)), "slow, but durable"
+        storage.seconds = 0.001
+        for _ in range(asked):
+            token += 1
+            assert not writer.takes_here(lone(token))
+            settle(writer, loop, lone(token))
+    assert writer.takes_here(lone(token + 1))
+    writer.close()
+
+
+def test_a_full_disk_and_a_broken_one_are_told_as_ever() -> None:
+    loop, storage = Loop(), Roomy()
+    writer = on_the_loop(storage, loop)
+    storage.trouble = DiskFull("no room")
+    assert not writer.write_here(lone(1))
+    assert loop.said == [], "not from inside the call"
+    assert not writer.takes_here(lone(1))
+    writer.submit(lone(1))  # by a loop that does not know yet
+    loop.run_until(lambda: "full" in loop.said)
+    settle(writer, loop, lone(1))
+    assert loop.said == ["full", {1: 1}] and storage.calls == [[1], [1], "sync"]
+    storage.trouble = OSError(5, "dead")
+    assert not writer.write_here(lone(2))
+    loop.run_one()
+    assert isinstance(loop.said[-1], WriteFailed)
+    assert not writer.takes_here(lone(2))
+    writer.close()
+
+
+# --- policies ----------------------------------------------------------------------------------------------------
+
+
 def test_policy_never_syncs_only_to_purge() -> None:
     loop, storage = Loop(), Watched()
     writer = LogWriter(storage, loop.call_soon, loop.events, sync=Sync.NEVER)
