@@ -28,6 +28,8 @@ FILE_BYTES: Final = 1 << 30
 RESERVE_BYTES: Final = 16 << 20
 """Room on the disk is taken so much ahead: a full disk refuses a message before anything of it is kept."""
 SCAN_BYTES: Final = 1 << 20
+RECENT_BYTES_MAX: Final = 1 << 20
+"""Of what was written, to be kept in memory."""
 _MAGIC: Final = codec.MAGIC.to_bytes(4, "big", signed=True)
 
 
@@ -68,6 +70,8 @@ class CommitLog:
         """Behind the last byte appended."""
         self._written = 0
         self._flushed = 0
+        self._recent, self._recent_at = b"", 0
+        """What was written last, and where: replicas, queues and readers at the end want it at once."""
         self._room_end = -1
         """Records that end here or below need no look at the room that is left."""
         self._cuts = 0
@@ -289,11 +293,14 @@ class CommitLog:
         if self._failed is not None:
             raise StoreFailed(self._failed)
         at = bisect_right(self._bases, self._written) - 1
+        data = b"".join(buffer) if len(buffer) > 1 else buffer[0]
         try:
-            self._open[at].pwrite(b"".join(buffer) if len(buffer) > 1 else buffer[0], self._written - self._bases[at])
+            self._open[at].pwrite(data, self._written - self._bases[at])
         except OSError as error:
             raise self._fail(error) from error
         buffer.clear()
+        if type(data) is bytes and len(data) <= RECENT_BYTES_MAX:
+            self._recent, self._recent_at = data, self._written
         self._written = self._end
 
     def sync_job(self) -> SyncJob | None:
@@ -335,6 +342,7 @@ class CommitLog:
     def clear(self) -> None:
         """Forget everything; what is appended next may stand anywhere."""
         self.write()
+        self._recent = b""
         while self._bases:
             self._drop_last()
         self._cut_to(0)
@@ -348,6 +356,7 @@ class CommitLog:
         if not self.min_offset <= offset <= self._end:
             raise OffsetGone(offset, self.min_offset, self._end)
         self.write()
+        self._recent = b""
         while len(self._bases) > 1 and self._bases[-1] >= offset:
             self._drop_last()
         if self._bases:
@@ -413,6 +422,9 @@ class CommitLog:
         size = min(size, self._end - offset)
         if not size:
             return b""
+        at = offset - self._recent_at
+        if 0 <= at <= len(self._recent) - size:
+            return self._recent[at : at + size]
         at = bisect_right(self._bases, offset) - 1
         inside = offset - self._bases[at]
         return self._open[at].pread(min(size, self._file_bytes - inside), inside)

@@ -304,7 +304,7 @@ class MessageStore:
             if self._indexer is None or self._indexer.behind(told.offset) < _ASIDE_INDEX * aside:
                 return told.dispatch(confirm_offset, most) == most
         if self._indexer is not None and self._indexer.offset == self._dispatcher.offset:
-            both = max(1, most // 8)
+            both = max(1, most // 2)
             count = self._dispatcher.dispatch(confirm_offset, both, self._indexer)
             if count < both:
                 return False
