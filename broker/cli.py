@@ -24,9 +24,11 @@ import trio
 from broker.config import BrokerConfig, check, from_properties, listing
 from broker.relay.finding import MasterFinder
 from broker.relay.forwarding import Forwarder
-from broker.relay.guardian import Guardian, GuardianConfig, inherited_sockets, tell_ready
+from broker.relay.guardian import HANDED_OVER, Guardian, GuardianConfig, inherited_sockets, tell_ready
+from broker.relay.lingering import send_away
 from broker.replicas.identity import IdentityError
-from broker.server import World, serve_broker
+from broker.roles import Roles
+from broker.server import RunningBroker, World, serve_broker
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import StoreError
 from remoting.client import open_client
@@ -102,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if config.enable_controller_mode and config.enable_guardian and not inherited:
             code = trio.run(guard, config, tls, sys.argv[1:] if arguments is None else arguments)
         else:
-            trio.run(run, config, tls, inherited)
+            code = trio.run(run, config, tls, inherited)
     except* (OSError, ConfigError, StoreError, DamagedRecord, IdentityError, ModuleNotFoundError) as failures:
         code = FAILED
         for failure in leaves(failures):
@@ -128,8 +130,9 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[socket.socket]) -> None:
-    """Serve on the sockets and disks of this machine, until told to stop. ``inherited``: a guardian's sockets."""
+async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[socket.socket]) -> int:
+    """Serve on the sockets and disks of this machine, until told to stop; the exit code. ``inherited``: a guardian's
+    sockets."""
     async with AsyncExitStack() as stack:
         ha_listeners = await opened(stack, config, config.ha_listen_port)
         if inherited:
@@ -138,20 +141,28 @@ async def run(config: BrokerConfig, tls: TLSContext | None, inherited: Sequence[
         else:
             listeners = await client_ports(stack, config)
         config = attrs.evolve(config, listen_port=_port(listeners), ha_listen_port=_port(ha_listeners))
-        await _serve(config, tls, listeners, ha_listeners)
+        handed_over = await _serve(config, tls, listeners, ha_listeners)
+    return HANDED_OVER if inherited and handed_over else STOPPED
 
 
 async def _serve(
     config: BrokerConfig, tls: TLSContext | None, listeners: Sequence[trio.SocketListener],
     ha_listeners: Sequence[trio.SocketListener],
-) -> None:
+) -> bool:
+    """Whether mastership was handed over at the end."""
     root = config.store_path_root_dir
     world = World(
         DiskFiles(), DirectoryFiles(root), tls=tls, client_tls=client_tls_of(config), disk_used=lambda: _used(root),
         ram_bytes=_ram_bytes())
 
+    roles: list[Roles] = []
+
     async def serve(task_status: trio.TaskStatus[Stoppable]) -> None:
-        await serve_broker(config, world, listeners, ha_listeners=ha_listeners, task_status=task_status)
+        async with trio.open_nursery() as nursery:
+            running: RunningBroker = await nursery.start(partial(
+                serve_broker, config, world, listeners, ha_listeners=ha_listeners))
+            roles.append(running.roles)
+            task_status.started(running)
 
     def started() -> None:
         servers = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
@@ -160,6 +171,7 @@ async def _serve(
         tell_ready()
 
     await run_until_stopped(serve, started)
+    return any(each.handed_over for each in roles)
 
 
 async def opened(stack: AsyncExitStack, config: BrokerConfig, port: int) -> list[trio.SocketListener]:
@@ -189,14 +201,19 @@ async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequenc
     forwarder = Forwarder(tls=client_tls_of(config))
     async with open_client(tls=client_tls_of(config)) as client, trio.open_nursery() as nursery:
         guardian = Guardian(
-            GuardianConfig(attrs.evolve(config, listen_port=port).address, config.forward_ms), command, sockets,
-            forwarder, MasterFinder(client, config.controllers, config.broker_name),
+            GuardianConfig(
+                attrs.evolve(config, listen_port=port).address, config.forward_ms, config.stop_forward_ms,
+                _linger_path(config)),
+            command, sockets, forwarder, MasterFinder(client, config.controllers, config.broker_name),
             server=ServerConfig(tls_mode=TLSMode(config.tls_server_mode)), tls=tls)
 
         async def obey() -> None:
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
                 async for number in signals:
-                    guardian.stop(number)
+                    if number == signal.SIGHUP:
+                        guardian.restart()
+                    else:
+                        guardian.stop(number)
 
         nursery.start_soon(obey)
         code = await guardian.run()
@@ -207,7 +224,8 @@ async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequenc
 
 
 async def _free_ports(config: BrokerConfig) -> list[socket.socket]:
-    """A guardian that was killed takes its broker along, which may take a moment. Raises ``OSError``."""
+    """A guardian that was killed takes its broker along, which may take a moment, as the end of one that only lingers
+    there does. Raises ``OSError``."""
     deadline = trio.current_time() + _PORTS_WAIT_S
     while True:
         try:
@@ -218,7 +236,12 @@ async def _free_ports(config: BrokerConfig) -> list[socket.socket]:
             inner = error.__cause__
             if trio.current_time() >= deadline or not isinstance(inner, OSError) or inner.errno != errno.EADDRINUSE:
                 raise
+        send_away(_linger_path(config))
         await trio.sleep(0.05)
+
+
+def _linger_path(config: BrokerConfig) -> Path:
+    return Path(config.store_path_root_dir) / "guardian.lingers"
 
 
 def live_with_guardian() -> None:

@@ -58,6 +58,10 @@ class Roles(Protocol):
     async def stop(self) -> None:
         """Writes close for good; a master lets another one take over where it can."""
 
+    @property
+    def handed_over(self) -> bool:
+        """Clients of this broker are to go to another one, and may not have heard of it."""
+
 
 class PlainMasterRole:
     """Master because it is configured so."""
@@ -88,6 +92,8 @@ class PlainMasterRole:
 
     def epochs(self) -> None:
         return None
+
+    handed_over = False
 
     def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
         self._replication.configure(quorum)
@@ -134,6 +140,8 @@ class PlainSlaveRole:
     def epochs(self) -> None:
         return None
 
+    handed_over = False
+
     def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
         """A slave takes no puts."""
 
@@ -161,6 +169,7 @@ class ControlledRole:
         self._told: Master | None = None
         """The latest that anybody said of a master."""
         self._finding = trio.CancelScope()
+        self.handed_over = False
         self._asked: tuple[QuorumConfig, int] | None = None
         """As configured, while not all of it is in force."""
         services.journal.ticks.append(self._come_into_force)
@@ -290,6 +299,7 @@ class ControlledRole:
             self._asked = None
 
     async def stop(self) -> None:
+        self.handed_over = self._forwarder.on
         if self._hand_over_ms:
-            await self.member.hand_over(self._hand_over_ms)
+            self.handed_over |= await self.member.hand_over(self._hand_over_ms)
         self.member.stop()

@@ -2,8 +2,9 @@
 
 It starts the broker as its child and gives it the sockets. While the child serves, the guardian only waits. When the
 child dies, clients that connect are served by the group's new master, whom the controllers name, until the child, which
-is started again, says that it serves. Requests that are no client's are refused: they mean that very broker. Losing the
-machine is beyond it.
+is started again, says that it serves. Requests that are no client's are refused: they mean that very broker. The same
+after an orderly stop in which the broker handed mastership over, for as long as clients may not have heard of it; and
+while the child is restarted on request. Losing the machine is beyond it.
 
 It knows processes, sockets and the forwarder; what the broker does is the child's business.
 """
@@ -16,6 +17,8 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -23,6 +26,7 @@ import trio
 
 from broker.relay.finding import MasterFinder
 from broker.relay.forwarding import Forwarder
+from broker.relay.lingering import lingering
 from remoting.config import ServerConfig
 from remoting.server import Server
 from remoting.streams import TLSContext
@@ -33,7 +37,9 @@ SOCKETS: Final = "MQBROKER_LISTEN_FDS"
 """Environment of the child: numbers of its listening sockets, the main one first, separated by commas."""
 READY: Final = "MQBROKER_READY_FD"
 """Environment of the child: it writes a byte there when it serves, and the end of that pipe is the guardian's end."""
-ORDERLY: Final = frozenset({0, 2})
+HANDED_OVER: Final = 64
+"""Exit code of the child that stopped in order, and after which another broker is master; outwards it is 0."""
+ORDERLY: Final = frozenset({0, 2, HANDED_OVER})
 """Exit codes after which the child is not started again: told to stop, or its configuration is wrong."""
 LOOK_S: Final = 0.02
 """Between two questions while a master is wanted; later every ``WATCH_S``."""
@@ -47,6 +53,10 @@ class GuardianConfig:
     own_address: str
     forward_ms: int = 60_000
     """How long a client that came through the guardian is served by it after the child is back."""
+    stop_forward_ms: int = 35_000
+    """How long clients are served after a stop that handed mastership over; 0: not at all."""
+    linger_path: Path | None = None
+    """A file that tells of it while that lasts, so that another broker may have the port: see ``send_away``."""
     restart_ms: int = 500
     restart_ms_max: int = 30_000
     stable_ms: int = 30_000
@@ -68,6 +78,9 @@ class Guardian:
         self._finder, self._server, self._tls = finder, server, tls
         self._environment = dict(os.environ if environment is None else environment)
         self._stopping = trio.Event()
+        self._at_once = trio.Event()
+        """Set when nobody is to be served any longer."""
+        self._restarting = False
         self._down = trio.Event()
         """Set while a broker that once ran does not serve; a new one each time it serves."""
         self._standing_in = trio.CancelScope()
@@ -91,6 +104,10 @@ class Guardian:
                 code = await self._live(nursery, task_status)
                 lived_ms = (trio.current_time() - began) * 1e3
                 over = code in ORDERLY or not self._served
+                if self._restarting and not self._stopping.is_set():
+                    self._restarting = False
+                    self._down.set()
+                    continue
                 if not self._stopping.is_set() and not over:
                     pause_ms = (self.config.restart_ms if lived_ms >= self.config.stable_ms
                                 else min(pause_ms * 2, self.config.restart_ms_max))
@@ -100,14 +117,41 @@ class Guardian:
                     with trio.move_on_after(pause_ms / 1e3):
                         await self._stopping.wait()
                 if self._stopping.is_set() or over:
+                    if code == HANDED_OVER:
+                        code = 0
+                        await self._linger()
                     nursery.cancel_scope.cancel()
                     return code
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Hand a signal on to the broker, which then ends in order."""
+        """Hand a signal on to the broker, which then ends in order. The second one, or another than SIGTERM, says that
+        nobody is to be served after that."""
+        if self._stopping.is_set() or number != signal.SIGTERM:
+            self._at_once.set()
         self._stopping.set()
+        self._signal(number)
+
+    def restart(self) -> None:
+        """End the broker in order and start it again, at once; its clients are served all the time."""
+        if not self._stopping.is_set() and self._served and not self._down.is_set():
+            self._restarting = True
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
         if self.child is not None and self.child.poll() is None:
             self.child.send_signal(number)
+
+    async def _linger(self) -> None:
+        """Serve the clients of a broker that will not come back, until they must have heard of its successor."""
+        config = self.config
+        if not config.stop_forward_ms or self._at_once.is_set():
+            return
+        logger.warning("the broker has stopped; its clients are served by the new master for a while",
+                       extra={"for_ms": config.stop_forward_ms, "sooner": "by another SIGTERM"})
+        self._down.set()
+        with trio.move_on_after(config.stop_forward_ms / 1e3):
+            with nullcontext() if config.linger_path is None else lingering(config.linger_path):
+                await self._at_once.wait()
 
     async def _live(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> int:
         """One process of the broker, from its start to its end."""

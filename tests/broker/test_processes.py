@@ -126,9 +126,27 @@ async def test_the_address_of_a_killed_master_answers_and_its_broker_comes_back(
         await made.master(in_sync=3)
         assert children(master.pid) not in ([], [broker])
         assert {b"before", b"to the old address"} <= await everything(client, 2)
-        await master.stop()
-        await made.master(in_sync=2)
         assert not alive(broker)
+
+
+async def test_the_address_of_a_stopped_master_answers_until_it_is_told_not_to(tmp_path: Path) -> None:
+    async with cluster(tmp_path, enableGuardian="true") as made, connect([made.namesrv]) as client:
+        master = await made.master(in_sync=3)
+        (broker,) = children(master.pid)
+        os.kill(master.pid, signal.SIGHUP)  # restarted in order; mastership goes to another one
+        with trio.fail_after(60):
+            while alive(broker) or not await sent_to(made.remoting, master.address, b"restarted"):
+                await trio.sleep(0.01)
+        second = await made.master(in_sync=3)
+        assert second is not master and children(master.pid) not in ([], [broker])
+        (broker,) = children(second.pid)
+        os.kill(second.pid, signal.SIGTERM)
+        with trio.fail_after(60):
+            while alive(broker) or not await sent_to(made.remoting, second.address, b"stopped"):
+                await trio.sleep(0.01)
+        assert second.running and not children(second.pid)
+        await second.stop()  # the second signal
+        assert await everything(client, 2) == {b"restarted", b"stopped"}
 
 
 def children(pid: int) -> list[int]:

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import attrs
 import pytest
@@ -15,7 +16,8 @@ import trio
 
 from broker.relay.finding import MasterFinder
 from broker.relay.forwarding import Forwarder
-from broker.relay.guardian import Guardian, GuardianConfig
+from broker.relay.guardian import HANDED_OVER, Guardian, GuardianConfig
+from broker.relay.lingering import send_away
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -40,12 +42,13 @@ async def main():
     listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in inherited_sockets()]
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run, listeners)
-        with trio.open_signal_receiver(15) as signals:
+        with trio.open_signal_receiver(2, 15) as signals:
             tell_ready()
             async for _ in signals:
                 nursery.cancel_scope.cancel()
 
 trio.run(main)
+sys.exit({stopped})
 """
 
 
@@ -69,6 +72,11 @@ class World:
             except RemotingError:
                 await trio.sleep(0.01)
 
+    async def until_ended(self) -> None:
+        with trio.fail_after(60):
+            while not self.ended:
+                await trio.sleep(0.01)
+
     async def until_said(self, by: str) -> None:
         with trio.fail_after(60):
             while (await self.ask()).remark != by:
@@ -87,7 +95,10 @@ async def _serve(nursery: trio.Nursery, server: Server) -> str:
 
 
 @asynccontextmanager
-async def world(exit_code: int = -1) -> AsyncGenerator[World, None]:
+async def world(
+    exit_code: int = -1, *, stopped: int = 0, stop_forward_ms: int = 60_000, linger_path: Path | None = None,
+) -> AsyncGenerator[World, None]:
+    """``exit_code``: of a child that ends before it serves; ``stopped``: of one that was told to stop."""
     listening, address = _listening()
     async with trio.open_nursery() as nursery, open_client() as client, open_client() as asking:
         other = await _serve(nursery, Server({SEND: lambda _, command: response(command, remark="master")}))
@@ -97,8 +108,9 @@ async def world(exit_code: int = -1) -> AsyncGenerator[World, None]:
 
         controller = await _serve(nursery, Server({RequestCode.CONTROLLER_GET_REPLICA_INFO: info}))
         guardian = Guardian(
-            GuardianConfig(address, restart_ms=1_000, forward_ms=200),
-            [sys.executable, "-c", CHILD.format(exit_code=exit_code)], [listening], Forwarder(),
+            GuardianConfig(address, restart_ms=1_000, forward_ms=200, stop_forward_ms=stop_forward_ms,
+                           linger_path=linger_path),
+            [sys.executable, "-c", CHILD.format(exit_code=exit_code, stopped=stopped)], [listening], Forwarder(),
             MasterFinder(asking, [controller], "broker-a"),
             {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         made = World(nursery, guardian, client, address, other, master=address)
@@ -139,10 +151,49 @@ async def test_the_address_answers_while_the_child_is_dead_and_the_child_comes_b
 async def test_it_ends_with_a_child_that_was_told_to_stop() -> None:
     async with world() as w:
         w.guardian.stop()
-        with trio.fail_after(60):
-            while not w.ended:
-                await trio.sleep(0.01)
+        await w.until_ended()
         assert w.ended == [0]
+
+
+async def test_after_a_stop_that_handed_mastership_over_the_master_answers_until_nobody_is_to(tmp_path: Path) -> None:
+    path = tmp_path / "lingers"
+    async with world(stopped=HANDED_OVER, linger_path=path) as w:
+        assert (await w.ask()).remark == "child"
+        assert not send_away(path), "its broker runs"
+        w.master = w.other
+        w.guardian.stop()
+        await w.until_said("master")
+        assert w.guardian.child is not None and w.guardian.child.returncode == HANDED_OVER and not w.ended
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "kill", lambda pid, number: w.guardian.stop(number) if pid == os.getpid() else None)
+            assert send_away(path), "a broker wants the port"
+        await w.until_ended()
+        assert w.ended == [0] and w.guardian.starts == 1
+        assert not send_away(path)
+
+
+@pytest.mark.parametrize(("number", "stop_forward_ms"), [
+    (signal.SIGTERM, 0), (signal.SIGTERM, 100), (signal.SIGINT, 60_000)])
+async def test_it_does_not_stay_where_that_is_off_or_over_or_after_an_interrupt(
+    number: int, stop_forward_ms: int,
+) -> None:
+    async with world(stopped=HANDED_OVER, stop_forward_ms=stop_forward_ms) as w:
+        w.master = w.other
+        w.guardian.stop(number)
+        await w.until_ended()
+        assert w.ended == [0]
+
+
+async def test_a_broker_is_restarted_on_request_and_its_clients_are_served_meanwhile() -> None:
+    async with world(stopped=HANDED_OVER) as w:
+        assert (await w.ask()).remark == "child"
+        first = w.guardian.child
+        w.master = w.other
+        w.guardian.restart()
+        await w.until_said("master")
+        await w.until_said("child")
+        assert w.guardian.starts == 2 and w.guardian.child is not first
+        assert not w.ended
 
 
 @pytest.mark.parametrize("exit_code", [0, 1, 2])

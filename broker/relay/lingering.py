@@ -1,0 +1,49 @@
+"""A guardian that stays for a while after its broker was stopped, and gives way to a broker that wants the port.
+
+The lock of a file in the store's directory says that it does, and dies with it; the file says which process it is. One
+whose broker runs holds no such lock, so nobody is sent away by mistake.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def lingering(path: Path) -> Iterator[None]:
+    """Say that this process may be sent away. A directory that cannot be written to is no reason to leave."""
+    try:
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(number, 0)
+            os.pwrite(number, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(number)
+
+
+def send_away(path: Path) -> bool:
+    """Whether there was such a process, which ends now."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with contextlib.suppress(ValueError, OSError):
+            os.kill(int(os.pread(number, 20, 0)), signal.SIGTERM)
+            return True
+    finally:
+        os.close(number)
+    return False
