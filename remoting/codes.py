@@ -286,6 +286,18 @@ class Language(IntEnum):
 
 VERSION = 513
 """``MQVersion.V5_5_0``: what frames of this package carry."""
+_V4_0_0_SNAPSHOT = 212
+_VERSIONS = 612
+
+
+def version_name(version: int) -> str:
+    """``V5_5_0`` for 513, as ``MQVersion`` counts them; the number itself for what is older than 4.0.0."""
+    if version >= _VERSIONS:
+        return "HIGHER_VERSION"
+    if version < _V4_0_0_SNAPSHOT:
+        return str(version)
+    number, released = divmod(version - _V4_0_0_SNAPSHOT + 2 * 400, 2)  # each has a snapshot before it
+    return "V" + "_".join(str(number)) + ("" if released else "_SNAPSHOT")
 STRICT_ROUTE_VERSION = 401
 """From this version on (``V4_9_4``) a client gets its routes in strict JSON."""
 GO_AWAY_VERSION = 475

@@ -18,7 +18,7 @@ from controller.admin.finding import Found, in_java, local_time, of_cluster, of_
 from remoting.bodies.consumers import ConsumerConnection, ConsumerRunningInfo, MessageQueue, ResetOffsetBody
 from remoting.bodies.namesrv import TopicList
 from remoting.bodies.queries import ConsumeStats, OffsetWrapper
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, version_name
 from remoting.errors import RemotingError
 from remoting.fastjson import dumps
 from remoting.fields import decimal
@@ -187,7 +187,8 @@ async def _all_groups(admin: Admin) -> Said:
     return Said(
         [_GROUP.format("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"),
          *(_GROUP.format(
-             str(row["group"])[:64], row["count"], "OFFLINE" if row["version"] is None else row["version"],
+             str(row["group"])[:64], row["count"],
+             "OFFLINE" if row["version"] is None else version_name(row["version"]),
              row["type"], row["model"], row["consumeTps"], row["diffTotal"]) for row in data)],
         data)
 

@@ -142,7 +142,7 @@ async def test_how_far_all_groups_are(autojump_clock: MockClock, capsys: pytest.
         asked.world.topics.create_for_retry("gone")
         header, first, second = (await asked.mqadmin("consumerProgress")).splitlines()
         assert header == (f"{'#Group':<64}  #Count  {'#Version':<24} #Type  {'#Model':<14}  {'#TPS':<7}  #Diff Total")
-        assert first == f"{'g':<64}  {1:<6}  {479:<24} PUSH   {'CLUSTERING':<14}  {1:<7}  2"
+        assert first == f"{'g':<64}  {1:<6}  {'V5_3_3':<24} PUSH   {'CLUSTERING':<14}  {1:<7}  2"
         assert second == f"{'gone':<64}  {0:<6}  {'OFFLINE':<24} {'':<5}  {'':<14}  {0:<7}  0"
 
 
