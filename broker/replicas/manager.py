@@ -205,11 +205,18 @@ class ReplicasManager:
         self._writing = False
         return self.tick(now_ns)
 
-    def notified(self, header: NotifyBrokerRoleChangedRequest, members: SyncStateSet, now_ns: int) -> list[Output]:
-        """1008 from a controller; what is older than what is known says nothing. Where nothing is known, as after a
-        start, it may be of any age: then the active controller is asked."""
+    def notified(self, header: NotifyBrokerRoleChangedRequest, members: SyncStateSet, now_ns: int, *,
+                 known: bool = True) -> list[Output]:
+        """1008; what is older than what is known says nothing. Where nothing is known, as after a start, it may be of
+        any age: then the active controller is asked. ``known``: from where a controller runs. Whoever else says so
+        makes this broker ask, and nothing more: an epoch from nowhere would depose it until the controllers get there.
+        """
         if self.role is None and self._target is None:
             self._due["poll" if self._config.learner or self._resigning else "elect"] = 0
+            return self.tick(now_ns)
+        if not known:
+            if header.master_epoch is not None and header.master_epoch > self.epoch:
+                self._due["poll"] = 0
             return self.tick(now_ns)
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)

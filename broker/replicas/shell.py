@@ -81,6 +81,7 @@ class Member:
         Raises ``IdentityError``, ``OSError``."""
         self.bell = Bell()
         self._config, self._client, self._clock = config, client, clock
+        self._controller_hosts = frozenset(address.rpartition(":")[0] for address in config.controllers)
         self._files, self._path = files, identity_path
         self._log_state, self._switch, self._gate, self._taken = log_state, switch, gate, taken
         found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
@@ -122,10 +123,14 @@ class Member:
     def handlers(self) -> Mapping[int, Handler]:
         return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notified}
 
-    def _notified(self, _: Connection, command: Command) -> Command:
+    def _notified(self, connection: Connection, command: Command) -> Command:
         header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
         members = SyncStateSet.from_json(command.body) if command.body else SyncStateSet(frozenset())
-        self.carry_out(self._now_manager().notified(header, members, self._clock()))
+        known = connection.peer.rpartition(":")[0] in self._controller_hosts
+        if not known:
+            logger.info("a role was told from where no controller is configured: asking the active controller", extra={
+                "from": connection.peer, "epoch": header.master_epoch})
+        self.carry_out(self._now_manager().notified(header, members, self._clock(), known=known))
         return response(command)
 
     def stop(self, reason: str = "the broker stops") -> None:

@@ -18,15 +18,16 @@ CLUSTER: Final = "c"
 GROUP: Final = "g"
 HARMS: Final = (
     "kill", "power cut", "pause", "cut", "one way", "severed", "failover", "reset", "designate", "notify late", "both",
-    "blink",
+    "blink", "forged",
 )
 """What happens at moments; ``severed``: from controllers; ``both``: a kill and a failover at once; ``blink``: a power
-cut that no controller notices, while another broker does not hear this one."""
+cut that no controller notices, while another broker does not hear this one; ``forged``: somebody tells of a role that
+no controller gave."""
 PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak")
 _OF: Final = {
     "calm": (), "kills": ("kill",), "power": ("kill", "power cut", "blink"),
     "network": ("cut", "one way", "severed", "reset"),
-    "roles": ("failover", "designate", "pause", "notify late", "severed"),
+    "roles": ("failover", "designate", "pause", "notify late", "severed", "forged"),
 }
 
 
@@ -73,6 +74,8 @@ class BrokerPlan:
     young_hold_ms: int = 0
     java_controllers: bool = False
     """They know no fields of ours: neither leases nor who lost what it wrote."""
+    controllers_by_name: bool = False
+    """What controllers say does not come from addresses that are configured."""
     lost_notifications: float = 0.0
     close_seen: float = 0.7
     late_close_ms: int = 0
@@ -123,6 +126,7 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.late_close_ms = stream.pick((0, 5, 300, 2_000), 0)
     _harm(plan, stream, profile)
     plan.java_controllers = stream.chance(0.2)
+    plan.controllers_by_name = stream.chance(0.2)
     plan.young_hold_ms = stream.pick((0, 200, 900), 0)
     return plan
 

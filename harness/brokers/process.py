@@ -294,11 +294,13 @@ class Member:
 
     # --- what comes ------------------------------------------------------------------------------------------
 
-    def notified(self, command: Command) -> None:
-        """1008."""
+    def notified(self, command: Command, *, known: bool = True) -> None:
+        """1008; ``known``: from a controller's address."""
         header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
-        self.scene.watch.learned(self.process, header.master_epoch)
-        self.carry_out(self._manager().notified(header, SyncStateSet.from_json(command.body), self.now))
+        if known:
+            self.scene.watch.learned(self.process, header.master_epoch)
+        self.carry_out(self._manager().notified(
+            header, SyncStateSet.from_json(command.body), self.now, known=known))
 
     # --- outputs ---------------------------------------------------------------------------------------------
 

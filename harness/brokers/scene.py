@@ -22,13 +22,14 @@ from raft.sim.campaign import Program
 from raft.sim.links import LinkProfile, Network
 from raft.sim.tape import Chance, Tape, Value
 from raft.sim.world import World
+from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command, request
-from remoting.headers.controller import ElectMasterRequest
+from remoting.headers.controller import ElectMasterRequest, NotifyBrokerRoleChangedRequest
 
 FAULTS: Final = (
     "kill", "power cut", "crash at a file operation", "pause", "cut", "one way", "severed", "failover", "reset",
-    "designate", "both", "blink", "stream broken", "loss", "delay", "close unseen", "late close",
+    "designate", "both", "blink", "forged", "stream broken", "loss", "delay", "close unseen", "late close",
     "notification lost", "notified", "notified late", "proposal lost", "elected by the controller", "writes open",
     "lease over", "truncated", "bytes lost by power", "put refused by the gate", "put without a master",
     "put in doubt", "alter asked", "set shrunk", "set grown", "learner", "sync flush", "async flush",
@@ -125,7 +126,7 @@ class BrokerScene(Group):
             def hears() -> None:
                 self.counts["notified"] += 1
                 assert host.process is not None
-                host.process.member.notified(command)
+                host.process.member.notified(command, known=not self.plan.controllers_by_name)
                 self.network.link(host.name, controller.name, "controller").send(told)
 
             host.do(host.process, E_TOLD, hears)
@@ -227,6 +228,17 @@ class BrokerScene(Group):
     def _do_failover(self, host: Host, span_ms: int, number: int) -> None:
         self.counts["failover"] += 1
         self._lead(self.term % len(self.controllers))
+
+    def _do_forged(self, host: Host, span_ms: int, number: int) -> None:
+        """Somebody tells a broker who is master, in an epoch that nobody gave."""
+        process, other = host.process, self.hosts[number % len(self.hosts)]
+        if process is None or process.member.manager.role is None:
+            return
+        self.counts["forged"] += 1
+        command = request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequest(
+            other.address, 1_000_000 + number, 1_000_000 + number, 1 + number % len(self.hosts)))
+        command.body = SyncStateSet(frozenset({1}), 1_000_000 + number).to_json()
+        host.do(process, E_TOLD, lambda: process.member.notified(command, known=False))
 
     def _do_reset(self, host: Host, span_ms: int, number: int) -> None:
         """A channel to a controller, or a connection between brokers, breaks."""

@@ -489,6 +489,26 @@ def test_what_is_told_to_a_broker_without_a_role_may_be_old(epoch: int, register
     assert broker.manager.stage is Stage.RUNNING and broker.manager.serving
 
 
+def test_an_epoch_from_where_no_controller_runs_makes_the_broker_ask() -> None:
+    """One forged notification with a huge epoch deposed a master until the controllers had come so far."""
+    broker = booted()
+
+    def told(master: int, epoch: int) -> None:
+        broker.do(broker.manager.notified(NotifyBrokerRoleChangedRequest(f"m{master}:1", epoch, 9, master),
+                                          SyncStateSet(frozenset({master}), 9), broker.now, known=False))
+
+    asked = broker.controller.seen.count(RequestCode.CONTROLLER_GET_REPLICA_INFO)
+    for master in (1, 2):
+        told(master, 2**31 - 1)
+    assert [role.epoch for role in broker.roles] == [1] and broker.manager.serving
+    assert broker.controller.seen.count(RequestCode.CONTROLLER_GET_REPLICA_INFO) == asked + 2
+    told(2, 1)
+    assert broker.controller.seen.count(RequestCode.CONTROLLER_GET_REPLICA_INFO) == asked + 2, "nothing newer"
+    broker.controller.master, broker.controller.epoch, broker.controller.addresses[2] = 2, 2, "m2:1"
+    told(2, 2)
+    assert broker.roles[1:] == [BecomeSlave(2, 2, "m2:1")], "one that is true counts in the same turn"
+
+
 def test_a_deposed_master_is_fenced_before_it_takes_its_new_role() -> None:
     broker = booted()
     outputs = broker.manager.notified(NotifyBrokerRoleChangedRequest("m2:1", 3, 9, 2),

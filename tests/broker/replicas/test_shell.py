@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
+from typing import cast
 
 import attrs
 import pytest
@@ -15,9 +17,14 @@ from broker.replicas.identity import IdentityError
 from broker.replicas.manager import LogState, ManagerConfig, Role, Stage
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.replicas.shell import TEMP, Member
+from remoting.bodies.controller import SyncStateSet
 from remoting.client import open_client
+from remoting.codes import RequestCode
+from remoting.command import request
 from remoting.config import ServerConfig
+from remoting.connection import Connection
 from remoting.daemon.files import MemoryFiles
+from remoting.headers.controller import NotifyBrokerRoleChangedRequest
 from remoting.server import Server
 from tests.controller.world import MemoryListener, World, world
 
@@ -227,6 +234,23 @@ async def test_a_lost_master_is_followed_by_another_at_once(autojump_clock: trio
         await second.wait((BecomeMaster, 2))
         assert trio.current_time() - lost < 0.5
         assert second.log == ["slave 1", "serve", "fence", "master 2", "serve"]
+
+
+async def test_whoever_tells_of_a_role_must_run_where_a_controller_does(autojump_clock: trio.abc.Clock) -> None:
+    """Other words of a role are a reason to ask; by their answer it is master on."""
+    async with world(3) as made:
+        node = Node(made, "b1")
+        await made.nursery.start(node.run)
+        await node.wait((BecomeMaster, 1))
+        (told,) = node.member.handlers().values()
+        for peer, epoch in (("10.9.8.7:4000", 2**31 - 1), ("?", 2**31 - 1), (f"{made.names[0]}:4000", 7)):
+            forged = request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequest(
+                "b2:1", epoch, 9, 2), SyncStateSet(frozenset({2}), 9).to_json())
+            told(cast(Connection, SimpleNamespace(peer=peer)), forged)
+            await trio.sleep(2)
+            if epoch > 7:
+                assert node.log == ["master 1", "serve"], peer
+        assert node.state == (BecomeSlave, 7)
 
 
 async def test_a_role_that_cannot_be_taken_is_tried_again(

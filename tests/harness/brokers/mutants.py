@@ -97,6 +97,8 @@ PLANTED: Final = (
     Planted("notifications alone", MANAGER,
             "        if (self.stage is Stage.RUNNING or config.learner) and self._is_due(\"poll\", now_ns):\n",
             "        if config.learner and self._is_due(\"poll\", now_ns):\n", ("INV_C17",)),
+    Planted("whoever tells of a role is believed", MANAGER, "        if not known:\n", "        if False:\n",
+            ("INV_C15",), "roles"),
     Planted("what is told to a broker without a role counts", MANAGER,
             "        if self.role is None and self._target is None:\n            self._due[\"poll\"",
             "        if False:\n            self._due[\"poll\"",
