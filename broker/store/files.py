@@ -106,13 +106,14 @@ def read_whole(files: Files, path: str) -> bytes | None:
 
 
 def write_whole(files: Files, path: str, data: bytes) -> None:
-    """Replace a small file: after any crash it is the old one or the new one, and the old one stays as ``.bak``."""
+    """Replace a small file: after any crash it is the old one or the new one. The old one stays as ``.bak``, which is
+    not waited for: a power cut right now may damage the copy, and leaves the file itself whole."""
     folder = path.rpartition("/")[0]
     new = f"{path}.tmp"
     _write(files, new, data)
     old = read_whole(files, path)
     if old is not None:
-        _write(files, f"{path}.bak.tmp", old)
+        _write(files, f"{path}.bak.tmp", old, sync=False)
         files.rename(f"{path}.bak.tmp", f"{path}.bak")
     files.rename(new, path)
     files.sync_dir(folder)
@@ -121,12 +122,13 @@ def write_whole(files: Files, path: str, data: bytes) -> None:
         files.sync_dir(folder)
 
 
-def _write(files: Files, path: str, data: bytes) -> None:
+def _write(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
     file = files.open(path, create=True)
     try:
         file.resize(0)
         file.pwrite(data, 0)
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochList
 from broker.ha.slave import NoEpochs
 from broker.store.files import MemoryFiles
+from tests.broker.store.test_crashes import Fuse, Stopped
 
 ONE, TWO = EpochList([(1, 0)]), EpochList([(1, 0), (3, 70)])
 
@@ -44,6 +49,52 @@ def test_an_empty_list_stays_empty() -> None:
     found = EpochFile(files).read()
     assert (found.epochs, found.no_epochs) == (EpochList(), NoEpochs.LOST)
     assert not files.exists("epochFileCheckpoint.bak")
+
+
+@pytest.mark.parametrize("at", range(17))
+@pytest.mark.parametrize("seed", range(3))
+def test_a_crash_at_any_operation_leaves_the_old_or_the_new_list(at: int, seed: int) -> None:
+    """And a master of the new epoch is never taken for one that lost nothing before all is on disk."""
+    fuse, rng = Fuse(1_000), random.Random(seed)
+    files = MemoryFiles(hook=fuse)
+    EpochFile(files, boot="first").lead(ONE, new=True)
+    fuse.left = at
+    done = True
+    try:
+        EpochFile(files, boot="second").lead(TWO, new=True)
+    except Stopped:
+        done = False
+    fuse.left = 1_000
+    killed = EpochFile(files, boot="second").read()
+    assert killed.epochs in (ONE, TWO) and not killed.damaged
+    assert (killed.epochs, killed.doubtful_epoch) == (TWO, -1) if done else killed.doubtful_epoch in (-1, 1, 3)
+    assert killed.doubtful_epoch != -1 or killed.epochs == TWO, "the boot is written last"
+    files.crash(lambda size: rng.randint(0, size))
+    found = EpochFile(files, boot="third").read()
+    assert found.epochs in ((TWO,) if done else (ONE, TWO)) and not found.damaged
+    assert found.doubtful_epoch == found.epochs.entries[-1].epoch
+    assert at < 16 or done, "there are no more operations than that"
+
+
+def test_replacing_it_waits_for_the_disk_twice() -> None:
+    """The file and its name: slaves write it between a connection and their first acknowledgement."""
+    waits: list[str] = []
+    files = MemoryFiles(hook=lambda what: waits.append(what) if what.startswith("sync") else None)
+    EpochFile(files).write(ONE)
+    waits.clear()
+    EpochFile(files).write(TWO)
+    assert waits == ["sync", "sync_dir"]
+
+
+def test_without_a_boot_all_is_in_doubt() -> None:
+    files = MemoryFiles()
+    EpochFile(files).lead(ONE, new=True)
+    assert EpochFile(files).read().doubtful_epoch == 1
+    EpochFile(files, boot="first").lead(ONE, new=False)
+    assert EpochFile(files, boot="first").read().doubtful_epoch == -1
+    assert EpochFile(files).read().doubtful_epoch == 1
+    EpochFile(files, boot="first").doubt()
+    assert EpochFile(files, boot="first").read().doubtful_epoch == 1
 
 
 def test_power_that_fails_leaves_the_old_or_the_new_list() -> None:
