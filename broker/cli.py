@@ -6,6 +6,7 @@ Knows the command line and this machine: its name, its address, its sockets and 
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import shutil
 import signal
@@ -53,6 +54,8 @@ from remoting.daemon.tls import client_tls_of, tls_of
 from remoting.errors import DamagedRecord
 from remoting.streams import TLSContext
 
+GARBAGE_OBJECTS: Final = 20_000
+"""More than before cycles are looked for. Runs of records are tuples by the thousand, and none of them in a cycle."""
 EXAMPLES: Final = """\
 examples:
   mqbroker -n 10.0.0.9:9876                  a single master, its store in ~/store
@@ -104,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if config.enable_controller_mode and config.enable_guardian and not inherited:
             code = trio.run(guard, config, tls, sys.argv[1:] if arguments is None else arguments)
         else:
+            gc.freeze()  # what is imported stays: to look through it takes as long as many messages
+            gc.set_threshold(GARBAGE_OBJECTS)
             code = trio.run(run, config, tls, inherited)
     except* (OSError, ConfigError, StoreError, DamagedRecord, IdentityError, ModuleNotFoundError) as failures:
         code = FAILED
