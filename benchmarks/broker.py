@@ -202,7 +202,7 @@ async def loaded(run: Run) -> None:
     if run.load is None:
         return
     for mode in MODES:
-        rows = [row for row in ROWS.values() if row.mode == mode and "send" in run.options.parts]
+        rows = [ROWS[name] for name in run.options.rows if ROWS[name].mode == mode and "send" in run.options.parts]
         others = [each for each in ("consume", "memory", "catch-up") if mode == "none" and each in run.options.parts]
         if not rows and not others:
             continue
@@ -424,6 +424,7 @@ def parser() -> argparse.ArgumentParser:
         "python -m benchmarks.broker", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--short", action="store_true", help=", ".join(f"{key}={value}" for key, value in SHORT.items()))
     made.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS), help=", ".join(PARTS))
+    made.add_argument("--rows", type=lambda text: text.split(","), default=list(ROWS), help=", ".join(ROWS))
     made.add_argument("--systems", type=lambda text: text.split(","), default=["ours", "java"], help="ours, java")
     made.add_argument("--rounds", type=int, default=5)
     made.add_argument("--seconds", type=float, default=4.0, help="of one round of one row")
@@ -445,8 +446,9 @@ def main() -> int:
     if first.short:
         made.set_defaults(**SHORT)
     options = made.parse_args()
-    if unknown := set(options.parts) - set(PARTS):
-        made.error(f"--parts: there is no {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    for name, known in (("parts", PARTS), ("rows", ROWS)):
+        if unknown := set(getattr(options, name)) - set(known):
+            made.error(f"--{name}: there is no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     results = trio.run(measure, options)
     print()
     print("\n".join(figures.page(results)))

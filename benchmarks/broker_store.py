@@ -14,20 +14,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import trio
 
 from broker.ha.acks import PutStatus, QuorumConfig
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
 from broker.replication import Alone
+from broker.store.batch import Batch
 from broker.store.commitlog import CommitLog
+from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES
 from broker.store.directory import DirectoryFiles
+from broker.store.dispatch import TagCodes
 from broker.store.files import Files, MemoryFiles
+from broker.store.indexfile import KeyIndex
+from broker.store.queues import Queues
 from broker.store.store import MessageStore, StoreConfig
 from remoting import record as codec
 from remoting.record import Message
 from remoting.wakeup import Bell
 
+BATCHED = 32
 GATHERED = 64
 """Messages between two writes, as a busy broker would gather them."""
 
@@ -51,6 +58,41 @@ def encode_only(count: int) -> None:
     one = message()
     for number in range(count):
         codec.encode(one, number, number, number)
+
+
+def batches_only(count: int) -> None:
+    """As the store does it with a batch of a client's."""
+    raw = codec.encode_batch([(0, ONE.body, ONE.properties)] * BATCHED)
+    for number in range(count // BATCHED):
+        batch = Batch(ONE, codec.decode_batch(raw))
+        codec.encode_parts(batch.common, batch.parts, batch.sizes(), number, number, number)
+
+
+def runs(count: int) -> list[list[codec.Outline]]:
+    """Of messages of one producer to eight queues, as dispatch reads them from the log."""
+    log = CommitLog(MemoryFiles(), file_bytes=1 << 30)
+    log.open()
+    for number in range(count):
+        unique = b"%020X%08X%04X" % (7, number // 16, number & 0xFFFF)
+        log.append(attrs.evolve(ONE, queue_id=number % 8, properties=b"UNIQ_KEY\1" + unique + b"\2WAIT\1true\2"),
+                   number // 8, number // 16)
+    found, at = [], 0
+    while at < log.max_offset:
+        run, at = log.run(at, log.max_offset, ask=256 << 10)
+        found.append(run)
+    return found
+
+
+def queues_only(found: list[list[codec.Outline]]) -> None:
+    queues = Queues(MemoryFiles(), TagCodes(), file_bytes=QUEUE_FILE_BYTES)
+    for run in found:
+        queues.take(run)
+
+
+def index_only(found: list[list[codec.Outline]]) -> None:
+    index = KeyIndex(MemoryFiles(), entries=1 << 20)
+    for run in found:
+        index.take(run)
 
 
 def log_only(files: Files, count: int, gathered: int, flushed: int = 0) -> None:
@@ -143,6 +185,11 @@ def main() -> None:
     count = options.parse_args().count
     with tempfile.TemporaryDirectory() as root:
         rate("record bytes", count, lambda: encode_only(count))
+        rate(f"the same of batches of {BATCHED}, from the client's bytes", count, lambda: batches_only(count))
+        found = runs(count)
+        rate("consume queues in memory, of runs", count, lambda: queues_only(found))
+        rate("key index in memory, of runs with one key for each", count, lambda: index_only(found))
+        found.clear()
         rate("log in memory, written by 64", count, lambda: log_only(MemoryFiles(), count, GATHERED))
         rate("log on disk, written one by one", count, lambda: log_only(DirectoryFiles(Path(root, "one")), count, 1))
         rate("log on disk, written by 64", count, lambda: log_only(DirectoryFiles(Path(root, "many")), count, GATHERED))
