@@ -149,6 +149,11 @@ class Connection:
             self._due = True
             self.endpoint.write_soon(self)
 
+    @property
+    def outgoing_bytes(self) -> int:
+        """Queued and not written yet."""
+        return self._out_bytes
+
     def _put(self, data: bytes) -> None:
         if self.closed:
             raise ConnectionClosed(self.peer, self._reason)

@@ -31,6 +31,10 @@ PATIENCE_MS: Final = 1_000
 """A request waits so long for a master to be known; clients count one that waits 3 s as lost."""
 WAITING_MAX: Final = 1_000
 """Requests of one client that wait."""
+HELD_BYTES_MAX: Final = 128 << 20
+"""Of requests, over all clients, that wait or whose answers are awaited; more are refused."""
+ONEWAY_BYTES_MAX: Final = 1 << 20
+"""While more is queued for the master, what asks for no answer is dropped."""
 RETRY_S: Final = 0.01
 
 
@@ -55,6 +59,8 @@ class Forwarder:
         """Where requests go; None: nowhere yet."""
         self.forwarded = 0
         """Requests that went on."""
+        self.held_bytes = 0
+        """Of those that nobody has answered yet."""
         self._on = False
         self._config = config or ClientConfig()
         self._connector, self._tls, self._patience_ms = connector, tls, patience_ms
@@ -92,8 +98,10 @@ class Forwarder:
     def closed(self, client: Connection) -> None:
         """A client's connection ended."""
         upstream = self._upstreams.pop(client, None)
-        if upstream is not None and upstream.connection is not None:
-            upstream.connection.close("its client is gone")
+        if upstream is not None:
+            self._forget(upstream)
+            if upstream.connection is not None:
+                upstream.connection.close("its client is gone")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the connections, until cancelled."""
@@ -118,26 +126,42 @@ class Forwarder:
         if upstream is None:
             upstream = self._upstreams[client] = _Upstream(client)
             self._endpoint.start_soon(self._serve, upstream, name=f"forwarding for {client.peer}")
+        if self.held_bytes + _size(command) > HELD_BYTES_MAX or len(upstream.waiting) >= WAITING_MAX:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=(
+                "this broker passes requests on to the master, and too many wait for its answers"))
+        self.held_bytes += _size(command)
         if upstream.connection is not None:
             self._send(upstream.connection, client, command)
-        elif len(upstream.waiting) < WAITING_MAX:
-            upstream.waiting.append(command)
         else:
-            return _refusal(command)
+            upstream.waiting.append(command)
         return None
 
+    def _forget(self, upstream: _Upstream) -> None:
+        """What waits will never be sent."""
+        waiting, upstream.waiting = upstream.waiting, []
+        self.held_bytes -= sum(map(_size, waiting))
+
     def _send(self, upstream: Connection, client: Connection, command: Command) -> None:
-        copy = attrs.evolve(command, ext=dict(command.ext))
+        """One that is held; it is no longer when it is answered."""
+        copy, size = attrs.evolve(command, ext=dict(command.ext)), _size(command)
+        told = _answer(client, command)
+
+        def answered(result: Command | RemotingError) -> None:
+            self.held_bytes -= size
+            told(result)
+
         self.forwarded += 1
         try:
-            if command.flag & ONEWAY:
+            if not command.flag & ONEWAY:
+                upstream.call_nowait(copy, answered, ANSWER_TIMEOUT_MS)
+                return
+            if upstream.outgoing_bytes <= ONEWAY_BYTES_MAX:
                 upstream.send(copy)
-            else:
-                upstream.call_nowait(copy, _answer(client, command), ANSWER_TIMEOUT_MS)
         except NotEncodable as error:
             client.reply(command, response(command, ResponseCode.SYSTEM_ERROR, remark=str(error)))
         except ConnectionClosed:
             client.close("the master's connection closed under a request")
+        self.held_bytes -= size
 
     def _push(self, upstream: Connection, command: Command) -> Command | None:
         """A request of the master to the client."""
@@ -165,13 +189,14 @@ class Forwarder:
                 if self._upstreams.get(client) is not upstream:
                     return  # the client is gone, or this was switched off
                 await self._dial(upstream)
-        waiting, upstream.waiting = upstream.waiting, []
         if upstream.connection is None:
             if self._upstreams.get(client) is upstream:
                 del self._upstreams[client]
-            for command in waiting:  # nothing of it was sent
+            for command in upstream.waiting:  # nothing of it was sent
                 client.reply(command, _refusal(command))
+            self._forget(upstream)
             return
+        waiting, upstream.waiting = upstream.waiting, []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(upstream.connection.run)
             for command in waiting:
@@ -208,9 +233,15 @@ class Forwarder:
         """Clients connect again, and make themselves known to the other master: a Java client does so at once."""
         upstreams, self._upstreams = self._upstreams, {}
         for upstream in upstreams.values():
+            self._forget(upstream)
             upstream.client.close(reason)
             if upstream.connection is not None:
                 upstream.connection.close(reason)
+
+
+def _size(command: Command) -> int:
+    """About what it takes while it is held."""
+    return len(command.body) + sum(map(len, command.ext.values())) + 1_000
 
 
 def _refusal(command: Command) -> Command:

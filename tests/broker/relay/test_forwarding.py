@@ -16,7 +16,7 @@ from broker.relay.codes import FORWARDED, PUSHED
 from broker.relay.forwarding import PATIENCE_MS, Forwarder
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, request, response
+from remoting.command import ONEWAY, Command, request, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import ConnectionClosed
@@ -214,3 +214,60 @@ async def test_a_master_is_dialled_by_its_host_under_tls() -> None:
             assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
             forwarder.follow("master.example:1")
             assert (await client.call("old:1", request(SEND))).remark == "new"
+
+
+async def test_what_is_held_for_a_silent_master_is_bounded_and_given_back(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.relay.forwarding.HELD_BYTES_MAX", 50_000)
+    async with world() as w:
+        w.there.silent = True
+        w.forwarder.begin()
+        codes = []
+
+        async def one() -> None:
+            try:
+                codes.append((await w.client.call("old:1", request(SEND, body=bytes(9_000)), 5_000)).code)
+            except ConnectionClosed:
+                codes.append(-1)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(one)
+            await wait_all_tasks_blocked()
+            assert codes == [ResponseCode.SYSTEM_BUSY] * 3 and w.forwarder.held_bytes == 50_000
+            w.forwarder.follow("new:1")
+            await wait_all_tasks_blocked()
+            assert w.forwarder.held_bytes == 50_000 and len(w.there.seen) == 5
+            w.there.clients[0].close("the master dies")
+        assert codes[3:] == [-1] * 5 and w.forwarder.held_bytes == 0
+        w.there.silent = False
+        w.forwarder.follow("new:2")
+        assert await w.send() == "newer" and w.forwarder.held_bytes == 0
+
+
+async def test_what_waits_is_forgotten_with_its_client_or_when_there_is_no_master(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        w.forwarder.begin()
+        answer = await w.client.call("old:1", request(SEND, body=bytes(9_000)), 5_000)
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE and w.forwarder.held_bytes == 0
+        with trio.move_on_after(PATIENCE_MS / 4e3):
+            await w.send()
+        assert w.forwarder.held_bytes == 1_001
+        await trio.aclose_forcefully(w.network.streams[0])
+        await wait_all_tasks_blocked()
+        assert w.forwarder.held_bytes == 0
+
+
+async def test_oneway_requests_do_not_pile_up_for_a_master_that_does_not_read(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.relay.forwarding.ONEWAY_BYTES_MAX", 0)
+    async with world() as w:
+        w.forwarder.begin("new:1")
+        await w.send()
+        connection = await w.client.connect("old:1")
+        for _ in range(50):  # in one turn, so that nothing of it is written before the last
+            connection.send(Command(SEND, flag=ONEWAY, body=bytes(100)))
+        await w.send()
+        assert len(w.there.seen) < 52 and w.forwarder.held_bytes == 0
