@@ -29,6 +29,7 @@ from harness.interop import (  # noqa: F401  they register theirs
     clients,
     failover,
     ha,
+    hosts,
     mixed,
     report,
     routes,
