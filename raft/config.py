@@ -113,7 +113,7 @@ class Config:
     segment_bytes: int = 64 << 20
     sync: Sync = Sync.ALWAYS
     sync_interval_ms: int = 10
-    loop_sync_max_ms: int = 5
+    loop_sync_max_ms: int = 50
     """A lone entry is synced on the event loop, not by a thread that has to wake, until that takes longer. 0: never."""
     apply_slice_ms: int = 4
     """Longest time that applying keeps the event loop from other tasks."""

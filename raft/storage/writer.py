@@ -67,8 +67,12 @@ QUIET_S: Final = 0.001
 """How long the loop is left asleep when all that a write was for has been said already."""
 LONE_BYTES_MAX: Final = 64 << 10
 """Up to here a sync hardly takes longer than that of a single byte."""
+LONE_USUAL_S: Final = 0.001
+"""The loop syncs where that usually takes no longer."""
+USUAL_WRITES: Final = 16
+"""What is usual: over about so many writes."""
 CALM_WRITES: Final = 128
-"""After a slow sync so many quick ones are asked for, before the loop syncs again; after the next, twice as many."""
+"""After a stall so many writes without are asked for, before the loop syncs again; after the next, twice as many."""
 CALM_WRITES_MAX: Final = 1 << 14
 _STOP: Final = _Stop()
 _RESUME: Final = _Resume()
@@ -130,8 +134,8 @@ class LogWriter:
     then), and is woken for it ``QUIET_S`` later at most.
 
     ``write_here`` writes and syncs one frame of one entry without the thread, which would cost more than the disk does:
-    while the thread rests, on a disk whose last syncs took no longer than ``loop_max_ms``. The loop stands still for
-    as long, and if that sync is the first slow one, until it ends.
+    while the thread rests, on a disk that is usually quick and has not taken longer than ``loop_max_ms`` lately. The
+    loop stands still meanwhile: for a stall, once, until that ends.
     """
 
     def __init__(
@@ -145,8 +149,9 @@ class LogWriter:
         """Items put into the queue, and those that the thread has dealt with: it rests when they are as many."""
         self._clock, self._loop_max_s = clock, loop_max_ms / 1e3 if sync is Sync.ALWAYS else 0.0
         self._only_appends: Callable[[int], bool] | None = getattr(storage, "only_appends", None)
-        self._slow, self._calm_due = 0, CALM_WRITES
-        """Quick syncs that are still asked for; how many the next slow one will ask for."""
+        self._usual_s = 0.0
+        self._shy, self._calm_due = 0, CALM_WRITES
+        """Writes without a stall that are still asked for; how many the next stall will ask for."""
         self.reports: deque[Mapping[int, int]] = deque()
         """Tokens that are durable, in order, until the loop fetches them."""
         self.hurry = False
@@ -184,7 +189,9 @@ class LogWriter:
     def takes_here(self, write: Write) -> bool:
         """Whether ``write_here`` may be called with this write, now."""
         frames = write.frames
-        if len(frames) != 1 or frames[0].count != 1 or self._slow or not self._loop_max_s:
+        if len(frames) != 1 or frames[0].count != 1 or not self._loop_max_s:
+            return False
+        if self._shy or self._usual_s > LONE_USUAL_S:
             return False
         if write.hard_state or write.install or write.truncate_from or write.purge_to or self._only_appends is None:
             return False
@@ -272,11 +279,17 @@ class LogWriter:
         except Exception as error:  # noqa: BLE001 - a bug here must stop the node as a broken disk does, not the thread
             self._fail(error)
             return False
-        if self._clock() - began > self._loop_max_s:
-            self._slow, self._calm_due = self._calm_due, min(2 * self._calm_due, CALM_WRITES_MAX)
-        elif self._slow:
-            self._slow -= 1
+        self._weigh(self._clock() - began)
         return True
+
+    def _weigh(self, took_s: float) -> None:
+        self._usual_s += (took_s - self._usual_s) / USUAL_WRITES
+        if took_s > self._loop_max_s:
+            self._shy, self._calm_due = self._calm_due, min(2 * self._calm_due, CALM_WRITES_MAX)
+        elif self._shy:
+            self._shy -= 1
+        elif self._calm_due > CALM_WRITES:
+            self._calm_due -= 1
 
     def _commit(self, writes: list[Write], quiet: list[_Quiet]) -> None:
         if not self._write(writes):

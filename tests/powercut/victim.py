@@ -58,9 +58,14 @@ async def main(root: Path, sync: Sync) -> None:
                 name, peers=peers, data_dir=root / name, state_machine=Numbers(), bootstrap=True, config=config(sync)))
             for name in peers]
         numbers = iter(range(1, 1 << 62))
+        turn = 0
 
-        async def write(padding: bytes) -> None:
+        async def write(writer: int) -> None:
+            padding = bytes(16 * (writer % 8) ** 2)
             while True:
+                if writer and turn % 2:  # every other time one writes alone, so that the event loop syncs, not a thread
+                    await trio.sleep(0.01)
+                    continue
                 number = NUMBER.pack(next(numbers))
                 leading = next((node for node in nodes if node.is_leader), None)
                 try:
@@ -73,8 +78,7 @@ async def main(root: Path, sync: Sync) -> None:
                     await trio.sleep(0.001)
 
         for writer in range(WRITERS):
-            nursery.start_soon(write, bytes(16 * (writer % 8) ** 2))
-        turn = 0
+            nursery.start_soon(write, writer)
         while True:  # snapshots, so that logs are purged; hand-overs, so that logs diverge
             await trio.sleep(0.15)
             turn += 1
