@@ -434,6 +434,17 @@ def test_h10_leaving_is_measured_on_the_clock_that_only_runs() -> None:
     assert held.wanted(15_000 * MS) == frozenset({1, 3})
 
 
+def test_who_is_sent_all_and_acknowledges_nothing_has_not_caught_up() -> None:
+    held = in_sync({1, 2}, end=10)
+    held.opened(2, False, 0)
+    held.acked(2, 10, 0)
+    for second in range(1, 15):
+        held.advanced(10 + second, 10 + second)
+        held.sent(2, second * 1_000 * MS)
+    assert held.wanted(14_999 * MS) is None
+    assert held.wanted(15_000 * MS) == frozenset({1})
+
+
 def test_a_member_never_seen_has_its_time_and_a_closed_one_leaves_at_once() -> None:
     held = in_sync({1, 2, 3})
     assert held.wanted(14_999 * MS) is None

@@ -326,6 +326,20 @@ def test_heartbeats_say_what_the_controller_elects_by() -> None:
     assert len(broker.controller.heartbeats) in (4, 6), "each second to each controller"
 
 
+def test_a_controller_that_never_answers_holds_up_no_heartbeat() -> None:
+    """apache/rocketmq#5929."""
+    broker = booted()
+    broker.run(500)
+    for beats in range(1, 6):
+        broker.now += 1_000 * MS
+        sent = [output for output in broker.manager.tick(broker.now) if isinstance(output, Send)]
+        before = len(broker.controller.heartbeats)
+        broker.do([output for output in sent if output.address == "ctl1"])
+        assert len(broker.controller.heartbeats) == before + 1, beats
+        assert RequestCode.BROKER_HEARTBEAT in {output.command.code for output in sent if output.address == "ctl2"}
+    assert broker.manager.serving
+
+
 def test_a_master_without_a_controller_fences_itself_and_comes_back() -> None:
     broker = booted()
     broker.run(2_900)
