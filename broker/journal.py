@@ -32,6 +32,8 @@ logger = logging.getLogger("broker")
 NS_PER_MS: Final = 1_000_000
 RETRY_MS: Final = 1_000
 """How long queues wait for a disk that is full."""
+_MUCH_BYTES: Final = 16 << 10
+"""Making that visible takes as long as writing some answers."""
 CLEANED_QUEUES: Final = 100
 """In a tick, of those with messages that are gone."""
 
@@ -116,6 +118,8 @@ class Journal:
         self._disk = disk
         self._bell = Bell()
         self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
+        self._answers_first = False
+        """Dispatch was put off to the next turn."""
         self._syncing = self._flushing = self._deleting = False
         """What the disk is busy with: the log, what is built from it, old files."""
         self._flush_began_ns = self._checkpoint_due_ns = self._clean_due_ns = self._dispatch_after_ns = 0
@@ -227,6 +231,8 @@ class Journal:
                 if self._turn():
                     self._bell.ring()
                     await trio.lowlevel.checkpoint()
+                    if self._answers_first:  # whoever writes them was woken in that turn, and is through by now
+                        await trio.lowlevel.checkpoint()
 
     async def close(self) -> None:
         """Write and flush all, and say that the store was closed in order, unless the disk has failed. ``run`` must
@@ -266,9 +272,15 @@ class Journal:
                 call()
         for call in tuple(self.settled):
             call()
-        more = self._dispatch()
+        self._answers_first = not self._answers_first and self._is_much_to_show()
+        more = self._answers_first or self._dispatch()
         self._in_turn = False
         return more
+
+    def _is_much_to_show(self) -> bool:
+        """So much that answers should not wait for it. A replica that is sent the log answers nobody."""
+        return (self.confirm_offset - self.store.dispatched_offset > _MUCH_BYTES
+                and not self.store.must_take_over and not self._dispatch_after_ns)
 
     def _write(self) -> None:
         try:

@@ -18,6 +18,7 @@ from broker.store.files import MemoryFile, MemoryFiles, Space
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message, decode
+from remoting.wakeup import Bell
 
 SMALL = StoreConfig(log_file_bytes=1 << 16, queue_file_bytes=20 * 64, index_slots=11, index_entries=64)
 ASYNC = JournalConfig()
@@ -408,3 +409,38 @@ async def test_the_disk_thread_runs_jobs_between_steps_and_says_what_failed() ->
     disk.close()
     disk.close()
     disk.settle()
+
+
+async def test_what_is_much_is_shown_behind_the_answers(autojump_clock: MockClock) -> None:
+    async with running() as journal:
+        seen: list[tuple[str, int]] = []
+        bell = Bell()
+        journal.settled.append(bell.ring)
+        journal.grown.append(lambda: journal.confirm(journal.end))
+
+        async def answers() -> None:
+            while True:
+                await bell.wait()
+                seen.append(("answers", len(bodies(journal))))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answers)
+            await wait_all_tasks_blocked()
+            for count, size, visible in ((3, 9, 3), (40, 900, 3), (40, 900, 43)):
+                seen.clear()
+                journal.append([message("x" * size) for _ in range(count)])
+                await wait_all_tasks_blocked()
+                assert seen[0] == ("answers", visible), "little is shown in the turn that writes it"
+                assert len(bodies(journal)) == visible + (count if count > 3 else 0)
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_stream_of_puts_does_not_put_off_what_consumers_see(autojump_clock: MockClock) -> None:
+    async with running() as journal:
+        journal.grown.append(lambda: journal.confirm(journal.end))
+        for turn in range(20):
+            journal.append([message("x" * 900) for _ in range(40)])
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            assert len(bodies(journal)) >= (turn - 1) * 40
