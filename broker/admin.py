@@ -25,7 +25,7 @@ from remoting.connection import Connection
 from remoting.daemon.changing import change_config
 from remoting.daemon.files import Files
 from remoting.endpoint import Handler
-from remoting.headers.broker import GetBrokerConfigResponse
+from remoting.headers.broker import GetBrokerConfigResponse, ResetMasterFlushOffsetRequest
 
 logger = logging.getLogger("broker.admin")
 
@@ -47,6 +47,7 @@ class Administration:
     _epochs: Callable[[], list[EpochEntry] | None]
     """None: no controller rules this broker."""
     _log_end: Callable[[], int]
+    _set_master_flushed: Callable[[int], None]
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -92,9 +93,11 @@ class Administration:
         """907."""
         return response(request, body=self._replication().to_json())
 
-    @staticmethod
-    def reset_master_flush_offset(_: Connection, request: Command) -> Command:
-        """908. Nothing here depends on that offset: a slave's log is compared with its master's when they meet."""
+    def reset_master_flush_offset(self, _: Connection, request: Command) -> Command:
+        """908: what a slave shows in 907 and keeps for a Java broker that opens its store. A master has none."""
+        offset = ResetMasterFlushOffsetRequest.from_ext(request.ext).master_flush_offset
+        if self._standing.slave and offset is not None:
+            self._set_master_flushed(offset)
         return response(request)
 
     def epochs(self, _: Connection, request: Command) -> Command:

@@ -196,7 +196,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
         False, "controller mode: a message is answered when the whole SyncStateSet holds it")
     async_learner: bool = key(False, "controller mode: a replica that is never in sync and never master")
     sync_from_last_file: bool = key(False, "an empty slave begins with the master's last file")
-    sync_master_flush_offset_when_startup: bool = key(False, "a new slave takes over what the master had flushed")
+    sync_master_flush_offset_when_startup: bool = key(False, "a slave that has no such value notes where its "
+                                                        "master's log ended at its start")
 
     without_meaning: Mapping[str, str] = attrs.field(factory=dict)
     """Given keys of ``IDLE``, as written."""

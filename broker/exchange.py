@@ -35,6 +35,7 @@ class Master:
     address: str
     ha_address: str
     flushed_offset: int = 0
+    """Where its log ended when it started: Java's ``brokerInitMaxOffset``."""
 
 
 class Exchange:

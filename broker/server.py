@@ -42,6 +42,7 @@ from broker.store.files import Files as StoreFiles
 from broker.store.store import MessageStore
 from broker.sync import MetadataSync, Tables
 from broker.tablefile import RunSync
+from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.namesrv import TopicConfigSerializeWrapper
 from remoting.client import Client, open_client
@@ -169,6 +170,7 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, world: World, client: Client, journal: Journal, config_path: str) -> None:
         self.config, self.world, self.client, self.journal = config, world, client, journal
+        self._began_at = journal.end
         self.standing = Standing(
             config.broker_cluster_name, config.broker_name, config.address,
             MASTER_ID if config.enable_controller_mode else config.broker_id, config.role is BrokerRole.SLAVE)
@@ -191,7 +193,8 @@ class Broker:
         self.runtime = Runtime(config, services, wall_ms=world.wall_ms, disk_used=world.disk_used)
         self.administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
-            self._version, self.runtime.table, self.roles.runtime_info, self.roles.epochs, lambda: journal.end)
+            self._version, self.runtime.table, self._replication, self.roles.epochs, lambda: journal.end,
+            self._set_master_flushed)
         self.handlers = self.forwarder.handlers({
             **services.handlers(), **self.administration.handlers(), **more,
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange.answer})
@@ -233,7 +236,18 @@ class Broker:
         return self.services.topics.version.to_json()
 
     def _told(self, master: Master) -> None:
+        if (self.config.sync_master_flush_offset_when_startup and self.standing.slave
+                and not self.journal.store.master_flushed_offset):
+            self._set_master_flushed(master.flushed_offset)
         self.roles.told(master)
+
+    def _set_master_flushed(self, offset: int) -> None:
+        self.journal.store.master_flushed_offset = offset
+
+    def _replication(self) -> HARuntimeInfo:
+        info = self.roles.runtime_info()
+        return info if info.master else attrs.evolve(info, ha_client_runtime_info=attrs.evolve(
+            info.ha_client_runtime_info, master_flush_offset=self.journal.store.master_flushed_offset))
 
     def _follow(self, config: BrokerConfig) -> None:
         """What of a changed configuration needs no new start."""
@@ -246,7 +260,7 @@ class Broker:
     def _itself(self) -> Master | None:
         if self.standing.slave:
             return None
-        return Master(self.config.address, self.config.ha_address, self.journal.durable_end)
+        return Master(self.config.address, self.config.ha_address, self._began_at)
 
     # --- running ---------------------------------------------------------------------------------------------
 

@@ -326,6 +326,16 @@ class MessageStore:
         finally:
             self.end_flush(flush)
 
+    @property
+    def master_flushed_offset(self) -> int:
+        """Where a slave's master says that its log ended when it started, or what an operator set; kept in the
+        checkpoint, in which Java looks for it. Nothing here follows from it."""
+        return self._checkpoint.master_flushed_offset
+
+    @master_flushed_offset.setter
+    def master_flushed_offset(self, offset: int) -> None:
+        self._checkpoint = attrs.evolve(self._checkpoint, master_flushed_offset=offset)
+
     def begin_flush(self) -> Flush:
         """Of queues, index and checkpoint as they are now: run its ``steps``, then ``end_flush`` it, before the next.
         Raises ``OSError`` when the disk is full."""
@@ -345,7 +355,7 @@ class MessageStore:
         queues, so no checkpoint counts on them any more: the next process builds them again."""
         self._flush = None
         if flush.finished and not flush.cancelled and flush.checkpoint is not None:
-            self._checkpoint = flush.checkpoint
+            self._checkpoint = attrs.evolve(flush.checkpoint, master_flushed_offset=self.master_flushed_offset)
         if flush.cancelled and not flush.queues_synced:
             self._queues.not_synced(flush.to_sync, flush.folders)
         elif not flush.queues_synced:

@@ -24,6 +24,7 @@ from remoting.bodies.controller import END_OFFSET_OPEN, EpochEntryCache
 from remoting.bodies.namesrv import KVTable
 from remoting.codes import RequestCode
 from remoting.errors import RemotingError
+from remoting.headers.broker import ResetMasterFlushOffsetRequest
 
 
 def _epoch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -178,6 +179,20 @@ async def update_config(admin: Admin, options: argparse.Namespace) -> Said:
         await admin.ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, None, body)
     return Said([f"update broker config success, {broker.address}" for broker in brokers],
                 {"key": options.key, "value": options.value, "brokers": [broker.address for broker in brokers]})
+
+
+def _flushed_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-b", "--brokerAddr", required=True, metavar="HOST:PORT", help="which slave")
+    parser.add_argument("-o", "--offset", required=True, type=int, metavar="N", help="the offset to set")
+
+
+@command("resetMasterFlushOffset", _flushed_arguments)
+async def reset_master_flushed(admin: Admin, options: argparse.Namespace) -> Said:
+    """set what a slave says its master had flushed"""
+    await admin.ask(options.brokerAddr, RequestCode.RESET_MASTER_FLUSH_OFFSET,
+                    ResetMasterFlushOffsetRequest(options.offset))
+    return Said([f"reset master flush offset to {options.offset} success"],
+                {"brokerAddr": options.brokerAddr, "offset": options.offset})
 
 
 def _ha_arguments(parser: argparse.ArgumentParser) -> None:

@@ -170,7 +170,7 @@ async def _all_groups(admin: Admin) -> Said:
     answer = await admin.ask(admin.namesrv[0], RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     groups = sorted(name.removeprefix(RETRY_PREFIX) for name in TopicList.from_json(answer.body).topic_list
                     if name.startswith(RETRY_PREFIX))
-    data = []
+    data: list[dict[str, Any]] = []
     for group in groups:
         try:
             table, tps = await consume_stats(admin, group)

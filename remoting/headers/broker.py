@@ -27,6 +27,13 @@ class ExchangeHAInfoResponse(Header):
 
 
 @header
+class ResetMasterFlushOffsetRequest(Header):
+    """908, ``ResetMasterFlushOffsetHeader``."""
+
+    master_flush_offset: Int64 | None = None
+
+
+@header
 class GetBrokerConfigResponse(Header):
     """Answer to 26: the topics' ``DataVersion`` as JSON."""
 

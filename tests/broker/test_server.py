@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from broker.metrics import BrokerMetrics
+from broker.store.checkpoint import Checkpoint
 from broker.store.errors import StoreFailed
 from broker.store.tables import SubscriptionGroup
 from remoting import properties
@@ -13,7 +14,11 @@ from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.controller import EpochEntryCache
 from remoting.bodies.namesrv import KVTable
 from remoting.codes import RequestCode, ResponseCode
-from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
+from remoting.headers.broker import (
+    ExchangeHAInfoRequest,
+    ExchangeHAInfoResponse,
+    ResetMasterFlushOffsetRequest,
+)
 from remoting.headers.controller import ElectMasterRequest
 from remoting.record import decode_all
 from tests.broker.cluster import Cluster, Node, cluster, controlled, until
@@ -215,6 +220,38 @@ async def test_a_slave_finds_its_master_and_copies_log_and_tables(autojump_clock
         await master.kill()
         await made.wait_route("TBW102", {1: slave.address})
         assert await bodies(made, slave.address) == [b"m0", b"m1"]
+
+
+async def test_a_slave_keeps_what_its_master_had_flushed_and_operators_may_set_it(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    async with cluster() as made:
+        master = await made.node(brokerRole="SYNC_MASTER")
+        await send_all(made, master.address, b"m0")
+        end = master.broker.journal.end
+        await master.stop()
+        await master.start()
+        await send_all(made, master.address, b"m1")
+        slave = await made.node(brokerRole="SLAVE", brokerId="1", syncMasterFlushOffsetWhenStartup="true")
+
+        async def shown(node: Node) -> int:
+            answer = await made.ask(node.address, RequestCode.GET_BROKER_HA_STATUS)
+            return HARuntimeInfo.from_json(answer.body).ha_client_runtime_info.master_flush_offset
+
+        told = ExchangeHAInfoRequest("10.0.0.1:10912", end, master.address)
+        assert (await made.ask(slave.address, RequestCode.EXCHANGE_BROKER_HA_INFO, told)).code == OK
+        answer = await made.ask(master.address, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequest())
+        assert ExchangeHAInfoResponse.from_ext(answer.ext).master_flush_offset == end, "its log at its start"
+        assert await shown(slave) == end
+        for node in (master, slave):
+            answer = await made.ask(
+                node.address, RequestCode.RESET_MASTER_FLUSH_OFFSET, ResetMasterFlushOffsetRequest(77))
+            assert answer.code == OK
+        assert (await shown(master), await shown(slave)) == (0, 77)
+        await slave.stop()
+        assert Checkpoint.decode(bytes(slave.store.content["checkpoint"].data)).master_flushed_offset == 77
+        await slave.start()
+        assert await shown(slave) == 77
 
 
 async def test_double_writes_degrade_when_the_slave_is_gone_and_recover(autojump_clock: trio.abc.Clock) -> None:

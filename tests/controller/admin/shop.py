@@ -108,6 +108,7 @@ class Scripted:
             RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_CONSUME_STATS, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
             RequestCode.GET_CONSUMER_CONNECTION_LIST, RequestCode.GET_BROKER_RUNTIME_INFO,
             RequestCode.UPDATE_BROKER_CONFIG, RequestCode.GET_BROKER_HA_STATUS, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+            RequestCode.RESET_MASTER_FLUSH_OFFSET,
             RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY), self.answer)
 
     def answer(self, _: Connection, command: Command) -> Command:

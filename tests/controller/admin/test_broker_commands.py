@@ -201,6 +201,15 @@ async def test_a_key_is_changed(autojump_clock: MockClock, capsys: pytest.Captur
             "a:1", "slave:1", "slave:1")]
 
 
+async def test_what_a_master_had_flushed_is_set(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with shop(capsys) as asked:
+        said = await asked.mqadmin("resetMasterFlushOffset", "-b", "slave:1", "-o", "77", namesrv="")
+        assert said == "reset master flush offset to 77 success\n"
+        assert asked.script.asked[-1].ext == {"masterFlushOffset": "77"}
+
+
 async def test_who_replicates(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
     async with shop(capsys) as asked:
         lines = (await asked.mqadmin("haStatus", "-c", "c")).splitlines()
