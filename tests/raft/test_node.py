@@ -391,7 +391,7 @@ async def test_who_comes_alone_waits_for_no_flusher_and_who_comes_then_gathers(
             call.send(None)  # its first step, and nobody else's
             assert leader.counters["batches"] == before + (not before_alone)
             call.close()
-            await leader.read_barrier()
+            await trio.testing.wait_all_tasks_blocked()  # it is committed
         net.disks["n0"].stalled = True
         before = leader.counters["batches"]
         async with trio.open_nursery() as nursery:
