@@ -52,14 +52,15 @@ class KeyHashes:
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], int] = {}
         self._tags: dict[tuple[bytes, bytes], int] = {}
-        self._front = self._topic = b""
-        self._front_code = 0
-        """Of the last unique id, without the four characters at its end, which count its producer's messages."""
+        self._last = b"", b"", 0
+        """The last unique id without the four characters at its end, which count its producer's messages; its topic,
+        and the hash of both."""
 
     def of(self, run: list[Outline], told: int) -> list[Entry]:
         """Of messages behind ``told``, in their order."""
         entries: list[Entry] = []
         add, top = entries.append, 1 << 31
+        last_front, last_topic, front_code = self._last
         for offset, _, _, _, sys_flag, time_ms, topic, properties in run:
             if offset <= told or sys_flag & ROLLBACK == ROLLBACK:
                 continue
@@ -68,10 +69,10 @@ class KeyHashes:
                 pass
             elif len(unique) > 4 and unique.isascii():
                 front = unique[:-4]
-                if front != self._front or topic != self._topic:
-                    self._front, self._topic, self._front_code = front, topic, self._hash(topic, front)
+                if front != last_front or topic != last_topic:
+                    last_front, last_topic, front_code = front, topic, self._hash(topic, front)
                 a, b, c, d = unique[-4:]
-                code = self._front_code * 923_521 + a * 29_791 + b * 961 + c * 31 + d & _MASK  # powers of 31
+                code = front_code * 923_521 + a * 29_791 + b * 961 + c * 31 + d & _MASK  # powers of 31
                 add((code if code < top else _positive(code), offset, time_ms))
             elif unique:
                 add((_positive(self._hash(topic, unique)), offset, time_ms))
@@ -83,6 +84,7 @@ class KeyHashes:
                 tags = value_behind(properties, TAGS)
                 if tags:
                     add((self._tags_hash(topic, tags), offset, time_ms))
+        self._last = last_front, last_topic, front_code
         return entries
 
     def _tags_hash(self, topic: bytes, tags: bytes) -> int:
