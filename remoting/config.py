@@ -40,7 +40,7 @@ class ConnectionLimits:
     frame_bytes_max: int = _limit(16 << 20)
     """Of a frame with its length field, either way."""
     receive_bytes_max: int = _limit(256 << 20)
-    """Unfinished frames over all connections; whoever exceeds it is closed."""
+    """Unfinished frames over all connections; beyond it, who has more than an equal share is closed."""
     outgoing_bytes_max: int = _limit(64 << 20)
     """Queued on one connection; one whose other end reads too slowly for that is closed."""
     requests_in_flight_max: int = _limit(16_384)

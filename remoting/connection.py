@@ -43,6 +43,8 @@ _READ_BYTES: Final = 128 << 10
 """Some hundreds of requests: read and handled in one turn, short enough for whatever shares the loop."""
 _WRITE_BYTES: Final = 256 << 10
 """When so much is queued it is written without waiting for more; streams that are no sockets get it in such pieces."""
+_SMALL_BYTES: Final = 4 << 10
+"""Of a frame that nobody is cut off for, however much others have sent."""
 _OPAQUE_MAX: Final = 2**31 - 1
 
 
@@ -372,9 +374,12 @@ class Connection:
         if unfinished != self._unfinished and not self.closed:
             endpoint.unfinished_bytes += unfinished - self._unfinished
             self._unfinished = unfinished
-            if endpoint.unfinished_bytes > endpoint.limits.receive_bytes_max:
+            bytes_max = endpoint.limits.receive_bytes_max
+            if endpoint.unfinished_bytes > bytes_max and unfinished > max(
+                    _SMALL_BYTES, bytes_max // len(endpoint.connections)):  # not who has an equal share or less
                 endpoint.counters.crowded_out += 1
-                self.close(f"{endpoint.unfinished_bytes} bytes of unfinished frames over all connections")
+                self.close(f"{unfinished} of {endpoint.unfinished_bytes} bytes of unfinished frames over all "
+                           "connections")
         return all_of_them
 
     async def _catch_up(self) -> None:

@@ -33,6 +33,8 @@ WAITING_MAX: Final = 1_000
 """Requests of one client that wait."""
 HELD_BYTES_MAX: Final = 128 << 20
 """Of requests, over all clients, that wait or whose answers are awaited; more are refused."""
+SMALL_BYTES: Final = 16 << 10
+"""A client that has none under way may have one of this size even then: a flood of others is not its fault."""
 ONEWAY_BYTES_MAX: Final = 1 << 20
 """While more is queued for the master, what asks for no answer is dropped."""
 RETRY_S: Final = 0.01
@@ -46,6 +48,7 @@ class _Upstream:
     connection: Connection | None = None
     waiting: list[Command] = attrs.field(factory=list)
     """Requests that came before there was one, in their order."""
+    held_bytes: int = 0
 
 
 class Forwarder:
@@ -126,42 +129,48 @@ class Forwarder:
         if upstream is None:
             upstream = self._upstreams[client] = _Upstream(client)
             self._endpoint.start_soon(self._serve, upstream, name=f"forwarding for {client.peer}")
-        if self.held_bytes + _size(command) > HELD_BYTES_MAX or len(upstream.waiting) >= WAITING_MAX:
+        size = _size(command)
+        if len(upstream.waiting) >= WAITING_MAX or (
+                self.held_bytes + size > HELD_BYTES_MAX and (upstream.held_bytes or size > SMALL_BYTES)):
             return response(command, ResponseCode.SYSTEM_BUSY, remark=(
                 "this broker passes requests on to the master, and too many wait for its answers"))
-        self.held_bytes += _size(command)
+        self._hold(upstream, size)
         if upstream.connection is not None:
-            self._send(upstream.connection, client, command)
+            self._send(upstream, upstream.connection, command)
         else:
             upstream.waiting.append(command)
         return None
 
+    def _hold(self, upstream: _Upstream, size: int) -> None:
+        upstream.held_bytes += size
+        self.held_bytes += size
+
     def _forget(self, upstream: _Upstream) -> None:
         """What waits will never be sent."""
         waiting, upstream.waiting = upstream.waiting, []
-        self.held_bytes -= sum(map(_size, waiting))
+        self._hold(upstream, -sum(map(_size, waiting)))
 
-    def _send(self, upstream: Connection, client: Connection, command: Command) -> None:
+    def _send(self, upstream: _Upstream, connection: Connection, command: Command) -> None:
         """One that is held; it is no longer when it is answered."""
-        copy, size = attrs.evolve(command, ext=dict(command.ext)), _size(command)
+        copy, size, client = attrs.evolve(command, ext=dict(command.ext)), _size(command), upstream.client
         told = _answer(client, command)
 
         def answered(result: Command | RemotingError) -> None:
-            self.held_bytes -= size
+            self._hold(upstream, -size)
             told(result)
 
         self.forwarded += 1
         try:
             if not command.flag & ONEWAY:
-                upstream.call_nowait(copy, answered, ANSWER_TIMEOUT_MS)
+                connection.call_nowait(copy, answered, ANSWER_TIMEOUT_MS)
                 return
-            if upstream.outgoing_bytes <= ONEWAY_BYTES_MAX:
-                upstream.send(copy)
+            if connection.outgoing_bytes <= ONEWAY_BYTES_MAX:
+                connection.send(copy)
         except NotEncodable as error:
             client.reply(command, response(command, ResponseCode.SYSTEM_ERROR, remark=str(error)))
         except ConnectionClosed:
             client.close("the master's connection closed under a request")
-        self.held_bytes -= size
+        self._hold(upstream, -size)
 
     def _push(self, upstream: Connection, command: Command) -> Command | None:
         """A request of the master to the client."""
@@ -200,7 +209,7 @@ class Forwarder:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(upstream.connection.run)
             for command in waiting:
-                self._send(upstream.connection, client, command)
+                self._send(upstream, upstream.connection, command)
 
     async def _dial(self, upstream: _Upstream) -> None:
         """One attempt."""

@@ -398,6 +398,25 @@ async def test_unfinished_frames_of_all_connections_share_a_budget() -> None:
         assert not server._endpoint.unfinished_bytes
 
 
+async def test_who_has_little_is_not_cut_off_for_what_others_sent() -> None:
+    config = ServerConfig(frame_bytes_max=1 << 20, receive_bytes_max=1 << 20)
+    server = Server({ECHO: echo}, config=config)
+    async with client_and_server(server=server) as (_, _, net):
+        hog, honest = Wire(await net.connect("s:1")), Wire(await net.connect("s:1"))
+        large, small = encode(ask(ECHO, bytes((1 << 20) - 1_000))), encode(ask(ECHO, bytes(2_000)))
+        await hog.stream.send_all(large[:-20])
+        await wait_all_tasks_blocked()
+        await honest.stream.send_all(small[:-1])
+        await wait_all_tasks_blocked()
+        assert server._endpoint.unfinished_bytes > 1 << 20 and not server.counters.crowded_out
+        await hog.stream.send_all(large[-20:-10])
+        await wait_all_tasks_blocked()
+        assert server.counters.crowded_out == 1
+        await honest.stream.send_all(small[-1:])
+        await wait_all_tasks_blocked()
+        assert server.counters.requests[ECHO] == 1 and len(server.connections) == 1
+
+
 async def test_an_end_without_listener_ends_a_connection_of_its_own() -> None:
     """A connection made of an endpoint alone, as servers and clients make them: its stream breaks under it."""
     reasons: list[str] = []

@@ -239,6 +239,13 @@ async def test_what_is_held_for_a_silent_master_is_bounded_and_given_back(
             w.forwarder.follow("new:1")
             await wait_all_tasks_blocked()
             assert w.forwarder.held_bytes == 50_000 and len(w.there.seen) == 5
+            async with open_client(connector=w.network.connect) as other:
+                w.there.silent = False
+                assert (await other.call("old:1", request(SEND))).remark == "new", "one that has none under way"
+                big = await other.call("old:1", request(SEND, body=bytes(20_000)))
+                assert big.code == ResponseCode.SYSTEM_BUSY
+                w.there.silent = True
+            assert len(w.there.seen) == 6 and w.forwarder.held_bytes == 50_000
             w.there.clients[0].close("the master dies")
         assert codes[3:] == [-1] * 5 and w.forwarder.held_bytes == 0
         w.there.silent = False
