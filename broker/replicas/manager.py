@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypedDict
 
 import attrs
 
@@ -115,6 +115,13 @@ class LogState:
     epoch: int = -1
     max_offset: int = 0
     confirm_offset: int = 0
+
+
+class _Announced(TypedDict):
+    master_lease_ms: int | None
+    all_ack_in_sync_state_set: bool | None
+    min_in_sync_replicas: int | None
+    learner: bool | None
 
 
 @attrs.frozen
@@ -303,8 +310,7 @@ class ReplicasManager:
                                           self._found.check_code)
             return self._ask("register", RequestCode.CONTROLLER_APPLY_BROKER_ID, header, now_ns, self._applied)
         register = RegisterBrokerToControllerRequest(
-            config.cluster_name, config.broker_name, self._found.broker_id, config.address,
-            learner=True if config.learner else None)
+            config.cluster_name, config.broker_name, self._found.broker_id, config.address, **self._announced())
         return self._ask("register", RequestCode.CONTROLLER_REGISTER_BROKER, register, now_ns, self._registered)
 
     def _next_id(self, answer: Command | None, _: int) -> list[Output]:
@@ -347,6 +353,15 @@ class ReplicasManager:
 
     # --- heartbeats, elections, polls ------------------------------------------------------------------------
 
+    def _announced(self) -> _Announced:
+        """How this broker acknowledges, for controllers that ask; Java's do not."""
+        config = self._config
+        return {
+            "master_lease_ms": config.master_lease_ms or None,
+            "all_ack_in_sync_state_set": True if config.all_ack_in_sync_state_set else None,
+            "min_in_sync_replicas": self.gate.announced if self.gate.announced > 1 else None,
+            "learner": True if config.learner else None}
+
     def _beat(self, now_ns: int) -> list[Output]:
         config, broker_id = self._config, self.broker_id
         if broker_id is None or self.stage not in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING) \
@@ -357,11 +372,7 @@ class ReplicasManager:
             min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms)
         header = BrokerHeartbeatRequest(
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
-            self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
-            master_lease_ms=config.master_lease_ms or None,
-            all_ack_in_sync_state_set=True if config.all_ack_in_sync_state_set else None,
-            min_in_sync_replicas=self.gate.announced if self.gate.announced > 1 else None,
-            learner=True if config.learner else None)
+            self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority, **self._announced())
         generation = self.gate.generation
 
         def on_answer(address: str) -> Callable[[Command | None, int], list[Output]]:

@@ -93,7 +93,11 @@ class RegisterBrokerToControllerRequest(Header):
     broker_address: str
     invoke_time: Int64 = 0
     learner: bool | None = None
-    """Ours."""
+    """Ours, as in a heartbeat. The next three as well: who looks at what travels sees from the first word on how this
+    broker acknowledges."""
+    master_lease_ms: Int64 | None = None
+    all_ack_in_sync_state_set: bool | None = None
+    min_in_sync_replicas: Int32 | None = None
 
 
 @header

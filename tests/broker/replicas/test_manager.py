@@ -62,6 +62,7 @@ class Controller:
     answers: dict[int, int] = attrs.field(factory=dict)
     """Request code -> the response code to give in place of an answer."""
     heartbeats: list[BrokerHeartbeatRequest] = attrs.field(factory=list)
+    registrations: list[RegisterBrokerToControllerRequest] = attrs.field(factory=list)
     elections: list[ElectMasterRequest] = attrs.field(factory=list)
     seen: list[int] = attrs.field(factory=list)
 
@@ -88,6 +89,7 @@ class Controller:
                 who = RegisterBrokerToControllerRequest.from_ext(command.ext)
                 if who.broker_id not in self.codes:
                     return response(command, ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED)
+                self.registrations.append(who)
                 self.addresses[who.broker_id] = who.broker_address
                 known = (self.master, at, self.epoch, self.set_epoch) if at else (None,) * 4
                 return response(command, header=RegisterBrokerToControllerResponse("c", "b", *known), body=body)
@@ -323,6 +325,9 @@ def test_heartbeats_say_what_the_controller_elects_by() -> None:
     assert (beat.master_lease_ms, beat.min_in_sync_replicas, beat.all_ack_in_sync_state_set, beat.learner) == (
         5_000, 2, True, True)
     assert (beat.broker_id, beat.heartbeat_timeout_ms, beat.epoch) == (1, 10_000, -1)
+    (registered,) = broker.controller.registrations
+    assert (registered.master_lease_ms, registered.min_in_sync_replicas, registered.all_ack_in_sync_state_set,
+            registered.learner) == (5_000, 2, True, True)
     assert len(broker.controller.heartbeats) in (4, 6), "each second to each controller"
 
 
