@@ -136,7 +136,7 @@ class Logs:
     @cached_property
     def trace(self) -> DataFrame:
         """``analysis.views.traces``; no row where nodes wrote no trace."""
-        if self.in_driver and not small.has_file(self.traced or self.paths, traces.FILES):
+        if not small.has_file(self.traced or self.paths, traces.FILES):
             return self._none(traces.SCHEMA)
         rows = traces.traces(self.spark, _located(self.traced or self.paths), self.known)
         return self._inside(rows, F.col("wall_us") / 1_000)
@@ -154,12 +154,7 @@ class Logs:
 
     @cached_property
     def snapshots(self) -> DataFrame:
-        return self._snapshots(content=False)
-
-    def _snapshots(self, *, content: bool) -> DataFrame:
-        if self.in_driver and not small.has_file(self.paths, snapshots.FILES):
-            return self._none(snapshots.SCHEMA)
-        return snapshots.snapshots(self.spark, _located(self.paths), self.known, content=content)
+        return snapshots.snapshots(self.spark, self.known)
 
     @cached_property
     def history(self) -> DataFrame:
@@ -167,10 +162,10 @@ class Logs:
         found = commands.controller_groups(self.frames)
         if not found:
             return self._none(commands.SCHEMA)
-        named = self.read("frames", payload="full", groups=",".join(sorted({group for _, group in found})))
+        named = self.read("frames", payload="full", groups=",".join(sorted({group for _, group, _ in found})))
         frames = named.where(reduce(or_, (  # another cluster may have a group of that name
-            F.col("cluster").eqNullSafe(cluster) & (F.col("group") == group) for cluster, group in found)))
-        contents = self._snapshots(content=True)
+            F.col("cluster").eqNullSafe(cluster) & (F.col("group") == group) for cluster, group, _ in found)))
+        contents = snapshots.contents(self.spark, self.known, [(cluster, number) for cluster, _, number in found])
         if self.in_driver:
             made = self._lightly(commands.history_here(frames, contents))
         else:

@@ -7,17 +7,16 @@ The rows are those of the data source, by its own reader. Knows nothing of quest
 from __future__ import annotations
 
 import fnmatch
-import os
 from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.schemas import arrow_schema
 from analysis.source.batch import RaftLogReader
-from analysis.source.finding import Found
+from analysis.source.filesystem import Tree
+from analysis.source.finding import DEPTH_MAX, Found
 from analysis.source.options import parse_options
 
 SEGMENT_BYTES_MAX: Final = 256 << 20
@@ -50,15 +49,16 @@ def read(options: Mapping[str, str]) -> pa.Table | None:
 
 
 def has_file(paths: Sequence[str], pattern: str) -> bool:
-    """Whether a file of such a name lies below; true where that cannot be told here."""
-    for path in paths:
-        if "://" in path and not path.startswith("file:"):
-            return True
-        local = urlsplit(path).path if path.startswith("file:") else path
-        if os.path.isfile(local) or any(fnmatch.filter(names, pattern)
-                                        for _, _, names in os.walk(local, followlinks=True)):
-            return True
-    return False
+    """Whether a file of such a name lies below, or a path is a file."""
+    trees = [Tree.of(path) for path in paths]
+    return any(tree.is_file() or _has_file(tree, pattern, 0) for tree in trees)
+
+
+def _has_file(tree: Tree, pattern: str, depth: int) -> bool:
+    entries = tree.entries() or ()
+    return any(fnmatch.fnmatch(entry.name, pattern) for entry in entries if not entry.is_dir) or (
+        depth < DEPTH_MAX and any(
+            _has_file(tree.below(entry.name), pattern, depth + 1) for entry in entries if entry.is_dir))
 
 
 def nothing(spark: SparkSession, schema: str) -> DataFrame:

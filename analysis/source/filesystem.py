@@ -19,11 +19,12 @@ from analysis.errors import NothingToRead
 
 @attrs.frozen
 class Entry:
-    """One name in a directory."""
+    """One name in a directory. ``modified_ms``: since 1970 UTC; 0: not known."""
 
     name: str
     is_dir: bool
     size: int
+    modified_ms: int = 0
 
 
 @attrs.define(eq=False)
@@ -54,9 +55,16 @@ class Tree:
                 "abfs:// and hdfs:// (which needs libhdfs and CLASSPATH)") from error
         return cls(path, system, inside)
 
+    @classmethod
+    def holding(cls, file: str) -> tuple[Tree, str]:
+        """The directory of a file that ``path_of`` named, and its name there."""
+        address, mark, query = _parted(file)
+        directory, _, name = address.rpartition("/")
+        return cls.of(directory + mark + query), name
+
     def below(self, name: str) -> Tree:
         """A directory within this one."""
-        return Tree(f"{self.root.rstrip('/')}/{name}", self._system, f"{self._path.rstrip('/')}/{name}")
+        return Tree(self.path_of(name), self._system, f"{self._path.rstrip('/')}/{name}")
 
     def name(self) -> str:
         """The last part of its path."""
@@ -68,7 +76,8 @@ class Tree:
 
     def path_of(self, name: str) -> str:
         """How a file below is called in rows and messages."""
-        return f"{self.root.rstrip('/')}/{name}" if name else self.root
+        address, mark, query = _parted(self.root)
+        return f"{address.rstrip('/')}/{name}{mark}{query}" if name else self.root
 
     def entries(self, name: str = "") -> list[Entry] | None:
         """What is in it, by name; None: no such directory."""
@@ -83,8 +92,8 @@ class Tree:
             infos = self._system.get_file_info(arrow_fs.FileSelector(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return sorted((Entry(info.base_name, info.type == arrow_fs.FileType.Directory, info.size or 0)
-                       for info in infos), key=lambda entry: entry.name)
+        return sorted((Entry(info.base_name, info.type == arrow_fs.FileType.Directory, info.size or 0,
+                             (info.mtime_ns or 0) // 1_000_000) for info in infos), key=lambda entry: entry.name)
 
     def is_file(self) -> bool:
         if self._system is None:
@@ -112,10 +121,16 @@ class Tree:
             file.close()
 
 
+def _parted(path: str) -> tuple[str, str, str]:
+    """An address and what follows its question mark, as in ``s3://bucket/logs?endpoint_override=host:9000``."""
+    return path.partition("?") if "://" in path else (path, "", "")
+
+
 def _local_entries(found: Iterable[os.DirEntry[str]]) -> Iterable[Entry]:
     for each in found:
         try:
-            yield Entry(each.name, each.is_dir(), each.stat().st_size)
+            stat = each.stat()
+            yield Entry(each.name, each.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
         except FileNotFoundError:  # recycled under our eyes
             continue
 

@@ -50,26 +50,26 @@ SAMPLES: Final = 8
 _OF_FRAME: Final = ("cluster", "group", "term", "wall_ms", "node", "file", "offset")
 
 
-def controller_groups(frames: DataFrame) -> list[tuple[str, str]]:
-    """(cluster, group) whose commands are a controller's, told by the first bytes of some: a CBOR list [format, kind,
-    ...]. ``frames`` need no payloads: this reads the few bytes where they lie."""
+def controller_groups(frames: DataFrame) -> list[tuple[str, str, int]]:
+    """(cluster, group, group_id) whose commands are a controller's, told by the first bytes of some: a CBOR list
+    [format, kind, ...]. ``frames`` need no payloads: this reads the few bytes where they lie."""
     places = F.struct("file", "offset", "count")
     some = frames.where("kind = 'commands' and damage is null and group_id is not null").groupBy(
-        "cluster", "group").agg(*(
+        "cluster", "group", "group_id").agg(*(
             F.min_by(places, F.xxhash64("mark", F.lit(number))).alias(str(number)) for number in range(SAMPLES)))
     found = []
-    for cluster, group, *samples in some.collect():
+    for cluster, group, number, *samples in some.collect():
         begins = [begin for sample in samples if (begin := _begin_of(*sample)) is not None]
         if 2 * sum(map(_looks_like_ours, begins)) > len(begins):
-            found.append((cluster, group))
+            found.append((cluster, group, number))
     return sorted(found)
 
 
 def _begin_of(file: str, offset: int, count: int) -> bytes | None:
     """The first bytes of a frame's first payload; None: the file was purged."""
-    directory, _, name = file.rpartition("/")
+    directory, name = Tree.holding(file)
     try:
-        segment = Tree.of(directory).open(name)
+        segment = directory.open(name)
     except OSError:
         return None
     try:
@@ -82,30 +82,28 @@ def _looks_like_ours(begin: bytes) -> bool:
     return len(begin) == 3 and 0x83 <= begin[0] <= 0x97 and 1 <= begin[1] <= 9 and 1 <= begin[2] <= 9
 
 
-def history(frames: DataFrame, snapshots: DataFrame) -> DataFrame:
+def history(frames: DataFrame, contents: DataFrame) -> DataFrame:
     """Commands (``is_change`` false) and the changes they made (true) of every controller group, in rows.
 
-    ``frames`` of controller groups, with whole payloads; ``snapshots`` with content.
+    ``frames`` of controller groups, with whole payloads; ``contents``: of their newest snapshots.
     """
-    ordered = _ordered(frames, snapshots)
+    ordered = _ordered(frames, contents)
     return ordered.sparkSession.createDataFrame(  # by RDD: what Spark has on DataFrames for this wants pandas
         ordered.rdd.mapPartitions(_replay_groups), SCHEMA, verifySchema=False)
 
 
-def history_here(frames: DataFrame, snapshots: DataFrame) -> pa.Table:
+def history_here(frames: DataFrame, contents: DataFrame) -> pa.Table:
     """The same, replayed by this process."""
-    rows = _replay_groups(_ordered(frames, snapshots).collect())
+    rows = _replay_groups(_ordered(frames, contents).collect())
     return pa.Table.from_pylist([dict(zip(_ROW, row, strict=True)) for row in rows], _ARROW_SCHEMA)
 
 
-def _ordered(frames: DataFrame, snapshots: DataFrame) -> DataFrame:
+def _ordered(frames: DataFrame, contents: DataFrame) -> DataFrame:
     """Each frame once, all of a group together, the first with the content of the newest snapshot."""
     wanted = frames.where("damage is null and not truncated").select(
         *_OF_FRAME, "group_id", "kind", "index", "last_index", "count", "chain", "mark", "payload").dropDuplicates(
         ["cluster", "group", "index", "mark"])
-    newest = snapshots.groupBy("cluster", "group_id").agg(
-        F.max_by("content", "index").alias("content"), F.max_by("file", "index").alias("snapshot"))
-    joined = wanted.join(newest.hint("broadcast"), ["cluster", "group_id"], "left")
+    joined = wanted.join(contents.hint("broadcast"), ["cluster", "group_id"], "left")
     first = F.expr("row_number() over (partition by cluster, `group` order by `index`) = 1")
     slim = joined.withColumn("content", F.when(first, F.col("content")))  # once per group, not per frame
     return slim.repartition("cluster", "group").sortWithinPartitions("cluster", "group")

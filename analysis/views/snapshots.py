@@ -2,47 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import attrs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from analysis.small import nothing
+from analysis.source.filesystem import Tree
 from analysis.source.finding import Home
 
-FILES: Final = "*.snap"
 SCHEMA: Final = ("cluster string, directory string, group_id bigint, `index` bigint, term bigint, bytes bigint, "
-                 "taken_ms bigint, file string, content binary")
-"""Of ``snapshots`` with content, in Spark's DDL."""
-_NAME: Final = r"^(.*)/snapshots/([0-9]+)-([0-9]{20})-([0-9]+)\.snap$"
+                 "taken_ms bigint, file string")
+"""Of ``snapshots``, in Spark's DDL."""
+CONTENTS: Final = "cluster string, group_id bigint, content binary"
+"""Of ``contents``."""
+_NAME: Final = re.compile(r"([0-9]+)-([0-9]{20})-([0-9]+)[.]snap")
 
 
-def snapshots(
-    spark: SparkSession, paths: Sequence[str], known: Sequence[Home], *, content: bool = False,
-) -> DataFrame:
-    """One row per finished snapshot under ``paths``: cluster and ``directory`` of its node, group_id, index, term,
-    bytes, taken_ms.
+@attrs.frozen
+class Snapshot:
+    """One finished file."""
 
-    ``known``: the nodes' directories. ``content``: also the bytes of the file.
-    """
-    found = spark.read.format("binaryFile").option("recursiveFileLookup", True).option(
-        "pathGlobFilter", FILES).load(list(paths))
+    cluster: str
+    directory: str
+    group_id: int
+    index: int
+    term: int
+    bytes: int
+    taken_ms: int
+    file: str
 
-    def part(number: int) -> Column:
-        return F.regexp_extract("path", _NAME, number)
 
-    named = found.where(part(2) != "").select(
-        bare(part(1)).alias("directory"), part(2).cast("bigint").alias("group_id"),
-        part(3).cast("bigint").alias("index"), part(4).cast("bigint").alias("term"), F.col("length").alias("bytes"),
-        F.unix_millis("modificationTime").alias("taken_ms"), F.col("path").alias("file"),
-        *([F.col("content")] if content else []))
-    owners = spark.createDataFrame([(home.cluster, home.root) for home in known], "cluster string, directory string")
-    return named.join(owners.hint("broadcast"), "directory", "left").select("cluster", *named.columns)
+def _found(known: Iterable[Home]) -> Iterator[Snapshot]:
+    for home in known:
+        tree = Tree.of(home.root)
+        for entry in tree.entries("snapshots") or ():
+            named = _NAME.fullmatch(entry.name)
+            if named is not None:
+                group, index, term = map(int, named.groups())
+                yield Snapshot(home.cluster, home.root, group, index, term, entry.size, entry.modified_ms,
+                               tree.path_of(f"snapshots/{entry.name}"))
+
+
+def snapshots(spark: SparkSession, known: Sequence[Home]) -> DataFrame:
+    """One row per finished snapshot beside the logs of ``known``: cluster and ``directory`` of its node, group_id,
+    index, term, bytes, taken_ms, file."""
+    rows = [attrs.astuple(each) for each in _found(known)]
+    return spark.createDataFrame(rows, SCHEMA) if rows else nothing(spark, SCHEMA)
+
+
+def contents(spark: SparkSession, known: Sequence[Home], groups: Iterable[tuple[str, int]]) -> DataFrame:
+    """The bytes of the newest snapshot of each of these (cluster, group_id), where there is one."""
+    newest: dict[tuple[str, int], Snapshot] = {}
+    for each in _found(known):
+        key = each.cluster, each.group_id
+        if key not in newest or each.index > newest[key].index:
+            newest[key] = each
+    rows = []
+    for key in groups:
+        if key in newest:
+            directory, name = Tree.holding(newest[key].file)
+            try:
+                rows.append((*key, directory.read(name)))
+            except FileNotFoundError:
+                continue  # a newer one took its place while we looked
+    return spark.createDataFrame(rows, CONTENTS) if rows else nothing(spark, CONTENTS)
 
 
 def directory_of(file: Column) -> Column:
     """The node's directory, from the path of a segment in it."""
-    return bare(F.regexp_extract(file, r"^(.*)/log/[^/]+$", 1))
+    parts = r"^(.*)/log/[^/?]+([?].*)?$"
+    return bare(F.concat(F.regexp_extract(file, parts, 1), F.regexp_extract(file, parts, 2)))
 
 
 def bare(path: Column) -> Column:

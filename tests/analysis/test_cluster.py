@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 SPARK = Path(pyspark.__file__).parent
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-PATIENCE_S = 480
+PATIENCE_S = 1_200
 
 
 @pytest.fixture(scope="module")

@@ -100,6 +100,15 @@ def test_a_candidate_that_hears_its_leader_again() -> None:
     assert kinds(list(watch.trace([told("BecameFollower", "n1", leader="n0")], 800))) == ["leader_again"]
 
 
+def test_clusters_with_groups_of_one_number_are_kept_apart() -> None:
+    watch = Watch(no_leader_ms=500)
+    list(watch.frames([frame("n0", 1, 5)], 0))
+    assert list(watch.frames([{**frame("n0", 1, 6), "cluster": "d", "group": "h"}], 0)) == []
+    list(watch.trace([{**told("RoundStarted", "n0", asked_term=2), "cluster": "d"}], 100))
+    (alert,) = watch.tick(700)
+    assert (alert.kind, alert.cluster, alert.group) == ("no_leader", "d", "h")
+
+
 def test_memory_is_bounded_while_a_replica_is_silent() -> None:
     watch = Watch()
     rows = [frame("n0", index, index) for index in range(1, FRAMES_MAX + 500)]

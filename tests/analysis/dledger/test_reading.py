@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from analysis.dledger.layout import parse_properties
 from analysis.dledger.reading import DLedgerLog, read_dledger
+from analysis.logs import open_logs
 from analysis.parsing.rows import Payload, Wanted
 from analysis.parsing.selection import Selection
 from analysis.schemas import Format, arrow_schema
@@ -164,6 +165,22 @@ def test_an_empty_store(tmp_path: Path) -> None:
 def test_properties() -> None:
     assert parse_properties(b"#x\n! y\ncurrTerm=3\n voteLeader = n1 \nempty=\n") == {
         "currTerm": "3", "voteLeader": "n1", "empty": ""}
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_questions_to_what_java_wrote(tmp_path: Path, spark: SparkSession) -> None:
+    """Its files name no cluster, no time and no leader; what they do tell is answered."""
+    for node, count in (("n0", 20), ("n1", 18)):
+        lay_out(tmp_path / "orders" / f"dledger-{node}", sample(count))
+    logs = open_logs(spark, str(tmp_path))
+    assert {(row["cluster"], row["group"], row["node"], row["behind_entries"], row["behind_ms"])
+            for row in logs.ask("lag").collect()} == {("", "orders", "n0", 0, None), ("", "orders", "n1", 2, None)}
+    (won,) = logs.ask("elections").collect()
+    assert (won["group"], won["term"], won["leader"], won["split_votes_source"]) == ("orders", 1, None, "not recorded")
+    (led,) = logs.ask("leadership").collect()
+    assert (led["term"], led["began_ms"], led["tenure_ms"], led["entries"], led["held_by"]) == (1, None, None, 8, 2)
+    assert logs.ask("audit").collect() == []
 
 
 @pytest.mark.java

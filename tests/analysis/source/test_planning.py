@@ -305,3 +305,11 @@ def test_wrong_options(options: dict[str, str], words: str) -> None:
         parse_options({"path": "/x", **options})
     with pytest.raises(NothingToRead, match="no path"):
         parse_options({})
+
+
+def test_what_follows_a_question_mark_of_an_address_stays_at_its_end() -> None:
+    address = "mock://bucket/logs?endpoint_override=host:9000/x"
+    tree = Tree(address, arrow_fs.LocalFileSystem(), "/bucket/logs")
+    assert tree.below("n0").root == "mock://bucket/logs/n0?endpoint_override=host:9000/x"
+    assert tree.path_of("n0/log/a.seg") == "mock://bucket/logs/n0/log/a.seg?endpoint_override=host:9000/x"
+    assert Tree("/data/what?", None, "/data/what?").path_of("a") == "/data/what?/a"
