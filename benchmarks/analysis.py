@@ -20,7 +20,8 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -98,16 +99,27 @@ def cpu_s() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def workers_peak_mb() -> float:
-    """The most memory that a Python worker of Spark has had."""
-    peak = 0
+def workers() -> Iterator[Path]:
+    """Spark's Python workers, in /proc."""
     for pid in descendants(os.getpid()):
-        try:
+        with suppress(OSError):
             if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-                peak = max(peak, int(found[1]) if found else 0)
-        except OSError:
-            continue
+                yield Path(f"/proc/{pid}")
+
+
+def forget_peaks() -> None:
+    for worker in workers():
+        with suppress(OSError):
+            (worker / "clear_refs").write_text("5")
+
+
+def workers_peak_mb() -> float:
+    """The most memory that a worker has had since the peaks were forgotten."""
+    peak = 0
+    for worker in workers():
+        with suppress(OSError):
+            found = re.search(r"VmHWM:\s+(\d+)", (worker / "status").read_text())
+            peak = max(peak, int(found[1]) if found else 0)
     return peak / 1024
 
 
@@ -126,6 +138,7 @@ class Reading:
 
 def measure(case: str, rows: Callable[[], DataFrame], entries: int, size: int, rounds: int) -> Reading:
     times, cpu = [], []
+    forget_peaks()
     for _ in range(rounds):
         start, before = time.perf_counter(), cpu_s()
         rows().write.format("noop").mode("overwrite").save()
@@ -136,6 +149,16 @@ def measure(case: str, rows: Callable[[], DataFrame], entries: int, size: int, r
                     round(min(cpu) / entries * 1e6, 3), round(workers_peak_mb(), 1))
     print(f"  {case:38} {summary.median / 1e6:7.2f} M entries/s  {found.mb_per_s:7.0f} MB/s at best  "
           f"{found.cpu_us_per_entry:6.2f} µs of CPU each  workers {found.workers_peak_mb:.0f} MB", flush=True)
+    return found
+
+
+def grown(readings: list[Reading]) -> dict[str, float]:
+    """What ten times the entries cost: how many times the processor time, and the workers' memory."""
+    by_case = {each.case: each for each in readings}
+    whole, tenth = by_case["raftlog entries, 64 a frame"], by_case["raftlog entries, a tenth of them"]
+    cpu = whole.cpu_us_per_entry * whole.entries / (tenth.cpu_us_per_entry * tenth.entries)
+    found = {"cpu": round(cpu, 2), "workers_peak": round(whole.workers_peak_mb / tenth.workers_peak_mb, 2)}
+    print(f"  ten times the entries: {found['cpu']} times the CPU, {found['workers_peak']} times the memory")
     return found
 
 
@@ -194,11 +217,12 @@ def run(folder: Path, entries: int, rounds: int) -> dict[str, object]:
         measure("JSON lines, a tenth", lambda: spark.read.schema(schema).json(str(at)), few, lines, rounds),
         measure("Parquet, a tenth", lambda: spark.read.parquet(str(parquet)), few, stored, rounds),
     ]
+    growth = grown(readings)
     filters = [narrow(spark, folder / "many", folder, where) for where in (
         f"index between {entries // 8} and {entries // 8 + 100}", "wall_ms between 1700000600000 and 1700000601000")]
     spark.stop()
     return {"entries": entries, "rounds": rounds, "readings": [attrs.asdict(each) for each in readings],
-            "filters": filters}
+            "ten_times_the_entries": growth, "filters": filters}
 
 
 def main() -> None:
