@@ -38,6 +38,8 @@ from remoting.headers.controller import (
 if TYPE_CHECKING:
     from harness.controllers.scene import ControllerScene
 
+LOST = "lostEpoch"
+"""Ext field of a master that lost what it wrote, and asks for another in its place."""
 LEADER_ADDRESS = "controllerLeaderAddress"
 LOOK_NS = 300_000
 NOTIFY_TIMEOUT_NS = 1_000 * MS
@@ -170,7 +172,7 @@ class Process:
             if isinstance(wanted, Refused):
                 self._answer(ask, answers.answer(command, wanted))
             else:
-                if isinstance(wanted, ElectMaster):
+                if isinstance(wanted, ElectMaster) and LOST not in command.ext:
                     self.scene.watch.elects(self, wanted)
                 ask.channel.names.setdefault(wanted.key.name, wanted.key)  # type: ignore[union-attr]
                 self._behind_barrier(ask, lambda: self._decide(ask, wanted))
