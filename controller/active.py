@@ -71,6 +71,8 @@ class ActiveController:
         self._doubted: dict[GroupKey, AnyCommand | None] = {}
         """Groups with an election that may be in the log or not, and the command after it that will tell."""
         self._later: list[tuple[int, GroupKey]] = []
+        self._due: int | None = None
+        """The deadline as of the last ``poll``."""
 
     # --- inputs ----------------------------------------------------------------------------------------------
 
@@ -179,7 +181,19 @@ class ActiveController:
                     self._asked[key] = [command]
                     todo.commands.append(command)
         todo.notifications = self.notifications.due(now, self._reachable_at(now))
+        self._due = self.next_deadline()
         return todo
+
+    @property
+    def stirred(self) -> bool:
+        """Whether something happened since the last ``poll`` that it has to look at, or to wait for. Most heartbeats
+        change nothing, and a turn for each of them costs more than they do."""
+        if not self.active:
+            return False
+        if self._marked:
+            return True
+        due = self.next_deadline()
+        return due is not None and (self._due is None or due < self._due)
 
     def next_deadline(self) -> int | None:
         """When to ``poll`` although nothing happened; maybe early, never late."""

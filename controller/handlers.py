@@ -108,7 +108,8 @@ class Controller:
             names_of(connection)[beat.key.name] = beat.key
         held = self.active.active and self.node.holds_lease
         renewed = self.active.heartbeat(self.clock(), beat, connection, raft_lease=held, opened=connection.number)
-        self.turn()
+        if self.active.stirred:
+            self.turn()
         if request.is_oneway:
             return request
         return response(request, ResponseCode.SUCCESS, BrokerHeartbeatResponse(renewed), remark="Heart beat success")

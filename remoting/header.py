@@ -83,8 +83,11 @@ def _reader(hint: Any) -> _Read:
     if hint is bool:
         return lambda text: text.lower() == "true"
     least, most = int_range(hint)
+    digits = len(str(most))
 
     def read(text: str) -> int:
+        if len(text) < digits and text.isdecimal():
+            return int(text)  # nearly all of them: within the range by its length
         number = decimal(text)
         if number is None:
             raise ValueError("not a decimal number")

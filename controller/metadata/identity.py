@@ -102,7 +102,7 @@ def name_problem(what: str, name: str) -> str | None:
         return f"the {what} is missing or blank"
     if len(name) > NAME_CHARS_MAX:
         return f"the {what} has {len(name)} characters; at most {NAME_CHARS_MAX} are allowed"
-    if not name.isprintable() or any(mark in name for mark in "#;"):
+    if not name.isprintable() or "#" in name or ";" in name:
         return f"the {what} {name!r} must be printable and without '#' and ';', which delimit it in files and lists"
     return None
 

@@ -152,7 +152,8 @@ class Process:
         self.scene.watch.heard(self, beat, ask.channel, ask.sent)
         held = self.active.active and self.life.replica.lease_valid(now)
         renewed = self.active.heartbeat(now, beat, ask.channel, raft_lease=held, opened=ask.channel.number)
-        self._act()
+        if self.active.stirred:
+            self._act()
         if not ask.command.is_oneway:
             header = BrokerHeartbeatResponse(renewed)
             self._answer(ask, response(ask.command, ResponseCode.SUCCESS, header))

@@ -466,3 +466,23 @@ def test_only_the_active_controller_asks_for_anything() -> None:
     stage.close(1)
     assert stage.poll() == Todo() and stage.active.next_deadline() is None
     assert not stage.beat(1)
+
+
+def test_heartbeats_that_change_nothing_are_worth_no_turn() -> None:
+    stage = Stage().form(1, 2)
+
+    def stirred() -> bool:
+        return stage.active.stirred
+
+    stage.at(100).beat(1)
+    assert not stirred()
+    stage.beat(2, timeout_ms=500)
+    assert stirred(), "it may be silent earlier than anybody was"
+    stage.poll()
+    assert not stirred()
+    stage.close(1)
+    assert stirred()
+    assert len(stage.asked()) == 1
+    stage.active.deactivate()
+    stage.beat(2)
+    assert not stirred()
