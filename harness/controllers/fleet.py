@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 CONTROLLERS = tuple(f"n{number}" for number in range(7))
 """All that may ever be: an operator tells brokers of each."""
 OPERATOR_MS = 400
+SCALE = 1 << 20
+"""Of offsets, as heartbeats tell them: logs are far longer than 32 bits count."""
 LATER_RELEASES = ("masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner")
 """Fields of a heartbeat that no Java broker sends."""
 
@@ -157,6 +159,9 @@ class Fleet(Group):
         def heard(answer: Command | None) -> None:
             host.do(process, E_ANSWER, lambda: once(answer))
 
+        if command.code == RequestCode.BROKER_HEARTBEAT:
+            for name in ("maxOffset", "confirmOffset"):
+                command.ext[name] = str(int(command.ext[name]) * SCALE)
         if above.plan.java and command.code == RequestCode.BROKER_HEARTBEAT:
             host.machine.ask(address, _as_java(command), None)
             heard(response(command))

@@ -18,9 +18,10 @@ from raft.sim.tape import Stream, Tape
 
 BROKER_FAULTS: Final = (
     "broker crash", "broker silence", "reset", "severed", "one way", "wiped broker", "gate", "designate", "clean",
-    "force clean", "both", "site",
+    "force clean", "both", "successor", "site",
 )
-"""What happens to brokers and between them and controllers; ``both``: a master and the active controller at once."""
+"""What happens to brokers and between them and controllers; ``both``: a master and the active controller at once;
+``successor``: a master, and soon who comes after it."""
 CLOCKS: Final = frozenset(("rate", "drift", "step"))
 OWN_PROFILES: Final = (
     "swarm", "calm", "brokers", "controllers", *(name for name in PROFILES if name in NEMESES or name in (

@@ -271,6 +271,22 @@ class ControllerScene(Scene):
             machine.crash(self._seen, power="power cut" in self.plan.fleet.harms and number % 2 == 0)
             self.restart(machine, span_ms)
 
+    def _do_successor(self, machine: Machine, span_ms: int, number: int) -> None:
+        """A master dies, and the others do not hear each other until its successor has died, too."""
+        if machine.up:
+            self.counts["successor"] += 1
+            self._do_broker_crash(machine, 3_000 + span_ms, number)
+            for one in self.machines:
+                for other in self.machines:
+                    self.inner.cut(one, other)
+            self._after(2_800, self.inner.heal)
+            self._after(1_400 + number, lambda: self._crash_master(number, 1_500 + span_ms))
+
+    def _crash_master(self, number: int, span_ms: int) -> None:
+        machine = self._master_machine(number)
+        if machine is not None and not self.healed:
+            self._do_broker_crash(machine, span_ms, number)
+
     def _do_broker_silence(self, machine: Machine, span_ms: int, number: int) -> None:
         """As SIGSTOP."""
         if machine.up and not machine.paused:
@@ -381,6 +397,7 @@ class ControllerScene(Scene):
     def _heal(self) -> None:
         self.healed = True
         self.outer.heal()
+        self.inner.heal()
         self.outer.shape(LinkProfile(latency_ns=self.plan.outer.latency_ns))
         for fleet in self.fleets.values():
             fleet.healed = True
