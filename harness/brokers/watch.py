@@ -302,7 +302,8 @@ class Watch:
 
     def serves(self, process: Process) -> None:
         """INV_B20: as a master's writes open. One that goes on with its epoch after a restart waits for its slaves."""
-        if self.lossless and not self._again:
+        role = process.switch.role
+        if self.lossless and not self._again and role is not None and role.epoch == self._latest:
             for queue, offset in self.scene.consumer.offsets.items():
                 self.counts["INV_B20"] += offset > 0
                 end = process.journal.store.max_offset(TOPIC, queue)

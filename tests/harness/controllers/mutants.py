@@ -12,13 +12,10 @@ ACTIVE, LIVENESS = "tests/controller/test_active.py::", "tests/controller/test_l
 NOTIFICATIONS, BUGS = "tests/controller/test_notifications.py::", "tests/controller/metadata/test_bugs.py::"
 
 PLANTED = (
-    Planted("the dead are elected", METADATA + "elect.py",
-            "        broker_id: live[broker_id]\n        for broker_id in sorted(pool)\n"
-            "        if broker_id in live and broker_id in group.replicas\n"
-            "        and not (live[broker_id].learner or group.replicas[broker_id].learner)\n",
-            "        broker_id: LiveReplica()\n        for broker_id in sorted(pool)\n"
-            "        if broker_id in group.replicas\n        and not group.replicas[broker_id].learner\n",
-            ("INV_C9",)),
+    Planted("the dead count as alive", "controller/liveness.py",
+            "            if broker.beat is not None and not broker.closed and not broker.silent \\\n"
+            "                    and broker.heard_ns + broker.timeout_ns >= now:\n",
+            "            if broker.beat is not None:\n", ("INV_C20", "INV_C17")),
     Planted("the SyncStateSet survives an election", METADATA + "elect.py",
             "        sync_state_set=frozenset({winner}),\n",
             "        sync_state_set=group.sync_state_set | {winner},\n", ("INV_C6",)),
@@ -134,7 +131,8 @@ PLANTED = (
             "        elif self._target is not None:\n            why", "        elif False:\n            why",
             ("INV_C16",)),
     Planted("broker: the lease does not end", REPLICAS + "lease.py",
-            "return self.until_ns is None or now_ns < self.until_ns", "return True", ("INV_C16", "INV_LEASE")),
+            "return self.began and (self.until_ns is None or now_ns < self.until_ns)", "return self.began",
+            ("INV_C16", "INV_LEASE")),
     Planted("broker: acknowledges on in the epoch that it left", "harness/brokers/replication.py",
             "        if not same:\n            self.following.follow(None)\n", "", ("INV_C14",)),
     Planted("broker: counts only the set it knows", "broker/ha/insync.py",
