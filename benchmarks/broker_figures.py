@@ -91,8 +91,8 @@ def _others(rounds: Mapping[str, Mapping[str, Rounds]]) -> Iterator[str]:
     rows = [
         ("consume", "per_second", "consuming 128 B, Java push consumer with its defaults, messages/s"),
         ("consume", "cpu_us", "the same, CPU of the brokers for each message, µs"),
-        ("catch-up", "mb_per_second", "an empty replica copies bodies of 1 KiB, MB/s of the log"),
-        ("catch-up", "level_s", "the same, from the last byte until its consume queues are level, s"),
+        ("catch-up", "mb_per_second", "an empty replica copies bodies of 1 KiB, MB/s of the log (ratio ≥ 1)"),
+        ("catch-up", "level_s", "the same, from the last byte until its consume queues are level, s (≤ 2)"),
         ("catch-up", "cpu_ms_per_mb", "the same, CPU of all brokers, ms for each MB"),
         ("memory", "mb_per_million", "growth of the master's memory for a million messages of 128 B, MB"),
         ("memory", "resident_mb", "the master's memory after them, without mapped files, MB"),
