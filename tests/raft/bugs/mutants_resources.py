@@ -112,16 +112,16 @@ MUTANTS = [
     Mutant("A8", "raft/following.py",
            old="        if core.disk_full:  # it filled up",
            new="        if False:  # it filled up",
-           tests=("tests/raft/bugs/test_snapshots.py::test_BUG_A8_a_disk_that_filled_up_takes_no_snapshot_either",)),
+           tests=("tests/raft/bugs/test_snapshots_own.py::test_BUG_A8_a_disk_that_filled_up_takes_no_snapshot_either",)),
     Mutant("A8", "raft/replica.py",
            old="        if self.install_token > self.durable_token:\n",
            new="        if self.installing and self.install_token > self.durable_token:\n",
-           tests=("tests/raft/bugs/test_snapshots.py::"
+           tests=("tests/raft/bugs/test_snapshots_own.py::"
                   "test_BUG_A8_a_snapshot_that_the_machine_holds_and_a_full_disk_lost_is_stood_on_again",)),
     Mutant("A8", "raft/replica.py",
            old="        last = self._kept_index() if self._owed else self.log.last_index\n",
            new="        last = self.log.durable_index if self._owed else self.log.last_index\n",
-           tests=("tests/raft/bugs/test_snapshots.py::"
+           tests=("tests/raft/bugs/test_snapshots_own.py::"
                   "test_BUG_A8_a_snapshot_that_the_machine_holds_and_a_full_disk_lost_is_stood_on_again",)),
     Mutant("A8", "raft/storage/snapshots.py",
            old="        return DiskFull(words) if error.errno in FULL else WriteFailed(words)\n",
