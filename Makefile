@@ -52,7 +52,7 @@ sim: $(VENV)/.dev ## simulate seeded clusters under every fault for EVENTS event
 interop: $(VENV)/.demo ## scenarios with real Java peers; says `not run` where Java or Maven is missing
 	$(RUN) -m harness.interop $(ARGS)
 
-sim-controllers: $(VENV)/.dev ## controllers and model brokers under every fault for EVENTS events
+sim-controllers: $(VENV)/.dev ## controllers and the real broker cores under every fault for EVENTS events
 	$(RUN) -m harness.controllers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
 sim-brokers: $(VENV)/.dev ## the real broker cores under kills, power cuts and cut links for EVENTS events

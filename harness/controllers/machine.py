@@ -144,6 +144,7 @@ class Machine:
     def _hears(self, host: FleetHost, notify: Notify) -> None:
         assert host.process is not None
         self.scene.send(self.name, notify.process.name, "notify", Told(notify.process, notify.number))
+        self.scene.watch.learned(notify.key, int(notify.command.ext["masterEpoch"]))
         host.process.member.notified(notify.command)
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 import attrs
 
 from controller.metadata.invariants import INVARIANTS
-from harness.controllers.watch import PREDICATES, STATEMENTS
+from harness.brokers.watch import STATEMENTS as OF_BROKERS
+from harness.controllers.watch import PREDICATES
+from harness.controllers.watch import STATEMENTS as OF_CONTROLLERS
 from tests.controller.metadata.bugs import HAZARDS, Defect
 from tests.controller.metadata.bugs import ROWS as METADATA_ROWS
 from tests.harness.controllers.mutants import PLANTED
@@ -136,14 +138,17 @@ def render() -> str:
     out += ["", "Hazards by their names elsewhere: " + ", ".join(
         f"{name} is {' and '.join(rows)}" for name, rows in HAZARDS.items()) + ".", "",
         "## What is checked after every step", "",
-        "`python -m harness.controllers` runs controllers and model brokers under faults and asks these after every "
-        "step that could break them; a property that was never asked makes a run invalid. The bugs in the last column "
+        "`python -m harness.controllers` runs controllers and the real cores of brokers under faults and asks these "
+        "after every step that could break them; a property that was never asked makes a run invalid. The bugs in the last column "
         "are planted by `make mutants-controllers`, and the property must notice.", "",
         "| Property | What must hold | Planted bugs that it notices |", "| --- | --- | --- |"]
     for name in sorted(PREDICATES, key=_number):
         planted = "; ".join(each.name for each in PLANTED if name in each.caught_by)
         out.append(f"| {name} | {statement(name)} | {planted} |")
     return "\n".join([*out, ""])
+
+
+STATEMENTS = {**OF_BROKERS, **OF_CONTROLLERS}
 
 
 def statement(name: str) -> str:
@@ -154,8 +159,8 @@ def statement(name: str) -> str:
 
 
 def _number(name: str) -> tuple[bool, int, str]:
-    found = re.fullmatch(r"INV_C(\d+)", name)
-    return found is None, int(found[1]) if found else 0, name
+    found = re.fullmatch(r"INV_([BC])(\d+)", name)
+    return found is None, int(found[2]) + 100 * (found[1] == "B") if found else 0, name
 
 
 if __name__ == "__main__":

@@ -125,8 +125,9 @@ PLANTED = (
             (NOTIFICATIONS + "test_a_newer_epoch_takes_the_place_of_an_older",)),
     # Of the brokers' cores ``tests.harness.brokers`` plants more: these show that what is asked of brokers here, too,
     # can object.
-    Planted("broker: a role of the past is taken", REPLICAS + "manager.py",
-            "        elif epoch <= self.epoch:\n            return []\n", "", ("INV_C15",)),
+    Planted("broker: whoever is told leads", REPLICAS + "manager.py",
+            "(BecomeMaster(epoch, members, members_epoch) if master == self.broker_id\n",
+            "(BecomeMaster(epoch, members, members_epoch) if True\n", ("INV_C15",)),
     Planted("broker: it writes on while it changes its role", REPLICAS + "manager.py",
             "        elif self._target is not None:\n            why", "        elif False:\n            why",
             ("INV_C16",)),
@@ -146,6 +147,6 @@ PLANTED = (
     Planted("controller: reads without a barrier", "harness/controllers/process.py",
             "                go_on()\n\n        self._read(through)\n",
             "                go_on()\n\n        through(None)\n",
-            ("INV_C18",)),
+            ("INV_C18",), "pause"),
 )
 
