@@ -129,7 +129,7 @@ ROWS: Final[dict[str, Defect]] = {
     "M15": Defect(
         "read, ReplicasManager", "heartbeats are one-way and may arrive behind the election that needs them",
         "An election is asked for when a heartbeat was answered.",
-        (MANAGER + "test_first_boot",), ("an election waits for no heartbeat",)),
+        (MANAGER + "test_an_election_waits_for_an_answered_heartbeat",), ("an election waits for no heartbeat",)),
     "M16": Defect(
         "apache/rocketmq#6316, #6317", "a name server takes the former master's registration for the present one's",
         "Epochs of masters are versions of their registrations; an older one changes nothing.",

@@ -99,27 +99,7 @@ class Controller:
                 renewed = address == "ctl1" and not self.java and beat.broker_id == self.master
                 return response(command, header=None if self.java else BrokerHeartbeatResponse(renewed))
             case RequestCode.CONTROLLER_ELECT_MASTER:
-                elect = ElectMasterRequest.from_ext(command.ext)
-                self.elections.append(elect)
-                if not self.java and elect.lost_epoch == self.epoch and elect.broker_id == self.master:
-                    self.master, self.epoch = None, self.epoch + 1
-                    return response(command, ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE)
-                if elect.designate_elect and elect.broker_id in self.addresses:
-                    self.master, self.epoch, self.set_epoch = elect.broker_id, self.epoch + 1, self.set_epoch + 1
-                elif elect.designate_elect:
-                    return response(command, ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
-                elif self.master is not None:
-                    return response(
-                        command, ResponseCode.CONTROLLER_MASTER_STILL_EXIST, ElectMasterResponse(
-                            self.master, self.addresses.get(self.master), self.epoch, self.set_epoch),
-                        ElectMasterResponseBody(self.members).to_json())
-                if self.master is None:
-                    self.master, self.epoch, self.set_epoch = 1, self.epoch + 1, self.set_epoch + 1
-                    self.members = frozenset({1})
-                return response(
-                    command, header=ElectMasterResponse(
-                        self.master, self.addresses.get(self.master), self.epoch, self.set_epoch),
-                    body=ElectMasterResponseBody(self.members).to_json())
+                return self._elect(command)
             case RequestCode.CONTROLLER_GET_REPLICA_INFO:
                 return response(command, header=GetReplicaInfoResponse(self.master, at, self.epoch), body=body)
             case RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
@@ -129,6 +109,29 @@ class Controller:
                 self.members, self.set_epoch = wish.sync_state_set, self.set_epoch + 1
                 return response(command, body=SyncStateSet(self.members, self.set_epoch).to_json())
         raise AssertionError(command.code)
+
+    def _elect(self, command: Command) -> Command:
+        elect = ElectMasterRequest.from_ext(command.ext)
+        self.elections.append(elect)
+        if not self.java and elect.lost_epoch == self.epoch and elect.broker_id == self.master:
+            self.master, self.epoch = None, self.epoch + 1
+            return response(command, ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE)
+        if elect.designate_elect and elect.broker_id in self.addresses:
+            self.master, self.epoch, self.set_epoch = elect.broker_id, self.epoch + 1, self.set_epoch + 1
+        elif elect.designate_elect:
+            return response(command, ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
+        elif self.master is not None:
+            return response(
+                command, ResponseCode.CONTROLLER_MASTER_STILL_EXIST, ElectMasterResponse(
+                    self.master, self.addresses.get(self.master), self.epoch, self.set_epoch),
+                ElectMasterResponseBody(self.members).to_json())
+        if self.master is None:
+            self.master, self.epoch, self.set_epoch = 1, self.epoch + 1, self.set_epoch + 1
+            self.members = frozenset({1})
+        return response(
+            command, header=ElectMasterResponse(
+                self.master, self.addresses.get(self.master), self.epoch, self.set_epoch),
+            body=ElectMasterResponseBody(self.members).to_json())
 
 
 class Crash(Exception):
@@ -315,6 +318,18 @@ def test_a_learner_asks_for_no_election_and_follows_whom_others_elected() -> Non
     broker.run(6_000)
     assert broker.roles == [BecomeSlave(1, 2, "m2:1")]
     assert broker.manager.serving
+
+
+def test_an_election_waits_for_an_answered_heartbeat() -> None:
+    """Before it the controller does not know that this broker lives."""
+    broker = Broker(Controller())
+    broker.lose = {RequestCode.BROKER_HEARTBEAT}
+    broker.run(7_000)
+    assert broker.manager.stage is Stage.REGISTER_TO_CONTROLLER_DONE
+    assert broker.controller.elections == []
+    broker.lose = set()
+    broker.run(1_000)
+    assert len(broker.controller.elections) == 1 and broker.manager.serving
 
 
 def test_heartbeats_say_what_the_controller_elects_by() -> None:
