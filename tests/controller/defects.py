@@ -139,8 +139,8 @@ def render() -> str:
         f"{name} is {' and '.join(rows)}" for name, rows in HAZARDS.items()) + ".", "",
         "## What is checked after every step", "",
         "`python -m harness.controllers` runs controllers and the real cores of brokers under faults and asks these "
-        "after every step that could break them; a property that was never asked makes a run invalid. The bugs in the last column "
-        "are planted by `make mutants-controllers`, and the property must notice.", "",
+        "after every step that could break them; a property that was never asked makes a run invalid. The bugs in the "
+        "last column are planted by `make mutants-controllers`, and the property must notice.", "",
         "| Property | What must hold | Planted bugs that it notices |", "| --- | --- | --- |"]
     for name in sorted(PREDICATES, key=_number):
         planted = "; ".join(each.name for each in PLANTED if name in each.caught_by)

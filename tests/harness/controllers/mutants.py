@@ -65,7 +65,7 @@ PLANTED = (
             "        eligible=ids(eligible),\n", "        eligible=frozenset(),\n", ("INV_C13",)),
     Planted("a failed election costs an epoch each time", METADATA + "elect.py",
             "    lost = command.trigger is Trigger.CONTROLLER and group.master is not None\n",
-            "    lost = command.trigger is not Trigger.ADMIN and bool(group.sync_state_set)\n", ("INV_C22",)),
+            "    lost = command.trigger is not Trigger.ADMIN and bool(group.sync_state_set)\n", ("INV_C22", "INV_C3")),
     Planted("silence without grace", "controller/liveness.py",
             "        return max(broker.heard_ns, self.active_since or 0) + broker.timeout_ns + 1\n",
             "        return broker.heard_ns + broker.timeout_ns + 1\n", ("INV_C21",)),
