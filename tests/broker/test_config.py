@@ -109,9 +109,9 @@ def test_parts_are_told_what_the_keys_say() -> None:
 
 
 def test_what_a_part_refuses_is_an_error_of_the_configuration() -> None:
-    with pytest.raises(ConfigError, match="haSendHeartbeatInterval = 5000: .*haHousekeepingInterval .6000."):
+    with pytest.raises(ConfigError, match=r"haSendHeartbeatInterval = 5000: .*haHousekeepingInterval .6000."):
         settings.replication(from_properties({"haHousekeepingInterval": "6000"}))
-    with pytest.raises(ConfigError, match="inSyncReplicas = 3: .*totalReplicas 2: no put could"):
+    with pytest.raises(ConfigError, match=r"inSyncReplicas = 3: .*totalReplicas 2: no put could"):
         settings.quorum(from_properties({"totalReplicas": "2", "inSyncReplicas": "3"}))
 
 
