@@ -92,12 +92,11 @@ async def test_a_pair_goes_on_alone_and_then_under_controllers(tmp_path: Path) -
             moved.brokers.append(await stack.enter_async_context(ours.broker(
                 tmp_path / name, "a", namesrv=[namesrv.address], controllers=moved.controllers,
                 extra={**SMALL, "allAckInSyncStateSet": "true"})))
-            first = await moved.master(in_sync=len(moved.brokers))
-            assert first is moved.brokers[0]
+            assert await moved.master(in_sync=len(moved.brokers)) is moved.brokers[0]
         async with connect([moved.namesrv]) as client:
             bodies.append(b"under controllers")
             await send(client, bodies[-1])
-            await first.kill()
+            await moved.brokers[0].kill()
             assert await moved.master(in_sync=1) is moved.brokers[1]
             assert await everything(client, len(bodies)) == set(bodies)
 
