@@ -119,20 +119,25 @@ def monitoring(
             query.stop()
 
 
+def parser() -> argparse.ArgumentParser:
+    """Of ``raft-monitor``."""
+    assert __doc__ is not None
+    made = argparse.ArgumentParser("raft-monitor", description=__doc__.split("\n\n", 1)[0])
+    made.add_argument("paths", nargs="+", help="directories with logs of running nodes")
+    made.add_argument("--checkpoint", required=True, help="directory where the monitor keeps how far it is")
+    made.add_argument("--traces", action="append", default=[], help="a directory of trace files; may be repeated")
+    made.add_argument("--no-leader-ms", type=int, default=10_000, help="alert beyond this; default: %(default)s")
+    made.add_argument("--grace-ms", type=int, default=60_000,
+                      help="how long a replica may keep a deposed leader's entries; default: %(default)s")
+    made.add_argument("--from-now", action="store_true", help="pass over what is in the logs already")
+    made.add_argument("--for-seconds", type=float, help="end by itself after so long")
+    made.add_argument("--master", default="", help="of Spark; default: local[*]")
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and watch until it is interrupted."""
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser("raft-monitor", description=__doc__.split("\n\n", 1)[0])
-    parser.add_argument("paths", nargs="+", help="directories with logs of running nodes")
-    parser.add_argument("--checkpoint", required=True, help="directory where the monitor keeps how far it is")
-    parser.add_argument("--traces", action="append", default=[], help="a directory of trace files; may be repeated")
-    parser.add_argument("--no-leader-ms", type=int, default=10_000, help="alert beyond this; default: %(default)s")
-    parser.add_argument("--grace-ms", type=int, default=60_000,
-                        help="how long a replica may keep a deposed leader's entries; default: %(default)s")
-    parser.add_argument("--from-now", action="store_true", help="pass over what is in the logs already")
-    parser.add_argument("--for-seconds", type=float, help="end by itself after so long")
-    parser.add_argument("--master", default="", help="of Spark; default: local[*]")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         spark = session(options.master, name="raft-monitor", **QUIET)
         ship(spark)

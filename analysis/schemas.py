@@ -18,6 +18,7 @@ directory does not record (times, CRCs, write sequences) are null. All numbers a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import attrs
@@ -152,6 +153,7 @@ def arrow_schema(form: Format) -> pa.Schema:
     return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in COLUMNS[form]])
 
 
-def spark_schema(form: Format) -> str:
-    """The same as Spark's DDL, the form in which a Python data source tells its schema."""
-    return ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS[form])
+def spark_schema(form: Format, columns: Sequence[str] = ()) -> str:
+    """The same as Spark's DDL, the form in which a Python data source tells its schema; ``columns``: only these."""
+    types = {column.name: column.type for column in COLUMNS[form]}
+    return ", ".join(f"`{name}` {types[name]}" for name in columns or types)

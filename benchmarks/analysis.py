@@ -11,7 +11,6 @@ source.
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
 import random
@@ -42,6 +41,7 @@ ENTRY_BYTES = 128
 FRAME_ENTRIES = 64
 GROUPS = 4
 BLOCK_FRAMES = 4
+FEW = "group,index,term,wall_ms"
 SEGMENT_BYTES = 64 << 20
 
 
@@ -75,16 +75,9 @@ def write_log(root: Path, entries: int, per_frame: int) -> int:
     return used
 
 
-def write_lines(rows: DataFrame, path: Path) -> int:
-    """The same entries, one JSON object a line, payloads in base64; the bytes of it."""
-    at = path / "entries.ndjson"
-    path.mkdir()
-    with at.open("w") as out:
-        for row in rows.toLocalIterator():
-            values = row.asDict()
-            values["payload"] = base64.b64encode(values["payload"]).decode()
-            out.write(json.dumps(values) + "\n")
-    return at.stat().st_size
+def bytes_of(written: Path) -> int:
+    """Of the files that Spark wrote there."""
+    return sum(path.stat().st_size for path in written.glob("part-*"))
 
 
 def cpu_s() -> float:
@@ -192,14 +185,15 @@ def run(folder: Path, entries: int, rounds: int) -> dict[str, object]:
                                  spark_ui_showConsoleProgress="false", spark_sql_session_timeZone="UTC")
     spark.sparkContext.setLogLevel("ERROR")
 
-    def log(name: str, form: str, payload: str = "none") -> Callable[[], DataFrame]:
-        return lambda: spark.read.format("raftlog").option("format", form).option("payload", payload).load(
-            str(folder / name))
+    def log(name: str, form: str, payload: str = "none", columns: str = "") -> Callable[[], DataFrame]:
+        return lambda: spark.read.format("raftlog").option("format", form).option("payload", payload).option(
+            "columns", columns).load(str(folder / name))
 
     log("tenth", "entries")().count()  # workers, classes and code are warm now
     readings = [
         measure("raftlog entries, 64 a frame", log("many", "entries"), entries, sizes["many"], rounds),
         measure("raftlog entries with payloads", log("many", "entries", "full"), entries, sizes["many"], rounds),
+        measure(f"raftlog entries, {FEW}", log("many", "entries", columns=FEW), entries, sizes["many"], rounds),
         measure("raftlog frames, 64 a frame", log("many", "frames"), entries, sizes["many"], rounds),
         measure("raftlog entries, a tenth of them", log("tenth", "entries"), entries // 10, sizes["tenth"], rounds),
         measure("raftlog entries, 1 a frame", log("single", "entries"), entries // 4, sizes["single"], rounds),
@@ -207,15 +201,14 @@ def run(folder: Path, entries: int, rounds: int) -> dict[str, object]:
     ]
     plain, few = log("tenth", "entries", "full")(), entries // 10
     schema = plain.schema
-    at = folder / "lines"
-    lines = write_lines(plain, at)
-    parquet = folder / "parquet"
+    lines, parquet = folder / "lines", folder / "parquet"
+    plain.write.json(str(lines))  # payloads in base64
     plain.write.parquet(str(parquet))
-    stored = sum(path.stat().st_size for path in parquet.rglob("*.parquet"))
     readings += [
         measure("raftlog with payloads, a tenth", log("tenth", "entries", "full"), few, sizes["tenth"], rounds),
-        measure("JSON lines, a tenth", lambda: spark.read.schema(schema).json(str(at)), few, lines, rounds),
-        measure("Parquet, a tenth", lambda: spark.read.parquet(str(parquet)), few, stored, rounds),
+        measure("JSON lines, a tenth", lambda: spark.read.schema(schema).json(str(lines)), few, bytes_of(lines),
+                rounds),
+        measure("Parquet, a tenth", lambda: spark.read.parquet(str(parquet)), few, bytes_of(parquet), rounds),
     ]
     growth = grown(readings)
     filters = [narrow(spark, folder / "many", folder, where) for where in (

@@ -38,7 +38,8 @@ class RaftLogSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        return spark_schema(parse_options(dict(self.options)).wanted.form)
+        options = parse_options(dict(self.options))
+        return spark_schema(options.wanted.form, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return RaftLogReader(parse_options(dict(self.options)))
@@ -82,9 +83,9 @@ class RaftLogReader(DataSourceReader):
         for each in work:
             tree = Tree.of(each.log.root if isinstance(each, Range) else each.root)
             if isinstance(each, Range):
-                yield from Reader(tree, self.options.wanted).read(each)
+                yield from self.options.cut(Reader(tree, self.options.wanted).read(each))
             else:
-                yield from read_dledger(tree, each, self.options.wanted)
+                yield from self.options.cut(read_dledger(tree, each, self.options.wanted))
             read_bytes += tree.read_bytes
             segments += len(each.segments)
         if self.options.metrics and work:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 import attrs
+import pyarrow as pa
 
 from analysis.errors import BadOption, NothingToRead
 from analysis.parsing.rows import Payload, Wanted
 from analysis.parsing.selection import Selection
-from analysis.schemas import FORMATS, Format
+from analysis.schemas import COLUMNS, FORMATS, Format
 
 PAYLOADS: Final = ("none", "prefix", "full")
 OPTIONS: Final[dict[str, tuple[str, str]]] = {
     "path": ("", "a directory to search for logs; `load(path)` and `load([path, ...])` set it"),
     "format": ("entries", "frames, entries or events"),
+    "columns": ("", "only these columns, separated by commas: every one costs Spark time for every row"),
     "payload": ("none", "none, prefix or full: how much of the column `payload` to read"),
     "prefix_bytes": ("64", "bytes of each payload with payload=prefix"),
     "nodes": ("", "only these node ids, separated by commas"),
@@ -46,6 +48,7 @@ class Options:
 
     paths: tuple[str, ...]
     wanted: Wanted
+    columns: tuple[str, ...]
     clock_slack_ms: int
     prune: bool
     partition_bytes: int
@@ -53,6 +56,10 @@ class Options:
     metrics: str
     max_bytes_per_batch: int
     latest: bool
+
+    def cut(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """``rows`` with the columns that are wanted."""
+        return (batch.select(self.columns) for batch in rows) if self.columns else iter(rows)
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -95,8 +102,12 @@ def parse_options(given: Mapping[str, str]) -> Options:
     selection.wall_ms.narrow(number("since_ms"), number("until_ms"))
     wanted = Wanted(cast(Format, choice("format", FORMATS)), cast(Payload, choice("payload", PAYLOADS)),
                     sure("prefix_bytes", 1), selection)
+    known = [column.name for column in COLUMNS[wanted.form]]
+    columns = tuple(dict.fromkeys(each.strip() for each in text("columns").split(",") if each.strip()))
+    if strange := [name for name in columns if name not in known]:
+        raise BadOption(f"option columns: format={wanted.form} has no column {strange[0]!r}; it has {', '.join(known)}")
     return Options(
-        paths, wanted, sure("clock_slack_ms", 0), choice("prune", ("footers", "never")) == "footers",
+        paths, wanted, columns, sure("clock_slack_ms", 0), choice("prune", ("footers", "never")) == "footers",
         sure("partition_mb", 1) << 20, text("dledger_group"), text("metrics"), sure("max_mb_per_batch", 1) << 20,
         choice("start", ("earliest", "latest")) == "latest")
 

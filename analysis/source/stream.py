@@ -116,7 +116,7 @@ class RaftLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         for piece in partition.value or ():
             tree = Tree.of(piece.log.root)
-            yield from read_piece(tree, piece, Reader(tree, self.options.wanted))
+            yield from self.options.cut(read_piece(tree, piece, Reader(tree, self.options.wanted)))
 
     def commit(self, end: Offset) -> None:
         """Nothing is held back for a stream: the node purges as it is configured to."""

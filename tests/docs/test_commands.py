@@ -19,19 +19,25 @@ from typing import Any
 
 import pytest
 
+from analysis import cli as report_cli
+from analysis import monitor
+from broker import cli as broker_cli
 from controller import cli as controller_cli
 from controller.admin import cli as admin_cli
 from controller.admin.command import COMMANDS
 from controller.namesrv import cli as namesrv_cli
+from harness.cluster import cli as cluster_cli
 from raft.cli import ADDRESSES_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = {"raftctl": "raft.cli", "raftlog": "raft.raftlog"}
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
-    "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser, "mqadmin": admin_cli.parser}
+    "mqcontroller": controller_cli.parser, "mqnamesrv": namesrv_cli.parser, "mqadmin": admin_cli.parser,
+    "mqbroker": broker_cli.parser, "mqcluster": cluster_cli.parser, "raft-report": report_cli.parser,
+    "raft-monitor": monitor.parser}
 OWN = ("raft", "benchmarks", "tests", "fuzz", "harness")
-NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects"}
+NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects", "tests.broker.defects"}
 """Modules that take none: only that they exist is checked."""
 
 

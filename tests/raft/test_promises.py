@@ -21,6 +21,7 @@ from raft.outbox import Outbox
 from raft.replica import Replica
 from tests.raft.net import Counter, Net
 from tests.raft.script import Script, frame
+from tests.raft.test_host import FAST
 from tests.raft.test_host import n as applied
 from tests.raft.test_host import three as three_hosts
 
@@ -219,7 +220,8 @@ async def test_over_tcp_acknowledgements_leave_from_the_writers_thread(
         return left
 
     monkeypatch.setattr(Outbox, "say", watched)
-    async with three_hosts(tmp_path) as cluster:
+    config = attrs.evolve(FAST, loop_sync_max_ms=0)  # else the loop itself syncs what comes one by one
+    async with three_hosts(tmp_path, config) as cluster:
         leader = await cluster.leader()
         for number in range(1, 51):
             assert await leader.propose(b"1") == number

@@ -60,6 +60,13 @@ def test_every_format_has_the_columns_it_says(spark: SparkSession, fleet: Path) 
             (column.name, column.type) for column in COLUMNS[form]]
 
 
+def test_only_the_columns_that_are_wanted(spark: SparkSession, fleet: Path) -> None:
+    whole = spark.read.format("raftlog").load(str(fleet))
+    few = spark.read.format("raftlog").option("columns", "index, term,index").load(str(fleet))
+    assert few.columns == ["index", "term"]
+    assert sorted(map(tuple, few.collect())) == sorted(map(tuple, whole.select("index", "term").collect()))
+
+
 def test_entries_of_three_nodes(spark: SparkSession, fleet: Path) -> None:
     found = load(spark, fleet, payload="full")
     assert sorted((row["node"], row["index"], bytes(row["payload"])) for row in found.collect()) == sorted(
@@ -136,6 +143,8 @@ def test_bad_input_says_one_clear_sentence(spark: SparkSession, tmp_path: Path) 
             load(spark, path).count()
     with pytest.raises(PySparkException, match="unknown option 'colour'"):
         load(spark, empty, colour="red")
+    with pytest.raises(PySparkException, match="entries has no column 'colour'"):
+        load(spark, empty, columns="index,colour")
 
 
 def test_mixed_versions_are_damage_of_their_node(spark: SparkSession, fleet: Path) -> None:
