@@ -392,18 +392,23 @@ async def test_the_disk_thread_runs_jobs_between_steps_and_says_what_failed() ->
     disk = DiskThread(trio.lowlevel.current_trio_token().run_sync_soon)
     order: list[str] = []
     failed: list[OSError | None] = []
+    done = trio.Event()
+
+    def told(error: OSError | None) -> None:
+        failed.append(error)
+        if len(failed) == 2:
+            done.set()
 
     def steps() -> Steps:
         for number in range(3):
             order.append(f"step {number}")
             if number == 0:
-                disk.submit(lambda: order.append("job"), failed.append)
+                disk.submit(lambda: order.append("job"), told)
             yield
         raise ValueError("a defect")
 
-    disk.submit_steps(steps(), failed.append)
-    await trio.to_thread.run_sync(disk.settle)
-    await wait_all_tasks_blocked()
+    disk.submit_steps(steps(), told)
+    await done.wait()  # to settle would let the steps go first
     assert order == ["step 0", "job", "step 1", "step 2"]
     assert failed[0] is None and "ValueError: a defect" in str(failed[1])
     disk.close()
