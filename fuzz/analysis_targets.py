@@ -18,6 +18,7 @@ from analysis.parsing.walk import Cursor, walk
 from analysis.schemas import DAMAGE, Format, arrow_schema
 from analysis.source.filesystem import Entry, ReadFile, Tree
 from fuzz import sealing
+from fuzz.held import HeldFile
 from fuzz.target import Target
 from raft import frame
 from raft.storage import blocks
@@ -61,21 +62,6 @@ def _segment_seeds() -> list[bytes]:
 # --- DLedger ---------------------------------------------------------------------------------------------------------
 
 
-class _Held(ReadFile):
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def pread(self, size: int, offset: int) -> bytes:
-        assert size >= 0 <= offset, f"a read of {size} bytes at {offset}"
-        return self._data[offset : offset + size]
-
-    def size(self) -> int:
-        return len(self._data)
-
-    def close(self) -> None:
-        return None
-
-
 class _HeldTree(Tree):
     """A directory of these files."""
 
@@ -88,7 +74,7 @@ class _HeldTree(Tree):
     def open(self, name: str, *, create: bool = False) -> ReadFile:
         if name not in self.held:
             raise FileNotFoundError(name)
-        return _Held(self.held[name])
+        return cast(ReadFile, HeldFile(self.held[name]))
 
 
 @contextmanager
