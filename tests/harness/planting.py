@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -87,6 +87,17 @@ class _Finder(importlib.abc.MetaPathFinder):
         loader = _Loader(fullname, str(ROOT / self._planted.file))
         loader.planted = self._planted
         return importlib.machinery.ModuleSpec(fullname, loader, origin=loader.path)
+
+
+def can_be_planted(planted: Planted, predicates: Collection[str]) -> None:
+    """Fails where its place is gone, or a test or a predicate that is to notice it."""
+    compile(planted.apply((ROOT / planted.file).read_text(encoding="utf-8")), planted.file, "exec")
+    for test in planted.caught_by:
+        if not test.startswith("INV_"):
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
+        else:
+            assert test in predicates
 
 
 def plant(planted: Planted, corpus: Corpus) -> str:
