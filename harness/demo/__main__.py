@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -278,8 +277,6 @@ def main() -> int:
                          help=f"broker groups of {REPLICAS}; default: %(default)s")
     options.add_argument("--producers", type=int, default=2, help="for each group; default: %(default)s")
     options.add_argument("--without-default-mode", action="store_true", help="leave out the last part")
-    for name in ("remoting", "broker"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # connections that break are the subject here
     return play(run, options.parse_args())
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -32,10 +34,25 @@ def play(run: Callable[[argparse.Namespace, Path], Awaitable[int]], arguments: a
     data.mkdir(parents=True, exist_ok=True)
     code = 1
     try:
-        code = trio.run(run, arguments, data)
+        with _quiet("remoting", "broker"):
+            code = trio.run(run, arguments, data)
     except* trio.TooSlowError:
         print(f"something did not come back within {PATIENCE_S:.0f} s: this is a bug; the logs are in {data}")
     else:
         if not arguments.without_report:
             page_of(data / "controllers", data / "report.html", print)
     return code
+
+
+@contextlib.contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Connections that break are a demo's subject: no log lines of them, for its time."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

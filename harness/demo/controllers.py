@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import logging
 import statistics
 import sys
 import time
@@ -261,7 +260,6 @@ def main() -> int:
     assert __doc__ is not None
     options = parser("python -m harness.demo.controllers", __doc__, seconds=25.0)
     options.add_argument("--groups", type=int, default=20, help="broker groups of three; default: %(default)s")
-    logging.getLogger("remoting").setLevel(logging.CRITICAL)  # connections that break are the subject here
     return play(run, options.parse_args())
 
 
