@@ -54,14 +54,16 @@ from remoting.headers.controller import (
     RegisterBrokerToControllerResponse,
 )
 
-REFUSALS: Final = frozenset({
-    ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
-    ResponseCode.CONTROLLER_INVALID_MASTER, ResponseCode.CONTROLLER_INVALID_REPLICAS,
-    ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
-})
-"""Answers to 1001 that say for certain that this request changed nothing. Any other failure says nothing."""
 UNFIT: Final = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE})
-"""Those that controllers, ours and Java's, give only to a master that knows the accepted set by its epoch."""
+"""Answers to 1001 that controllers, ours and Java's, give only to a master that knows the accepted set by its epoch."""
+REFUSALS: Final = UNFIT | {ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED}
+"""Those that say for certain that this request changed nothing. Any other failure says nothing, or that this master
+knows too little to judge."""
+OUTDATED: Final = frozenset({
+    ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+    ResponseCode.CONTROLLER_INVALID_MASTER,
+})
+"""Those that say so: its epoch may be over by what it asked for itself. What the poll finds decides."""
 
 
 UNLEASED_BEAT_MS: Final = 200
@@ -541,6 +543,7 @@ class ReplicasManager:
             return []
         if answer.code in REFUSALS:
             held.refused(number, sent_ns, epoch_stands=answer.code in UNFIT)
+        if answer.code in REFUSALS | OUTDATED:
             self._due["poll"] = 0  # what this broker believes may be old
         return []
 

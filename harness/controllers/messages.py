@@ -25,6 +25,8 @@ class Channel:
     number: int
     names: dict[str, GroupKey] = attrs.field(factory=dict)
     """At the controller: the groups it spoke for."""
+    heard: set[int] = attrs.field(factory=set)
+    """At the controller: requests. It is a TCP connection, by which none arrives twice."""
     open_here: bool = True
     """At the host."""
     open_there: bool = True

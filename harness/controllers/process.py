@@ -136,7 +136,8 @@ class Process:
                 self._fold(K_CLOSED, message.channel.number)
                 self.active.closed(message.channel)
                 self._act()
-        elif message.channel.open_there:
+        elif message.channel.open_there and message.number not in message.channel.heard:
+            message.channel.heard.add(message.number)
             if message.command.code == RequestCode.BROKER_HEARTBEAT:
                 self._beat(message)
             else:

@@ -592,7 +592,9 @@ def test_a_slave_that_caught_up_is_reported_and_accepted() -> None:
 
 
 @pytest.mark.parametrize(("code", "counted"), [
-    (ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, False), (ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, False),
+    (ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, False), (ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, False),
+    (ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, True), (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, True),
+    (ResponseCode.CONTROLLER_INVALID_MASTER, True),
     (ResponseCode.SYSTEM_ERROR, True), (ResponseCode.CONTROLLER_NOT_LEADER, True)])
 def test_only_a_certain_refusal_ends_the_union(code: int, counted: bool) -> None:
     broker = booted()
