@@ -32,6 +32,7 @@ from raft.config import Read
 from raft.errors import NotLeader, RaftError
 from raft.node import Node
 from remoting import properties
+from remoting.address import called_from
 from remoting.bodies.controller import BrokerNames
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -94,6 +95,11 @@ class Controller:
         member = self.node.replica.membership.members.get(leader) if leader is not None else None
         return member.address if member is not None else None
 
+    def leader_for(self, connection: Connection) -> str | None:
+        """The leader's address as this peer can use it (apache/rocketmq#9082)."""
+        address = self.leader_address
+        return called_from(address, connection.local) if address is not None else None
+
     def seen(self, connection: Connection) -> Seen:
         return Seen(self.clock(), self.machine, self.active, names_of(connection))
 
@@ -114,11 +120,12 @@ class Controller:
             return request
         return response(request, ResponseCode.SUCCESS, BrokerHeartbeatResponse(renewed), remark="Heart beat success")
 
-    def metadata(self, _: Connection, request: Command) -> Command:
+    def metadata(self, connection: Connection, request: Command) -> Command:
         """1005."""
         replica = self.node.replica
         header = GetMetadataResponse(
-            self.node.name, replica.leader, self.leader_address, self.active.active, peers_text(replica.membership))
+            self.node.name, replica.leader, self.leader_for(connection), self.active.active,
+            peers_text(replica.membership))
         answer = response(request, ResponseCode.SUCCESS, header)
         answer.ext[COMMITTED] = str(replica.commit_index)
         answer.ext[READS_FORMAT] = str(self.machine.reads)
@@ -260,7 +267,7 @@ class Controller:
         self, handler: Callable[[Connection, Command], Awaitable[Command]]
     ) -> Callable[[Connection, Command], Command | Coroutine[Any, Any, Command]]:
         def handle(connection: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
-            return carry_out(connection, request) if self.active.active else self.not_leader(request)
+            return carry_out(connection, request) if self.active.active else self.not_leader(connection, request)
 
         async def carry_out(connection: Connection, request: Command) -> Command:
             return written_down(connection, request, await answered(connection, request))
@@ -271,15 +278,15 @@ class Controller:
             except (HeaderError, BodyError) as error:
                 return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark=str(error))
             except NotLeader:
-                return self.not_leader(request)
+                return self.not_leader(connection, request)
             except RaftError as error:
-                return self.failed(request, error)
+                return self.failed(connection, request, error)
 
         return handle
 
-    def not_leader(self, request: Command) -> Command:
+    def not_leader(self, connection: Connection, request: Command) -> Command:
         """2007."""
-        address = self.leader_address
+        address = self.leader_for(connection)
         known = f"ask {self.node.leader} at {address}" if address else "none is known at the moment"
         answer = response(request, ResponseCode.CONTROLLER_NOT_LEADER,
                           remark=f"The controller is not in leader state: {known}")
@@ -287,10 +294,10 @@ class Controller:
             answer.ext[LEADER_ADDRESS] = address
         return answer
 
-    def failed(self, request: Command, error: RaftError) -> Command:
+    def failed(self, connection: Connection, request: Command, error: RaftError) -> Command:
         """A write or read that raft did not carry through. The broker asks again; every command bears that."""
         if not self.active.active:
-            return self.not_leader(request)
+            return self.not_leader(connection, request)
         return response(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
 
 

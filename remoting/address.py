@@ -5,6 +5,8 @@ Pure text; resolving a host's name is the business of whoever connects.
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` or ``[v6]:port`` as a pair; raises ``ValueError``."""
@@ -23,3 +25,26 @@ def join_address(host: str, port: int) -> str:
             return f"{host[7:]}:{port}"
         return f"[{host}]:{port}"
     return f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether every machine has a host of this name, itself. Names are not resolved: ``localhost`` is one."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def called_from(address: str, met_at: str) -> str:
+    """``address``, for somebody who reached this machine at ``met_at``.
+
+    On the loopback it means this machine, which elsewhere goes by the name at which it was met.
+    """
+    host, port = split_address(address)
+    if not is_loopback(host):
+        return address
+    try:
+        here, _ = split_address(met_at)
+        return address if is_loopback(here) or ip_address(here).is_unspecified else join_address(here, port)
+    except ValueError:  # a stream without addresses
+        return address

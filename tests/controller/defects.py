@@ -78,18 +78,44 @@ ACTIVE_ROWS: dict[str, Defect] = {
         "whoever sends heartbeats fills the table, and nobody bounds it"),
 }
 
-ROWS = METADATA_ROWS | ACTIVE_ROWS
+SERVER_ROWS: dict[str, Defect] = {
+    "S1": Defect(
+        "apache/rocketmq#7163; read, JRaftController",
+        "heartbeats are handled by the threads that handle everything else; with jRaft each is an entry of the log"),
+    "S2": Defect(
+        "executed, fastjson",
+        "maps by number are written with keys without quotes, which is no JSON"),
+    "S3": Defect(
+        "read, DLedgerController",
+        "by default a leader that was deposed, and does not know it, answers from its memory"),
+    "S4": Defect(
+        "apache/rocketmq#9082",
+        "brokers on other machines are told that the leader is at 127.0.0.1, where it was configured so"),
+    "S5": Defect(
+        "read, ControllerMetricsManager",
+        "elections that the controller asked for itself are counted under no cluster"),
+    "S6": Defect(
+        "read, ControllerStartup",
+        "frames of a controller carry version 0"),
+    "S7": Defect(
+        "executed, RemotingCommand",
+        "a field that is missing or cannot be read takes its type's default, and some exception follows, or none"),
+}
+
+ROWS = METADATA_ROWS | ACTIVE_ROWS | SERVER_ROWS
 
 HEAD = """# Defects of the original controller
 
 What is wrong, or was, in RocketMQ's controller, and what holds here instead. Each row is a test or several. *Executed*
 and *read* say how a defect was found that has no issue: by running the Java classes of 5.3 and 5.5, or by reading them.
-Rows K are about the replicated metadata, rows A about the active controller: who lives, when to elect, who is told.
+Rows K are about the replicated metadata, rows A about the active controller: who lives, when to elect, who is told;
+rows S about what is on the wire. Races between Java's threads (apache/rocketmq#7163, JRaftControllerStateMachine) have
+no row: here one thread does everything, and what looks at the metadata decides before anything else runs.
 
 This page is written by `python -m tests.controller.defects` from the tests, and a test compares.
 """
 
-_NAME = re.compile(r"test_BUG_([KA]\d+)_\w+")
+_NAME = re.compile(r"test_BUG_([KAS]\d+)_\w+")
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from controller.metadata.outcomes import (
     Registered,
     Superseded,
 )
+from remoting.bodies.controller import ElectMasterResponseBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 
@@ -116,3 +118,18 @@ def test_a_notification_is_two_way() -> None:
     told = answers.role_changed(ELECTED)
     assert told.code == RequestCode.NOTIFY_BROKER_ROLE_CHANGED and not told.is_oneway
     assert told.ext == FIELDS and plain(told) == SET
+
+
+@pytest.mark.parametrize("answer", [
+    answers.answer(request(RequestCode.CONTROLLER_ELECT_MASTER), ELECTED),
+    answers.sync_state_data(request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA), [(KEY, GROUP)], lambda *_: True),
+])
+def test_BUG_S2_bodies_are_json(answer: Command) -> None:
+    """Keys of maps are in quotes, as JSON has them, which Java reads too; keys without are read as well."""
+    assert json.loads(answer.body)
+    bare = re.sub(rb'"(\d+)":', rb"\1:", answer.body)
+    if answer.code == ResponseCode.SUCCESS and bare != answer.body:
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(bare)
+        assert ElectMasterResponseBody.from_json(bare) == ElectMasterResponseBody.from_json(answer.body)
+        assert ElectMasterResponseBody.from_json(bare).broker_member_group.broker_addrs == {1: "b1:1", 2: "b2:1"}  # type: ignore[union-attr]

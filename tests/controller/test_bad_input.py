@@ -117,7 +117,8 @@ def absurd(wire: str, hint: Any) -> Iterator[str]:
         yield from ("-7", "0", str(int_range(hint)[1]), str(int_range(hint)[0]))
 
 
-async def test_every_field_of_every_code(autojump_clock: MockClock) -> None:
+async def test_BUG_S7_every_field_of_every_code(autojump_clock: MockClock) -> None:
+    """A field that is needed and missing, or cannot be read, is named in the refusal, and nothing is changed."""
     async with world() as made:
         await group_of(made, "a", 2)
         active = await made.active()

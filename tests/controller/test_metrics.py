@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from controller.metrics import ControllerMetrics
+from remoting.codes import RequestCode
 from tests.controller.world import group_of, world
 
 COMMON = {"address", "group", "peer_id", "zone"}
@@ -35,3 +36,18 @@ async def test_the_page_has_the_originals_names(autojump_clock: MockClock, tmp_p
         assert samples[key].value == value, key
     for name in ("dledger_op_total", "request_latency_bucket", "dledger_op_latency_bucket", "raft_term"):
         assert name in text
+
+
+async def test_BUG_S5_elections_are_counted_under_their_cluster(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Elections are counted under their group's cluster, whoever asked for them; requests under their code's name."""
+    async with world(count=1) as made:
+        first, *_ = await group_of(made, "a", 2)
+        await first.kill()
+        await made.wait_master("a", 2)
+        core, server = made.running["n0"].core, made.running["n0"].server
+        text = ControllerMetrics(core, core.recorder, server.counters, tmp_path).exposition().decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    elections = [sample.labels for sample in samples if sample.name == "election_total"]
+    assert elections and {(labels["cluster"], labels["broker_set"]) for labels in elections} == {("c", "a")}
+    asked = {sample.labels["request_type"] for sample in samples if sample.name == "request_total"}
+    assert asked <= {code.name for code in RequestCode} and "CONTROLLER_ELECT_MASTER" in asked

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
-from remoting.codes import RequestCode, ResponseCode
+from raft.membership import Member
+from remoting.codes import VERSION, RequestCode, ResponseCode
+from remoting.command import Command
 from remoting.headers.controller import GetReplicaInfoRequest
 from tests.controller.world import group_of, world
 
+CODE = RequestCode
 HEARTBEAT_TIMEOUT_S = 10
 
 
@@ -212,3 +219,70 @@ async def test_configuration_while_it_runs(autojump_clock: MockClock) -> None:
         assert answer.code == ResponseCode.NO_PERMISSION
         answer = await made.ask("n0", RequestCode.UPDATE_CONTROLLER_CONFIG, None, b"enableElectUncleanMaster=maybe")
         assert answer.code == ResponseCode.SYSTEM_ERROR and "enableElectUncleanMaster = maybe" in (answer.remark or "")
+
+
+async def test_BUG_S1_heartbeats_leave_no_entry(autojump_clock: MockClock) -> None:
+    """No heartbeat costs an entry of the log, however many there are; elections are decided all the same."""
+    async with world() as made:
+        first, *_ = await group_of(made, "a", 3)
+        node = made.running[await made.active()].core.node
+        await trio.sleep(1)
+        before = node.replica.commit_index
+        await trio.sleep(60)
+        assert node.replica.commit_index == before
+        await first.kill()
+        await made.wait_master("a", 2)
+        assert node.replica.commit_index == before + 1
+
+
+@pytest.mark.parametrize("code", [CODE.CONTROLLER_GET_REPLICA_INFO, CODE.CONTROLLER_GET_SYNC_STATE_DATA])
+@pytest.mark.parametrize("every_read_asks", ["true", "false"])
+async def test_BUG_S3_who_was_cut_off_answers_no_read(
+    autojump_clock: MockClock, code: int, every_read_asks: str,
+) -> None:
+    """A controller that leads nobody any more says so, by its lease's end at the latest, whatever its memory holds."""
+    async with world(isProcessReadEvent=every_read_asks) as made:
+        await group_of(made, "a", 2)
+        former = await made.active()
+
+        async def read(name: str) -> Command:
+            return await made.ask(name, code, GetReplicaInfoRequest("a"), b'["a"]')
+
+        assert (await read(former)).code == ResponseCode.SUCCESS
+        for name in made.names:
+            if name != former:
+                await made.kill(name)
+        await trio.sleep(made.running[former].core.config.election_timeout_ms / 1e3)
+        answer = await read(former)
+        assert answer.code in (ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_ERROR) and answer.remark
+        assert not answer.body
+
+
+async def test_BUG_S4_a_leader_on_the_loopback_goes_by_the_name_its_machine_was_met_at(
+    autojump_clock: MockClock,
+) -> None:
+    """Whoever comes from elsewhere is told of a leader on 127.0.0.1 by the address at which this machine was met."""
+    async with world(count=1) as made:
+        core = made.running["n0"].core
+        members = cast("dict[str, Member]", core.node.replica.membership.members)
+        members["n0"] = attrs.evolve(members["n0"], address="127.0.0.1:9877")
+        for met_at, told in (("?", "127.0.0.1:9877"), ("127.0.0.1:9877", "127.0.0.1:9877"),
+                             ("10.0.0.7:9877", "10.0.0.7:9877")):
+            await made.ask("n0", CODE.CONTROLLER_GET_METADATA_INFO)
+            (connection,) = (each for each in made.running["n0"].server.connections)
+            connection.local = met_at
+            answer = await made.ask("n0", CODE.CONTROLLER_GET_METADATA_INFO)
+            assert answer.ext["controllerLeaderAddress"] == told
+            core.active.deactivate()
+            answer = await made.ask("n0", CODE.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoRequest("a"))
+            assert (answer.code, answer.ext) == (
+                ResponseCode.CONTROLLER_NOT_LEADER, {"controllerLeaderAddress": told})
+
+
+async def test_BUG_S6_answers_tell_a_version(autojump_clock: MockClock) -> None:
+    """Frames of a controller carry the version of RocketMQ whose protocol it speaks."""
+    async with world(count=1) as made:
+        answer = await made.ask("n0", CODE.CONTROLLER_GET_METADATA_INFO)
+        assert answer.version == VERSION > 0
+        _, second = await group_of(made, "a", 2)
+        assert (await second.register()).version == VERSION
