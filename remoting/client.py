@@ -13,12 +13,13 @@ import attrs
 import trio
 
 from remoting import streams
+from remoting.background import background
 from remoting.codes import ResponseCode
 from remoting.command import ONEWAY, Command
 from remoting.config import ClientConfig
-from remoting.connection import Connection
+from remoting.connection import Connection, OnResult
 from remoting.endpoint import Counters, Endpoint, Handler
-from remoting.errors import ConnectFailed, ResponseError
+from remoting.errors import ConnectFailed, RemotingError, ResponseError
 from remoting.streams import Connector, TLSContext, connect_tcp
 
 
@@ -39,18 +40,12 @@ async def open_client(
     ``handlers`` serve requests that servers send over these connections. With ``tls`` every connection is under TLS.
     """
     client = Client(config or ClientConfig(), connector, tls, handlers or {}, on_close)
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         await nursery.start(client._endpoint.run)
         try:
             yield client
-        except BaseException as error:  # noqa: BLE001  # raised again below
-            failure = error
-        client._close()
-        nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
-        nursery.cancel_scope.cancel()
-    if failure is not None:  # as the caller's block raised it, not in a group of this nursery
-        raise failure
+        finally:
+            client._close()
 
 
 @attrs.define(eq=False)
@@ -103,6 +98,39 @@ class Client:
         if answer.code == ResponseCode.GO_AWAY:
             self._leave(address, connection)
         return answer
+
+    def call_nowait(
+        self, address: str, command: Command, on_result: OnResult, timeout_ms: float | None = None
+    ) -> None:
+        """As ``call``, without a task where a connection stands: ``on_result`` gets the answer, or the error."""
+        connection = self._connections.get(address)
+        if connection is None:
+            self._call_later(address, command, on_result, timeout_ms)
+            return
+
+        def answered(result: Command | RemotingError) -> None:
+            if isinstance(result, Command) and result.code == ResponseCode.GO_AWAY:
+                self._leave(address, connection)
+                self._call_later(address, command, on_result, timeout_ms)
+            else:
+                on_result(result)
+
+        try:
+            connection.call_nowait(command, answered, timeout_ms)
+        except RemotingError as error:
+            on_result(error)
+
+    def _call_later(
+        self, address: str, command: Command, on_result: OnResult, timeout_ms: float | None
+    ) -> None:
+        async def call() -> None:
+            try:
+                result: Command | RemotingError = await self.call(address, command, timeout_ms)
+            except RemotingError as error:
+                result = error
+            on_result(result)
+
+        self._endpoint.start_soon(call, name=f"calling {address}")
 
     async def send_oneway(self, address: str, command: Command) -> None:
         """Send a request that gets no answer; connects first if need be. ``ONEWAY`` is set for the caller.

@@ -31,6 +31,7 @@ from broker.client.queries import Queries
 from broker.client.routes import Routes
 from broker.client.session import Session
 from remoting.address import split_address
+from remoting.background import background
 from remoting.bodies.consumers import MessageQueue
 from remoting.client import open_client
 from remoting.config import ClientConfig
@@ -62,8 +63,7 @@ async def connect(
     settings, random = settings or ClientSettings(), random or Random()
     host = host or await _own_host(addresses)
     pushes, faults = Pushes(), Faults(settings.sparing)
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         async with open_client(
             ClientConfig(), connector=connector, tls=tls, handlers=pushes.handlers(),
             on_close=lambda connection, reason: session.closed(connection, reason),  # noqa: PLW0108  # it comes later
@@ -79,14 +79,10 @@ async def connect(
             nursery.start_soon(session.beat, name="heartbeats")
             try:
                 yield Client(session, random)
-            except BaseException as error:  # noqa: BLE001  # raised again below
-                failure = error
-            with trio.move_on_after(_GOODBYE_S, shield=True):
-                await session.forget(producer=producer_group)
-            nursery.cancel_scope.shield = failure is not None  # else a cancellation would take its place
-            nursery.cancel_scope.cancel()
-    if failure is not None:  # as the caller's block raised it, not in a group of these nurseries
-        raise failure
+            finally:
+                with trio.move_on_after(_GOODBYE_S, shield=True):
+                    await session.forget(producer=producer_group)
+                nursery.cancel_scope.cancel()  # before the connections close, which its tasks would ask for again
 
 
 class Client:

@@ -31,6 +31,7 @@ from broker.client.route import Route, java_order
 from broker.client.session import Session
 from broker.client.share import Delivery, OrderedShare, Share
 from broker.client.subscription import subscribe
+from remoting.background import background
 from remoting.bodies.consumers import (
     BROADCASTING,
     CLUSTERING,
@@ -70,24 +71,17 @@ async def open_consumer(
         raise ValueError("subscriptions: no topic is named")
     for topic in wanted:
         check_topic(topic)
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         consumer = Consumer(session, producer, queries, nursery, group, wanted, ordered, broadcast, start, settings,
                             random)
         session.consumers[group] = consumer
         try:
             await consumer.open()
             yield consumer.messages
-        except BaseException as error:  # noqa: BLE001  # raised again below
-            failure = error
         finally:
             with trio.move_on_after(settings.close_timeout_ms / 1e3, shield=True):
                 await consumer.close()
             session.consumers.pop(group, None)
-        nursery.cancel_scope.shield = failure is not None  # else a cancellation would take its place
-        nursery.cancel_scope.cancel()
-    if failure is not None:  # as the caller's block raised it, not in a group of this nursery
-        raise failure
 
 
 class Consumer:

@@ -21,6 +21,7 @@ from broker.client.queries import Queries
 from broker.client.route import words
 from broker.client.session import Session
 from broker.client.subscription import subscribe
+from remoting.background import background
 from remoting.bodies.consumers import ALL, MessageQueue
 
 
@@ -30,17 +31,8 @@ async def open_puller(
 ) -> AsyncIterator[Puller]:
     """A reader whose positions are those of ``group``, for as long as the block runs."""
     check_group(group)
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        puller = Puller(session, queries, nursery, group, settings, start)
-        try:
-            yield puller
-        except BaseException as error:  # noqa: BLE001  # raised again below
-            failure = error
-        nursery.cancel_scope.shield = failure is not None  # else a cancellation would take its place
-        nursery.cancel_scope.cancel()
-    if failure is not None:  # as the caller's block raised it, not in a group of this nursery
-        raise failure
+    async with background() as nursery:
+        yield Puller(session, queries, nursery, group, settings, start)
 
 
 @attrs.define(eq=False)
