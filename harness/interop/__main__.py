@@ -35,6 +35,7 @@ from harness.interop import (  # noqa: F401  they register theirs
     routes,
     store,
     tools,
+    topics,
 )
 from harness.interop.scenario import SCENARIOS, Lost, NotRun, Scenario, Stage
 from harness.java import FetchFailed, JavaMissing

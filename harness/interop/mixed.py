@@ -11,7 +11,7 @@ import random
 import trio
 
 from harness import java
-from harness.interop.ha import TOPIC, log_of, mixed, same_logs, seen, sending
+from harness.interop.ha import TOPIC, log_of, mixed, same_logs, seen, sending, topic_everywhere
 from harness.interop.losses import SHOWN, evidence, missing, promises
 from harness.interop.scenario import Lost, Stage, expect, scenario
 from harness.interop.watch import SyncState, create_topic
@@ -42,14 +42,6 @@ def _held(stage: Stage, what: str, brokers: list[Broker], state: SyncState, send
     stage.say(f"{what}: {len(promised)} acknowledged, all of them on each of {len(in_sync)} in sync")
 
 
-async def _topic_everywhere(brokers: list[Broker]) -> None:
-    """A RocketMQ slave copies topics every 10 s; if it is elected before, it makes them anew, with fewer queues."""
-    with trio.fail_after(60):
-        while not all(path.exists() and f'"{TOPIC}"' in path.read_text()
-                      for path in (broker.store / "config" / "topics.json" for broker in brokers)):
-            await trio.sleep(0.2)
-
-
 async def _masters_killed(stage: Stage, kinds: str) -> None:
     """The master, each time; it comes back after a while, and the next one dies when two are in sync, or all three."""
     rng = random.Random(kinds)
@@ -57,7 +49,7 @@ async def _masters_killed(stage: Stage, kinds: str) -> None:
         await java.start_all(brokers)
         state = await seen(stage, controllers, lambda state: len(state.in_sync) == len(brokers), "all in sync")
         await create_topic(stage, namesrv, TOPIC)
-        await _topic_everywhere(brokers)
+        await topic_everywhere(brokers)
         async with sending(stage, "sender", namesrv, 0, interval_ms=20, retries=0) as sender:
             await sender.wait_for("sent", lambda found: any(one["ok"] for one in found))
             for number in range(1, KILLS + 1):
