@@ -49,6 +49,7 @@ RESERVED: Final = frozenset((
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _TOPIC_MAX, _GROUP_MAX = 127, 120
+_INT32: Final = 1 << 31
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 
@@ -122,6 +123,10 @@ def properties_of(message: Message, message_id: str) -> str:
         values[KEYS] = " ".join(message.keys)
         if len(values[KEYS].split()) != len(message.keys):
             raise MessageIllegal(f"keys {list(message.keys)!r}: none may be empty or hold a blank, their separator")
+    if not -_INT32 <= message.flag < _INT32:
+        raise MessageIllegal(f"flag {message.flag}: it has 32 bits")
+    if message.delay_level < 0:
+        raise MessageIllegal(f"delay_level {message.delay_level}: 1 to 18, or 0 for none")
     if message.delay_level:
         values[DELAY] = str(message.delay_level)
     if message.properties:
@@ -138,17 +143,23 @@ def encode(
     message: Message, message_id: str, now_ms: int, *, compress_from: int, compression: Compression, level: int,
     body_bytes_max: int,
 ) -> Encoded:
-    """Raises ``MessageIllegal``, ``CompressionMissing``. Bodies above ``compress_from`` bytes are compressed."""
+    """Bodies above ``compress_from`` bytes are compressed, if that makes them smaller.
+
+    Raises ``MessageIllegal``, ``CompressionMissing``."""
     properties, body, sys_flag = properties_of(message, message_id), message.body, 0
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise MessageIllegal(f"body is {type(body).__name__}; bytes are needed")
     if not body:
         raise MessageIllegal("body is empty; brokers refuse such a message")
     if len(body) > body_bytes_max:
         raise MessageIllegal(f"body of {len(body)} bytes; {body_bytes_max} are allowed")
     if len(body) > compress_from:
         try:
-            body, sys_flag = compress(body, compression, level), flag_of(compression)
+            smaller = compress(body, compression, level)
         except LibraryMissing as missing:
             raise CompressionMissing(str(missing), missing.library) from None
+        if len(smaller) < len(body):  # else a body near the limit would be above it
+            body, sys_flag = smaller, flag_of(compression)
     return Encoded(message_id, body, sys_flag, properties, now_ms)
 
 

@@ -99,15 +99,14 @@ class Producer:
     async def send_batch(
         self, messages: Sequence[Message], timeout_ms: float | None, queue: MessageQueue | None, order_by: str | None,
     ) -> list[Sent]:
-        """In as few requests as their size allows, each whole or not at all."""
+        """In as few requests as their size allows, each whole or not at all; nothing is sent if one is illegal."""
         topic = _one_topic(messages)
         deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
         choose, sent = _choice(queue, order_by), list[Sent]()
         inner: list[tuple[int, bytes, bytes]] = []
         ids: list[str] = []
         size = 0
-        for message in messages:
-            one = self.encode(message, compress=False)
+        for message, one in [(each, self.encode(each, compress=False)) for each in messages]:
             properties = one.properties.encode()
             more = 22 + len(one.body) + len(properties)
             if inner and size + more > self._settings.batch_bytes_max:

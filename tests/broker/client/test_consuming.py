@@ -414,6 +414,13 @@ async def test_a_topic_that_comes_later_is_read(autojump_clock: MockClock) -> No
         assert numbers(await take(messages, 4)) == [0, 1, 2, 3]
 
 
+async def test_a_subscription_that_names_no_tag_is_refused_at_once(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made, made.client() as client:
+        with pytest.raises(ValueError, match="'\\|\\|' names no tag"):
+            async with client.consume(GROUP, {"orders": "||"}):
+                pass
+
+
 async def test_a_second_consumer_of_a_group_needs_a_client_of_its_own(autojump_clock: MockClock) -> None:
     async with cluster("a") as made, made.client() as client, client.consume(GROUP, "orders"):
         with pytest.raises(ValueError, match="a client of its own"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from random import Random
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ def test_everything_a_user_says_is_in_the_properties() -> None:
     (Message("t", b"", tag=""), "tag"), (Message("t", b"", tag="a||b"), "no subscription"),
     (Message("t", b"", tag=" a"), "tag ' a'"), (Message("t", b"", keys="key"), "a list of strings"),
     (Message("t", b"", keys=["a b"]), "separator"), (Message("t", b"", keys=[""]), "separator"),
+    (Message("t", b"", flag=1 << 31), "32 bits"), (Message("t", b"", delay_level=-1), "delay_level -1"),
     (Message("t", b"", properties={"TAGS": "x"}), "'TAGS' has a meaning"),
     (Message("t", b"", properties={"a\x01": "x"}), "characters 1 or 2"),
     (Message("t", b"", properties={"a": "x" * 40_000}), "32767"),
@@ -56,6 +58,19 @@ def test_bodies_above_the_limit_are_refused_and_large_ones_compressed() -> None:
     assert zlib.decompress(large.body) == b"." * 4_097 and large.sys_flag == 0x301, "as Java flags it"
     with pytest.raises(MessageIllegal, match="10001 bytes; 10000"):
         encoded(10_001)
+
+
+def test_a_body_that_compressing_makes_larger_stays_as_it_is() -> None:
+    body = Random(1).randbytes(10_000)
+    found = encode(Message("t", body), "ID", 7, compress_from=4_096, compression=Compression.ZLIB, level=5,
+                   body_bytes_max=10_000)
+    assert (found.body, found.sys_flag) == (body, 0)
+
+
+def test_a_body_that_is_text_is_refused_in_words() -> None:
+    message = Message("t", "text")  # type: ignore[arg-type]
+    with pytest.raises(MessageIllegal, match="body is str; bytes are needed"):
+        encode(message, "ID", 7, compress_from=4_096, compression=Compression.ZLIB, level=5, body_bytes_max=10_000)
 
 
 # --- ids -----------------------------------------------------------------------------------------------------

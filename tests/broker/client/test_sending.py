@@ -155,6 +155,13 @@ async def test_batches_that_brokers_refuse_are_not_sent(
             await client.send_batch(messages)
 
 
+async def test_nothing_of_a_batch_is_sent_if_its_last_message_is_illegal(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made, made.client(settings=ClientSettings(batch_bytes_max=1_000)) as client:
+        with pytest.raises(MessageIllegal, match="body is empty"):
+            await client.send_batch([*(message(bytes(900)) for _ in range(4)), message(b"")])
+        assert not made.brokers["a"].log
+
+
 async def test_one_way_messages_arrive_without_an_answer(autojump_clock: MockClock) -> None:
     async with cluster("a") as made, made.client() as client:
         for number in range(100):
