@@ -7,7 +7,7 @@ a disk in a dict as well as on the real ones. It decides nothing: the cores say 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,27 +17,16 @@ import attrs
 import trio
 from trio.abc import Listener, Stream
 
-from controller import answers
 from controller.active import ActiveController
+from controller.actor import PROBE_TIMEOUT_MS, Actor, Clock
 from controller.config import ControllerConfig, check
-from controller.handlers import COMMITTED, READS_FORMAT, Controller, election_settings
+from controller.handlers import COMMITTED, Controller, election_settings
 from controller.liveness import Liveness
-from controller.membership import changed_members
-from controller.metadata.codec import FORMAT, encode
-from controller.metadata.commands import AnyCommand, RaiseFormat
+from controller.metadata.codec import FORMAT
 from controller.metadata.events import Applied
-from controller.metadata.groups import GroupKey
 from controller.metadata.machine import MetadataMachine
-from controller.metadata.outcomes import Elected, NotElected, Outcome
-from controller.notifications import Notification
-from raft.config import Read
-from raft.errors import Busy, Faulted, RaftError
-from raft.events import NodeFaulted
 from raft.handshake import connect_tcp as raft_connect_tcp
 from raft.host import monotonic_ns, open_host, wall_clock_ms
-from raft.messages import Role, RoleChanged
-from raft.node import Node
-from raft.pending import Ticket
 from raft.storage.identity import NAME
 from raft.storage.interface import Files as RaftFiles
 from raft.tls import TLSConfig
@@ -45,24 +34,15 @@ from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.config import ClientConfig, ServerConfig, TLSMode
-from remoting.connection import Connection
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError
 from remoting.errors import RemotingError
-from remoting.fields import decimal
 from remoting.server import Server
 from remoting.streams import Connector, TLSContext, connect_tcp
-from remoting.wakeup import Bell
 
 logger = logging.getLogger("controller")
 
-Clock = Callable[[], int]
-"""Monotonic, ns."""
 STOP_GRACE_MS = 1_000
-PROBE_TIMEOUT_MS = 1_000
-NOTIFY_TIMEOUT_MS = 3_000
-LOOK_S = 5.0
-"""Between two looks of the active controller at the other controllers."""
 
 
 @attrs.frozen
@@ -105,7 +85,7 @@ async def serve_controller(
             machine = MetadataMachine(reads=reads)
             active = ActiveController(machine, Liveness(default_timeout_ms=config.broker_heartbeat_timeout_ms),
                                       election_settings(config))
-            actor = _Actor(machine, active, client, clock)
+            actor = Actor(machine, active, client, clock)
             machine.observer = partial(_observe, actor, on_applied)
             node = actor.node = await host.open_group(
                 config.group, state_machine=machine, peers=config.peers, bootstrap=not join, join=join)
@@ -211,176 +191,7 @@ def disagreement(config: ControllerConfig, node: str, answer: Command) -> str | 
     return f"has {taken[0]} at {config.address}; here that is {config.self_id}" if taken else None
 
 
-def _observe(actor: _Actor, on_applied: Callable[[Applied], None] | None, applied: Applied) -> None:
+def _observe(actor: Actor, on_applied: Callable[[Applied], None] | None, applied: Applied) -> None:
     actor.applied(applied.outcome)
     if on_applied is not None:
         on_applied(applied)
-
-
-class _Actor:
-    """Does what the active controller's core wants done, and tells it what came of it."""
-
-    node: Node
-    controller: Controller
-
-    def __init__(self, machine: MetadataMachine, active: ActiveController, client: Client, clock: Clock) -> None:
-        self.machine, self.active = machine, active
-        self.bell = Bell()
-        self._client, self._clock = client, clock
-        self._scope: trio.CancelScope | None = None
-
-    def closed(self, connection: Connection, _: str) -> None:
-        """A connection ended: in the same turn the election is on its way to the disks."""
-        self.active.closed(connection)
-        self.bell.ring()
-
-    def applied(self, outcome: Outcome) -> None:
-        self.active.applied(self._clock(), outcome)
-        if isinstance(outcome, Elected | NotElected):
-            _log_election(outcome)
-            if self.active.active:
-                self.controller.recorder.decided(outcome)
-        self.bell.ring()
-
-    # --- tasks -----------------------------------------------------------------------------------------------
-
-    async def follow_role(self) -> None:
-        """Active from the first read barrier of a leadership on: before it, this node may lack what others committed.
-
-        Raises ``Faulted`` when the node does.
-        """
-        async for event in self.node.events():
-            if isinstance(event, NodeFaulted):
-                raise Faulted(event.reason)
-            if not isinstance(event, RoleChanged):
-                continue
-            if self.active.active:
-                logger.warning("no longer the active controller", extra={"term": event.term, "leader": event.leader})
-                self.active.deactivate()
-            if event.role is Role.LEADER:
-                try:
-                    await self.node.read_barrier(Read.INDEX)
-                except RaftError:
-                    continue  # another event follows
-                if self.node.replica.term == event.term and self.node.is_leader:
-                    logger.warning("this is the active controller", extra={"term": event.term})
-                    self.active.activate(self._clock(), event.term)
-                    self.bell.ring()
-
-    async def act(self) -> None:
-        """Propose and send what the core asks for, at events and at its deadlines."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._ring_at_deadlines)
-            while True:
-                await self.bell.wait()
-                todo = self.active.poll(self._clock())
-                if todo.commands:
-                    nursery.start_soon(self._propose, todo.commands)
-                if self.controller.config.notify_broker_role_changed:
-                    for notification in todo.notifications:
-                        nursery.start_soon(self._notify, notification)
-                if self._scope is not None:
-                    self._scope.cancel()
-
-    async def _ring_at_deadlines(self) -> None:
-        while True:
-            due = self.active.next_deadline()
-            with trio.CancelScope() as self._scope:
-                if due is None:
-                    await trio.sleep_forever()
-                await trio.sleep(max(due - self._clock(), 0) / 1e9)
-                self._scope = None
-                self.bell.ring()
-                await trio.lowlevel.checkpoint()
-
-    async def _propose(self, commands: Iterable[AnyCommand]) -> None:
-        """All in one batch: they share the disks' one write."""
-        under_way: list[tuple[AnyCommand, Ticket]] = []
-        for command in commands:
-            try:
-                under_way.append((command, self.node.propose_nowait(encode(command, self.machine.format))))
-            except (Busy, RaftError) as error:
-                self._answered(command, error)
-        for command, ticket in under_way:
-            try:
-                outcome = await ticket.wait()
-            except RaftError as error:
-                self._answered(command, error)
-            else:
-                assert isinstance(outcome, Outcome)
-                self.active.answered(self._clock(), command, outcome)
-        self.bell.ring()
-
-    def _answered(self, command: AnyCommand, error: RaftError) -> None:
-        logger.warning("command not carried out", extra={
-            "command": type(command).__name__, **_of_group(getattr(command, "key", None)), "why": str(error)})
-        self.active.answered(self._clock(), command, None)
-
-    async def _notify(self, notification: Notification) -> None:
-        notifications = self.active.notifications
-        try:
-            await self._client.call(
-                notification.address, answers.role_changed(notification.change), timeout_ms=NOTIFY_TIMEOUT_MS)
-        except RemotingError as error:
-            change = notification.change
-            logger.warning("broker not told of its master", extra={
-                **_of_group(change.key), "broker_id": notification.broker_id, "address": notification.address,
-                "epoch": change.master_epoch, "why": str(error)})
-            notifications.failed(self._clock(), notification)
-        else:
-            notifications.acknowledged(notification)
-        self.bell.ring()
-
-    async def readmit(self) -> None:
-        """Members that lost their disks are taken in again, as learners first, when the active controller sees them."""
-        while True:
-            await trio.sleep(LOOK_S)
-            if not (self.active.active and self.controller.config.readmit_wiped_controllers):
-                continue
-            status = self.node.status()
-            if status.strangers and not status.change:
-                logger.warning("controllers came back with empty disks: they are taken in again",
-                               extra={"nodes": sorted(status.strangers)})
-                voters, learners = changed_members(status.membership, "", "")
-                try:
-                    await self.node.reconfigure(voters, learners)
-                except RaftError as error:
-                    logger.warning("taking them in did not end", extra={"why": str(error)})
-
-    async def raise_format(self) -> None:
-        """The group goes on to the next format of its log once the active controller heard every member read it."""
-        while True:
-            await trio.sleep(LOOK_S)
-            following = self.machine.format + 1
-            if not self.active.active or self.machine.reads < following:
-                continue
-            asked = self.node.replica.membership
-            others = [member.address for name, member in asked.members.items() if name != self.node.node_id]
-            if all([await self._reads(address) >= following for address in others]) \
-                    and self.node.replica.membership == asked:
-                logger.warning("all controllers read the next format: it is in use", extra={"format": following})
-                await self._propose([RaiseFormat(term=self.active.term, format=following)])
-
-    async def _reads(self, address: str) -> int:
-        """The newest format that this controller reads; 0 from one that does not answer."""
-        try:
-            answer = await self._client.call(
-                address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
-        except RemotingError:
-            return 0
-        return decimal(answer.ext.get(READS_FORMAT, "")) or 0
-
-
-def _of_group(key: GroupKey | None) -> dict[str, str]:
-    return {} if key is None else {"cluster": key.cluster, "group": key.name}
-
-
-def _log_election(outcome: Elected | NotElected) -> None:
-    if isinstance(outcome, Elected):
-        logger.warning("master elected", extra={
-            **_of_group(outcome.key), "broker_id": outcome.master, "address": outcome.address,
-            "epoch": outcome.master_epoch, "previous": outcome.previous, "clean": outcome.clean})
-    elif outcome.changed:
-        logger.error("group without a master", extra={
-            **_of_group(outcome.key), "epoch": outcome.master_epoch, "previous": outcome.previous,
-            "why": outcome.remark})

@@ -179,6 +179,32 @@ async def test_a_server_that_goes_away_is_asked_once_more() -> None:
         assert old.closed and len(server.connections) == 1
 
 
+async def test_a_call_without_a_task_is_told_the_answer_or_the_error(autojump_clock: MockClock) -> None:
+    async with client_and_server({ECHO: echo, NEVER: never}) as (client, server, net):
+        told: list[Command | RemotingError] = []
+
+        async def result_of(address: str, command: Command) -> Command | RemotingError:
+            client.call_nowait(address, command, told.append, 1_000)
+            await wait_all_tasks_blocked()
+            if not told:
+                await trio.sleep(1.1)
+            return told.pop()
+
+        for _ in range(2):  # the second finds a connection
+            answer = await result_of("s:1", ask(ECHO, b"x"))
+            assert isinstance(answer, Command) and body_of(answer) == b"x"
+        assert net.dialled == ["s:1"]
+        assert isinstance(await result_of("nobody:1", ask()), ConnectFailed)
+        assert isinstance(await result_of("s:1", ask(NEVER)), RequestTimeout)
+        server._endpoint.going_away = True
+        answer = await result_of("s:1", ask())
+        assert isinstance(answer, Command) and answer.code == ResponseCode.GO_AWAY
+        assert len(net.dialled) > 2, "it was asked again over a new connection"
+        server._endpoint.going_away = False
+        answer = await result_of("s:1", ask(ECHO, b"y"))
+        assert isinstance(answer, Command) and body_of(answer) == b"y"
+
+
 async def test_leaving_the_block_closes_and_raises_what_the_block_raised() -> None:
     closed: list[str] = []
     async with client_and_server() as (_, server, net):
