@@ -23,8 +23,15 @@ BROKER_FAULTS: Final = (
 """What happens to brokers and between them and controllers; ``both``: a master and the active controller at once;
 ``successor``: a master, and soon who comes after it."""
 CLOCKS: Final = frozenset(("rate", "drift", "step"))
+BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks"}
+"""What befalls controllers in the profiles that ``raft.sim`` does not have.
+
+"brokers": controllers are left alone; "controllers": brokers are. "successors": masters die, and who came after them,
+alone with what was acknowledged meanwhile. "deposed": active controllers that do not know of the next one are asked for
+groups that go on.
+"""
 OWN_PROFILES: Final = (
-    "swarm", "calm", "brokers", "controllers", *(name for name in PROFILES if name in NEMESES or name in (
+    "swarm", "calm", *BASES, *(name for name in PROFILES if name in NEMESES or name in (
         "network", "disk", "members", "clocks", "segment")))
 
 
@@ -70,8 +77,8 @@ class ControllerPlan(Plan):
 
 
 def draw(tape: Tape, profile: str) -> ControllerPlan:
-    """Draw the conditions of one seed. "brokers": controllers are left alone; "controllers": brokers are."""
-    base = draw_plan(tape, {"brokers": "calm", "controllers": "swarm"}.get(profile, profile))
+    """Draw the conditions of one seed."""
+    base = draw_plan(tape, BASES.get(profile, profile))
     stream = tape.stream("fleet")
     fields = {field.name: getattr(base, field.name) for field in attrs.fields(Plan)}
     plan = ControllerPlan(**{**fields, "rules": Rules.STRICT, "op_ns": 40 * MS, "tight": False})
@@ -131,3 +138,13 @@ def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
         plan.harms, plan.outer = harms, shape
         plan.harm_chance = strength if harms else 0.0
         plan.fleet.site_chance = 0.003 if "site" in harms else 0.0
+    if profile == "successors":
+        plan.harms, plan.harm_chance, plan.close_seen = ("successor",), 0.01, 1.0
+        plan.settings = attrs.evolve(plan.settings, unclean=False, wait_master_lease=False)
+        plan.groups, plan.brokers, plan.lost_notifications = 1, max(plan.brokers, 3), 0.0
+        plan.fleet = attrs.evolve(
+            plan.fleet, brokers=plan.brokers, all_ack=True, in_sync_replicas=1, sync_flush=True, learners=0, lease_ms=0,
+            put_chance=0.9, unclean=False, wait_master_lease=False, close_seen=1.0,
+            min_in_sync=2 if plan.fleet.min_in_sync == 2 else 1)
+    elif profile == "deposed":
+        plan.harms, plan.harm_chance, plan.read = ("broker crash", "designate", "reset"), 0.1, Read.INDEX
