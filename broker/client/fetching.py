@@ -93,7 +93,7 @@ class Fetcher:
         session, queue, settings, in_flight = self._session, self.queue, self._settings, self.in_flight
         address, broker_id = await session.address(queue.topic, queue.broker_name, self._broker_id)
         if address not in session.greeted:
-            await session.greet(address)
+            await session.greet_first(address)
         commit = in_flight.committable if self._commits and broker_id == MASTER else 0
         asked_at = trio.current_time()
         answer = await session.remoting.call(address, request(RequestCode.PULL_MESSAGE, PullMessageRequest(

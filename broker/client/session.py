@@ -66,14 +66,18 @@ class Session:
     """By group."""
     greeted: set[str] = attrs.field(factory=set)
     """Addresses that got a heartbeat over the connection that is open now."""
+    _greeting: dict[str, trio.Event] = attrs.field(factory=dict, init=False)
+    """Those that are getting their first one."""
 
     # --- brokers ---------------------------------------------------------------------------------------------
 
     def route_changed(self, before: Route | None, now: Route) -> None:
         """A name server said something new."""
         for name in now.brokers:
-            if before is not None and before.master(name) != now.master(name):
+            master = now.master(name)
+            if before is not None and before.master(name) != master:
                 self.faults.forgive(name)
+                self.greeted.discard(master or "")  # it took what it heard as a slave, and made nothing of it
         self.nursery.start_soon(self.greet_all, name="heartbeats to new brokers")
         for member in list(self.consumers.values()):
             member.route_changed(now)
@@ -139,8 +143,21 @@ class Session:
         """A heartbeat to each broker that had none on this connection; ``again``: to all."""
         async with trio.open_nursery() as nursery:
             for address in self._brokers():
-                if again or address not in self.greeted:
-                    nursery.start_soon(self.greet, address)
+                nursery.start_soon(self.greet if again else self.greet_first, address)
+
+    async def greet_first(self, address: str) -> None:
+        """A heartbeat to a broker that had none on this connection; all who want it at once share one."""
+        if address in self.greeted:
+            return
+        if (answered := self._greeting.get(address)) is not None:
+            await answered.wait()
+            return
+        self._greeting[address] = answered = trio.Event()
+        try:
+            await self.greet(address)
+        finally:
+            del self._greeting[address]
+            answered.set()
 
     async def greet(self, address: str) -> bool:
         """A heartbeat to one broker; whether it took it."""

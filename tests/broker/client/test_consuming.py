@@ -457,6 +457,20 @@ async def test_reading_goes_on_at_the_new_master_at_once(autojump_clock: MockClo
             assert "c1" in new.members[GROUP], "it greeted the new master before it pulled"
 
 
+async def test_a_slave_that_becomes_master_is_greeted_as_such(autojump_clock: MockClock) -> None:
+    """As a slave it took the heartbeat and made neither group nor retry topic of it."""
+    async with cluster("a") as made:
+        slave = await made.start("a:2", FakeBroker("a"))
+        made.name_server.set("orders", {"a": {0: "a:1", 2: "a:2"}})
+        async with reading(made):
+            await trio.sleep(1)
+            before = len(slave.asked(RequestCode.HEART_BEAT))
+            made.kill("a:1")
+            made.name_server.set("orders", {"a": {0: "a:2"}})
+            await trio.sleep(1)
+            assert before and len(slave.asked(RequestCode.HEART_BEAT)) == before + 1
+
+
 # --- in order ------------------------------------------------------------------------------------------------
 
 
