@@ -74,6 +74,7 @@ class PlainMasterRole:
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._replication.run, listeners)
+            self._services.find_topics()
             self._services.begin_serving()
             self._services.puts.serve(self._replication)
             self._registration.open()

@@ -185,6 +185,7 @@ class Broker:
         services.topics.on_change.append(self.registration.changed)
         self.sync = MetadataSync(client, Tables(
             services.topics, services.groups, services.offsets, services.delays, services.assignments))
+        journal.store.on_new_queue.append(self._new_queue)
         self.exchange = Exchange(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls)
         self.roles, more = self._roles()
@@ -240,6 +241,10 @@ class Broker:
                 and not self.journal.store.master_flushed_offset):
             self._set_master_flushed(master.flushed_offset)
         self.roles.told(master)
+
+    def _new_queue(self, topic: bytes) -> None:
+        if self.standing.slave and self.services.topics.get(topic.decode()) is None:
+            self.sync.look()
 
     def _set_master_flushed(self, offset: int) -> None:
         self.journal.store.master_flushed_offset = offset

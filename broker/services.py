@@ -6,6 +6,7 @@ given, and which tasks they need.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -27,7 +28,7 @@ from broker.journal import Journal
 from broker.offsets.requests import OffsetRequests
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.pulling.checks import PullConfig
-from broker.pulling.reading import ReadConfig, memory_bytes
+from broker.pulling.reading import ReadConfig, memory_bytes, store_time_ms
 from broker.pulling.requests import Pulling
 from broker.puts import Puts
 from broker.query.cleaning import Cleaning
@@ -45,10 +46,13 @@ from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroup
 from broker.tablefile import RunSync, TableFile
 from broker.topics.admin import TopicAdmin
 from broker.topics.table import TopicsConfig, TopicTable
+from broker.topics.unheard import unheard
 from remoting.bodies.consumers import MessageRequestModes
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.record import packed_host
+
+logger = logging.getLogger("broker")
 
 WRITABLE: Final = 2
 
@@ -105,6 +109,7 @@ class Services:
         self.assignments = Assignments(
             self.consumers, self.groups, self.topics, queues_of, modes_file.saved, load(files, MessageRequestModes))
 
+        self.topics.queues_kept = self._queues_kept
         self.topics.on_change.append(self._topics_file.changed)
         self.topics.on_delete.append(lambda name: self.journal.delete_topics([name.encode()]))
         self.topics.on_delete.append(self.offsets.forget_topic)
@@ -211,11 +216,27 @@ class Services:
     def end_serving(self) -> None:
         self.delays.stop()
 
+    def find_topics(self) -> None:
+        """Make those that this broker, a master from now on, has messages of and was never told of."""
+        store = self.journal.store
+        found = unheard(self.topics, store.queues(),
+                        lambda topic, queue_id: store_time_ms(store, topic, queue_id,
+                                                              store.max_offset(topic, queue_id) - 1))
+        if self.topics.update(found):
+            logger.warning("topics made again: the master before was lost before this broker heard of them", extra={
+                "topics": ", ".join(f"{topic.topic_name} ({topic.read_queue_nums} queues)" for topic in found)})
+
+    def _queues_kept(self, name: str) -> int:
+        queues = self.journal.store.queues()
+        return max((queue_id + 1 for topic, queue_id in queues if topic.decode() == name), default=0)
+
     def role_changed(self, epoch: int) -> None:
         """This broker is master or slave now, as ``standing`` says; held pulls find out."""
         for table in (self.topics, self.groups, self.offsets, self.delays.machine):
             table.state_version = epoch
         if not self.standing.slave:
+            self.find_topics()
+            self.heartbeats.now_master()
             self.topics.touch()  # name servers take a master's word by this version
         self.pulling.role_changed()
 

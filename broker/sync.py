@@ -1,8 +1,9 @@
 """A slave's copy of its master's tables: topics, groups, consumer offsets, delay offsets, request modes.
 
-At once when a master is followed, then every few seconds; topics and groups are replaced only where their version is
-another. Consumers that find this broker as their master begin where the last copy ends, and never behind what they
-committed here. Codes 21, 201, 43, 45 and 402. Source: ``SlaveSynchronize`` of RocketMQ. Knows tables, and no role.
+At once when a master is followed or its log brings messages of an unknown topic, then every few seconds; topics and
+groups are replaced only where their version is another. Consumers that find this broker as their master begin where
+the last copy ends, and never behind what they committed here. Codes 21, 201, 43, 45 and 402. Source:
+``SlaveSynchronize`` of RocketMQ. Knows tables, and no role.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ class MetadataSync:
         if master_address != self._master:
             self._master = master_address
             self._scope.cancel()
+            self._bell.ring()
+
+    def look(self) -> None:
+        """Now, not after the pause: there is reason to believe that the master has something new."""
+        if self._master is not None:
             self._bell.ring()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

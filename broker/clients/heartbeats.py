@@ -83,6 +83,13 @@ class Heartbeats:
             self._topics.create_for_retry(name, group.retry_queue_nums, unit=consumer.unit_mode)
         return group is not None
 
+    def now_master(self) -> None:
+        """Groups and topics that consumers wanted of a slave, which makes none, are made now."""
+        for name in self._consumers.groups:
+            group = self._groups.find(name)
+            if group is not None:
+                self._topics.create_for_retry(name, group.retry_queue_nums)
+
     def unregister(self, connection: Connection, command: Command) -> Command:
         """35."""
         asked = UnregisterClientRequest.from_ext(command.ext)

@@ -35,6 +35,8 @@ class Queues:
         self._unsynced: list[File] = []
         self.arrived: list[Arrived] = []
         """Called for each message that consumers see from then on."""
+        self.on_new: list[Callable[[bytes], None]] = []
+        """Called with the topic of each queue that gets its first message."""
         self.on_trouble: list[Callable[[str], None]] = []
         """Called with what an operator should know."""
         self.damaged = False
@@ -89,6 +91,8 @@ class Queues:
                     self._in_no_queue(offset, topic, queue_id, queue_offset, 0)
                     continue
                 queue = self._make((topic, queue_id))
+                for tell in self.on_new:
+                    tell(topic)
             code = tags_code(topic, properties, time_ms)
             changed[queue] = None
             if queue_offset == queue.max_offset:

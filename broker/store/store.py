@@ -78,6 +78,8 @@ class MessageStore:
         self.arrived = self._queues.arrived
         """Called with topic, queue id, queue offset, code of the tag and outline of each message that consumers see
         from then on."""
+        self.on_new_queue = self._queues.on_new
+        """Called with the topic of each queue that gets its first message."""
         self.on_trouble = self._queues.on_trouble
         """Called with what an operator should know of files that were damaged."""
         self.messages_put = self.bytes_put = 0

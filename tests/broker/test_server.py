@@ -11,8 +11,9 @@ from broker.store.errors import StoreFailed
 from broker.store.tables import SubscriptionGroup
 from remoting import properties
 from remoting.bodies.broker import HARuntimeInfo
+from remoting.bodies.consumers import ConsumerData, HeartbeatData
 from remoting.bodies.controller import EpochEntryCache
-from remoting.bodies.namesrv import KVTable
+from remoting.bodies.namesrv import KVTable, TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.broker import (
     ExchangeHAInfoRequest,
@@ -20,6 +21,8 @@ from remoting.headers.broker import (
     ResetMasterFlushOffsetRequest,
 )
 from remoting.headers.controller import ElectMasterRequest
+from remoting.headers.queries import TopicRequest
+from remoting.headers.topics import CreateTopicRequest
 from remoting.record import decode_all
 from tests.broker.cluster import Cluster, Node, cluster, controlled, until
 
@@ -287,6 +290,12 @@ async def in_sync(master: Node, slaves: int) -> None:
     await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == slaves)
 
 
+async def made_topic(made: Cluster, master: Node, name: str) -> None:
+    """By an operator."""
+    header = CreateTopicRequest(name, 4, 4, 6, default_topic="TBW102")
+    assert (await made.ask(master.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)).code == OK
+
+
 async def new_master(*nodes: Node) -> Node:
     await until(lambda: any(node.serves for node in nodes))
     return next(node for node in nodes if node.serves)
@@ -313,6 +322,52 @@ async def test_a_lost_master_costs_no_answered_message(autojump_clock: trio.abc.
         logs = {node.broker.journal.read(0, node.broker.journal.end) for node in made.nodes}
         assert len(logs) == 1
         assert (await made.send(master.address, b"x")).code != OK
+
+
+async def test_a_topic_that_only_the_lost_master_knew_is_read_at_the_next_one(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """An operator made it, so no send makes it again."""
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK, autoCreateTopicEnable="false")
+        await made_topic(made, master, "T")
+        await made_topic(made, master, "gone")
+        assert (await made.send(master.address, b"x", "gone")).code == OK
+        await trio.sleep(0.01)
+        assert (await made.ask(master.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest("gone"))).code == OK
+        await trio.sleep(5)
+        await made_topic(made, master, "late")
+        assert (await made.send(master.address, b"a0", "late")).code == OK
+        await master.kill()
+        second = await new_master(*others)
+        answer = await made.pull(second.address, 0, "late")
+        assert [record.message.body for record in decode_all(answer.body)] == [b"a0"]
+        assert (await made.send(second.address, b"b0", "late", queue=7)).code == OK
+        topics = second.broker.services.topics
+        assert topics.get("T") == TopicConfig("T", 4, 4) and topics.get("late") == TopicConfig("late", 8, 8)
+        assert topics.get("gone") is None, "what was deleted does not come back"
+
+
+async def test_slaves_ask_for_a_topic_as_soon_as_they_have_messages_of_it(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK)
+        await trio.sleep(5)
+        await made_topic(made, master, "T")
+        await send_all(made, master.address, b"a0")
+        await until(lambda: all(node.broker.services.topics.get("T") == TopicConfig("T", 4, 4) for node in others),
+                    within_s=0.3)
+
+
+async def test_a_new_master_makes_what_its_consumers_wanted_of_a_slave(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK)
+        heartbeat = HeartbeatData("c", [], [ConsumerData("G")]).to_json()
+        for node in others:
+            assert (await made.ask(node.address, RequestCode.HEART_BEAT, body=heartbeat)).code == OK
+            assert node.broker.services.topics.get("%RETRY%G") is None
+        await master.kill()
+        second = await new_master(*others)
+        assert second.broker.services.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
 
 
 async def test_slaves_learn_where_a_new_master_replicates_from_at_once(autojump_clock: trio.abc.Clock) -> None:
