@@ -145,12 +145,13 @@ def _named(there: Cluster, view: ClusterView, name: str) -> Server:
     """A server by its name or by its role."""
     if name in there.servers:
         return there.servers[name]
-    wanted = view.active if name == ACTIVE else view.groups[name].master if name in view.groups else ""
-    if wanted == "":
-        raise ClusterError(f"there is no server and no group {name}; there are {', '.join(there.servers)}")
+    if name != ACTIVE and name not in _groups(there):
+        raise ClusterError(f"there is no server and no group {name}; there are {', '.join(there.servers)}, "
+                           f"{', '.join(_groups(there))}, {ACTIVE}")
+    wanted = view.active if name == ACTIVE else view.groups[name].master if name in view.groups else None
     found = [each for each in there.servers.values() if each.plan.address == wanted]
     if not found:
-        raise ClusterError(f"{name}: nobody has that role at the moment")
+        raise ClusterError(f"{name}: nobody leads there at the moment; `mqcluster status` shows who runs")
     return found[0]
 
 
