@@ -9,7 +9,9 @@ from harness.interop.watch import tool
 
 @scenario("5.5.0")
 async def the_java_mqadmin_against_our_controllers(stage: Stage) -> None:
-    """getControllerMetaData, getSyncStateSet, getControllerConfig, updateControllerConfig, getBrokerEpoch, electMaster,
+    """Each of Java's commands for controllers, from getControllerMetaData to cleanBrokerMetadata, ends well.
+
+    getControllerMetaData, getSyncStateSet, getControllerConfig, updateControllerConfig, getBrokerEpoch, electMaster,
     cleanBrokerMetadata.
     """
     async with cluster(stage, 2) as made:

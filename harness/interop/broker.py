@@ -56,7 +56,7 @@ async def java_clients_and_tools_with_our_single_master(stage: Stage) -> None:
 
 @scenario("5.3.3")
 async def older_java_clients_and_tools_with_our_single_master(stage: Stage) -> None:
-    """The same with the release before."""
+    """Our name server and our single master serve the older producer, push consumer and mqadmin."""
     await _single_master(stage)
 
 

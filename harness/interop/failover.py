@@ -93,7 +93,7 @@ async def two_java_brokers_lose_their_master(stage: Stage) -> None:
 
 @scenario("5.3.3")
 async def two_java_brokers_of_the_older_release(stage: Stage) -> None:
-    """The same with RocketMQ 5.3.3."""
+    """Two older brokers register with our controllers; kill -9 the master: the other leads, the old one follows it."""
     await _master_killed(stage, 2)
 
 

@@ -200,5 +200,5 @@ async def our_slave_copies_a_java_master_and_takes_over(stage: Stage) -> None:
 
 @scenario("5.3.3")
 async def the_older_java_and_ours_take_over_from_each_other(stage: Stage) -> None:
-    """The same with RocketMQ 5.3.3."""
+    """Auto-switch HA: an older slave joins our master's SyncStateSet, leads when it is killed, and gives it back."""
     await _switch(stage, "oj")

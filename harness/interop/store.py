@@ -91,7 +91,7 @@ async def a_store_that_java_wrote_opens_in_ours(stage: Stage) -> None:
 
 @scenario("5.3.3")
 async def a_store_that_the_older_java_wrote_opens_in_ours(stage: Stage) -> None:
-    """The same with RocketMQ 5.3.3."""
+    """An older broker, stopped and killed -9, leaves a store: ours reads each message at its queue offset."""
     await _java_to_ours(stage)
 
 
@@ -162,7 +162,7 @@ async def a_store_that_ours_wrote_opens_in_java(stage: Stage) -> None:
 
 @scenario("5.3.3")
 async def a_store_that_ours_wrote_opens_in_the_older_java(stage: Stage) -> None:
-    """The same with RocketMQ 5.3.3."""
+    """A store written by ours and closed: an older broker serves each message at its queue offset, and goes on."""
     await _ours_to_java(stage, closed=True)
 
 
