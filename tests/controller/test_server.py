@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 import attrs
@@ -11,10 +12,12 @@ from trio.testing import MockClock
 
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from raft.membership import Member
+from remoting.client import open_client
 from remoting.codes import VERSION, RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.config import ClientConfig
 from remoting.headers.controller import GetReplicaInfoRequest
-from tests.controller.world import group_of, world
+from tests.controller.world import World, group_of, world
 
 CODE = RequestCode
 HEARTBEAT_TIMEOUT_S = 10
@@ -286,3 +289,26 @@ async def test_BUG_S6_answers_tell_a_version(autojump_clock: MockClock) -> None:
         assert answer.version == VERSION > 0
         _, second = await group_of(made, "a", 2)
         assert (await second.register()).version == VERSION
+
+
+async def test_controllers_with_jraft_keys_are_a_group(autojump_clock: MockClock) -> None:
+    """A file of a Java controller of the other type: its Raft addresses tell members apart, its RPC ones are used."""
+    jraft = {
+        "controllerType": "jRaft", "jRaftGroupId": "j", "jRaftInitConf": "a:9880,b:9880,c:9880",
+        "jRaftControllerRPCAddr": "n0:1,n1:1,n2:1", "jRaftElectionTimeoutMs": "500"}
+    async with trio.open_nursery() as nursery:
+        made = World(nursery, 3, jraft)
+        async with open_client(ClientConfig(), connector=made.network.connector("client")) as made.client:
+            async with trio.open_nursery() as starting:
+                for name, server_id in zip(made.names, "abc", strict=True):
+                    starting.start_soon(partial(made.start, name, jRaftServerId=f"{server_id}:9880"))
+            first, *_ = await group_of(made, "a", 2)
+            answer = await made.ask("n1", CODE.CONTROLLER_GET_METADATA_INFO)
+            assert (answer.ext["group"], answer.ext["peers"]) == ("j", "n0:n0:1;n1:n1:1;n2:n2:1;")
+            before = trio.current_time()
+            await made.kill(await made.active())
+            await made.active()
+            assert trio.current_time() - before < 1.5
+            await first.kill()
+            assert (await made.wait_master("a", 2)).master_epoch == 2
+        nursery.cancel_scope.cancel()
