@@ -23,7 +23,7 @@ import attrs
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 sys.path.insert(0, str(REFERENCE.parents[1]))
 
-from benchmarks import broker_figures  # noqa: E402
+from benchmarks import broker_figures, failover_timeline  # noqa: E402
 from broker.config import BrokerConfig  # noqa: E402
 from broker.idle_keys import IDLE  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
@@ -38,6 +38,9 @@ RESULTS: Final = REFERENCE / "interop.json"
 
 BROKER_FIGURES: Final = REFERENCE.parents[1] / "benchmarks" / "results" / "broker.json"
 """Written by ``python -m benchmarks.broker --json benchmarks/results/broker.json``."""
+
+FAILOVERS: Final = BROKER_FIGURES.with_name("failover_timeline.json")
+"""Written by ``python -m benchmarks.failover_timeline --json benchmarks/results/failover_timeline.json``."""
 
 _PART: Final = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -105,6 +108,14 @@ def broker_benchmarks() -> Iterator[str]:
     yield from broker_figures.page(results)
 
 
+def failovers() -> Iterator[str]:
+    """The moments of a failover, from the recorded run."""
+    if not FAILOVERS.exists():
+        yield "Not run yet."
+        return
+    yield from failover_timeline.page(json.loads(FAILOVERS.read_text()))
+
+
 def _option(action: argparse.Action) -> str:
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
     takes = f" {metavar}" if action.nargs != 0 else ""
@@ -163,7 +174,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, BrokerConfig), "broker-idle-keys": partial(idle_keys, IDLE),
     "mqadmin-commands": commands, "interop": scenarios,
-    "broker-benchmarks": broker_benchmarks,
+    "broker-benchmarks": broker_benchmarks, "failover-timeline": failovers,
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds}
 
 
