@@ -311,28 +311,58 @@ class Connection:
                 self.close("closed by the other end")
         except STREAM_ERRORS as error:
             self.close(words(error))
-        except Exception as error:  # a defect of ours costs one connection, no more
-            logger.exception("connection with %s", self.peer)
-            self.close(f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  # a defect of ours costs one connection, no more
+            self._defect(error)
         finally:
             self.close("this end is shutting down")
             self._fd = -1
             await trio.aclose_forcefully(self._stream)
 
+    def _defect(self, error: Exception) -> None:
+        logger.error("connection with %s", self.peer, exc_info=error)
+        self.close(f"{type(error).__name__}: {error}")
+
     # --- reading ---------------------------------------------------------------------------------------------
 
     async def _read_socket(self, sock: trio.socket.SocketType) -> None:
-        fd = self._fd
-        while True:
-            await wait_readable(sock)
-            try:
-                data = os.read(fd, _READ_BYTES)
-            except BlockingIOError:
-                continue
-            if not data:
-                return
-            if not self._receive(data):
-                await self._catch_up()
+        """Have it read, together with others; here alone where the system has no way for that."""
+        readiness, fd, full = self.endpoint.readiness, self._fd, Bell()
+
+        def read() -> None:
+            if not self._read():
+                assert readiness is not None
+                readiness.remove(fd)
+                full.ring()
+
+        while not self.closed:
+            if readiness is None:
+                await wait_readable(sock)
+                if self._read():
+                    continue
+            else:
+                readiness.add(fd, read)
+                try:
+                    await full.wait()
+                finally:
+                    readiness.remove(fd)
+            await self._catch_up()
+
+    def _read(self) -> bool:
+        """Read what there is, and handle it. False: not all yet, too many answers are queued."""
+        try:
+            if self.closed:
+                return True
+            data = os.read(self._fd, _READ_BYTES)
+            if data:
+                return self._receive(data)
+            self.close("closed by the other end")
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.close(words(error))
+        except Exception as error:  # noqa: BLE001  # as in ``run``
+            self._defect(error)
+        return True
 
     async def _read_stream(self) -> None:
         while data := await self._stream.receive_some(_READ_BYTES):

@@ -20,6 +20,7 @@ from remoting.config import ConnectionLimits
 from remoting.connection import Connection
 from remoting.deadlines import Deadlines
 from remoting.errors import BodyError, HeaderError
+from remoting.readiness import Readiness, readiness
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("remoting")
@@ -92,6 +93,7 @@ class Endpoint:
         self.limits, self.outgoing_bytes_pause = limits, outgoing_bytes_pause
         self.counters = Counters(requests=dict.fromkeys(handlers, 0))
         self.deadlines = Deadlines()
+        self.readiness: Readiness | None = None
         self.now = trio.current_time
         self.connections: set[Connection] = set()
         self.going_away = False
@@ -117,6 +119,9 @@ class Endpoint:
         try:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self.deadlines.run, name="deadlines")
+                self.readiness = readiness()
+                if self.readiness is not None:
+                    self._nursery.start_soon(self.readiness.run, name="reader")
                 self._nursery.start_soon(self._write, name="writer")
                 task_status.started()
         finally:

@@ -85,8 +85,8 @@ async def test_a_controllers_lines_have_the_fields_of_what_they_tell(autojump_cl
     group = {"cluster": CLUSTER, "group": "a"}
     elected = [{name: line[name] for name in ("cluster", "group", "broker_id", "epoch", "previous", "clean")}
                for line in lines["master elected"]]
-    assert elected[:3] == [{**group, "broker_id": 1, "epoch": 1, "previous": None, "clean": True}] * 3, "one each"
-    assert {**group, "broker_id": 2, "epoch": 2, "previous": 1, "clean": True} in elected
+    assert elected[:2] == [{**group, "broker_id": 1, "epoch": 1, "previous": None, "clean": True},
+                           {**group, "broker_id": 2, "epoch": 2, "previous": 1, "clean": True}], "by the active one"
     lost = lines["group without a master"][0]
     assert lost.items() >= {**group, "level": "ERROR", "previous": 2}.items() and lost["epoch"] and lost["why"]
     untold = lines["broker not told of its master"][0]
