@@ -29,6 +29,7 @@ def test_a_unit_starts_a_command_that_exists(unit: Path) -> None:
     options = PARSERS[Path(program).name]().parse_args(flags)
     assert options.configFile.startswith("/etc/rocketmq/")
     assert read["Service"]["KillSignal"] == "SIGTERM"
+    assert read["Service"]["ReadWritePaths"] == str(Path(options.configFile).parent), "what is changed is kept there"
 
 
 def test_there_are_units() -> None:
