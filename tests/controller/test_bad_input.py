@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -42,6 +43,7 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "remoting" / "golden"
 CODE, INVALID = RequestCode, ResponseCode.CONTROLLER_INVALID_REQUEST
 LONG = "n" * 100_000
+PATIENCE_S = 60.0
 IN_SYNC = SyncStateSet(frozenset({1, 2}), 2).to_json()
 """What the groups of ``group_of`` have already."""
 
@@ -514,14 +516,13 @@ def resident_mb(pid: int) -> float:
 def flood(address: tuple[str, int], rng: Random, frames: list[bytes]) -> None:
     """Garbage, lengths that lie, and thousands of strangers."""
     for _ in range(150):
-        with socket.create_connection(address, 10) as stream:
+        with socket.create_connection(address, PATIENCE_S) as stream:
             stream.sendall(garbage(rng, frames))
-    promising = []
-    for _ in range(20):  # 16 MiB each, of which they bring 1
-        stream = socket.create_connection(address, 10)
-        stream.sendall(struct.pack(">ii", (16 << 20) - 4, 100) + bytes(1 << 20))
-        promising.append(stream)
-    with socket.create_connection(address, 10) as stream:
+    with ExitStack() as open_:
+        for _ in range(20):  # 16 MiB each, of which they bring 1
+            stream = open_.enter_context(socket.create_connection(address, PATIENCE_S))
+            stream.sendall(struct.pack(">ii", (16 << 20) - 4, 100) + bytes(1 << 20))
+        stream = open_.enter_context(socket.create_connection(address, PATIENCE_S))
         beats = ({**WHOLE[904][0].to_ext(), "brokerName": f"{'z' * 200}{number}"} for number in range(5_000))
         stream.sendall(b"".join(encode(Command(904, 1, ONEWAY, ext, encoding=Encoding.ROCKETMQ)) for ext in beats))
         stream.sendall(encode(Command(1005, 1, 0)) + encode(Command(1001, 2, 0, {"brokerName": LONG}, b"[" * 100_000)))
@@ -530,8 +531,6 @@ def flood(address: tuple[str, int], rng: Random, frames: list[bytes]) -> None:
             data = stream.recv(1 << 16)
             assert data
             got += sum(1 for _ in reader.feed(data))
-    for stream in promising:
-        stream.close()
 
 
 def test_a_process_lives_through_it_in_bounded_memory(tmp_path: Path) -> None:
