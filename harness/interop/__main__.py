@@ -32,6 +32,7 @@ from harness.interop import (  # noqa: F401  they register theirs
     hosts,
     mixed,
     report,
+    resigning,
     routes,
     store,
     tools,

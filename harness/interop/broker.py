@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import trio
+
 from harness import java, ours
 from harness.interop.scenario import Stage, expect, scenario
 from harness.interop.watch import create_topic, tool, until
@@ -24,7 +26,9 @@ async def _tool(stage: Stage, *arguments: str) -> str:
 
 
 async def _exchange(stage: Stage, name: str, namesrv: str) -> None:
-    """A Java producer sends, a Java consumer of a group of its own gets all of it, and what was there before."""
+    """A Java producer sends, a Java consumer of a group of its own gets all of it, and what was there before, and its
+    group's progress is known: a client tells it now and then, and one that is killed before that never does.
+    """
     async with (
         java.receiver(stage.release, stage.here / f"receiver-{name}", namesrv=[namesrv], topic=TOPIC,
                       group=f"readers-{name}") as receiver,
@@ -36,6 +40,9 @@ async def _exchange(stage: Stage, name: str, namesrv: str) -> None:
         expect(len(sent) > COUNT * 9 // 10, f"{len(sent)} of {COUNT} were acknowledged")
         got = await receiver.wait_for(
             "received", lambda found: sent <= {report["sequence"] for report in found}, timeout_s=60)
+        with trio.fail_after(60):
+            while not (await tool(stage, "consumerProgress", "-n", namesrv, "-g", f"readers-{name}")).ok:
+                await trio.sleep(0.5)
         stage.say(f"{name}: Java sent {len(sent)}, Java consumed {len(got)}")
 
 
