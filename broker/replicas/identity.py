@@ -52,7 +52,8 @@ def _fields(text: str, count: int, what: str) -> tuple[list[str], int]:
     fields = text.strip().split("#")
     if len(fields) != count or not (fields[2].isascii() and fields[2].isdigit() and len(fields[2]) < 20):
         raise IdentityError(f"the {what} holds {text[:80]!r}; {count} fields separated by '#' were expected, the third "
-                            "a number")
+                            "a number: write cluster#group#id anew, `mqadmin getSyncStateSet` tells the ids, or remove "
+                            "the file to join as a new replica")
     return fields, int(fields[2])
 
 

@@ -84,8 +84,11 @@ class Member:
         self._controller_hosts = frozenset(address.rpartition(":")[0] for address in config.controllers)
         self._files, self._path = files, identity_path
         self._log_state, self._switch, self._gate, self._taken = log_state, switch, gate, taken
-        found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
-                              self._read(identity_path + TEMP))
+        try:
+            found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
+                                  self._read(identity_path + TEMP))
+        except identity.IdentityError as error:
+            raise identity.IdentityError(f"{identity_path}: {error}") from None
         if isinstance(found, identity.Identity):
             files.remove(identity_path + TEMP)  # a crash may have come before that
         self.manager = ReplicasManager(config, found, check_code, doubtful_epoch)
@@ -152,7 +155,8 @@ class Member:
             case BecomeMaster() | BecomeSlave():
                 self._nursery.start_soon(self._take, output)
             case Serve():
-                logger.warning("writes are open", extra={"epoch": self.manager.epoch})
+                if isinstance(self.manager.role, BecomeMaster):
+                    logger.warning("writes are open", extra={"epoch": self.manager.epoch})
                 self._gate.serve()
             case Fence(reason=reason):
                 logger.warning("writes are closed", extra={"why": reason})

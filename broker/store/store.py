@@ -100,6 +100,8 @@ class MessageStore:
         recovered = self.log.open(
             read.queues_offset - (self._config.log_file_bytes if killed else 0), read.queues_offset)
         log_min, log_end = self.log.min_offset, self.log.max_offset
+        if log_end < read.queues_offset:
+            self._say_lost(log_end, read.queues_offset)
         self._queues.open(log_min, log_end, read.queues_offset)
         if self._index is not None:
             self._index.open(log_end, read.queues_offset, killed=killed)
@@ -108,6 +110,13 @@ class MessageStore:
         if not self._resume(self._known(max(log_min, told))):
             self._resume(log_min)
         return recovered
+
+    def _say_lost(self, log_end: int, flushed: int) -> None:
+        """A replica has another to copy from; whoever is alone must hear of it."""
+        for tell in self.on_trouble:
+            tell(f"the log ends at {log_end}, and the checkpoint says that {flushed} was flushed: {flushed - log_end} "
+                 "bytes of messages were lost by the disk or cut off by hand. A slave copies them anew; a broker that is "
+                 "alone has lost them")
 
     def _start_at(self, offset: int) -> None:
         self._dispatcher = Dispatcher(self.log, offset, self._queues.take)

@@ -78,7 +78,10 @@ class Server:
         os.kill(self.pid, number)
 
     def tail(self, lines: int = 10) -> str:
-        return "\n".join(self.out.read_text(errors="replace").splitlines()[-lines:]) if self.out.exists() else ""
+        """Of what it said since its start."""
+        if not self.out.exists():
+            return ""
+        return "\n".join(self.out.read_bytes()[self.printed :].decode(errors="replace").splitlines()[-lines:])
 
 
 @attrs.define(eq=False)

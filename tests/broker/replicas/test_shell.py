@@ -203,7 +203,7 @@ async def test_a_full_disk_delays_the_registration_and_no_more(
 
 @pytest.mark.parametrize(("path", "text", "what"), [
     (PATH, b"c#other#1", "belongs to broker 'other'"),
-    (PATH, b"c#b", "3 fields"),
+    (PATH, b"c#b", f"{PATH}: the identity file holds 'c#b'; 3 fields .* remove the file to join as a new replica"),
     (PATH + TEMP, b"d#b#1#x", "cluster 'd'"),
 ])
 async def test_a_wrong_identity_file_stops_the_start(

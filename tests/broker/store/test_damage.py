@@ -57,6 +57,17 @@ ALL = [b"m%d" % number for number in range(10)]
 # --- the log ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_flushed_end_that_is_gone_is_said() -> None:
+    files, told = written(), list[str]()
+    log = files.content[LOG].data
+    whole = opened(files).log.max_offset
+    at = log.index(b"m7")
+    log[at:] = bytes(len(log) - at)
+    assert bodies(opened(files, told)) == ALL[:7]
+    [words] = told
+    assert f"the checkpoint says that {whole} was flushed" in words and "alone has lost them" in words
+
+
 def test_damage_of_what_was_flushed_is_no_end_of_the_log() -> None:
     files = written()
     log = files.content[LOG].data
