@@ -60,8 +60,8 @@ class JournalConfig:
     after a crash."""
     dispatch_slice: int = 2_000
     """Ours: messages that are made visible before others get their turn; a few milliseconds' worth."""
-    copy_ahead: int = 300_000
-    """Ours: messages by which queues may be behind while a log is copied: half a second's work. Then both go at
+    copy_ahead: int = 1_200_000
+    """Ours: messages by which the key index may be behind while a log is copied: two seconds' work. Then both go at
     one pace."""
     retention: RetentionConfig = RetentionConfig()
     clean_resource_interval_ms: int = 10_000
@@ -106,7 +106,8 @@ class Journal:
         self.refusing = ""
         """Why nothing is appended; "" if all is well."""
         self.copying = False
-        """What comes by ``append_raw`` is old, and the sooner it is here the better: what consumers see may wait."""
+        """What comes by ``append_raw`` is old, and the sooner it is here the better: the key index may wait, and the
+        system's memory is for others."""
         self.now_ns = now_ns
         self.end = self.durable_end = self.confirm_offset = 0
         """What the system has; what counts as durable: that, or what is flushed of it under SYNC_FLUSH; up to where
@@ -168,7 +169,7 @@ class Journal:
             StoreFull, StoreFailed: as ``append``.
         """
         try:
-            self.store.append_raw(data, offset)
+            self.store.append_raw(data, offset, cached=not self.copying)
         finally:
             self._written()
             self._bell.ring()

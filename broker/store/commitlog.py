@@ -20,6 +20,7 @@ import attrs
 from broker.store.batch import Batch
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull, WrongStore
 from broker.store.files import File, Files
+from broker.store.recent import Recent
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
 from remoting.record import BLANK_BYTES_MIN, Message, Outline, Record, encode, encode_parts
@@ -28,8 +29,6 @@ FILE_BYTES: Final = 1 << 30
 RESERVE_BYTES: Final = 16 << 20
 """Room on the disk is taken so much ahead: a full disk refuses a message before anything of it is kept."""
 SCAN_BYTES: Final = 1 << 20
-RECENT_BYTES_MAX: Final = 1 << 20
-"""Of what was written, to be kept in memory."""
 _MAGIC: Final = codec.MAGIC.to_bytes(4, "big", signed=True)
 
 
@@ -70,8 +69,7 @@ class CommitLog:
         """Behind the last byte appended."""
         self._written = 0
         self._flushed = 0
-        self._recent, self._recent_at = b"", 0
-        """What was written last, and where: replicas, queues and readers at the end want it at once."""
+        self._recent = Recent()
         self._room_end = -1
         """Records that end here or below need no look at the room that is left."""
         self._cuts = 0
@@ -225,9 +223,10 @@ class CommitLog:
         self.write()
         self._end = self._written = offset
 
-    def append_raw(self, data: bytes | memoryview, offset: int) -> None:
+    def append_raw(self, data: bytes | memoryview, offset: int, wanted: int | None = None) -> None:
         """Bytes of another log, as they are there; an empty log begins at ``offset``. What was written before an error
-        stays.
+        stays. With ``wanted`` the system need not keep them in memory: what stands there and behind is all of it that
+        is wanted soon, and is kept here as far as it is not too much.
 
         Raises:
             OffsetGone: they would leave a gap or overwrite something.
@@ -249,7 +248,7 @@ class CommitLog:
             self._reserve(self._end, len(part))
             self._buffer.append(part)
             self._end += len(part)
-            self.write()
+            self.write(wanted)
             at += len(part)
 
     def _reserve(self, offset: int, size: int) -> None:
@@ -285,8 +284,9 @@ class CommitLog:
         self._bases.append(base)
         self._open.append(file)
 
-    def write(self) -> None:
-        """Hand to the system what was appended. Raises ``StoreFailed``; the log is not written from then on."""
+    def write(self, wanted: int | None = None) -> None:
+        """Hand to the system what was appended; ``wanted`` as for ``append_raw``. Raises ``StoreFailed``; the log is
+        not written from then on."""
         buffer = self._buffer
         if not buffer:
             return
@@ -295,12 +295,14 @@ class CommitLog:
         at = bisect_right(self._bases, self._written) - 1
         data = b"".join(buffer) if len(buffer) > 1 else buffer[0]
         try:
-            self._open[at].pwrite(data, self._written - self._bases[at])
+            self._open[at].pwrite(data, self._written - self._bases[at], cached=wanted is None)
         except OSError as error:
             raise self._fail(error) from error
         buffer.clear()
-        if type(data) is bytes and len(data) <= RECENT_BYTES_MAX:
-            self._recent, self._recent_at = data, self._written
+        if wanted is None:
+            self._recent.wrote(data, self._written)
+        else:
+            self._recent.went_on(data, self._written, wanted)
         self._written = self._end
 
     def sync_job(self) -> SyncJob | None:
@@ -342,7 +344,7 @@ class CommitLog:
     def clear(self) -> None:
         """Forget everything; what is appended next may stand anywhere."""
         self.write()
-        self._recent = b""
+        self._recent.clear()
         while self._bases:
             self._drop_last()
         self._cut_to(0)
@@ -356,7 +358,7 @@ class CommitLog:
         if not self.min_offset <= offset <= self._end:
             raise OffsetGone(offset, self.min_offset, self._end)
         self.write()
-        self._recent = b""
+        self._recent.clear()
         while len(self._bases) > 1 and self._bases[-1] >= offset:
             self._drop_last()
         if self._bases:
@@ -413,8 +415,9 @@ class CommitLog:
 
     # --- reading ---------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset``, never beyond its file or the end. Raises ``OffsetGone``."""
+    def read(self, offset: int, size: int, *, cached: bool = True) -> bytes:
+        """Up to ``size`` bytes from ``offset``, never beyond its file or the end; ``cached`` as for a file. Raises
+        ``OffsetGone``."""
         if not self.min_offset <= offset <= self._end:
             raise OffsetGone(offset, self.min_offset, self._end)
         if offset + size > self._written:
@@ -422,12 +425,12 @@ class CommitLog:
         size = min(size, self._end - offset)
         if not size:
             return b""
-        at = offset - self._recent_at
-        if 0 <= at <= len(self._recent) - size:
-            return self._recent[at : at + size]
+        recent = self._recent.read(offset, size)
+        if recent is not None:
+            return recent
         at = bisect_right(self._bases, offset) - 1
         inside = offset - self._bases[at]
-        return self._open[at].pread(min(size, self._file_bytes - inside), inside)
+        return self._open[at].pread(min(size, self._file_bytes - inside), inside, cached=cached)
 
     def record(self, offset: int, size: int = 4096) -> Record:
         """The message at ``offset``; ``size`` is a guess. Raises ``OffsetGone``, ``DamagedRecord``."""
@@ -452,15 +455,16 @@ class CommitLog:
         return offset
 
     def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = SCAN_BYTES, check_crc: bool = False,
-            whole: bool = False) -> tuple[list[Outline], int]:
+            whole: bool = False, cached: bool = True) -> tuple[list[Outline], int]:
         """Outlines of messages that begin at ``offset`` and end at or below ``upto``, and where to go on: some, but
-        not all that there are, and ``most`` at most. None of a message of which only a part has come yet.
+        not all that there are, and ``most`` at most. None of a message of which only a part has come yet. ``cached``
+        as for a file.
 
         Raises:
             DamagedRecord: what stands at ``offset`` is no message, or one of another place, or with ``whole`` a part.
         """
         upto = min(upto, self._end)
-        data = self.read(offset, min(ask, upto - offset)) if offset < upto else b""
+        data = self.read(offset, min(ask, upto - offset), cached=cached) if offset < upto else b""
         found, at = codec.outlines(data, offset, most=most, check_crc=check_crc)
         if found or not data:
             return found, offset + at
@@ -468,12 +472,12 @@ class CommitLog:
         if len(data) >= 8 and (size := codec.blank_size(data)) is not None:
             if size != left:
                 raise DamagedRecord(offset, f"a blank of {size} bytes, where {left} are left")
-            return self.run(offset + left, upto, most, ask=ask, check_crc=check_crc, whole=whole)
+            return self.run(offset + left, upto, most, ask=ask, check_crc=check_crc, whole=whole, cached=cached)
         size = int.from_bytes(data[:4], "big") if len(data) >= 8 else len(data) + 1
         if len(data) < size <= min(left, codec.RECORD_BYTES_MAX) and not (whole and size > self._end - offset):
             if size > upto - offset:
                 return [], offset
-            return self.run(offset, upto, most, ask=size, check_crc=check_crc, whole=whole)
+            return self.run(offset, upto, most, ask=size, check_crc=check_crc, whole=whole, cached=cached)
         try:
             here = codec.outline(data, check_crc=check_crc)
         except DamagedRecord as damage:

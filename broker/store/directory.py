@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
 from pathlib import Path
+from typing import Final
 
 from broker.store.errors import WrongStore
 from broker.store.files import Space
 
 _LOCK = "lock"
 """The file that a Java broker locks the first byte of."""
+_RWF_DONTCACHE: Final = 0x80
+"""Of Linux 6.14 and later, which not every file system knows."""
 
 
 class DirectoryFile:
     """Implements ``File`` on a descriptor."""
 
-    __slots__ = ("_fd", "_syncing", "_writing")
+    __slots__ = ("_fd", "_passes", "_syncing", "_writing")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._passes = True  # until the system says that it cannot
         # Another thread may sync, or write the index: its descriptor is not closed, and perhaps given to another file,
         # while it does. Two locks, for a write does not wait for a sync.
         self._syncing, self._writing = threading.Lock(), threading.Lock()
 
-    def pread(self, size: int, offset: int) -> bytes:
-        data = os.pread(self._fd, size, offset)
+    def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
+        data = os.pread(self._fd, size, offset) if cached else self._read_past(size, offset)
         while 0 < len(data) < size:
             more = os.pread(self._fd, size - len(data), offset + len(data))
             if not more:
@@ -35,11 +40,33 @@ class DirectoryFile:
             data += more
         return data
 
-    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int, *, cached: bool = True) -> None:
         with self._writing:
-            done = os.pwrite(self._fd, data, offset)
+            done = os.pwrite(self._fd, data, offset) if cached else self._write_past(data, offset)
             while done < len(data):  # the system says why when asked for the rest
                 done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
+
+    def _read_past(self, size: int, offset: int) -> bytes:
+        if self._passes:
+            data = bytearray(size)
+            try:
+                return bytes(memoryview(data)[: os.preadv(self._fd, [data], offset, _RWF_DONTCACHE)])
+            except OSError as error:
+                self._cannot_pass(error)
+        return os.pread(self._fd, size, offset)
+
+    def _write_past(self, data: bytes | bytearray | memoryview, offset: int) -> int:
+        if self._passes:
+            try:
+                return os.pwritev(self._fd, [data], offset, _RWF_DONTCACHE)
+            except OSError as error:
+                self._cannot_pass(error)
+        return os.pwrite(self._fd, data, offset)
+
+    def _cannot_pass(self, error: OSError) -> None:
+        if error.errno != errno.EOPNOTSUPP:
+            raise error
+        self._passes = False
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

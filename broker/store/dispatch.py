@@ -54,8 +54,10 @@ class TagCodes:
 class Dispatcher:
     """Hands the messages of the log to ``take``, in order, each once unless ``take`` raises."""
 
-    def __init__(self, log: CommitLog, offset: int, take: Callable[[list[Outline]], None]) -> None:
-        self._log, self._take = log, take
+    def __init__(self, log: CommitLog, offset: int, take: Callable[[list[Outline]], None], *,
+                 cached: bool = True) -> None:
+        """``cached`` False: what it reads by itself was read by others before."""
+        self._log, self._take, self._cached = log, take, cached
         self.offset = offset
         """Everything below has been handed over."""
         self.time_ms = 0
@@ -72,7 +74,7 @@ class Dispatcher:
         """
         count = 0
         while count < most and self.offset < upto:
-            run, offset = self._log.run(self.offset, upto, most - count, ask=_RUN_BYTES)
+            run, offset = self._log.run(self.offset, upto, most - count, ask=_RUN_BYTES, cached=self._cached)
             if not run:
                 break
             self._hand_over(run, offset)

@@ -14,12 +14,14 @@ import attrs
 class File(Protocol):
     """An open file. Errors are ``OSError`` as the system raises them."""
 
-    def pread(self, size: int, offset: int) -> bytes:
-        """Fewer bytes only at the end of the file."""
+    def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
+        """Fewer bytes only at the end of the file. ``cached`` False: nobody wants them soon again, so the system need
+        not keep what it has to fetch for that in memory."""
         raise NotImplementedError
 
-    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        """All of it, or ``OSError``."""
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int, *, cached: bool = True) -> None:
+        """All of it, or ``OSError``. ``cached`` False: the system begins at once to bring it to the disk, and need not
+        keep it in memory once it is there; it is no more durable than other data before ``sync``."""
         raise NotImplementedError
 
     def size(self) -> int:
@@ -158,10 +160,10 @@ class MemoryFile:
     fault: OSError | None = None
     hook: Hook = _nothing
 
-    def pread(self, size: int, offset: int) -> bytes:
+    def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
         return bytes(self.data[offset : offset + size])
 
-    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int, *, cached: bool = True) -> None:
         self._begin("write")
         if len(self.data) < offset:
             self.data.extend(bytes(offset - len(self.data)))

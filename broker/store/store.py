@@ -33,8 +33,8 @@ from remoting.record import Message, Record
 ABORT: Final = "abort"
 """There while a store is open: found at the start, it means that the last process was killed."""
 INDEX_UNFLUSHED_BYTES_MAX: Final = 4 << 20
-_ASIDE_SHARE: Final = 16
-_ASIDE_INDEX: Final = 4
+_COPIED_BYTES: Final = codec.RECORD_BYTES_MAX
+"""Some times what one read brings: queues are level with a copy in each turn."""
 
 
 @attrs.frozen
@@ -120,7 +120,9 @@ class MessageStore:
 
     def _start_at(self, offset: int) -> None:
         self._dispatcher = Dispatcher(self.log, offset, self._queues.take)
-        self._indexer = Dispatcher(self.log, offset, self._index.take) if self._index is not None else None
+        self._indexer = None
+        if self._index is not None:
+            self._indexer = Dispatcher(self.log, offset, self._index.take, cached=False)
 
     def _resume(self, begin: int) -> bool:
         """Go on telling queues and index from ``begin``. False: the queues lack messages in front of it."""
@@ -221,12 +223,13 @@ class MessageStore:
         places = zip(accumulate(sizes, initial=offset), sizes, range(queue_offset, offsets[key]), strict=False)
         return [Put(*place) for place in places]
 
-    def append_raw(self, data: bytes | memoryview, offset: int) -> None:
-        """Bytes of another store's log. Raises as ``CommitLog.append_raw``."""
+    def append_raw(self, data: bytes | memoryview, offset: int, *, cached: bool = True) -> None:
+        """Bytes of another store's log; ``cached`` False: of old messages, and what the queues need of them is kept
+        until they are told. Raises as ``CommitLog.append_raw``."""
         self._next = None
         if not self.log.max_offset:
             self._start_at(offset)
-        self.log.append_raw(data, offset)
+        self.log.append_raw(data, offset, None if cached else self._dispatcher.offset)
 
     @property
     def must_take_over(self) -> bool:
@@ -301,8 +304,8 @@ class MessageStore:
 
     def dispatch_slice(self, confirm_offset: int, most: int, *, aside: int = 0) -> bool:
         """The same for so many messages. What is little is read once for both. The index may fall behind when it is
-        much: it gets what the queues leave of the time. ``aside``: something else goes before, so it is fewer unless
-        that many messages wait, and none for the index unless several times as many wait for that.
+        much: it gets what the queues leave of the time. ``aside``: a log is copied, and the queues go with it, while it
+        is in memory; the index waits until so many messages wait for it, and goes at one pace with them from then on.
 
         Returns:
             whether there is more to do.
@@ -310,10 +313,11 @@ class MessageStore:
         count = 0
         if aside:
             told = self._dispatcher
-            if told.behind(self.log.max_offset) < aside:
-                most = max(1, most // _ASIDE_SHARE)
-            if self._indexer is None or self._indexer.behind(told.offset) < _ASIDE_INDEX * aside:
-                return told.dispatch(confirm_offset, most) == most
+            upto = min(confirm_offset, told.offset + _COPIED_BYTES)
+            count = told.dispatch(upto, 1 << 62) or told.dispatch(confirm_offset, 1)  # behind a long blank
+            if self._indexer is not None and self._indexer.behind(told.offset) >= aside:
+                self._indexer.dispatch(told.offset, count)
+            return count > 0 and upto < confirm_offset
         if self._indexer is not None and self._indexer.offset == self._dispatcher.offset:
             both = max(1, most // 2)
             count = self._dispatcher.dispatch(confirm_offset, both, self._indexer)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from random import Random
 
+import attrs
 import pytest
 
 from broker.store.commitlog import CommitLog
@@ -16,6 +18,25 @@ from remoting.errors import DamagedRecord, MessageIllegal
 from remoting.record import Message, decode_all, encode
 
 FILE = 1024
+
+
+@attrs.define(eq=False)
+class CountedFile(MemoryFile):
+    files: ReadsCounted = attrs.field(kw_only=True)
+
+    def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
+        self.files.reads += 1
+        return super().pread(size, offset, cached=cached)
+
+
+@attrs.define(eq=False)
+class ReadsCounted(MemoryFiles):
+    reads: int = 0
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if path not in self.content and create:
+            self.content[path] = CountedFile(files=self)
+        return super().open(path, create=create)
 
 
 def opened(files: Files, recover_from: int = 0) -> CommitLog:
@@ -183,6 +204,51 @@ def test_a_replica_takes_the_bytes_as_they_are() -> None:
     assert bodies(opened(files)) == [log.record(found[0]).message.body for found in log.scan(FILE)]
     with pytest.raises(OffsetGone):
         copy.append_raw(b"x", at + 1)
+
+
+def test_of_old_bytes_what_is_wanted_soon_is_read_from_memory() -> None:
+    log, _ = filled(MemoryFiles(), 200)
+    files = ReadsCounted()
+    copy = opened(files)
+    rng, buffer, wanted = Random(7), bytearray(700), 0
+    while (at := copy.max_offset) < log.max_offset:
+        data = log.read(at, rng.randrange(1, 700))
+        buffer[: len(data)] = data
+        copy.append_raw(memoryview(buffer)[: len(data)], at, wanted)
+        buffer[:] = bytes(700)
+        for _ in range(rng.randrange(3)):
+            begin = rng.randrange(wanted, copy.max_offset)
+            size = rng.randrange(1, copy.max_offset - begin + 1)
+            if begin // FILE == (begin + size - 1) // FILE:
+                assert copy.read(begin, size) == log.read(begin, size)
+        wanted = rng.randrange(wanted, copy.max_offset + 1)
+    assert files.reads == 0
+    assert [found[0] for found in copy.scan(0)] == [found[0] for found in log.scan(0)] and files.reads > 0
+    copy.truncate(wanted - 1)
+    assert copy.read(wanted - 2, 10) == log.read(wanted - 2, 1), "nothing is kept of what was cut"
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_file_that_nobody_keeps_in_memory_is_the_same_file(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: bool) -> None:
+    asked: list[int] = []
+
+    def refuse(fd: int, buffers: object, offset: int, flags: int = 0) -> int:
+        asked.append(flags)
+        raise OSError(errno.EOPNOTSUPP, "not of this system")
+
+    if refused:
+        monkeypatch.setattr(os, "pwritev", refuse)
+        monkeypatch.setattr(os, "preadv", refuse)
+    file = DirectoryFiles(tmp_path).open("a", create=True)
+    data = Random(1).randbytes(10_000)
+    for at in range(0, len(data), 777):
+        file.pwrite(memoryview(data)[at : at + 777], at, cached=False)
+    assert file.pread(20_000, 1, cached=False) == data[1:] == file.pread(20_000, 1)
+    assert len(asked) == refused, "and is not asked for again"
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.pwrite(b"x", 0, cached=False)
 
 
 def test_after_a_failed_sync_nothing_is_flushed_any_more() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.store import store as store_module
 from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import ConsumeQueue, java_hash
 from broker.store.dispatch import DELAYS_MS, SCHEDULE_TOPIC, TagCodes, in_queue
@@ -190,25 +191,34 @@ def test_a_queue_file_that_somebody_removed() -> None:
             assert again.max_offset == 4, "not flushed, so a crash did it: told again"
 
 
-def test_what_goes_before_dispatch_holds_it_back_within_bounds() -> None:
+def test_a_copy_goes_before_the_index_within_bounds_and_takes_the_queues_along() -> None:
     store = MessageStore(MemoryFiles(), StoreConfig(index_slots=101, index_entries=10_000))
     store.open()
     for number in range(2_000):
         store.put(Message(b"t", b"x" * 100, 0, encode_properties({"KEYS": f"k{number:04}"})), number)
     end, size = store.log.max_offset, store.log.max_offset // 2_000
-    assert store.dispatch_slice(end, 160, aside=500)
-    assert store.dispatched_offset == 160 * size, "the first slice is whole: nothing is known yet of sizes"
-    while store.dispatch_slice(end, 160, aside=500):
-        before = store.dispatched_offset
-        assert store.dispatch_slice(end, 160, aside=500)
-        far = end - before >= 500 * size
-        assert store.dispatched_offset - before == (160 if far else 10) * size
-        if not far:
-            break
-    assert store.indexed_offset == 0, "fewer than four times as many wait for the index"
-    while store.dispatch_slice(end, 160, aside=1):
-        pass
-    assert store.dispatched_offset == end and store.indexed_offset > 0, "there the index has its turn"
+    assert not store.dispatch_slice(100 * size + 1, 10, aside=500)
+    assert store.dispatched_offset == store.indexed_offset == 100 * size, "nothing is known yet of sizes"
+    assert not store.dispatch_slice(599 * size, 10, aside=500)
+    assert store.dispatched_offset == 599 * size and store.indexed_offset == 100 * size, "few wait for the index"
+    assert not store.dispatch_slice(1_000 * size, 10, aside=500)
+    assert store.dispatched_offset == 1_000 * size
+    assert store.indexed_offset == 501 * size, "at one pace, since more wait than may"
+    assert not store.dispatch_slice(1_000 * size, 10, aside=500)
+    assert store.indexed_offset == 501 * size
     while store.dispatch_slice(end, 160):
         pass
-    assert store.indexed_offset == end
+    assert store.indexed_offset == store.dispatched_offset == end
+
+
+def test_a_copy_takes_the_queues_along_in_slices_and_beyond_any_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_COPIED_BYTES", 1_000)
+    store = MessageStore(MemoryFiles(), StoreConfig(log_file_bytes=8_192))
+    store.open()
+    for size in (3_000, 100, 100, 100, 5_000, 100):  # the fifth leaves a blank of 4 KiB
+        store.put(Message(b"t", b"x" * size, 0), 0)
+    end, ends = store.log.max_offset, [0]
+    while store.dispatch_slice(end, 1, aside=1):
+        ends.append(store.dispatched_offset)
+    assert store.dispatched_offset == end and store.max_offset(b"t", 0) == 6
+    assert len(ends) > 3, "a large message, three small ones at once, the one behind the blank"

@@ -1,0 +1,46 @@
+"""The bytes of the log that were written last, in memory: replicas, queues and readers at its end want them at once.
+
+It knows bytes and where they stand, and no file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+BYTES_MAX: Final = 1 << 20
+
+
+class Recent:
+    """One run of bytes, up to the end of what was written."""
+
+    def __init__(self) -> None:
+        self._data: bytes | memoryview = b""
+        self._at = 0
+        self._room = memoryview(b"")
+        """Used again and again: fresh memory would cost more than to copy into it."""
+
+    def clear(self) -> None:
+        self._data = b""
+
+    def wrote(self, data: bytes | memoryview, offset: int) -> None:
+        """What is kept are these bytes, if nobody changes them and they are not too many."""
+        if type(data) is bytes and len(data) <= BYTES_MAX:
+            self._data, self._at, self._room = data, offset, memoryview(b"")
+
+    def went_on(self, data: bytes | memoryview, offset: int, wanted: int) -> None:
+        """Kept is a copy of these bytes, behind those from ``wanted`` on that are kept now, but for too many."""
+        old, size = self._data, len(data)
+        kept = 0
+        if self._at + len(old) == offset:
+            kept = max(0, min(offset - wanted, len(old), BYTES_MAX))
+        if len(self._room) < kept + size:
+            self._room = memoryview(bytearray(2 * (kept + size)))
+        room = self._room
+        room[:kept] = old[len(old) - kept :]
+        room[kept : kept + size] = data
+        self._data, self._at = room[: kept + size], offset - kept
+
+    def read(self, offset: int, size: int) -> bytes | None:
+        """None if they are not all here."""
+        at = offset - self._at
+        return bytes(self._data[at : at + size]) if 0 <= at <= len(self._data) - size else None
