@@ -199,10 +199,12 @@ class ActiveController:
         """When to ``poll`` although nothing happened; maybe early, never late."""
         if not self.active:
             return None
-        soonest = [self.liveness.next_deadline(), self.notifications.next_deadline()]
-        if self._later:
-            soonest.append(self._later[0][0])
-        return min((each for each in soonest if each is not None), default=None)
+        soonest = self.liveness.next_deadline()
+        others = self.notifications.next_deadline(), self._later[0][0] if self._later else None
+        for due in others:
+            if due is not None and (soonest is None or due < soonest):
+                soonest = due
+        return soonest
 
     # --- questions -------------------------------------------------------------------------------------------
 

@@ -110,9 +110,11 @@ class Controller:
         beat = read_heartbeat(request)
         if isinstance(beat, Refused):
             return answers.answer(request, beat)
-        if self.machine.group(beat.key) is not None:  # strangers would make it grow for ever
+        group = self.machine.group(beat.key)
+        if group is not None:  # strangers would make it grow for ever
             names_of(connection)[beat.key.name] = beat.key
-        held = self.active.active and self.node.holds_lease
+        held = (not request.is_oneway and self.active.active and group is not None  # asked for the few that it is for
+                and group.master == beat.broker_id and self.node.holds_lease)
         renewed = self.active.heartbeat(self.clock(), beat, connection, raft_lease=held, opened=connection.number)
         if self.active.stirred:
             self.turn()
@@ -170,16 +172,15 @@ class Controller:
             names_of(connection).setdefault(command.key.name, command.key)
         return answers.answer(request, outcome)
 
-    async def replica_info(self, connection: Connection, request: Command) -> Command:
+    def replica_info(self, connection: Connection, request: Command) -> Command:
         """1004."""
         header = GetReplicaInfoRequest.from_ext(request.ext)
-        await self.node.read_barrier(self.read_level)
         key = self.seen(connection).group(header.broker_name, header.cluster_name)
         if isinstance(key, Refused):
             return answers.answer(request, key)
         return answers.replica_info(request, self.machine.group(key), key)
 
-    async def sync_state_data(self, connection: Connection, request: Command) -> Command:
+    def sync_state_data(self, connection: Connection, request: Command) -> Command:
         """1006."""
         names = BrokerNames.from_json(request.body).names if request.body else []
         if not names:
@@ -187,7 +188,6 @@ class Controller:
         if len(names) > ASKED_NAMES_MAX:
             return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST,
                             remark=f"{len(names)} names in the body; at most {ASKED_NAMES_MAX} are taken")
-        await self.node.read_barrier(self.read_level)
         found = []
         for name in names:
             key = self.machine.resolve(name, None, names_of(connection).get(name))
@@ -200,13 +200,12 @@ class Controller:
         return answers.sync_state_data(
             request, found, lambda key, broker_id: liveness.life(now, key, broker_id) is Life.ALIVE)
 
-    async def next_broker_id(self, _: Connection, request: Command) -> Command:
+    def next_broker_id(self, _: Connection, request: Command) -> Command:
         """1012."""
         header = GetNextBrokerIdRequest.from_ext(request.ext)
         key = GroupKey(header.cluster_name, header.broker_name)
         if wrong := key_problem(key):
             return answers.answer(request, refused(wrong))
-        await self.node.read_barrier(self.read_level)
         return answers.next_broker_id(request, key, self.machine.next_broker_id(key))
 
     async def import_metadata(self, _: Connection, request: Command) -> Command:
@@ -226,7 +225,7 @@ class Controller:
 
     async def _decide(self, command: AnyCommand) -> Outcome:
         """Through the log, if it would change anything."""
-        await self.node.read_barrier(self.read_level)
+        await self._may_read()
         outcome = self.machine.preview(command)
         if not outcome.changed:
             if isinstance(command, ElectMaster) and self.machine.group(command.key) is not None:
@@ -244,6 +243,17 @@ class Controller:
             self.active.answered(now, command, applied)
             self.recorder.appended(applied is not None, (now - began) / 1e9)
 
+    @property
+    def _reads_now(self) -> bool:
+        """Whether a read barrier would let everybody through at once."""
+        replica = self.node.replica
+        return (self.read_level is Read.LEASE and replica.applied_index >= replica.commit_index
+                and self.node.holds_lease)
+
+    async def _may_read(self) -> None:
+        if not self._reads_now:
+            await self.node.read_barrier(self.read_level)
+
     # --- the table -------------------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Callable[[Connection, Command], Any]]:
@@ -256,9 +266,9 @@ class Controller:
             code.GET_CONTROLLER_CONFIG: self.get_config,
             OwnCode.EXPLAIN: self.explain,
             **dict.fromkeys(WRITES, self._leader_only(self.write)),
-            code.CONTROLLER_GET_REPLICA_INFO: self._leader_only(self.replica_info),
-            code.CONTROLLER_GET_SYNC_STATE_DATA: self._leader_only(self.sync_state_data),
-            code.CONTROLLER_GET_NEXT_BROKER_ID: self._leader_only(self.next_broker_id),
+            code.CONTROLLER_GET_REPLICA_INFO: self._read(self.replica_info),
+            code.CONTROLLER_GET_SYNC_STATE_DATA: self._read(self.sync_state_data),
+            code.CONTROLLER_GET_NEXT_BROKER_ID: self._read(self.next_broker_id),
             OwnCode.IMPORT_METADATA: self._leader_only(self.import_metadata),
             OwnCode.CHANGE_CONTROLLER_GROUP: self._leader_only(self.change_group),
         }
@@ -281,6 +291,22 @@ class Controller:
                 return self.not_leader(connection, request)
             except RaftError as error:
                 return self.failed(connection, request, error)
+
+        return handle
+
+    def _read(
+        self, handler: Callable[[Connection, Command], Command]
+    ) -> Callable[[Connection, Command], Command | Coroutine[Any, Any, Command]]:
+        """Behind a read barrier; without a task where that would not wait."""
+        async def later(connection: Connection, request: Command) -> Command:
+            await self._may_read()
+            return handler(connection, request)
+
+        at_once, otherwise = readable(handler), self._leader_only(later)
+
+        def handle(connection: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
+            chosen = at_once if self.active.active and self._reads_now else otherwise
+            return chosen(connection, request)
 
         return handle
 

@@ -28,6 +28,8 @@ STRANGERS_MAX = 256
 """Brokers of one group that are heard without being members, which only those that just got their ids are."""
 SWEPT_FROM = 1_000
 """Places in the queue that are not worth sweeping."""
+AHEAD_NS = 100 * MS
+"""Brokers that went on beating move on in the queue so long before their turn, many in one turn of the loop."""
 
 
 class Life(Enum):
@@ -170,14 +172,18 @@ class Liveness:
         """Brokers whose silence is judged now. On a controller that is not active nobody is."""
         gone = []
         queue = self._queue
-        while queue and queue[0][0] <= now:
-            due, _, broker = heapq.heappop(queue)
-            if due != broker.due_ns:
+        while queue and queue[0][0] <= now + AHEAD_NS:
+            due, _, broker = queue[0]
+            current = due == broker.due_ns and not broker.closed and not broker.silent
+            deadline = self._deadline(broker)
+            if current and now < deadline <= due:
+                break
+            heapq.heappop(queue)
+            if due == broker.due_ns:
+                broker.due_ns = -1
+            if not current:
                 continue
-            broker.due_ns = -1
-            if broker.closed or broker.silent:
-                continue
-            if self._deadline(broker) > now:
+            if deadline > now:
                 self._enqueue(broker)
             else:
                 broker.silent = True
