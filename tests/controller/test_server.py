@@ -10,17 +10,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from controller.config import ControllerConfig
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from raft.membership import Member
 from remoting.client import open_client
 from remoting.codes import VERSION, RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.config import ClientConfig
-from remoting.headers.controller import GetReplicaInfoRequest
-from tests.controller.world import World, group_of, world
+from remoting.headers.controller import ApplyBrokerIdRequest, GetReplicaInfoRequest
+from tests.controller.world import CLUSTER, World, group_of, world
 
 CODE = RequestCode
 HEARTBEAT_TIMEOUT_S = 10
+ENTRIES = 800
+"""More than lie between two places at which a log may be cut."""
 
 
 async def test_a_closed_channel_elects_at_once(autojump_clock: MockClock) -> None:
@@ -96,6 +99,39 @@ async def test_a_wiped_controller_is_taken_in_again(autojump_clock: MockClock) -
         await made.kill(other)
         info = await made.master_of("a")
         assert info.master_broker_id == 1
+
+
+async def test_who_needs_what_the_log_no_longer_has_recovers_by_snapshot(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wiped controller, and one that is new: both get the snapshot, then the entries behind it."""
+    whole = ControllerConfig.raft
+    monkeypatch.setattr(ControllerConfig, "raft", lambda self: attrs.evolve(whole(self), snapshot_tail_entries=5))
+    async with world() as made:
+        await group_of(made, "a", 2)
+        for first in range(0, ENTRIES, 200):
+            async with trio.open_nursery() as nursery:
+                for number in range(first, first + 200):
+                    header = ApplyBrokerIdRequest(CLUSTER, f"b{number}", 1, f"b{number}:1;1")
+                    nursery.start_soon(made.ask_active, CODE.CONTROLLER_APPLY_BROKER_ID, header)
+        active = await made.active()
+        node = made.running[active].core.node
+        await node.take_snapshot()
+        purged = node.status().purged_index
+        assert purged > 10
+        wiped = next(name for name in made.names if name != active)
+        await made.kill(wiped)
+        made.wipe(wiped)
+        again, newcomer = await made.start(wiped), await made.start("n3")
+        with trio.fail_after(60):
+            while node.status().strangers or not again.core.machine.named("a"):
+                await trio.sleep(0.1)
+        answer = await made.ask_active(OwnCode.CHANGE_CONTROLLER_GROUP, ChangeControllerGroupRequest("n3-n3:1", ""))
+        assert answer.code == ResponseCode.SUCCESS, answer
+        await trio.sleep(1)
+        for each in (again, newcomer):
+            assert each.core.node.status().snapshot_index > purged
+            assert each.core.machine.state_hash() == made.running[active].core.machine.state_hash()
 
 
 async def test_a_member_that_starts_late_for_the_first_time(autojump_clock: MockClock) -> None:
