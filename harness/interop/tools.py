@@ -93,7 +93,7 @@ async def our_mqadmin_against_java_controllers(stage: Stage) -> None:
 
 @scenario("5.5.0", timeout_s=500)
 async def a_running_fleet_moves_to_our_controllers(stage: Stage) -> None:
-    """Two Java brokers move from Java controllers to ours by import, restarted one by one; no id is lost."""
+    """Two Java brokers move from Java controllers to ours by import, the master before its slave; no id is lost."""
     async with (
         java.controllers(stage.release, stage.here / "old") as old,
         ours.controllers(stage.here / "new") as new,
@@ -107,15 +107,16 @@ async def a_running_fleet_moves_to_our_controllers(stage: Stage) -> None:
                         controllers=[each.address for each in old]) as second,
         ):
             before = [first, second]
-            with trio.fail_after(120):
-                while (await our_mqadmin("getSyncStateSet", "-a", old[0].address, "-b", GROUP)).stdout.count(
-                        "\nInSyncReplica") < 2:
-                    await trio.sleep(1)
+            said = await _in_sync(old[0].address, 2)
             ids = [first.broker_id(), second.broker_id()]
-            run = await our_mqadmin("importControllerMetaData", "-f", old[0].address, "-a", new[0].address, "-b", GROUP)
+            master, slave = (first, second) if f"MasterAddr\t{first.announced}" in said else (second, first)
+            await slave.stop()
+            await _in_sync(old[0].address, 1)
+            run = await our_mqadmin("importControllerMetaData", "-f", old[0].address, "-a", new[0].address, "-b", GROUP,
+                                    "--cluster-of", "DefaultCluster")
             expect(run.exit_code == 0, f"{run}")
             stage.say(run.stdout.strip())
-            for broker in (second, first):
+            for broker in (master, slave):
                 await broker.stop()
                 conf = broker.directory / "broker.conf"
                 moved = [line if not line.startswith("controllerAddr") else
@@ -123,14 +124,21 @@ async def a_running_fleet_moves_to_our_controllers(stage: Stage) -> None:
                          for line in conf.read_text().splitlines()]
                 conf.write_text("\n".join(moved) + "\n")
                 await broker.start()
-            with trio.fail_after(120):
-                while (await our_mqadmin("getSyncStateSet", "-a", new[0].address, "-b", GROUP)).stdout.count(
-                        "\nInSyncReplica") < 2:
-                    await trio.sleep(1)
+            said = await _in_sync(new[0].address, 2)
             expect([first.broker_id(), second.broker_id()] == ids, f"ids changed: {ids}")
-            run = await our_mqadmin("getSyncStateSet", "-a", new[0].address, "-b", GROUP)
-            stage.say(run.stdout.strip().replace("\n", " | "))
+            expect(f"MasterAddr\t{master.announced}" in said, f"another master: {said}")
+            stage.say(said.strip().replace("\n", " | "))
     expect(before, "nothing ran")
+
+
+async def _in_sync(controller: str, count: int) -> str:
+    """What our mqadmin says once so many are in sync."""
+    with trio.fail_after(120):
+        while True:
+            said = (await our_mqadmin("getSyncStateSet", "-a", controller, "-b", GROUP)).stdout
+            if said.count("\nInSyncReplica") == count:
+                return said
+            await trio.sleep(1)
 
 
 async def everyday(stage: Stage, namesrv: str, broker: str, *, without: str = "") -> None:
