@@ -15,6 +15,7 @@ from broker.store.store import MessageStore, StoreConfig
 from broker.store.tables import ConsumerOffsets, Topics, load, save
 from harness import java
 from harness.interop.scenario import Stage, expect, scenario
+from harness.interop.watch import tool
 from harness.java import settings
 from remoting import record as codec
 from remoting.bodies.namesrv import DataVersion, TopicConfig
@@ -134,10 +135,10 @@ async def _ours_to_java(stage: Stage, *, closed: bool) -> None:
                f"{sorted(set(got.items()) ^ set(places.items()))[:5]}")
         port = int(broker.address.rpartition(":")[2])
         here = codec.message_id(codec.packed_host("127.0.0.1", port), codec.parse_message_id(an_id)[1])
-        shown = await java.mqadmin(stage.release, "queryMsgById", "-n", namesrv.address, "-t", TOPIC, "-i", here)
+        shown = await tool(stage, "queryMsgById", "-n", namesrv.address, "-t", TOPIC, "-i", here)
         expect(shown.exit_code == 0 and f"[k{2 * COUNT - 1}]" in shown.stdout, str(shown))
         for key in (["-k", "k7"], ["-k", f"k{2 * COUNT - 1}"]):
-            shown = await java.mqadmin(stage.release, "queryMsgByKey", "-n", namesrv.address, "-t", TOPIC, *key)
+            shown = await tool(stage, "queryMsgByKey", "-n", namesrv.address, "-t", TOPIC, *key)
             expect(shown.ok and re.search(r"[0-9A-F]{32}", shown.stdout), str(shown))
         async with java.sender(stage.release, stage.here / "sender", namesrv=[namesrv.address], topic=TOPIC, count=8,
                                interval_ms=0) as sender:
