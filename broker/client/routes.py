@@ -133,8 +133,9 @@ class Routes:
             elif entry.route is None:
                 entry.failure = NoRoute(entry.topic)
         except NoNameServer as error:
+            if str(error) != str(entry.failure):  # once, however often it is asked
+                logger.warning("route of %s: %s", entry.topic, error)
             entry.failure = error
-            logger.warning("route of %s: %s", entry.topic, error)
         finally:
             answered, entry.answered = entry.answered, None
             assert answered is not None
@@ -147,7 +148,7 @@ class Routes:
         if route != entry.route:
             entry.route = route
             logger.debug("route of %s: %s", entry.topic, route.brokers)
-        entry.made_up = made_up
+        entry.made_up, entry.failure = made_up, None
 
     async def _answer(self, topic: str) -> TopicRouteData | None:
         """What a name server says; None: none has that topic. Raises ``NoNameServer``."""

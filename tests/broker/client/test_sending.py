@@ -279,7 +279,9 @@ async def test_a_group_without_a_master_is_certainly_failed(autojump_clock: Mock
         assert 8 < made.name_server.asked["orders"] < 20, "at growing pauses"
 
 
-async def test_name_servers_that_do_not_answer_are_passed_over(autojump_clock: MockClock) -> None:
+async def test_name_servers_that_do_not_answer_are_passed_over(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture,
+) -> None:
     async with cluster("a") as made:
         async with made.client(name_servers=["gone:1", "ns:9876"]) as client:
             await client.send(message())
@@ -288,6 +290,7 @@ async def test_name_servers_that_do_not_answer_are_passed_over(autojump_clock: M
                 await client.send(message(), timeout_ms=300)
             with pytest.raises(NoNameServer):
                 await client.queues("orders")
+            assert caplog.text.count("route of orders") == 1, "however often it was asked"
 
 
 async def test_answers_that_make_no_sense_are_no_success(autojump_clock: MockClock) -> None:
