@@ -29,7 +29,7 @@ from remoting.codes import ResponseCode
 from remoting.command import ONEWAY, RESPONSE, Command, response
 from remoting.errors import ConnectionClosed, FrameError, NotEncodable, RemotingError, RequestTimeout
 from remoting.frame import FrameLimits, FrameReader, encode
-from remoting.streams import STREAM_ERRORS, words
+from remoting.streams import STREAM_ERRORS, close_now, words
 from remoting.wakeup import WOKEN, Bell
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Connection:
 
     __slots__ = (
         "_commands", "_draining", "_due", "_fd", "_opaque", "_out", "_out_bytes", "_outgoing_bytes_max", "_owed",
-        "_reader", "_reason", "_retired", "_room", "_scope", "_socket", "_stream", "_unfinished", "active_at",
-        "calls", "closed", "endpoint", "identity", "local", "number", "peer", "replied_to", "working",
+        "_parked", "_reader", "_reason", "_retired", "_room", "_scope", "_socket", "_stream", "_unfinished",
+        "active_at", "calls", "closed", "endpoint", "identity", "local", "number", "peer", "replied_to", "working",
     )
 
     def __init__(self, endpoint: Endpoint, stream: Stream, peer: str, local: str, number: int = 0) -> None:
@@ -135,6 +135,8 @@ class Connection:
         """Somebody will flush."""
         self._draining = False
         """A task writes what a flush left over."""
+        self._parked: Bell | None = None
+        """Of the task that runs, while others read for it."""
         self._room: Bell | None = None
         """Rings when there is room again for answers."""
         self._retired = False
@@ -292,7 +294,10 @@ class Connection:
         self._owed.clear()
         self.endpoint.unfinished_bytes -= self._unfinished
         self._unfinished = 0
-        self._scope.cancel()
+        if self._parked is not None:
+            self._parked.ring()  # for less than a cancellation costs: thousands may close at once
+        else:
+            self._scope.cancel()
         while self.calls:  # one by one: what is told may cancel another caller, who then takes its own out
             self.calls.popitem()[1].tell(ConnectionClosed(self.peer, reason))
         self.endpoint.closed(self, reason)
@@ -316,7 +321,7 @@ class Connection:
         finally:
             self.close("this end is shutting down")
             self._fd = -1
-            await trio.aclose_forcefully(self._stream)
+            await close_now(self._stream)
 
     def _defect(self, error: Exception) -> None:
         logger.error("connection with %s", self.peer, exc_info=error)
@@ -326,13 +331,13 @@ class Connection:
 
     async def _read_socket(self, sock: trio.socket.SocketType) -> None:
         """Have it read, together with others; here alone where the system has no way for that."""
-        readiness, fd, full = self.endpoint.readiness, self._fd, Bell()
+        readiness, fd, bell = self.endpoint.readiness, self._fd, Bell()
 
         def read() -> None:
             if not self._read():
                 assert readiness is not None
                 readiness.remove(fd)
-                full.ring()
+                bell.ring()
 
         while not self.closed:
             if readiness is None:
@@ -341,9 +346,11 @@ class Connection:
                     continue
             else:
                 readiness.add(fd, read)
+                self._parked = bell
                 try:
-                    await full.wait()
+                    await bell.wait()
                 finally:
+                    self._parked = None
                     readiness.remove(fd)
             await self._catch_up()
 
@@ -415,6 +422,8 @@ class Connection:
     async def _catch_up(self) -> None:
         """Who sends more requests than it reads answers of is not read either."""
         while True:
+            if self.closed:
+                return
             self._room = Bell()
             while self._out_bytes > self.endpoint.outgoing_bytes_pause:
                 await self._room.wait()

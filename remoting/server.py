@@ -19,7 +19,7 @@ from remoting.connection import Connection
 from remoting.endpoint import Counters, Endpoint, Handler, OnAnswer
 from remoting.errors import FrameError
 from remoting.sniff import SNIFF_BYTES_MAX, Spoken, sniff
-from remoting.streams import STREAM_ERRORS, PrefixedStream, TLSContext, ends, start_tls, tune, words
+from remoting.streams import STREAM_ERRORS, PrefixedStream, TLSContext, close_now, ends, start_tls, tune, words
 
 logger = logging.getLogger("remoting")
 
@@ -171,7 +171,7 @@ class Server:
             logger.exception("connection from %s", peer or ends(stream)[0])
         finally:
             self._streams.discard(scope)
-            await trio.aclose_forcefully(stream)
+            await close_now(stream)
 
     async def _serve(self, stream: Stream, received: bytes, peer: str, local: str) -> None:
         self._accepted += 1

@@ -117,6 +117,15 @@ def _name(ask: Callable[[], object]) -> str:
     return join_address(*name[:2])
 
 
+async def close_now(stream: Stream) -> None:
+    """As ``trio.aclose_forcefully``, which cancels itself to that end: for a plain socket there is nothing to wait for.
+    """
+    if isinstance(stream, trio.SocketStream):
+        stream.socket.close()
+    else:
+        await trio.aclose_forcefully(stream)
+
+
 def words(error: BaseException) -> str:
     """What a stream's error means; trio keeps the system's own words in the cause."""
     text = str(error) or type(error).__name__
