@@ -115,8 +115,8 @@ class MessageStore:
         """A replica has another to copy from; whoever is alone must hear of it."""
         for tell in self.on_trouble:
             tell(f"the log ends at {log_end}, and the checkpoint says that {flushed} was flushed: {flushed - log_end} "
-                 "bytes of messages were lost by the disk or cut off by hand. A slave copies them anew; a broker that is "
-                 "alone has lost them")
+                 "bytes of messages were lost by the disk or cut off by hand. A slave copies them anew; a broker that "
+                 "is alone has lost them")
 
     def _start_at(self, offset: int) -> None:
         self._dispatcher = Dispatcher(self.log, offset, self._queues.take)
@@ -492,7 +492,9 @@ class MessageStore:
 
     def judge(self, config: RetentionConfig, now_ms: int, hour: int) -> tuple[Verdict, int]:
         """What to delete by time and room, and below which offset that is. Raises ``OSError``."""
-        verdict = judge(config, self.log.newest_ms(), now_ms, hour, self.space().used_ratio)
+        space = self.space()
+        verdict = judge(config, self.log.newest_ms(), now_ms, hour, space.used_ratio,
+                        self.log.file_bytes / max(1, space.total))
         return verdict, self.log.min_offset - self.log.min_offset % self.log.file_bytes + (
             verdict.delete * self.log.file_bytes)
 

@@ -18,19 +18,25 @@ AGES = (200, 100, 72, 71, 5)
     (0.86, 3, 5, False), (0.90, 3, 5, False), (0.91, 3, 5, True),
 ])
 def test_the_table(used: float, hour: int, deleted: int, refused: bool) -> None:
-    found = judge(CONFIG, [NOW - age * HOUR for age in AGES], NOW, hour, used)
+    found = judge(CONFIG, [NOW - age * HOUR for age in AGES], NOW, hour, used, 0.0)
     assert (found.delete, bool(found.refuse)) == (deleted, refused)
 
 
 def test_limits() -> None:
     old = [0] * 30
-    assert judge(CONFIG, old, NOW, 4, 0.1) == Verdict(10), "no more at one time"
-    assert judge(CONFIG, [0, NOW, 0], NOW, 4, 0.1) == Verdict(1), "never one in the middle"
+    assert judge(CONFIG, old, NOW, 4, 0.1, 0.0) == Verdict(10), "no more at one time"
+    assert judge(CONFIG, [0, NOW, 0], NOW, 4, 0.1, 0.0) == Verdict(1), "never one in the middle"
     gentle = RetentionConfig(clean_file_forcibly_enable=False)
-    assert judge(gentle, [NOW], NOW, 3, 0.95).delete == 0
-    assert judge(CONFIG, [], NOW, 4, 0.95) == Verdict(0, (
+    assert judge(gentle, [NOW], NOW, 3, 0.95, 0.0).delete == 0
+    assert judge(CONFIG, [], NOW, 4, 0.95, 0.0) == Verdict(0, (
         "the disk is 95% full, above diskSpaceWarningLevelRatio (90%): nothing is written until there is room"))
     assert RetentionConfig(delete_when="04;16").hours == {4, 16}
+
+
+@pytest.mark.parametrize(("used", "deleted"), [(0.86, 1), (0.87, 1), (0.88, 2), (0.95, 5), (1.0, 8)])
+def test_no_more_young_files_go_than_have_to(used: float, deleted: int) -> None:
+    assert judge(CONFIG, [NOW] * 30, NOW, 3, used, 0.02).delete == deleted
+    assert judge(CONFIG, [0] * 4 + [NOW] * 9, NOW, 3, used, 0.02).delete == max(4, deleted), "old ones go as ever"
 
 
 @pytest.mark.parametrize("wrong", ["24", "x", "4,16", "-1"])
