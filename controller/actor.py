@@ -110,14 +110,20 @@ class Actor:
     async def act(self) -> None:
         """Propose and send what the core asks for, at events and at its deadlines."""
         async with trio.open_nursery() as self._nursery:
-            while True:
-                self._turn()
-                for outcome in self._unlogged:
-                    _log_election(outcome)
-                self._unlogged.clear()
-                due = self.active.next_deadline()
-                with trio.move_on_after(max(due - self._clock(), 0) / 1e9 if due is not None else math.inf):
-                    await self.bell.wait()
+            try:
+                await self._act()
+            finally:
+                self._nursery = None  # connections that end with it find nobody to act
+
+    async def _act(self) -> None:
+        while True:
+            self._turn()
+            for outcome in self._unlogged:
+                _log_election(outcome)
+            self._unlogged.clear()
+            due = self.active.next_deadline()
+            with trio.move_on_after(max(due - self._clock(), 0) / 1e9 if due is not None else math.inf):
+                await self.bell.wait()
 
     def _turn(self) -> None:
         todo, nursery = self.active.poll(self._clock()), self._nursery

@@ -247,6 +247,16 @@ async def test_an_orderly_stop_hands_leadership_over(autojump_clock: MockClock) 
         assert trio.current_time() - before < 0.2
 
 
+async def test_a_stop_at_once_says_nothing_of_the_connections_it_ends(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As by a second signal, with brokers that are connected."""
+    for _ in range(5):
+        async with world() as made:
+            await group_of(made, "a", 2)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_configuration_while_it_runs(autojump_clock: MockClock) -> None:
     async with world() as made:
         answer = await made.ask("n0", RequestCode.UPDATE_CONTROLLER_CONFIG, None, b"enableElectUncleanMaster=true")
