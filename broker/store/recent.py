@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 BYTES_MAX: Final = 1 << 20
+WANTED_BYTES_MAX: Final = 4 << 20
+"""What was read in some turns, if those who want it are late."""
 
 
 class Recent:
@@ -32,7 +34,7 @@ class Recent:
         old, size = self._data, len(data)
         kept = 0
         if self._at + len(old) == offset:
-            kept = max(0, min(offset - wanted, len(old), BYTES_MAX))
+            kept = max(0, min(offset - wanted, len(old), WANTED_BYTES_MAX))
         if len(self._room) < kept + size:
             self._room = memoryview(bytearray(2 * (kept + size)))
         room = self._room
