@@ -6,6 +6,7 @@ It starts servers of both kinds; the Java controllers say who leads, and Java cl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -105,8 +106,9 @@ async def _stopped(stage: Stage, kinds: str, extra: Mapping[str, Value], *, guar
             expect(after.master_epoch == before.master_epoch + 1, f"one election, not several: {before}, {after}")
             reports = await _more(sender)
             group.has("after the stop", second, reports)
-            failed = sum(not each["ok"] for each in reports)
-            stage.say(f"{len(reports)} sends, {failed} failed; the longest pause: {longest_pause_ms(reports)} ms")
+            failed = Counter(str(each.get("status") or each.get("error"))[:80] for each in reports if not each["ok"])
+            stage.say(f"{len(reports)} sends, {failed.total()} failed {dict(failed) or ''}; "
+                      f"the longest pause: {longest_pause_ms(reports)} ms")
         said = first.printed()
         expect("mastership handed over" in said, f"it was not asked for, but found out:\n{first.tail()}")
         await first.start()

@@ -144,8 +144,10 @@ ROWS: Final[dict[str, Defect]] = {
         "executed, SlaveSynchronize, TopicConfigManager.createTopicInSendMessageMethod",
         "a slave that is elected before its next copy of the topics, every 10 s or so, makes a topic anew with the "
         "queues that a producer wants: what lies in others is consumed by nobody, and sends to them are refused",
-        "Topics are copied at once, then every 3 s; a topic that is made again has every queue that holds messages.",
-        ("tests/broker/test_sync.py::test_all_tables_are_there_at_once_and_renewed",
+        "Topics are copied at once, when there are messages of an unknown one, and every 3 s; a new master makes what "
+        "it has messages of, with every queue that holds some.",
+        ("tests/broker/test_server.py::test_slaves_ask_for_a_topic_as_soon_as_they_have_messages_of_it",
+         "tests/broker/test_server.py::test_a_topic_that_only_the_lost_master_knew_is_read_at_the_next_one",
          "tests/broker/topics/test_table.py::test_a_topic_made_again_has_all_queues_that_hold_messages"),
         why_none="of the tables that slaves copy"),
     # --- replication
