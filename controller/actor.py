@@ -62,6 +62,8 @@ class Actor:
         self._gathered: list[AnyCommand] = []
         """To be proposed in the next turn."""
         self._unlogged: list[Elected | NotElected] = []
+        self._armed: float = math.inf
+        """When ``act`` looks again although nothing happens."""
 
     # --- events ----------------------------------------------------------------------------------------------
 
@@ -70,7 +72,9 @@ class Actor:
         self.active.closed(connection)
         if self.active.stirred:
             self._turn()
-            self.bell.ring()
+            due = self.active.next_deadline()
+            if due is not None and due < self._armed:
+                self.bell.ring()
 
     def applied(self, outcome: Outcome) -> None:
         """A command was applied here. An election is the active controller's to write down: others apply it too, and
