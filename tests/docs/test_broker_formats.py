@@ -1,0 +1,118 @@
+"""The page of bytes: each of its tables laid over bytes that the code writes, field by field, to the last byte."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from broker.ha.epochs import Epoch, EpochList
+from broker.ha.wire import Ack, Block, MasterHandshake, SlaveHandshake, Transfer
+from broker.store.checkpoint import Checkpoint
+from broker.store.consumequeue import java_hash
+from broker.store.files import MemoryFiles
+from broker.store.store import MessageStore, StoreConfig
+from remoting import frame
+from remoting import record as codec
+from remoting.command import Command, Encoding
+from remoting.record import Message
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "broker-formats.md").read_text()
+TABLE = re.compile(r"^<!-- bytes: ([^>]+) -->\n\|.*\n\|-.*\n((?:\|.*\n)+)", re.MULTILINE)
+HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+MESSAGE = Message(b"topic", b"bodybody", 3, b"TAGS\x01t\x02KEYS\x01k\x02", 5, 0, 6, HOST, HOST, 7, 8)
+COMMAND = Command(310, 9, 0, {"a": "b"}, b"body", "words", language=3, version=513, encoding=Encoding.ROCKETMQ)
+HEADER = (b"\x01\x36\x03\x02\x01\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x05words\x00\x00\x00\x08"
+          b"\x00\x01a\x00\x00\x00\x01b")
+
+
+def number(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+@attrs.frozen
+class Case:
+    """``data`` is to hold ``values`` in the rows' order, bytes or numbers; ``lengths`` are the page's letters."""
+
+    data: bytes
+    values: Sequence[int | bytes]
+    lengths: dict[str, int] = attrs.field(factory=dict)
+    rest: int = 0
+    """Bytes behind the last row."""
+
+
+def in_store() -> MemoryFiles:
+    """A message with a key and no tag, and 2 s later the same one with a tag."""
+    files = MemoryFiles()
+    store = MessageStore(files, StoreConfig(index_slots=8, index_entries=16))
+    store.open()
+    store.put(attrs.evolve(MESSAGE, properties=b"KEYS\x01k\x02".ljust(len(MESSAGE.properties), b"\x02")), 1_000)
+    store.put(MESSAGE, 3_000)
+    store.dispatch()
+    store.close()
+    return files
+
+
+def cases() -> dict[str, Case]:
+    size = 91 + 8 + 5 + len(MESSAGE.properties)
+    files = in_store()
+    (index,) = [bytes(file.data) for path, file in files.content.items() if path.startswith("index/")]
+    (queue,) = [bytes(file.data) for path, file in files.content.items() if path.startswith("consumequeue/")]
+    entries = index[40 + 4 * 8 :]
+    framed = frame.encode(COMMAND)
+    return {
+        "record": Case(codec.encode(MESSAGE, 11, 12, 13), [
+            size, 0xDAA320A7, zlib.crc32(b"bodybody") & 0x7FFFFFFF, 3, 5, 11, 12, 0, 6, HOST, 13, HOST, 7, 8, 8,
+            b"bodybody", 5, b"topic", len(MESSAGE.properties), MESSAGE.properties,
+        ], {"b": 8, "t": 5, "p": len(MESSAGE.properties)}),
+        "blank": Case(codec.blank(99), [99, 0xCBD43194]),
+        "queue": Case(queue[20:40], [size, size, java_hash("t") % (1 << 64)]),
+        "index header": Case(index[:40], [1_000, 3_000, 0, size, 1, 4]),
+        "index entry": Case(entries[40:60], [number(entries[40:44]), size, 2, 1]),
+        "checkpoint": Case(Checkpoint(1, 2, 3, 4, 5, 6).encode(), [1, 2, 3, 4, 5, 6], rest=4_096 - 48),
+        "batch": Case(codec.encode_batch([(5, b"body", b"pr")]), [28, 0, 0, 5, 4, b"body", 2, b"pr"], {"b": 4, "p": 2}),
+        "frame": Case(framed, [len(framed) - 4, 1, len(HEADER), HEADER, b"body"], {"n": len(HEADER), "b": 4}),
+        "header": Case(HEADER, [310, 3, 513, 9, 0, 5, b"words", 8], {"n": 5}, rest=8),
+        "slave handshake": Case(SlaveHandshake(7, True, False).to_bytes(), [1, 1, 0, 7]),
+        "master handshake": Case(MasterHandshake(900, EpochList([(4, 800)])).to_bytes(), [1, 12, 900, 4, 4, 800]),
+        "transfer": Case(Transfer(850, Epoch(4, 800), 840, b"bytes").to_bytes(), [2, 5, 850, 4, 800, 840, b"bytes"],
+                         {"n": 5}),
+        "acknowledgement": Case(Ack(855).to_bytes(), [2, 855]),
+        "block": Case(Block(850, b"bytes").to_bytes(), [850, 5, b"bytes"], {"n": 5}),
+    }
+
+
+CASES = cases()
+
+
+def rows(text: str) -> list[tuple[str, str, str]]:
+    return [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in text.splitlines()]  # type: ignore[misc]
+
+
+def evaluated(text: str, lengths: dict[str, int]) -> int:
+    """``91 + b + t``."""
+    return sum(lengths[part] if part in lengths else int(part) for part in text.split(" + "))
+
+
+@pytest.mark.parametrize(("name", "table"), [pytest.param(*found, id=found[0]) for found in TABLE.findall(PAGE)])
+def test_a_table_says_what_the_bytes_are(name: str, table: str) -> None:
+    case, end = CASES[name], 0
+    fields = rows(table)
+    assert len(fields) == len(case.values)
+    for (at_text, size_text, field), value in zip(fields, case.values, strict=True):
+        at, size = evaluated(at_text, case.lengths), evaluated(size_text, case.lengths)
+        assert at == end, field
+        end = at + size
+        found: Any = case.data[at:end]
+        assert (found if isinstance(value, bytes) else number(found)) == value, field
+    assert end + case.rest == len(case.data)
+
+
+def test_every_table_is_tried() -> None:
+    assert {name for name, _ in TABLE.findall(PAGE)} == set(CASES)
+    assert PAGE.count("| at | bytes |") == len(CASES)
