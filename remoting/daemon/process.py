@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import logging
 import resource
 import signal
@@ -134,6 +135,7 @@ async def run_until_stopped(
                 nursery.cancel_scope.cancel()
 
             running: Stoppable = await nursery.start(run)
+            gc.freeze()  # what the program is made of holds no garbage: each search of it would stop the loop for long
             nursery.start_soon(_obey, signals, running, nursery)
             started()
 
