@@ -23,12 +23,13 @@ BROKER_FAULTS: Final = (
 """What happens to brokers and between them and controllers; ``both``: a master and the active controller at once;
 ``successor``: a master, and soon who comes after it."""
 CLOCKS: Final = frozenset(("rate", "drift", "step"))
-BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks"}
+BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks",
+                "leases": "calm"}
 """What befalls controllers in the profiles that ``raft.sim`` does not have.
 
 "brokers": controllers are left alone; "controllers": brokers are. "successors": masters die, and who came after them,
 alone with what was acknowledged meanwhile. "deposed": active controllers that do not know of the next one are asked for
-groups that go on.
+groups that go on. "leases": masters that hold one lose their channels, and nothing else.
 """
 OWN_PROFILES: Final = (
     "swarm", "calm", *BASES, *(name for name in PROFILES if name in NEMESES or name in (
@@ -146,5 +147,12 @@ def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
             plan.fleet, brokers=plan.brokers, all_ack=True, in_sync_replicas=1, sync_flush=True, learners=0, lease_ms=0,
             put_chance=0.9, unclean=False, wait_master_lease=False, close_seen=1.0,
             min_in_sync=2 if plan.fleet.min_in_sync == 2 else 1)
+    elif profile == "leases":
+        plan.harms, plan.harm_chance, plan.close_seen, plan.java = ("reset",), 0.1, 1.0, False
+        plan.settings = attrs.evolve(plan.settings, wait_master_lease=True)
+        plan.brokers = max(plan.brokers, 3)
+        plan.fleet = attrs.evolve(
+            plan.fleet, brokers=plan.brokers, all_ack=False, lease_ms=int(plan.fleet.timeout_ms * 0.8), put_chance=0.9,
+            wait_master_lease=True, close_seen=1.0)
     elif profile == "deposed":
         plan.harms, plan.harm_chance, plan.read = ("broker crash", "designate", "reset"), 0.1, Read.INDEX

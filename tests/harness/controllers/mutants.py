@@ -102,7 +102,7 @@ PLANTED = (
             (ACTIVE + "test_BUG_A7_a_group_without_a_master_is_elected_for_when_somebody_comes_back",)),
     Planted("a lease is not waited for", "controller/active.py",
             "        return until if until is not None and until > now else None\n", "        return None\n",
-            ("INV_LEASE",), "brokers"),
+            ("INV_LEASE",), "leases"),
     Planted("others do not wait for the lease", "controller/active.py",
             "            return Observation({**observation.live, master: beat.replica})\n",
             "            return observation\n",
