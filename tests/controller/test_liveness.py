@@ -50,6 +50,19 @@ def test_alive_until_the_timeout_and_no_longer() -> None:
     assert table.life(1_600) is Life.ALIVE
 
 
+def test_brokers_that_went_on_beating_move_on_together_and_who_did_not_is_judged_in_time() -> None:
+    table = Table()
+    for number in range(1, 51):
+        table.hear(number, number, number)
+    for number in range(2, 51):
+        table.hear(500 + number, number, number)
+    assert table.expire(1_001) == []
+    assert table.liveness.next_deadline() == 1_001 * MS + 1
+    assert table.expire(1_002) == [Gone(KEY, 1, Life.SILENT)]
+    assert table.liveness.next_deadline() == 1_502 * MS + 1, "one look moved them all"
+    assert table.expire(1_503) == [Gone(KEY, 2, Life.SILENT)]
+
+
 def test_a_broker_says_its_own_timeout() -> None:
     table = Table()
     table.hear(0, timeout_ms=5_000)
