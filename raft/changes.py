@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from raft.leadership import Leadership
 
 
-
 class Changes:
     """At most one desired state at a time."""
 
@@ -69,10 +68,9 @@ class Changes:
         current = core.membership
         if current.joint:
             self._append(leave_joint(current))
-        elif self.desired is None:
-            if self._unrecorded:
-                self.record_incarnations()
-        else:
+        elif self._unrecorded and self.record_incarnations():
+            return  # first: a voter that loses its disk before it is known by its directory would come back unnoticed
+        elif self.desired is not None:
             step = next_step(current, self.desired, self._strangers(), leadership.caught_up())
             self.waiting = step.waiting
             if step.membership is not None:
@@ -84,20 +82,22 @@ class Changes:
         """The membership changed: look once more whom it knows by directory."""
         self._unrecorded = True
 
-    def record_incarnations(self) -> None:
-        """Write down the directory of every member that was met for the first time."""
+    def record_incarnations(self) -> bool:
+        """Write down the directory of every member that was met for the first time. Returns whether there was one."""
         core = self.leadership.core
         self._unrecorded = True
         if not self.free or core.membership.joint:
-            return
+            return False
         self._unrecorded = False
         met = {**core.incarnations, core.node_id: core.incarnation}
         members = dict(core.membership.members)
         for name, member in core.membership.members.items():
             if not member.incarnation and met.get(name):
                 members[name] = attrs.evolve(member, incarnation=met[name])
-        if members != core.membership.members:
-            self._append(attrs.evolve(core.membership, members=members))
+        if members == core.membership.members:
+            return False
+        self._append(attrs.evolve(core.membership, members=members))
+        return True
 
     def _strangers(self) -> dict[str, bytes]:
         core = self.leadership.core

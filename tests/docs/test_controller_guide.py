@@ -103,7 +103,6 @@ async def test_running_a_controller_cluster(autojump_clock: MockClock, capsys: p
             assert re.findall(r"#Peer:\t(\w+):", said) == members.split()
         active = await made.active()
         wiped = next(name for name in ("n3", "n4") if name != active)
-        await group_of(made, "broker-b", 2)
         await made.kill(wiped)
         made.wipe(wiped)
         again = await made.start(wiped)

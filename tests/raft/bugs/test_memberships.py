@@ -515,6 +515,23 @@ def test_BUG_M12_a_wiped_node_votes_again_only_after_it_was_a_learner() -> None:
     assert all(member is None or member.incarnation in (lost, fresh) for _, member in way)
 
 
+def test_BUG_M12_a_newcomer_is_known_by_its_directory_before_it_votes() -> None:
+    """The same of a node that was never a voter before: it is promoted with its directory written down, so no wipe
+    right behind its promotion goes unnoticed."""
+    script = led()
+    start_joiners(script, "n3")
+    known = script.incarnations["n3"]
+    ticket = script.reconfigure("n0", ["n0", "n1", "n2", "n3"])
+    script.elapse(500)
+    assert script.outcome("n0", ticket) == "done"
+    votes = [membership for _, membership in changes(script, "n0") if membership.votes("n3")]
+    assert votes and all(membership.members["n3"].incarnation == known for membership in votes)
+    script.crash("n3")
+    script.wipe("n3")
+    script.elapse(200)
+    assert "n3" in script["n0"].strangers, "though nothing was committed since it became a voter"
+
+
 # --- M13, M14 -------------------------------------------------------------------------------------------------------
 
 
