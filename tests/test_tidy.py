@@ -36,7 +36,8 @@ SHELLS = {
     "raft/storage/conformance.py", "raft/storage/directory.py", "raft/storage/faulty.py", "raft/storage/reading.py",
     "raft/storage/segment.py", "raft/storage/snapshots.py", "raft/storage/spares.py", "raft/storage/writer.py",
     "remoting/background.py", "remoting/client.py", "remoting/connection.py", "remoting/deadlines.py",
-    "remoting/endpoint.py", "remoting/readiness.py", "remoting/server.py", "remoting/streams.py", "remoting/tls.py", "remoting/wakeup.py",
+    "remoting/endpoint.py", "remoting/readiness.py", "remoting/server.py",
+    "remoting/streams.py", "remoting/tls.py", "remoting/wakeup.py",
     "remoting/daemon/changing.py", "remoting/daemon/files.py", "remoting/daemon/logs.py", "remoting/daemon/page.py",
     "remoting/daemon/process.py", "remoting/daemon/tls.py",
 }
