@@ -185,7 +185,8 @@ class ConsumeQueue:
 
     def _fill(self, queue_offset: int) -> None:
         at = queue_offset * ENTRY_BYTES
-        if not self._open and not self.tail:
+        if not self.max_offset:  # a queue without entries begins anywhere, whatever files it has
+            self._empty()
             self._base = self._written = at - at % self._file_bytes
             self.min_offset, self.max_offset = queue_offset, self._written // ENTRY_BYTES
         while (missing := queue_offset - self.max_offset) > 0:

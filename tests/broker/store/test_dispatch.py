@@ -174,6 +174,17 @@ def test_queue_files_that_were_left_short_are_no_other_size() -> None:
         ConsumeQueue(files, "q", file_bytes=20 * 8).open(1_100)
 
 
+def test_a_queue_whose_files_hold_no_entry_begins_anywhere_and_nothing_is_filled_up_to_there() -> None:
+    files = MemoryFiles()
+    files.open("q/" + "0" * 20, create=True).resize(20 * 4)
+    queue = ConsumeQueue(files, "q", file_bytes=20 * 4)
+    queue.open(1_100)
+    queue.append(9, 0, 100, 0)
+    queue.to_sync()
+    assert files.list("q") == [f"{20 * 8:020d}"]
+    assert (queue.min_offset, queue.max_offset, queue.entry(9)) == (9, 10, (0, 100, 0))
+
+
 def test_a_queue_file_that_somebody_removed() -> None:
     for sure in (0, 1_200):
         files = MemoryFiles()
