@@ -40,12 +40,19 @@ async def open_client(
     ``handlers`` serve requests that servers send over these connections. With ``tls`` every connection is under TLS.
     """
     client = Client(config or ClientConfig(), connector, tls, handlers or {}, on_close)
+    lasting = trio.CancelScope(shield=True)  # a block that is cancelled may say goodbye before it ends
+
+    async def run(*, task_status: trio.TaskStatus[None]) -> None:
+        with lasting:
+            await client._endpoint.run(task_status=task_status)
+
     async with background() as nursery:
-        await nursery.start(client._endpoint.run)
         try:
+            await nursery.start(run)
             yield client
         finally:
             client._close()
+            lasting.cancel()
 
 
 @attrs.define(eq=False)
@@ -130,7 +137,10 @@ class Client:
                 result = error
             on_result(result)
 
-        self._endpoint.start_soon(call, name=f"calling {address}")
+        if self._endpoint.running:
+            self._endpoint.start_soon(call, name=f"calling {address}")
+        else:
+            on_result(ConnectFailed(address, "the client was closed"))
 
     async def send_oneway(self, address: str, command: Command) -> None:
         """Send a request that gets no answer; connects first if need be. ``ONEWAY`` is set for the caller.
@@ -157,6 +167,8 @@ class Client:
     async def _connect_by(self, address: str, deadline: float) -> Connection:
         dial = self._dials.get(address)
         if dial is None:
+            if not self._endpoint.running:
+                raise ConnectFailed(address, "the client was closed")
             dial = self._dials[address] = _Dial()
             self._endpoint.start_soon(self._dial, address, dial, name=f"connecting to {address}")
         started = trio.current_time()

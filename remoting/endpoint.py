@@ -109,6 +109,7 @@ class Endpoint:
         self._unwritten: list[Connection] = []
         self._bell = Bell()
         self._nursery: trio.Nursery | None = None
+        self._over = False
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -125,13 +126,14 @@ class Endpoint:
                 self._nursery.start_soon(self._write, name="writer")
                 task_status.started()
         finally:
+            self._over = True
             for connection in list(self.connections):
                 connection.close("this end is shutting down")
 
     @property
     def running(self) -> bool:
         """Whether connections can be served."""
-        return self._nursery is not None and not self._nursery.cancel_scope.cancel_called
+        return self._nursery is not None and not self._over and not self._nursery.cancel_scope.cancel_called
 
     def start_soon(self, task: Callable[..., Coroutine[Any, Any, object]], *args: object, name: str) -> None:
         assert self._nursery is not None, "the endpoint runs"

@@ -17,7 +17,7 @@ from remoting.errors import ConnectFailed, ConnectionClosed, RemotingError, Requ
 from remoting.frame import encode
 from remoting.server import Server
 from remoting.streams import connect_tcp
-from tests.remoting.memory import ECHO, NEVER, Wire, ask, body_of, client_and_server, echo
+from tests.remoting.memory import ECHO, NEVER, Wire, ask, body_of, client_and_server, echo, net
 
 
 def never(_: Connection, __: Command) -> None:
@@ -308,3 +308,26 @@ async def test_what_the_block_raised_is_not_lost_to_a_cancellation_from_outside(
 
     with trio.CancelScope() as scope, pytest.raises(KeyError):
         await fail(scope)
+
+
+async def test_a_block_that_is_cancelled_may_say_goodbye_by_new_connections_too() -> None:
+    async with net() as made:
+        for address in ("s:1", "s:2"):
+            await made.serve(address, Server({ECHO: echo}))
+        with trio.CancelScope() as scope:
+            async with open_client(connector=made.connect) as client:
+                await client.call("s:1", ask())
+                scope.cancel()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await wait_all_tasks_blocked()
+                        assert body_of(await client.call("s:1", ask(ECHO, b"bye"))) == b"bye"
+                        assert body_of(await client.call("s:2", ask(ECHO, b"bye"))) == b"bye"
+        assert scope.cancelled_caught
+        with pytest.raises(ConnectFailed, match="the client was closed"):
+            await client.call("s:1", ask())
+        said: list[object] = []
+        client.call_nowait("s:1", ask(), said.append)
+        assert isinstance(said[0], ConnectFailed)
