@@ -29,6 +29,8 @@ class Pace:
             return min(max(batch, self.config.catch_up_batch_bytes), behind, in_file)
         refill = rate * (now_ns - self.refilled_ns) / 1e9
         self._allowance, self.refilled_ns = min(float(rate), self._allowance + refill), now_ns
-        size = min(batch, behind, in_file, int(self._allowance))
+        size = min(batch, behind, in_file, rate)
+        if size > self._allowance:  # frames of what has trickled in would be mostly headers
+            return 0
         self._allowance -= size
         return size

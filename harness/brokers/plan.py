@@ -119,6 +119,8 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.op_ns = MS * stream.pick((5, 15, 40), 15)
     plan.put_chance = stream.between(1, 10, 7) / 10
     plan.body_max = stream.pick((40, 200, 1_500), 200)
+    if plan.flow_bytes:  # slaves that never keep up would be nothing's fault
+        plan.flow_bytes = max(plan.flow_bytes, plan.body_max * 1_000 * MS // plan.op_ns)
     plan.sync_ms = stream.pick((0, 0, 5, 60), 0)
     plan.busy = stream.pick((0.0, 0.0, 0.1), 0.0)
     plan.lost_notifications = stream.pick((0.0, 0.0, 0.3, 1.0), 0.0)

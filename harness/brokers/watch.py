@@ -405,7 +405,7 @@ class Watch:
             if not self.lossless:
                 return
         self._acker = process.host
-        if end > len(promised):
+        if end > len(promised) >= process.journal.begin:  # else nobody has all that was in front of it
             promised += self.log(process, len(promised), end)
 
     # --- replication -----------------------------------------------------------------------------------------

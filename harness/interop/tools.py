@@ -156,11 +156,14 @@ async def everyday(stage: Stage, namesrv: str, broker: str, *, without: str = ""
             "sendMessage", "-n", namesrv, "-t", topic, "-p", "2 " + "x" * 5_000, "-k", "key", "--json")).stdout)
         await receiver.wait_for(
             "received", lambda found: {each["sequence"] for each in found} == {1, 2}, timeout_s=120)
-        await trio.sleep(6)  # consumers tell where they are every 5 s
+        consumed = ("queryMsgById", "-n", namesrv, "-t", topic, "-i", sent["offsetMsgId"])
+        with trio.fail_after(60):
+            while "trackType=CONSUMED" not in (await our_mqadmin(*consumed)).stdout:
+                await trio.sleep(0.5)  # consumers tell where they are every 5 s, when they are not held up
         named, at = ("-n", namesrv), ("-n", namesrv, "-b", broker)
         everywhere = ("-n", namesrv, "-c", "DefaultCluster")
         commands: list[tuple[str, ...]] = [
-            ("queryMsgById", *named, "-t", topic, "-i", sent["offsetMsgId"]),
+            consumed,
             ("queryMsgById", *named, "-t", topic, "-i", sent["msgId"], "-f", "UTF-8"),
             ("queryMsgByUniqueKey", *named, "-t", topic, "-i", sent["msgId"]),
             ("queryMsgByKey", *named, "-t", topic, "-k", "second"),

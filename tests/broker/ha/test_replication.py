@@ -565,8 +565,10 @@ def test_flow_control() -> None:
     config = attrs.evolve(CONFIG, flow_control_bytes_per_second=10)
     master = HaMaster(config, in_sync({1}, end=100), EpochList([(1, 0)]))
     link_with(master, LogView(0, 100), 0)
-    assert [size for _, size, _ in sends(master, LogView(0, 100))] == [7, 3]
-    assert [size for _, size, _ in sends(master, LogView(0, 100), now=500 * MS)] == [5]
+    assert [size for _, size, _ in sends(master, LogView(0, 100))] == [7]
+    assert [size for _, size, _ in sends(master, LogView(0, 100), now=300 * MS)] == [], "no crumbs"
+    assert [size for _, size, _ in sends(master, LogView(0, 100), now=500 * MS)] == [7]
+    assert [size for _, size, _ in sends(master, LogView(0, 100), now=1_900 * MS)] == [7]
 
 
 @pytest.mark.parametrize(("messages", "words"), [
