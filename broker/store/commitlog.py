@@ -234,7 +234,9 @@ class CommitLog:
             StoreFull, StoreFailed: as ``append``.
         """
         if offset != self._end and self._bases:
-            raise OffsetGone(offset, self._end, self._end)
+            if self._end:
+                raise OffsetGone(offset, self._end, self._end)
+            self.clear()  # a file that a crash left of a log that never held anything
         if not self._bases and offset % self._file_bytes:
             raise WrongStore(f"an empty log of files of {self._file_bytes} bytes cannot begin at {offset}: set "
                              "mappedFileSizeCommitLog to the master's")

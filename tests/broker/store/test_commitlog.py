@@ -333,3 +333,16 @@ def test_a_small_file_is_replaced_and_the_old_one_kept(files: Files) -> None:
     assert (read_whole(files, "config/a.json"), read_whole(files, "config/a.json.bak")) == (b"3", b"two")
     assert read_whole(files, "config/b.json") is None
     assert files.list("config") == ["a.json", "a.json.bak"]
+
+
+def test_a_log_that_never_held_anything_begins_anywhere_whatever_file_a_crash_left() -> None:
+    """A slave dies as it creates its first file; meanwhile its master has begun another, from which it is to copy."""
+    files = MemoryFiles()
+    files.open(f"commitlog/{0:020d}", create=True)
+    log = opened(files)
+    raw = encode(Message(b"t", b"x"), FILE, 0, 0)
+    log.append_raw(raw, FILE)
+    assert (log.min_offset, log.max_offset) == (FILE, FILE + len(raw))
+    assert files.list("commitlog") == [f"{FILE:020d}"]
+    with pytest.raises(OffsetGone):
+        log.append_raw(raw, 2 * FILE)
