@@ -342,7 +342,7 @@ async def gaps(run: Run) -> None:
 async def _gaps(run: Run, system: System, part: str, row: str) -> None:
     acks: list[float] = []
     async with connect([system.namesrv.address]) as client, trio.open_nursery() as nursery:
-        nursery.start_soon(_send_all_the_time, client, await _queue(client, "gaps"), acks)
+        nursery.start_soon(send_all_the_time, client, await _queue(client, "gaps"), acks)
         for _ in range(run.options.kills):
             master = await system.settled()
             await trio.sleep(1)
@@ -360,14 +360,17 @@ async def _gaps(run: Run, system: System, part: str, row: str) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _send_all_the_time(client: Client, queue: MessageQueue, acks: list[float]) -> None:
+async def send_all_the_time(
+    client: Client, queue: MessageQueue, acks: list[float], clock: Callable[[], float] = time.perf_counter,
+) -> None:
+    """``acks`` gets when each message was acknowledged, by ``clock``."""
     while True:
         try:
             await client.send(Message(queue.topic, b"." * 128), queue=queue, timeout_ms=10_000)
         except ClientError as error:
             print(f"a send failed: {error}", flush=True)
         else:
-            acks.append(time.perf_counter())
+            acks.append(clock())
         await trio.sleep(0.001)
 
 

@@ -25,9 +25,9 @@ from typing import Any, Final
 
 import trio
 
-from benchmarks.broker import GROUP, PATIENCE_S, REPLICAS, System, cluster
+from benchmarks.broker import GROUP, PATIENCE_S, REPLICAS, System, cluster, send_all_the_time
 from benchmarks.measure import quantile
-from broker.client import Client, ClientError, Message, MessageQueue, connect
+from broker.client import connect
 from harness.cluster.looking import GroupView, look
 
 MOMENTS: Final[Mapping[str, str]] = {
@@ -68,17 +68,6 @@ def moments(since: float, epoch: int, controllers: Sequence[str], brokers: Seque
         if times:
             found[name] = round(max(min(times) - since, 0.0) * 1e3, 1)
     return found
-
-
-async def _send(client: Client, queue: MessageQueue, acks: list[float]) -> None:
-    while True:
-        try:
-            await client.send(Message(queue.topic, b"." * 128), queue=queue, timeout_ms=10_000)
-        except ClientError as error:
-            print(f"a send failed: {error}", flush=True)
-        else:
-            acks.append(time.time())
-        await trio.sleep(0.001)
 
 
 async def _one(system: System, acks: list[float]) -> dict[str, float]:
@@ -124,7 +113,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             queue = (await client.queues("timeline"))[0]
             acks: list[float] = []
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_send, client, queue, acks)
+                nursery.start_soon(send_all_the_time, client, queue, acks, time.time)
                 for _ in range(options.kills):
                     results["kills"].append(await _one(system, acks))
                     print(json.dumps(results["kills"][-1]), flush=True)
