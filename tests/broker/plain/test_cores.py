@@ -61,8 +61,9 @@ def test_flow_control() -> None:
     master = MasterCore(attrs.evolve(CONFIG, flow_control_bytes_per_second=10), 20, 20)
     master.opened(1, "a", 0)
     master.reported(1, 1, 0)
-    assert [block.size for block in sends(master, LogView(0, 20))] == [7, 3]
-    assert [block.size for block in sends(master, LogView(0, 20), now=500 * MS)] == [5]
+    assert [block.size for block in sends(master, LogView(0, 20))] == [7], "the 3 bytes that are left are no batch"
+    assert [block.size for block in sends(master, LogView(0, 20), now=300 * MS)] == []
+    assert [block.size for block in sends(master, LogView(0, 20), now=400 * MS)] == [7]
 
 
 def test_a_slave_that_is_ahead_is_closed_and_counts_for_nothing() -> None:
