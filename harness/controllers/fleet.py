@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CONTROLLERS = tuple(f"n{number}" for number in range(7))
 """All that may ever be: an operator tells brokers of each."""
 OPERATOR_MS = 400
-SCALE = 1 << 20
+SCALE = 1 << 24
 """Of offsets, as heartbeats tell them: logs are far longer than 32 bits count."""
 LATER_RELEASES = ("masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner")
 """Fields of a heartbeat that no Java broker sends."""
