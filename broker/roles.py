@@ -171,6 +171,7 @@ class ControlledRole:
         """The latest that anybody said of a master."""
         self._finding = trio.CancelScope()
         self.handed_over = False
+        self._stopping = False
         self._asked: tuple[QuorumConfig, int] | None = None
         """As configured, while not all of it is in force."""
         services.journal.ticks.append(self._come_into_force)
@@ -259,6 +260,8 @@ class ControlledRole:
     def fence(self, reason: str) -> None:
         self._services.puts.fence(reason)
         self._services.end_serving()
+        if self._stopping and self._forward_ms and not self._forwarder.on:
+            self._forwarder.begin()  # what comes now waits for the next master, or for the end of its connection
 
     # --- for the rest of the broker ------------------------------------------------------------------------------
 
@@ -300,7 +303,11 @@ class ControlledRole:
             self._asked = None
 
     async def stop(self) -> None:
-        self.handed_over = self._forwarder.on
+        self.handed_over, self._stopping = self._forwarder.on, not self._services.standing.slave
         if self._hand_over_ms:
-            self.handed_over |= await self.member.hand_over(self._hand_over_ms)
+            next_master = await self.member.hand_over(self._hand_over_ms)
+            if next_master is not None:
+                self.handed_over = True
+                if self._forward_ms:
+                    self._forwarder.begin(next_master)
         self.member.stop()

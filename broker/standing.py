@@ -5,9 +5,14 @@ It is read at each request, and knows nothing of how roles come about.
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
-MASTER_ID = 0
+MASTER_ID: Final = 0
+
+REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
+"""What a slave answers, with code 2, to requests that only a master carries out."""
 
 
 @attrs.define(eq=False)

@@ -22,7 +22,7 @@ from broker.offsets import OffsetTable
 from broker.pulling.checks import PullConfig, Refused, check
 from broker.pulling.holding import Holding
 from broker.pulling.reading import Found, ReadConfig, Status, read
-from broker.standing import MASTER_ID, Standing
+from broker.standing import MASTER_ID, REJECTED, Standing
 from broker.store.errors import StoreError
 from broker.store.tables import SubscriptionGroup
 from broker.topics import TopicTable
@@ -35,7 +35,6 @@ from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullM
 
 logger = logging.getLogger("broker")
 
-REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 _CODES: Final = {
     Status.FOUND: ResponseCode.SUCCESS,
     Status.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,

@@ -2,7 +2,7 @@
 
 Whoever forwards changes nothing: the answer is the master's own. A request whose fate is not known is answered by
 nobody; its client's connection is closed, as it would be if the master had died under it. While the master is not known
-yet, requests wait a moment. This module knows connections and codes, and not who is master: it is told.
+yet, or does not know it yet, requests wait a moment. This module knows connections and codes, and not who is master: it is told.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from broker.relay.codes import FORWARDED, PUSHED
+from broker.standing import REJECTED
 from remoting.codes import ResponseCode
 from remoting.command import ONEWAY, Command, response
 from remoting.config import ClientConfig
@@ -150,16 +151,21 @@ class Forwarder:
         waiting, upstream.waiting = upstream.waiting, []
         self._hold(upstream, -sum(map(_size, waiting)))
 
-    def _send(self, upstream: _Upstream, connection: Connection, command: Command) -> None:
-        """One that is held; it is no longer when it is answered."""
+    def _send(self, upstream: _Upstream, connection: Connection, command: Command, until: float | None = None) -> None:
+        """One that is held; it is no longer when it is answered. ``until``: it is sent again, for so long."""
         copy, size, client = attrs.evolve(command, ext=dict(command.ext)), _size(command), upstream.client
         told = _answer(client, command)
+        if until is None:
+            until = trio.current_time() + self._patience_ms / 1e3
+            self.forwarded += 1
 
         def answered(result: Command | RemotingError) -> None:
+            if _of_slave(result) and trio.current_time() < until:  # elected, and about to take the role
+                self._endpoint.start_soon(self._again, upstream, connection, command, until, name="forwarding again")
+                return
             self._hold(upstream, -size)
             told(result)
 
-        self.forwarded += 1
         try:
             if not command.flag & ONEWAY:
                 connection.call_nowait(copy, answered, ANSWER_TIMEOUT_MS)
@@ -171,6 +177,10 @@ class Forwarder:
         except ConnectionClosed:
             client.close("the master's connection closed under a request")
         self._hold(upstream, -size)
+
+    async def _again(self, upstream: _Upstream, connection: Connection, command: Command, until: float) -> None:
+        await trio.sleep(RETRY_S)
+        self._send(upstream, connection, command, until)
 
     def _push(self, upstream: Connection, command: Command) -> Command | None:
         """A request of the master to the client."""
@@ -256,6 +266,11 @@ def _size(command: Command) -> int:
 def _refusal(command: Command) -> Command:
     return response(command, ResponseCode.SERVICE_NOT_AVAILABLE,
                     remark="this broker is not the master, and the master cannot be reached")
+
+
+def _of_slave(result: Command | RemotingError) -> bool:
+    """It has done nothing."""
+    return isinstance(result, Command) and result.code == ResponseCode.SYSTEM_BUSY and result.remark == REJECTED
 
 
 def _answer(to: Connection, command: Command) -> Callable[[Command | RemotingError], None]:

@@ -37,7 +37,7 @@ from remoting.connection import Connection
 from remoting.daemon.files import Files
 from remoting.endpoint import Handler
 from remoting.errors import RemotingError
-from remoting.headers.controller import ElectMasterRequest, NotifyBrokerRoleChangedRequest
+from remoting.headers.controller import ElectMasterRequest, ElectMasterResponse, NotifyBrokerRoleChangedRequest
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker.replicas")
@@ -222,21 +222,21 @@ class Member:
 
     # --- handing over ----------------------------------------------------------------------------------------
 
-    async def hand_over(self, timeout_ms: int) -> bool:
-        """Let another member of the SyncStateSet be elected. False: there is none, or it was not done in time.
+    async def hand_over(self, timeout_ms: int) -> str | None:
+        """Let another member of the SyncStateSet be elected; its address. None: nobody is, or not in time.
 
         Where a message is answered when all members hold it, any of them will do. Else writes close first, and the
         next master is one that holds the whole log, so that nothing answered is lost.
         """
         manager, in_sync = self.manager, self.manager.in_sync
         if in_sync is None or manager.leader is None or not isinstance(manager.role, BecomeMaster):
-            return False
+            return None
         with trio.move_on_after(timeout_ms / 1e3):
             if not self._config.all_ack_in_sync_state_set:
                 self._gate.fence("mastership is handed over")
             while (target := _successor(in_sync, self._config.all_ack_in_sync_state_set)) is None:
                 if len(in_sync.accepted) < 2:
-                    return False
+                    return None
                 await trio.sleep(_CAUGHT_UP_LOOK_S)
             header = ElectMasterRequest(self._config.cluster_name, self._config.broker_name, target, True)
             try:
@@ -244,12 +244,12 @@ class Member:
                     manager.leader, request(RequestCode.CONTROLLER_ELECT_MASTER, header), timeout_ms=timeout_ms)
             except RemotingError as error:
                 logger.warning("mastership not handed over", extra={"to": target, "why": str(error)})
-                return False
+                return None
             done = answer.code == ResponseCode.SUCCESS
             logger.warning("mastership handed over" if done else "mastership not handed over",
                            extra={"to": target, "code": answer.code, "remark": answer.remark})
-            return done
-        return False
+            return ElectMasterResponse.from_ext(answer.ext).master_address if done else None
+        return None
 
 
 def _successor(in_sync: InSync, any_member: bool) -> int | None:

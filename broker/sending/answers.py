@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from broker.ha.acks import PutStatus
+from broker.standing import REJECTED
 from remoting.codes import ResponseCode
 
 
@@ -62,5 +63,4 @@ def refusal(status: PutStatus, body_bytes_max: int, reason: str = "") -> Refusal
     return Refusal(code, f"{words} {reason}" if reason else words)
 
 
-REJECTED: Final = Refusal(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
-"""What a slave answers."""
+SLAVE: Final = Refusal(ResponseCode.SYSTEM_BUSY, REJECTED)

@@ -16,7 +16,7 @@ from broker.ha.acks import PutStatus
 from broker.puts import PutResult, Puts
 from broker.schedule import levels
 from broker.sending import properties as props
-from broker.sending.answers import REJECTED
+from broker.sending.answers import SLAVE
 from broker.sending.needs import Groups, WhenSaved
 from broker.sending.sending import Sending, retries_max
 from broker.store.errors import OffsetGone
@@ -45,7 +45,7 @@ class SendBack:
 
     def send_back(self, connection: Connection, request: Command) -> Command | None:
         if not self._puts.serving and self._sending.rejects:
-            return response(request, REJECTED.code, remark=REJECTED.remark)
+            return response(request, SLAVE.code, remark=SLAVE.remark)
         asked = ConsumerSendMsgBackRequest.from_ext(request.ext)
         group = self._groups.find(asked.group)
         if group is None:

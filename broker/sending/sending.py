@@ -20,7 +20,7 @@ from broker.ha.acks import PutStatus
 from broker.puts import PutResult, Puts
 from broker.schedule import levels
 from broker.sending import properties as props
-from broker.sending.answers import REJECTED, STORED, Refusal, refusal
+from broker.sending.answers import SLAVE, STORED, Refusal, refusal
 from broker.sending.needs import Groups, Locks, WhenSaved
 from broker.sending.request import V1, V2, Names, SendRequest, decode
 from broker.store.batch import Batch
@@ -141,7 +141,7 @@ class Sending:
 
     def _handle(self, named: Names, connection: Connection, request: Command) -> Command | None:
         if not self._puts.serving and self.rejects:
-            return self.refused(REJECTED)
+            return self.refused(SLAVE)
         return self._send(connection, request, decode(request.ext, named))
 
     @property

@@ -14,7 +14,10 @@ from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.consumers import ConsumerData, HeartbeatData
 from remoting.bodies.controller import EpochEntryCache
 from remoting.bodies.namesrv import KVTable, TopicConfig
+from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.errors import ConnectionClosed, RemotingError
 from remoting.headers.broker import (
     ExchangeHAInfoRequest,
     ExchangeHAInfoResponse,
@@ -424,6 +427,39 @@ async def test_a_master_that_stops_hands_over_first(autojump_clock: trio.abc.Clo
         assert await bodies(made, second.address) == [b"m0", b"m1", b"m2"]
         await made.wait_route("T", {0: second.address, **{
             node.broker.standing.broker_id: node.address for node in others if node is not second}}, within_s=5)
+
+
+async def test_what_comes_while_mastership_is_handed_over_is_not_refused(
+    autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where masters acknowledge alone, writes close first; a Java producer uses up its attempts in no time."""
+    call = Client.call
+
+    async def slowly(client: Client, address: str, command: Command, timeout_ms: float | None = None) -> Command:
+        if command.code == RequestCode.CONTROLLER_ELECT_MASTER:
+            await trio.sleep(0.3)
+        return await call(client, address, command, timeout_ms)
+
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made)
+        await send_all(made, master.address, b"m0")
+        monkeypatch.setattr(Client, "call", slowly)
+        ended: list[object] = []
+
+        async def send() -> None:
+            try:
+                ended.append((await made.send(master.address, b"m1")).code)
+            except RemotingError as error:
+                ended.append(type(error))
+
+        async with trio.open_nursery() as nursery:
+            await master.broker.stop()
+            await trio.sleep(0.1)
+            nursery.start_soon(send)
+            await trio.sleep(0.1)
+            assert not ended, "it waits"
+        await new_master(*others)
+        assert ended == [OK]
 
 
 async def test_a_deposed_master_passes_requests_on_for_a_while(autojump_clock: trio.abc.Clock) -> None:

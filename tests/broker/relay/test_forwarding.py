@@ -14,6 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.relay.codes import FORWARDED, PUSHED
 from broker.relay.forwarding import PATIENCE_MS, Forwarder
+from broker.standing import REJECTED
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command, request, response
@@ -32,6 +33,7 @@ class Master:
 
     name: str
     silent: bool = False
+    slave: bool = False
     seen: list[Command] = attrs.field(factory=list)
     clients: list[Connection] = attrs.field(factory=list)
 
@@ -39,6 +41,8 @@ class Master:
         self.seen.append(command)
         if connection not in self.clients:
             self.clients.append(connection)
+        if self.slave:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         return None if self.silent else response(command, remark=self.name, body=command.body)
 
     def handlers(self) -> dict[int, Handler]:
@@ -156,6 +160,29 @@ async def test_without_a_master_the_answer_is_that_another_broker_may_be_asked(
         answer = await w.client.call("old:1", request(SEND), 20_000)
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert trio.current_time() - began == pytest.approx(PATIENCE_MS / 1e3, abs=0.02)
+
+
+async def test_a_request_waits_for_the_next_master_to_learn_that_it_is_one(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        w.there.slave = True
+        w.forwarder.begin("new:1")
+        answers: list[str | None] = []
+
+        async def send() -> None:
+            answers.append(await w.send())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.sleep(0.2)
+            assert not answers and w.forwarder.held_bytes
+            w.there.slave = False
+        assert answers == ["new"]
+        assert w.forwarder.forwarded == 1 and not w.forwarder.held_bytes
+        w.there.slave = True
+        began = trio.current_time()
+        assert await w.send() == REJECTED, "in the end it is the client's to know"
+        assert PATIENCE_MS / 1e3 <= trio.current_time() - began < 2 * PATIENCE_MS / 1e3
+        assert not w.forwarder.held_bytes
 
 
 async def test_a_request_whose_outcome_is_not_known_is_answered_by_nobody(autojump_clock: MockClock) -> None:
