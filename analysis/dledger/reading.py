@@ -336,13 +336,14 @@ def _rows(window: _Window, place: Place, group: str, wanted: Wanted) -> Iterator
 
 
 def _bodies(data: bytes, at: np.ndarray, body: np.ndarray, wanted: Wanted) -> pa.Array:
-    """Every body, by one copy of the window: headers and bodies alternate, so this takes every second piece."""
+    """Every body, by one copy of the window: bodies and what is between them alternate (a header, and entries that are
+    not wanted), so this takes every second piece."""
     rows = len(at)
-    bounds = np.empty(2 * rows + 1, np.int32)
-    bounds[0:-1:2], bounds[1::2] = at, at + ENTRY_BYTES
-    bounds[-1] = at[-1] + ENTRY_BYTES + body[-1]
-    pieces = pa.BinaryArray.from_buffers(pa.binary(), 2 * rows, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
-    bodies = pieces.take(pa.array(np.arange(1, 2 * rows, 2)))
+    bounds = np.empty(2 * rows, np.int32)
+    bounds[::2] = at + ENTRY_BYTES
+    bounds[1::2] = bounds[::2] + body
+    pieces = pa.BinaryArray.from_buffers(pa.binary(), 2 * rows - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    bodies = pieces.take(pa.array(np.arange(0, 2 * rows, 2)))
     return pc.binary_slice(bodies, 0, wanted.prefix_bytes) if wanted.payload == "prefix" else bodies
 
 

@@ -114,6 +114,18 @@ def test_filters_choose_files(tmp_path: Path) -> None:
         selection=Selection(groups=frozenset({"g1"}))), 1) == []
 
 
+@pytest.mark.parametrize("form", ["entries", "frames"])
+def test_a_body_ends_where_it_ends_though_the_entry_behind_it_is_not_wanted(tmp_path: Path, form: Format) -> None:
+    """Spark pushes ``kind = 'commands'`` down, and every leadership of Java's begins with a no-op."""
+    lay_out(tmp_path / "dledger-n0", [
+        entry(at, b"b%d" % at, magic=2 if at in (0, 3, 4) else 1) for at in range(7)])
+    commands = Selection(kinds=frozenset({"commands"}))
+    rows = read(tmp_path, form, payload="full", selection=commands)
+    assert [(row["index"], row["payload"]) for row in rows] == [(1, b"b1"), (2, b"b2"), (5, b"b5"), (6, b"b6")]
+    rows = read(tmp_path, form, payload="prefix", selection=commands)
+    assert [row["payload"] for row in rows] == [b"b1", b"b2", b"b5", b"b6"]
+
+
 def test_a_spoilt_header_is_damage_if_later_entries_are_there(tmp_path: Path) -> None:
     root = tmp_path / "dledger-n0"
     places = lay_out(root, sample())
