@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from analysis.schemas import arrow_schema
 from analysis.source.batch import RaftLogReader
 from analysis.source.filesystem import Tree
-from analysis.source.finding import DEPTH_MAX, Found
+from analysis.source.finding import Found, directories
 from analysis.source.options import parse_options
 
 SEGMENT_BYTES_MAX: Final = 256 << 20
@@ -50,15 +50,10 @@ def read(options: Mapping[str, str]) -> pa.Table | None:
 
 def has_file(paths: Sequence[str], pattern: str) -> bool:
     """Whether a file of such a name lies below, or a path is a file."""
-    trees = [Tree.of(path) for path in paths]
-    return any(tree.is_file() or _has_file(tree, pattern, 0) for tree in trees)
-
-
-def _has_file(tree: Tree, pattern: str, depth: int) -> bool:
-    entries = tree.entries() or ()
-    return any(fnmatch.fnmatch(entry.name, pattern) for entry in entries if not entry.is_dir) or (
-        depth < DEPTH_MAX and any(
-            _has_file(tree.below(entry.name), pattern, depth + 1) for entry in entries if entry.is_dir))
+    return any(
+        tree.is_file() or any(fnmatch.fnmatch(entry.name, pattern)
+                              for _, entries in directories(tree) for entry in entries if not entry.is_dir)
+        for tree in map(Tree.of, paths))
 
 
 def nothing(spark: SparkSession, schema: str) -> DataFrame:

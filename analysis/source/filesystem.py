@@ -6,6 +6,7 @@ storage's own readers of identities, heads and footers what they ask for (``File
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
@@ -25,6 +26,7 @@ class Entry:
     is_dir: bool
     size: int
     modified_ms: int = 0
+    is_link: bool = False
 
 
 @attrs.define(eq=False)
@@ -73,6 +75,10 @@ class Tree:
     def full_path(self) -> str:
         """Its absolute path on this machine; its address elsewhere."""
         return (self._path if self._system is None else self.root).rstrip("/")
+
+    def place(self) -> str:
+        """The same for all names of one directory: where it is behind links on this machine; its address elsewhere."""
+        return os.path.realpath(self._path) if self._system is None else self.full_path()
 
     def path_of(self, name: str) -> str:
         """How a file below is called in rows and messages."""
@@ -130,9 +136,10 @@ def _local_entries(found: Iterable[os.DirEntry[str]]) -> Iterable[Entry]:
     for each in found:
         try:
             stat = each.stat()
-            yield Entry(each.name, each.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
-        except FileNotFoundError:  # recycled under our eyes
-            continue
+            yield Entry(each.name, each.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000, each.is_symlink())
+        except OSError as error:  # recycled under our eyes, or a link that leads to itself
+            if error.errno not in (errno.ENOENT, errno.ELOOP):
+                raise
 
 
 class ReadFile:

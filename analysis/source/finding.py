@@ -1,22 +1,24 @@
 """Which logs lie under some paths: a raft node's directory has a file ``identity`` and a folder ``log``, a Java DLedger
-one is called ``dledger-<selfId>`` and has a folder ``data``. Symbolic links are followed; what else is there is passed
-over."""
+one is called ``dledger-<selfId>`` and has a folder ``data``. Symbolic links are followed, to each directory once; what
+else is there is passed over."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
 import attrs
 
 from analysis.errors import NothingToRead
-from analysis.source.filesystem import Tree
+from analysis.source.filesystem import Entry, Tree
 from raft.errors import WrongDirectory
 from raft.storage.identity import read_identity
 from raft.storage.interface import Files
 
 DEPTH_MAX: Final = 32
 JAVA_PREFIX: Final = "dledger-"
+LOST_AND_FOUND: Final = "lost+found"
+"""Of the file system that is mounted there: root's alone, and no log lies in it."""
 NO_CLUSTER: Final = ""
 """Cluster of what lies in a Java DLedger directory: no file there names one."""
 
@@ -61,28 +63,51 @@ def find_logs(paths: Sequence[str]) -> list[Found]:
     for path in paths:
         tree = Tree.of(path)
         try:
-            here = {each.tree.root.rstrip("/"): each for each in _search(tree, 0)}
+            here = {each.tree.place(): each for each in _search(tree)}
         except OSError as error:
             raise NothingToRead(f"{path} cannot be read: {error}") from error
         if not here:
             raise NothingToRead(_why_nothing(tree, path))
-        found.update(here)
-    return [found[root] for root in sorted(found)]
+        found = here | found
+    return sorted(found.values(), key=lambda each: each.tree.root)
 
 
-def _search(tree: Tree, depth: int) -> Iterator[Found]:
-    entries = tree.entries()
-    if entries is None:
-        return
-    files = {entry.name for entry in entries if not entry.is_dir}
+def _search(top: Tree) -> Iterator[Found]:
+    for tree, entries in directories(top, into=lambda tree, entries: _java(tree, entries) is None):
+        java = _java(tree, entries)
+        if java is not None:
+            yield Found(tree, java)
+
+
+def _java(tree: Tree, entries: Sequence[Entry]) -> bool | None:
+    """Whether a directory is Java's; None: it is no log's."""
     folders = {entry.name for entry in entries if entry.is_dir}
-    if "identity" in files and "log" in folders:
-        yield Found(tree, java=False)
-    elif tree.name().startswith(JAVA_PREFIX) and "data" in folders:
-        yield Found(tree, java=True)
-    elif depth < DEPTH_MAX:
-        for name in sorted(folders):
-            yield from _search(tree.below(name), depth + 1)
+    if "log" in folders and any(entry.name == "identity" and not entry.is_dir for entry in entries):
+        return False
+    return True if tree.name().startswith(JAVA_PREFIX) and "data" in folders else None
+
+
+def directories(
+    top: Tree, into: Callable[[Tree, Sequence[Entry]], bool] = lambda _tree, _entries: True,
+) -> Iterator[tuple[Tree, list[Entry]]]:
+    """``top`` and the directories below it, each once, with what is in them; ``into``: whether to go further down.
+
+    Links are gone after last, so that what has a name of its own below goes by that. Raises ``OSError``.
+    """
+    waiting = [(top, 0)]
+    links: list[tuple[Tree, int]] = []
+    seen: set[str] = set()
+    while waiting or links:
+        tree, depth = (waiting or links).pop()
+        entries = tree.entries()
+        if entries is None or tree.place() in seen:
+            continue
+        seen.add(tree.place())
+        yield tree, entries
+        if depth < DEPTH_MAX and into(tree, entries):
+            for entry in entries:
+                if entry.is_dir and entry.name != LOST_AND_FOUND:
+                    (links if entry.is_link else waiting).append((tree.below(entry.name), depth + 1))
 
 
 def _why_nothing(tree: Tree, path: str) -> str:

@@ -15,6 +15,7 @@ from analysis.errors import BadOption, NothingToRead
 from analysis.parsing.rows import Wanted
 from analysis.parsing.selection import Selection
 from analysis.schemas import Format, arrow_schema
+from analysis.small import has_file
 from analysis.source.filesystem import Tree
 from analysis.source.finding import find_logs
 from analysis.source.options import parse_options
@@ -89,6 +90,39 @@ def test_logs_are_found_below_a_path_and_each_once(tmp_path: Path) -> None:
     three_segments().save(tmp_path / "y", node="n1")
     found = find_logs([str(tmp_path), str(tmp_path / "y")])
     assert [each.tree.root for each in found] == [f"{tmp_path}/x/deep/n0", f"{tmp_path}/y"]
+
+
+def test_a_log_with_a_second_name_is_one_log(tmp_path: Path) -> None:
+    three_segments().save(tmp_path / "runs" / "42" / "n0")
+    (tmp_path / "latest").symlink_to("runs/42")
+    for name in ("1-all", "2-all"):
+        (tmp_path / "runs" / name).symlink_to(".")
+    assert [each.tree.root for each in find_logs([str(tmp_path)])] == [f"{tmp_path}/runs/42/n0"]
+    roundabout = [f"{tmp_path}/latest/n0", f"{tmp_path}/runs/../runs", f"file://{tmp_path}"]
+    assert len(find_logs(roundabout)) == 1
+    assert not has_file([str(tmp_path)], "*.ndjson")
+    (tmp_path / "runs" / "42" / "n0" / "n0.ndjson").touch()
+    assert has_file([f"{tmp_path}/latest"], "*.ndjson")
+
+
+def test_what_lies_beside_logs_does_not_hide_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An analyst may not look into the lost+found of a mounted disk, and links lead to themselves."""
+    three_segments().save(tmp_path / "n0")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("lost+found", "n1"):
+        (tmp_path / name).mkdir()
+    scandir, closed = os.scandir, {"lost+found"}
+
+    def guarded(path: str) -> object:
+        if Path(path).name in closed:
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    assert [each.tree.root for each in find_logs([str(tmp_path)])] == [f"{tmp_path}/n0"]
+    closed.add("n1")
+    with pytest.raises(NothingToRead, match=r"cannot be read: .*Permission denied: .*n1"):
+        find_logs([str(tmp_path)])
 
 
 @pytest.mark.parametrize(("bounds", "expected"), [
