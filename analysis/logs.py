@@ -21,12 +21,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analysis import small
+from analysis.errors import NothingToRead
 from analysis.questions import QUESTIONS
 from analysis.questions.compare import Period
 from analysis.register import register
 from analysis.schemas import Format
 from analysis.source.finding import Home, find_logs, homes
 from analysis.views import commands, elections, snapshots, traces
+from analysis.views.traces import FILES, files_under
 
 BUCKETS_MAX: Final = 240
 ANSWER_ROWS_MAX: Final = 5_000
@@ -136,9 +138,10 @@ class Logs:
     @cached_property
     def trace(self) -> DataFrame:
         """``analysis.views.traces``; no row where nodes wrote no trace."""
-        if not small.has_file(self.traced or self.paths, traces.FILES):
+        files = files_under(self.traced or self.paths)
+        if not files:
             return self._none(traces.SCHEMA)
-        rows = traces.traces(self.spark, _located(self.traced or self.paths), self.known)
+        rows = traces.traces(self.spark, files, self.known)
         return self._inside(rows, F.col("wall_us") / 1_000)
 
     # --- what is made of it ------------------------------------------------------------------------------------
@@ -234,11 +237,14 @@ def open_logs(
     ``in_driver``: whether this process reads the logs itself, as long as they are small. Default: where Spark runs on
     this machine alone.
 
-    Raises ``NothingToRead`` for a path without a log.
+    Raises ``NothingToRead`` for a path without a log, and for one of ``traces`` without a trace file.
     """
     register(spark)
     within = [_absolute(path) for path in _listed(paths)]
     found = find_logs(within)  # says so here what Spark would wrap in its own words
+    for path in _listed(traces):
+        if not files_under([path]):
+            raise NothingToRead(f"{path}: no trace file ({FILES}) is there")
     if in_driver is None:
         context = getattr(spark, "_sc", None)  # a Spark Connect session has none
         in_driver = context is not None and context.master.startswith("local")
@@ -254,8 +260,3 @@ def _absolute(path: str) -> str:
     """Paths on this machine as every other view has them, whatever directory they were named from."""
     return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())
 
-
-def _located(paths: Sequence[str]) -> list[str]:
-    """As Spark's own readers want them: what names no file system is on this machine's, as it is for the source."""
-    whole = [_absolute(path) for path in paths]
-    return [Path(path).as_uri() if path.startswith("/") else path for path in whole]

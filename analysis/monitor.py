@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import attrs
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +27,7 @@ from analysis.errors import AnalysisError
 from analysis.session import QUIET, session
 from analysis.shipping import ship
 from analysis.source.finding import find_logs, homes
-from analysis.views.traces import FILES, cluster_of
+from analysis.views.traces import FILES, cluster_of, file_of_line
 from analysis.watch import Alert, Watch
 
 _FRAME: Final = ("cluster", "group", "group_id", "node", "index", "term", "mark", "file", "offset", "damage", "reason")
@@ -73,7 +72,7 @@ class _Whose:
 
     def cluster(self, file: str, node: str) -> str | None:
         if self._known.get((file, node)) is None:
-            local = urlsplit(file).path if file.startswith("file:") else file
+            local = "/" + file.removeprefix("file:").lstrip("/") if file.startswith("file:") else file
             self._known[file, node] = cluster_of(local, node, homes(find_logs(self.paths)))
         return self._known[file, node]
 
@@ -108,7 +107,7 @@ def monitoring(
         for number, path in enumerate(traces):
             lines = spark.readStream.option("recursiveFileLookup", True).option("pathGlobFilter", FILES).text(path)
             told = lines.select(
-                F.from_json("value", _TRACE).alias("told"), F.col("_metadata.file_path").alias("file")).select(
+                F.from_json("value", _TRACE).alias("told"), file_of_line().alias("file")).select(
                 "told.*", "file").where(_TOLD).select(
                 F.col("group").alias("group_id"), "event", "node", "term", "asked_term", "leader", "file")
             queries.append(run(f"trace-{number}", told, lambda rows, now_ms: watch.trace(

@@ -6,7 +6,6 @@ The rows are those of the data source, by its own reader. Knows nothing of quest
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analysis.schemas import arrow_schema
 from analysis.source.batch import RaftLogReader
-from analysis.source.filesystem import Tree
-from analysis.source.finding import Found, directories
+from analysis.source.finding import Found
 from analysis.source.options import parse_options
 
 SEGMENT_BYTES_MAX: Final = 256 << 20
@@ -46,14 +44,6 @@ def read(options: Mapping[str, str]) -> pa.Table | None:
             if size > ROW_BYTES_MAX:
                 return None
     return pa.Table.from_batches(found, arrow_schema(reader.options.wanted.form))
-
-
-def has_file(paths: Sequence[str], pattern: str) -> bool:
-    """Whether a file of such a name lies below, or a path is a file."""
-    return any(
-        tree.is_file() or any(fnmatch.fnmatch(entry.name, pattern)
-                              for _, entries in directories(tree) for entry in entries if not entry.is_dir)
-        for tree in map(Tree.of, paths))
 
 
 def nothing(spark: SparkSession, schema: str) -> DataFrame:

@@ -72,6 +72,11 @@ class Tree:
         """The last part of its path."""
         return self._path.rstrip("/").rpartition("/")[2]
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine, or mounted there."""
+        return self._system is None
+
     def full_path(self) -> str:
         """Its absolute path on this machine; its address elsewhere."""
         return (self._path if self._system is None else self.root).rstrip("/")

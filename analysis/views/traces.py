@@ -8,16 +8,22 @@ the wall clock; so the time of each line comes from the latest ``Opened`` before
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from itertools import takewhile
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from analysis.source.finding import Home
+from analysis.source.filesystem import Tree
+from analysis.source.finding import Home, directories
 from analysis.views.snapshots import bare
 
+_PATTERN: Final = re.compile(r"[][{}*?\\]")
+"""What Spark takes for a pattern in a path."""
 FILES: Final = "*.ndjson*"
 """Names of trace files: ``n0.ndjson``, its predecessor ``n0.ndjson.1``, and either of them packed."""
 _FIELDS: Final = """
@@ -39,14 +45,37 @@ SCHEMA: Final = ", ".join([
 """Of ``traces``, in Spark's DDL."""
 
 
+def files_under(paths: Sequence[str]) -> list[str]:
+    """Where traces lie, as Spark's own readers want to be told: each file on this machine once, whatever links lead
+    there; of other file systems the paths below which there are some."""
+    found: dict[str, str] = {}
+    for path in paths:
+        tree = Tree.of(path)
+        here = [f"{directory.full_path()}/{entry.name}" for directory, entries in directories(tree) for entry in entries
+                if not entry.is_dir and fnmatch(entry.name, FILES)]
+        if tree.is_file():
+            here = [tree.full_path()]
+        if here and not tree.is_local:
+            found[path] = path
+        elif tree.is_local:
+            found |= {os.path.realpath(file): "file:" + _PATTERN.sub(r"\\\g<0>", file) for file in here}
+    return sorted(found.values())
+
+
+def file_of_line() -> Column:
+    """Of a line that Spark reads: the path of its file, in which Spark writes some letters as ``%20``."""
+    return F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
+
+
 def traces(spark: SparkSession, paths: Sequence[str], known: Sequence[Home]) -> DataFrame:
-    """Every event under ``paths``: its fields, ``file``, ``line`` (rises within a file), ``wall_us`` and ``cluster``.
+    """Every event in ``paths``, as ``files_under`` tells them: its fields, ``file``, ``line`` (rises within a file),
+    ``wall_us`` and ``cluster``.
 
     ``group_id`` is the group's number. Lines that are no JSON have ``event`` null. ``known``: directories of nodes;
     where several clusters have a node of the line's name and none is nearest to the file, ``cluster`` is null.
     """
     lines = spark.read.option("recursiveFileLookup", True).option("pathGlobFilter", FILES).text(list(paths)).select(
-        "value", F.col("_metadata.file_path").alias("file"),
+        "value", file_of_line().alias("file"),
         F.struct(F.col("_metadata.file_block_start"), F.monotonically_increasing_id()).alias("line"))
     read = lines.select(F.from_json("value", _FIELDS).alias("told"), "file", "line").select("told.*", "file", "line")
     so_far = Window.partitionBy("file").orderBy("line")

@@ -15,7 +15,6 @@ from analysis.errors import BadOption, NothingToRead
 from analysis.parsing.rows import Wanted
 from analysis.parsing.selection import Selection
 from analysis.schemas import Format, arrow_schema
-from analysis.small import has_file
 from analysis.source.filesystem import Tree
 from analysis.source.finding import find_logs
 from analysis.source.options import parse_options
@@ -100,9 +99,6 @@ def test_a_log_with_a_second_name_is_one_log(tmp_path: Path) -> None:
     assert [each.tree.root for each in find_logs([str(tmp_path)])] == [f"{tmp_path}/runs/42/n0"]
     roundabout = [f"{tmp_path}/latest/n0", f"{tmp_path}/runs/../runs", f"file://{tmp_path}"]
     assert len(find_logs(roundabout)) == 1
-    assert not has_file([str(tmp_path)], "*.ndjson")
-    (tmp_path / "runs" / "42" / "n0" / "n0.ndjson").touch()
-    assert has_file([f"{tmp_path}/latest"], "*.ndjson")
 
 
 def test_what_lies_beside_logs_does_not_hide_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
