@@ -9,6 +9,7 @@ before has ``outcome`` null.
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from analysis.source.filesystem import Tree
-from controller.metadata.codec import MalformedCommand, decode
+from controller.metadata.codec import FORMAT, MalformedCommand, decode
 from controller.metadata.commands import AnyCommand, Command, ImportGroups
 from controller.metadata.events import Applied, Change, changes
 from controller.metadata.groups import GroupKey
@@ -46,40 +47,63 @@ _ARROW: Final = {
     "string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_(), "array<bigint>": pa.list_(pa.int64())}
 _ARROW_SCHEMA: Final = pa.schema([(name, _ARROW[kind]) for name, kind in _ROW.items()])
 SAMPLES: Final = 8
-"""Frames of a group that are looked into to tell whose commands they are."""
+"""Of a group, so many early frames and as many from anywhere are looked into to tell whose commands they are."""
+SAMPLE_BYTES: Final = 16 << 10
+"""Of each of them, unless its first command is longer."""
+_LENGTH: Final = struct.Struct("<I")
 _OF_FRAME: Final = ("cluster", "group", "term", "wall_ms", "node", "file", "offset")
 
 
 def controller_groups(frames: DataFrame) -> list[tuple[str, str, int]]:
-    """(cluster, group, group_id) whose commands are a controller's, told by the first bytes of some: a CBOR list
-    [format, kind, ...]. ``frames`` need no payloads: this reads the few bytes where they lie."""
-    places = F.struct("file", "offset", "count")
+    """(cluster, group, group_id) of every group in whose log a controller's command is found.
+
+    One is proof: its bytes hold a known format and kind, a term not above the frame's, and every field of that kind in
+    its type. What else was proposed to the group counts for nothing, however much it is, since a controller refuses
+    it. Where all is of a later format, most of what is looked at must begin as such commands would. ``frames`` need no
+    payloads: this reads a few where they lie.
+    """
+    place, bucket = F.struct("file", "offset", "count", "term"), F.pmod(F.xxhash64("mark"), F.lit(SAMPLES))
     some = frames.where("kind = 'commands' and damage is null and group_id is not null").groupBy(
-        "cluster", "group", "group_id").agg(*(
-            F.min_by(places, F.xxhash64("mark", F.lit(number))).alias(str(number)) for number in range(SAMPLES)))
-    found = []
-    for cluster, group, number, *samples in some.collect():
-        begins = [begin for sample in samples if (begin := _begin_of(*sample)) is not None]
-        if 2 * sum(map(_looks_like_ours, begins)) > len(begins):
-            found.append((cluster, group, number))
-    return sorted(found)
+        "cluster", "group", "group_id", bucket).agg(
+        F.min_by(place, "index").alias("early"), F.min_by(place, F.xxhash64("mark", "index")).alias("any")).groupBy(
+        "cluster", "group", "group_id").agg(F.array_distinct(
+            F.concat(F.collect_list("early"), F.collect_list("any"))).alias("samples"))
+    return sorted((row["cluster"], row["group"], row["group_id"]) for row in some.collect()
+                  if _is_controllers(row["samples"]))
 
 
-def _begin_of(file: str, offset: int, count: int) -> bytes | None:
-    """The first bytes of a frame's first payload; None: the file was purged."""
+def _is_controllers(samples: Iterable[Row]) -> bool:
+    later = looked_at = 0
+    for file, offset, count, term in samples:
+        for payload in _some_of(file, offset, count):
+            command = _decoded(payload)
+            if command is not None and command.term <= term:
+                return True
+            looked_at += 1
+            later += _is_of_later_format(payload)
+    return 2 * later > looked_at
+
+
+def _some_of(file: str, offset: int, count: int) -> list[bytes]:
+    """The first payloads of a frame, one at least; none if the file was purged."""
     directory, name = Tree.holding(file)
     try:
         segment = directory.open(name)
     except OSError:
-        return None
+        return []
     try:
-        return segment.pread(3, offset + HEADER_BYTES + 4 * count)
+        table = segment.pread(4 * count, offset + HEADER_BYTES)
+        ends = list(itertools.accumulate(length for (length,) in _LENGTH.iter_unpack(table)))
+        whole = [end for end in ends if end <= SAMPLE_BYTES] or ends[:1]
+        data = segment.pread(whole[-1], offset + HEADER_BYTES + 4 * count) if whole else b""
     finally:
         segment.close()
+    return [data[begin:end] for begin, end in itertools.pairwise((0, *whole))]
 
 
-def _looks_like_ours(begin: bytes) -> bool:
-    return len(begin) == 3 and 0x83 <= begin[0] <= 0x97 and 1 <= begin[1] <= 9 and 1 <= begin[2] <= 9
+def _is_of_later_format(payload: bytes) -> bool:
+    """Whether it begins as a CBOR list [format, kind, ...] with small numbers, the first of them not known here."""
+    return len(payload) > 3 and 0x83 <= payload[0] <= 0x97 and FORMAT < payload[1] <= 9 and 1 <= payload[2] <= 23
 
 
 def history(frames: DataFrame, contents: DataFrame) -> DataFrame:

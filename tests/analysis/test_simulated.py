@@ -78,7 +78,7 @@ def test_a_campaigns_logs_agree_and_its_leaders_are_those_read_plainly(spark: Sp
     assert kept[0]["n"] > 60
 
 
-@pytest.mark.parametrize("seed", [5, 11])  # where commands are most of the log: the end of a run adds others
+@pytest.mark.parametrize("seed", [5, 8])  # 8: at the end of a run most of the log is no command of theirs
 def test_what_simulated_controllers_decided_is_what_their_logs_say(
     spark: SparkSession, tmp_path: Path, seed: int,
 ) -> None:
