@@ -21,7 +21,7 @@ from typing import TextIO
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, sentence
 from analysis.logs import open_logs
 from analysis.report.build import Progress, make
 from analysis.report.findings import SEVERITIES
@@ -29,6 +29,7 @@ from analysis.session import LIGHT, QUIET, session
 from analysis.shipping import ship
 from analysis.small import are_small
 from analysis.source.finding import find_logs
+from analysis.source.options import parted
 
 
 def parser() -> argparse.ArgumentParser:
@@ -81,8 +82,8 @@ def bar(stream: TextIO) -> Progress:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and make the report."""
     options = parser().parse_args(arguments)
-    settings = dict(each.partition("=")[::2] for each in options.conf)
     try:
+        settings = dict(map(parted, options.conf))
         small = _is_alone(options.master) and are_small(find_logs(options.paths))
         spark = session(options.master or ("local[1]" if small else ""), name="raft-report",
                         **{**QUIET, **(LIGHT if small else {}), **settings})
@@ -94,22 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"raft-report: {error}", file=sys.stderr)
         return 2
     except (PySparkException, Py4JError) as error:
-        print(f"raft-report: Spark could not do it: {_first_of(str(error))}", file=sys.stderr)
+        print(f"raft-report: Spark could not do it: {sentence(str(error))}", file=sys.stderr)
         return 2
     levels = ", ".join(f"{count} {level}" for level in SEVERITIES
                        if (count := sum(each.count for each in found if each.severity == level)))
     print(f"{options.out}: {levels or 'no'} findings")
     worst = SEVERITIES[: SEVERITIES.index(options.fail_on) + 1] if options.fail_on else ()
     return int(any(each.severity in worst for each in found))
-
-
-def _first_of(text: str) -> str:
-    """Of an error of Spark's the sentence; of one in a Python worker, what was raised there."""
-    lines = text.strip().splitlines()
-    begins = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
-    if begins is None:
-        return lines[0]
-    return next((line for line in lines[begins + 1:] if line and not line[0].isspace()), lines[0])
 
 
 def _is_alone(master: str) -> bool:

@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_OURS: Final = re.compile(r"^\s*analysis[.]errors[.]\w+: (.*)$", re.MULTILINE)
+
+
+def sentence(text: str) -> str:
+    """Of an error of Spark's, which may be pages long, the one sentence that says what was wrong: of one in a Python
+    worker what was raised there, of one in Java its message."""
+    if ours := _OURS.findall(text):
+        return str(ours[-1])
+    lines = text.strip().splitlines() or [""]
+    begins = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
+    if begins is not None:
+        return next((line for line in lines[begins + 1:] if line and not line[0].isspace()), lines[0])
+    called = lines[0].startswith("An error occurred while calling") and len(lines) > 1
+    return lines[1].removeprefix(": ") if called else lines[0]
+
 
 class AnalysisError(Exception):
     """Of all errors of this package; its text is for the user and says what to do."""

@@ -10,15 +10,16 @@ import sys
 from collections.abc import Sequence
 
 import attrs
-from pyspark.errors import AnalysisException, PySparkException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, sentence
 from analysis.schemas import FORMATS, Format
 from analysis.session import session
 from analysis.source.finding import find_logs
-from analysis.source.options import PAYLOADS
+from analysis.source.options import PAYLOADS, parted
 
 SOUND = 0
 DAMAGED = 1
@@ -76,32 +77,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master", default="", metavar="URL", help="Spark's master (local[*])")
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
     given = parser.parse_args(arguments)
-    options = dict(each.partition("=")[::2] for each in given.option)
     try:
-        done = export(session(given.master, name="raft-export"), given.paths, given.out, form=given.format,
+        options = dict(map(parted, given.option))
+        spark = session(given.master, name="raft-export")
+        done = export(spark, given.paths, given.out, form=given.format,
                       payload=given.payload, overwrite=given.overwrite, **options)
     except AnalysisError as error:
         print(f"raftlog export: {error}", file=sys.stderr)
         return DAMAGED
-    except AnalysisException as error:
+    except (PySparkException, Py4JError) as error:
         words = f"{given.out} is there already; choose another --out, or --overwrite it" if (
-            "PATH_ALREADY_EXISTS" in str(error)) else _last_line(error)
+            "PATH_ALREADY_EXISTS" in str(error)) else sentence(str(error))
         print(f"raftlog export: {words}", file=sys.stderr)
-        return DAMAGED
-    except PySparkException as error:
-        print(f"raftlog export: {_last_line(error)}", file=sys.stderr)
         return DAMAGED
     print(f"{done.rows} rows in {given.out}")
     for file, offset, reason in done.damage:
         print(f"DAMAGED {file} at byte {offset}: {reason}", file=sys.stderr)
     return DAMAGED if done.damage else SOUND
 
-
-def _last_line(error: PySparkException) -> str:
-    """Of a traceback that Spark hands on, the line that says what was wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    for line in reversed(lines):
-        name, colon, words = line.partition(": ")
-        if colon and name.startswith("analysis.errors."):
-            return words
-    return lines[0] if lines else str(error)

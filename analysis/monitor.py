@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, sentence
 from analysis.session import QUIET, session
 from analysis.shipping import ship
 from analysis.source.finding import find_logs, homes
@@ -138,12 +140,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and watch until it is interrupted."""
     options = parser().parse_args(arguments)
     try:
+        find_logs(options.paths)  # says here what a stream would wrap in Spark's words
         spark = session(options.master, name="raft-monitor", **QUIET)
         ship(spark)
         return _run(spark, options)
-    except AnalysisError as error:
+    except (AnalysisError, OSError) as error:
         print(f"raft-monitor: {error}", file=sys.stderr)
-        return 2
+    except (PySparkException, Py4JError) as error:
+        print(f"raft-monitor: Spark could not do it: {sentence(str(error))}", file=sys.stderr)
+    return 2
 
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
@@ -162,7 +167,8 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
                 monitor.tick()
                 for query in queries:
                     if not query.isActive:
-                        print(f"raft-monitor: the stream {query.name} ended: {query.exception()}", file=sys.stderr)
+                        print(f"raft-monitor: the stream {query.name} ended: {sentence(str(query.exception()))}",
+                              file=sys.stderr)
                         return 1
         except KeyboardInterrupt:
             return 0

@@ -62,6 +62,14 @@ class Options:
         return (batch.select(self.columns) for batch in rows) if self.columns else iter(rows)
 
 
+def parted(text: str) -> tuple[str, str]:
+    """``NAME=VALUE``, as a command takes it. Raises ``BadOption``."""
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        raise BadOption(f"{text!r}: NAME=VALUE is due")
+    return name, value
+
+
 def parse_options(given: Mapping[str, str]) -> Options:
     """Raises ``BadOption``, and ``NothingToRead`` if no path is given."""
     values = {name.lower(): value for name, value in given.items()}

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis import cli
-from analysis.errors import JavaMissing
+from analysis import cli, monitor
+from analysis import export as exporting
+from analysis.errors import JavaMissing, sentence
 from analysis.shipping import PACKAGES, package
+from tests.analysis.scene import save, story
 
 
 @pytest.mark.java
@@ -63,8 +65,45 @@ def test_what_is_shipped_holds_every_package_and_is_the_same_twice(tmp_path: Pat
     assert "analysis/source/batch.py" in names and "raft/frame.py" in names
 
 
-def test_what_a_worker_raised_is_told_in_its_words() -> None:
-    text = ("An exception was thrown from the Python worker: Traceback (most recent call last):\n"
-            '  File "x.py", line 7, in read\n    raise ValueError(3)\nValueError: 3\n SQLSTATE: 38000\n')
-    assert cli._first_of(text) == "ValueError: 3"
-    assert cli._first_of("No such table\nsecond line") == "No such table"
+@pytest.mark.parametrize(("text", "words"), [
+    ("An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+     '  File "x.py", line 7, in read\n    raise ValueError(3)\nValueError: 3\n SQLSTATE: 38000\n', "ValueError: 3"),
+    ('Traceback (most recent call last):\n  File "x.py"\nOSError: no\n\nThe above exception was the direct cause of:\n'
+     'Traceback (most recent call last):\n  File "x.py"\nanalysis.errors.NothingToRead: /x is empty\n SQLSTATE: 38000',
+     "/x is empty"),
+    ("An error occurred while calling o1.start.\n: java.io.IOException: mkdir failed\n\tat java.base/x",
+     "java.io.IOException: mkdir failed"),
+    ("No such table\nsecond line", "No such table"),
+    ("", ""),
+])
+def test_of_an_error_of_sparks_one_sentence_is_told(text: str, words: str) -> None:
+    assert sentence(text) == words
+
+
+def test_a_monitor_of_nothing_says_so_before_it_starts_spark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(monitor, "session", None)
+    assert monitor.main([str(tmp_path), "--checkpoint", str(tmp_path / "checkpoint")]) == 2
+    said = capsys.readouterr().err
+    assert said == f"raft-monitor: {tmp_path} is empty: no Raft log and no DLedger directory is there\n"
+
+
+@pytest.mark.java
+def test_what_spark_refuses_a_monitor_is_told_in_a_sentence(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    save(tmp_path / "logs", story())
+    (tmp_path / "file").touch()
+    for more in (["--checkpoint", str(tmp_path / "file" / "below")],
+                 ["--checkpoint", str(tmp_path / "checkpoint"), "--traces", str(tmp_path / "nope")]):
+        assert monitor.main([str(tmp_path / "logs"), *more]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("raft-monitor: Spark could not do it: ") and (str(tmp_path) in line)
+
+
+def test_settings_and_options_without_a_value_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["/data", "--conf", "spark.driver.memory"]) == 2
+    assert capsys.readouterr().err == "raft-report: 'spark.driver.memory': NAME=VALUE is due\n"
+    assert exporting.main(["/data", "--out", "x", "--option", "since_ms"]) == 1
+    assert capsys.readouterr().err == "raftlog export: 'since_ms': NAME=VALUE is due\n"
