@@ -41,7 +41,7 @@ def session(master: str = "", *, name: str = "raft logs", **settings: str) -> Sp
     """The active session, or a new one on ``master`` (default: as Spark is configured, else ``local[*]``), with the
     source.
 
-    ``settings``: Spark's, with ``_`` for the dots, as in ``spark_driver_memory="4g"``.
+    ``settings``: Spark's; a name without dots has ``_`` for them, as in ``spark_driver_memory="4g"``.
 
     Raises:
         JavaMissing: no Java of version 17 or later is found.
@@ -54,7 +54,7 @@ def session(master: str = "", *, name: str = "raft logs", **settings: str) -> Sp
         if master:
             builder = builder.master(master)
         for key, value in settings.items():
-            builder = builder.config(key.replace("_", "."), value)
+            builder = builder.config(key if "." in key else key.replace("_", "."), value)
         active = builder.getOrCreate()
     register(active)
     return active

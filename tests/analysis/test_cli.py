@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import zipfile
 from pathlib import Path
@@ -15,6 +16,8 @@ from analysis import export as exporting
 from analysis.errors import JavaMissing, sentence
 from analysis.shipping import PACKAGES, package
 from tests.analysis.scene import save, story
+
+sessions = importlib.import_module("analysis.session")  # the package has a function of that name
 
 
 @pytest.mark.java
@@ -100,6 +103,30 @@ def test_what_spark_refuses_a_monitor_is_told_in_a_sentence(
         assert monitor.main([str(tmp_path / "logs"), *more]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("raft-monitor: Spark could not do it: ") and (str(tmp_path) in line)
+
+
+def test_a_setting_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark has names with both, such as those of workers' environments."""
+    told: dict[str, str] = {}
+
+    class Builder:
+        def appName(self, _: str) -> Builder: return self
+
+        def config(self, key: str, value: str) -> Builder:
+            told[key] = value
+            return self
+
+        def getOrCreate(self) -> None: return None
+
+    class Session:
+        builder = Builder()
+        getActiveSession = staticmethod(lambda: None)
+
+    monkeypatch.setattr(sessions, "SparkSession", Session)
+    monkeypatch.setattr(sessions, "check_java", lambda: 17)
+    monkeypatch.setattr(sessions, "register", lambda _: None)
+    sessions.session(**{"spark.executorEnv.PYSPARK_PYTHON": "/usr/bin/python3", "spark_driver_memory": "4g"})
+    assert told.items() >= {"spark.executorEnv.PYSPARK_PYTHON": "/usr/bin/python3", "spark.driver.memory": "4g"}.items()
 
 
 def test_settings_and_options_without_a_value_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
