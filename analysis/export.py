@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from analysis.errors import AnalysisError, sentence
 from analysis.schemas import FORMATS, Format
 from analysis.session import session
+from analysis.shipping import ship
 from analysis.source.finding import find_logs
 from analysis.source.options import PAYLOADS, parted
 
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = dict(map(parted, given.option))
         spark = session(given.master, name="raft-export")
+        ship(spark)
         done = export(spark, given.paths, given.out, form=given.format,
                       payload=given.payload, overwrite=given.overwrite, **options)
     except AnalysisError as error:

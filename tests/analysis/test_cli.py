@@ -7,6 +7,7 @@ import importlib
 import io
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -134,3 +135,12 @@ def test_settings_and_options_without_a_value_are_refused(capsys: pytest.Capture
     assert capsys.readouterr().err == "raft-report: 'spark.driver.memory': NAME=VALUE is due\n"
     assert exporting.main(["/data", "--out", "x", "--option", "since_ms"]) == 1
     assert capsys.readouterr().err == "raftlog export: 'since_ms': NAME=VALUE is due\n"
+
+
+def test_an_export_on_a_cluster_brings_the_packages_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped: list[str] = []
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://host:7077", addPyFile=shipped.append))
+    monkeypatch.setattr(exporting, "session", lambda *_, **__: spark)
+    monkeypatch.setattr(exporting, "export", lambda *_, **__: exporting.Exported(0, ()))
+    assert exporting.main(["/data", "--out", "x", "--master", "spark://host:7077"]) == 0
+    assert [Path(file).name for file in shipped] == ["quorate.zip"]
