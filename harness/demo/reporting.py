@@ -6,6 +6,7 @@ Nothing here imports ``analysis``: who has no Java, or no PySpark, gets a line t
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ PATIENCE_S: Final = 300.0
 def page_of(logs: Path, page: Path, say: Callable[[str], None]) -> None:
     """Say where the report on ``logs`` is, or why there is none. Never fails the demo."""
     again = f"raft-report {logs} --out {page}"
-    if shutil.which("java") is None or importlib.util.find_spec("pyspark") is None:
+    if not (shutil.which("java") or "JAVA_HOME" in os.environ) or importlib.util.find_spec("pyspark") is None:
         say(f"no report of this run: it takes Java 17 or later (Debian: apt-get install openjdk-17-jre-headless) and "
             f"`pip install '.[analysis]'`; then `{again}`")
         return
@@ -30,9 +31,14 @@ def page_of(logs: Path, page: Path, say: Callable[[str], None]) -> None:
         command.append("--quiet")
     try:
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=None if sys.stderr.isatty() else subprocess.DEVNULL, text=True,
+            command, stdout=subprocess.PIPE, stderr=None if sys.stderr.isatty() else subprocess.PIPE, text=True,
             timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
         say(f"the report was not done within {PATIENCE_S:.0f} s; to go on with it: `{again}`")
         return
-    say(f"report: {done.stdout.strip()}" if done.returncode == 0 else f"no report of this run; try again: `{again}`")
+    if done.returncode == 0:
+        say(f"report: {done.stdout.strip()}")
+        return
+    why = [line for line in (done.stderr or "").splitlines() if line.startswith("raft-report: ")]
+    say(f"no report of this run{''.join(': ' + line.removeprefix('raft-report: ') for line in why[-1:])}; "
+        f"try again: `{again}`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ from harness.demo import reporting
 
 def test_without_java_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     said: list[str] = []
     reporting.page_of(tmp_path / "logs", tmp_path / "report.html", said.append)
     (line,) = said
     assert "Java 17" in line and f"raft-report {tmp_path / 'logs'} --out {tmp_path / 'report.html'}" in line
 
 
-@pytest.mark.parametrize(("code", "words"), [(0, "report: report.html: no findings"), (2, "no report of this run")])
+@pytest.mark.parametrize(("code", "words"), [
+    (0, "report: report.html: no findings"),
+    (2, "no report of this run: java is Java 11: install another; try again: `raft-report ")])
 def test_what_the_command_says_is_passed_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, words: str,
 ) -> None:
@@ -29,9 +33,12 @@ def test_what_the_command_says_is_passed_on(
 
     def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         ran.append(command)
-        return subprocess.CompletedProcess(command, code, "report.html: no findings\n")
+        return subprocess.CompletedProcess(
+            command, code, "report.html: no findings\n", "a warning\nraft-report: java is Java 11: install another\n")
 
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/java")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setenv("JAVA_HOME", "/opt/java")  # which is where Spark looks first
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
     monkeypatch.setattr(subprocess, "run", run)
     said: list[str] = []
     reporting.page_of(tmp_path / "logs", tmp_path / "report.html", said.append)
