@@ -121,6 +121,7 @@ async def _run_beside(
     """Should it end of its own accord, the name server ends too."""
     await controller(task_status=task_status)
     if not shell.stopping:
+        shell.stopping = True
         await server.stop(STOP_GRACE_MS)
 
 
@@ -143,7 +144,7 @@ class _Shell:
         self._awaited: int | None = None
         """The deadline that ``judge_silence`` sleeps for."""
         self.stopping = False
-        """Brokers whose connections this end closes are no news."""
+        """Brokers whose connections this end closes are no news, for people or for the others of their groups."""
 
     def handle(self, connection: Connection, command: Command) -> Command:
         """Of every code."""
@@ -189,9 +190,11 @@ class _Shell:
             elif isinstance(effect, Close):
                 assert isinstance(effect.connection, Connection)
                 effect.connection.close("its brokers said nothing for too long")
+            elif self.stopping:
+                continue
             elif isinstance(effect, MinIdChanged):
                 self._notifier.tell(effect)
-            elif not self.stopping:
+            else:
                 _log(effect)
         return failure
 

@@ -238,6 +238,36 @@ async def test_a_stop_in_order_lets_clients_go_elsewhere(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize("who", ["controller", "name server"])
+async def test_no_broker_hears_that_another_left_when_it_is_the_name_server_that_leaves(
+    who: str, autojump_clock: MockClock,
+) -> None:
+    ended, told = trio.Event(), list[Command]()
+
+    class Beside:
+        async def stop(self) -> None:
+            ended.set()
+
+    async def controller(*, task_status: trio.TaskStatus[Stoppable]) -> None:
+        task_status.started(Beside())
+        await ended.wait()
+
+    async with world(config(notifyMinBrokerIdChanged=True), controller=controller) as here:
+        slave = here.net.servers["a1:1"] = Server(
+            {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: lambda _, notice: told.append(notice)})
+        await here.net.nursery.start(slave.run)
+        wires = [await here.broker("a", broker_id, acting=True) for broker_id in (0, 1)]
+        await trio.sleep(1)
+        await route(wires[1])  # the connection that was quiet for longer is closed first
+        if who == "controller":
+            ended.set()
+        else:
+            await here.running.stop()
+        assert [await wire.receive() for wire in wires] == [None, None]
+        await wait_all_tasks_blocked()
+        assert told == [], "the master lives on, and its slave must not act for it"
+
+
+@pytest.mark.parametrize("who", ["controller", "name server"])
 async def test_a_controller_beside_it_shares_its_life(who: str, autojump_clock: MockClock) -> None:
     stopped = trio.Event()
 
