@@ -2,8 +2,12 @@
 
     block     u32 big-endian length, then that many bytes of CBOR
     first     ["quorate-metadata", layout, command format in use, number of groups]
-    others    up to 256 groups: [cluster, name, next id, SyncStateSet, its epoch, master, master epoch, eligible,
-              [[id, address, check code, learner], ...]], in the order of their keys, sets and replicas in that of ids
+    others    up to 256 groups, fewer of many brokers: [cluster, name, next id, SyncStateSet, its epoch, master, master
+              epoch, eligible, [[id, address, check code, learner], ...]], in the order of their keys, sets and
+              replicas in that of ids
+
+Where a block ends follows from the groups alone, and so that even brokers with the longest names fill none beyond what
+is read.
 
 The same groups always give the same bytes, so their hash is the state's hash. Removed groups are written too.
 This module does no I/O; whoever stores a snapshot guards it against damage.
@@ -24,6 +28,8 @@ from controller.metadata.groups import FIRST_BROKER_ID, BrokerGroup, GroupKey
 
 LAYOUT: Final = 1
 BLOCK_GROUPS: Final = 256
+BLOCK_REPLICAS: Final = 4_096
+"""A block with so many takes no further group."""
 BLOCK_BYTES_MAX: Final = 64 << 20
 """What the largest groups that there can be need; a length beyond is damage."""
 _MAGIC: Final = "quorate-metadata"
@@ -47,9 +53,16 @@ def write(groups: Mapping[GroupKey, BrokerGroup], format_in_use: int, sink: Sink
         sink.write(_LENGTH.pack(len(data)) + data)
 
     block([_MAGIC, LAYOUT, format_in_use, len(groups)])
-    keys = sorted(groups)
-    for start in range(0, len(keys), BLOCK_GROUPS):
-        block([_pack(key, groups[key]) for key in keys[start : start + BLOCK_GROUPS]])
+    records: list[Any] = []
+    replicas = 0
+    for key in sorted(groups):
+        records.append(_pack(key, groups[key]))
+        replicas += len(groups[key].replicas)
+        if len(records) == BLOCK_GROUPS or replicas >= BLOCK_REPLICAS:
+            block(records)
+            records, replicas = [], 0
+    if records:
+        block(records)
 
 
 def read(chunks: Iterable[bytes]) -> tuple[dict[GroupKey, BrokerGroup], int]:

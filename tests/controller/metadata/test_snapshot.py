@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from controller.metadata import snapshot
 from controller.metadata.groups import BrokerGroup, GroupKey, Replica
+from controller.metadata.identity import CHECK_CODE_CHARS_MAX, NAME_CHARS_MAX, REPLICAS_MAX
 from controller.metadata.machine import FormatTooNew, MetadataMachine
 from controller.metadata.snapshot import UnreadableSnapshot
 from tests.controller.metadata.commands import INT64, KEYS, TEXT
@@ -76,6 +77,17 @@ def test_many_groups_come_in_blocks() -> None:
     sink = Bytes()
     snapshot.write(groups, 1, sink)
     assert len(sink.pieces) == 4 and snapshot.read(sink.pieces)[0] == groups
+
+
+def test_the_largest_groups_that_there_can_be_come_back() -> None:
+    widest = "\U00010400"  # four bytes
+    replica = Replica(widest * NAME_CHARS_MAX, widest * CHECK_CODE_CHARS_MAX)
+    largest = BrokerGroup(dict.fromkeys(range(1, REPLICAS_MAX + 1), replica), REPLICAS_MAX + 1)
+    groups = {GroupKey("c", f"b{number:02}"): largest for number in range(24)}
+    sink = Bytes()
+    snapshot.write(groups, 1, sink)
+    assert sum(map(len, sink.pieces)) > snapshot.BLOCK_BYTES_MAX
+    assert snapshot.read(sink.pieces)[0] == groups
 
 
 def test_everything_comes_back() -> None:
