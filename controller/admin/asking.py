@@ -26,9 +26,11 @@ class Admin:
     client: Client
     namesrv: Sequence[str] = ()
 
-    async def ask(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+    async def ask(
+        self, address: str, code: int, header: Header | None = None, body: bytes = b"", timeout_ms: float | None = None,
+    ) -> Command:
         """The answer, which is a success. Raises ``RemotingError``."""
-        return checked(await self.client.call(address, request(code, header, body)), address)
+        return checked(await self.client.call(address, request(code, header, body), timeout_ms), address)
 
     async def controller(self, addresses: Sequence[str]) -> GetMetadataResponse:
         """What the first controller that answers says of its group."""
@@ -71,5 +73,5 @@ class Admin:
 
 
 def split_addresses(text: str) -> list[str]:
-    """``host:port;host:port``."""
+    """``host:port;host:port``; may be none."""
     return [item.strip() for item in text.replace(",", ";").split(";") if item.strip()]

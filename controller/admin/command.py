@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from controller.admin.asking import Admin
+from controller.admin.asking import Admin, split_addresses
 
 
 @attrs.frozen
@@ -22,6 +22,11 @@ class Said:
     lines: Sequence[str]
     data: Any
     """Plain values for ``--json``."""
+
+
+def or_null(value: object) -> object:
+    """As the original prints what is not there."""
+    return "null" if value is None else value
 
 
 class AdminError(Exception):
@@ -57,9 +62,20 @@ def command(name: str, arguments: Arguments) -> Callable[[Run], Run]:
     return register
 
 
-def controller_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-a", "--controllerAddress", required=True, metavar="HOST:PORT[;HOST:PORT...]",
-                        help="addresses of controllers; the first that answers is asked for the active one")
+def controller_argument(
+    parser: argparse.ArgumentParser,
+    about: str = "addresses of controllers; the first that answers is asked for the active one", *,
+    flags: Sequence[str] = ("-a", "--controllerAddress"), dest: str = "controllerAddress",
+) -> None:
+    parser.add_argument(*flags, required=True, dest=dest, type=_addresses, metavar="HOST:PORT[;HOST:PORT...]",
+                        help=about)
+
+
+def _addresses(text: str) -> str:
+    """At least one: a variable of the shell that is empty must not look like a command that was carried out."""
+    if not split_addresses(text):
+        raise argparse.ArgumentTypeError(f"{text!r} names no address; host:port does")
+    return text
 
 
 def broker_or_cluster(parser: argparse.ArgumentParser) -> None:

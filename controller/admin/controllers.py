@@ -6,12 +6,17 @@ Knows nothing of broker groups.
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
 from controller.admin.asking import Admin, split_addresses
-from controller.admin.command import AdminError, Said, command, controller_argument
+from controller.admin.command import AdminError, Said, command, controller_argument, or_null
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
+from raft.config import Config as RaftConfig
 from remoting import properties
 from remoting.codes import RequestCode
+
+CHANGE_TIMEOUT_MS: Final = RaftConfig().reconfigure_timeout_ms + 5_000
+"""New controllers are caught up first; who does not come is given up after the former."""
 
 
 @command("getControllerMetaData", controller_argument)
@@ -20,15 +25,14 @@ async def metadata(admin: Admin, options: argparse.Namespace) -> Said:
     found = await admin.controller(split_addresses(options.controllerAddress))
     peers = split_addresses(found.peers or "")
     return Said(
-        ["", f"#ControllerGroup\t{found.group}", f"#ControllerLeaderId\t{found.controller_leader_id}",
-         f"#ControllerLeaderAddress\t{found.controller_leader_address}", *(f"#Peer:\t{peer}" for peer in peers)],
+        ["", f"#ControllerGroup\t{found.group}", f"#ControllerLeaderId\t{or_null(found.controller_leader_id)}",
+         f"#ControllerLeaderAddress\t{or_null(found.controller_leader_address)}", *(f"#Peer:\t{peer}" for peer in peers)],
         {"group": found.group, "leaderId": found.controller_leader_id,
          "leaderAddress": found.controller_leader_address, "peers": peers})
 
 
 def _config_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-a", "--controllerAddress", required=True, metavar="HOST:PORT[;HOST:PORT...]",
-                        help="addresses of controllers: each is asked")
+    controller_argument(parser, "addresses of controllers: each is asked")
 
 
 @command("getControllerConfig", _config_arguments)
@@ -83,7 +87,7 @@ async def change_group(admin: Admin, options: argparse.Namespace) -> Said:
     """
     active = await admin.active(split_addresses(options.controllerAddress))
     answer = await admin.ask(active, OwnCode.CHANGE_CONTROLLER_GROUP, ChangeControllerGroupRequest(
-        ";".join(options.add), ";".join(options.remove)))
+        ";".join(options.add), ";".join(options.remove)), timeout_ms=CHANGE_TIMEOUT_MS)
     peers = split_addresses(answer.remark or "")
     if not peers:
         raise AdminError(f"{active} did not say what the group is now; ask getControllerMetaData")

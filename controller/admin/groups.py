@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from controller.admin.asking import Admin, split_addresses
-from controller.admin.command import AdminError, Said, broker_or_cluster, command, controller_argument, interval
+from controller.admin.command import (
+    AdminError,
+    Said,
+    broker_or_cluster,
+    command,
+    controller_argument,
+    interval,
+    or_null,
+)
 from controller.imported import write_groups
 from controller.metadata.commands import ImportedGroup
 from controller.metadata.groups import GroupKey, Replica
@@ -61,18 +69,14 @@ def _group_lines(name: str, group: ReplicasInfo) -> list[str]:
                     f"brokerAddress='{replica.broker_address}', alive={alive}}}"]
 
     lines = [
-        "", f"#brokerName\t{name}", f"#MasterBrokerId\t{_or_null(group.master_broker_id)}",
-        f"#MasterAddr\t{_or_null(group.master_address)}", f"#MasterEpoch\t{group.master_epoch}",
+        "", f"#brokerName\t{name}", f"#MasterBrokerId\t{or_null(group.master_broker_id)}",
+        f"#MasterAddr\t{or_null(group.master_address)}", f"#MasterEpoch\t{group.master_epoch}",
         f"#SyncStateSetEpoch\t{group.sync_state_set_epoch}", f"#SyncStateSetNums\t{len(group.in_sync_replicas)}"]
     for replica in group.in_sync_replicas:
         lines += shown("InSyncReplica", replica)
     for replica in group.not_in_sync_replicas:
         lines += shown("NotInSyncReplica", replica)
     return lines
-
-
-def _or_null(value: object) -> object:
-    return "null" if value is None else value
 
 
 def _group_data(group: ReplicasInfo) -> dict[str, Any]:
@@ -142,10 +146,9 @@ async def clean(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--from", required=True, dest="source", metavar="HOST:PORT[;HOST:PORT...]",
-                        help="controllers that the groups are on now, Java's or ours")
-    parser.add_argument("-a", "--controllerAddress", required=True, metavar="HOST:PORT[;HOST:PORT...]",
-                        help="our controllers, which are to have them")
+    controller_argument(parser, "controllers that the groups are on now, Java's or ours",
+                        flags=("-f", "--from"), dest="source")
+    controller_argument(parser, "our controllers, which are to have them")
     broker_or_cluster(parser)
     parser.add_argument("--cluster-of", dest="cluster", metavar="NAME",
                         help="with -b: the cluster of that group; default DefaultCluster")

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 from trio.testing import MockClock
 
-from controller.admin.cli import DONE, FAILED, main, parser, run
+from controller.admin.cli import DONE, FAILED, USAGE, main, parser, run
 from controller.admin.command import COMMANDS
 from remoting.bodies.controller import EpochEntry, EpochEntryCache
 from remoting.bodies.namesrv import BrokerData, ClusterInfo, KVTable, QueueData, TopicRouteData
@@ -83,6 +84,18 @@ async def test_who_leads(autojump_clock: MockClock, capsys: pytest.CaptureFixtur
         assert data["leaderId"] == active
 
 
+async def test_nobody_leads(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shop(capsys) as asked:
+        for name in ("n0", "n1"):
+            await asked.made.kill(name)
+        while asked.made.running["n2"].core.node.leader is not None:
+            await trio.sleep(0.1)
+        said = await asked.mqadmin("getControllerMetaData", "-a", "n2:1")
+        assert said.splitlines()[2:4] == ["#ControllerLeaderId\tnull", "#ControllerLeaderAddress\tnull"]
+        err = await asked.mqadmin("getSyncStateSet", "-a", "n2:1", "-b", "a", code=FAILED)
+        assert "no active controller" in err
+
+
 async def test_who_is_in_sync(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
     async with shop(capsys) as asked:
         said = await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-b", "a")
@@ -149,6 +162,31 @@ async def test_the_controllers_themselves(autojump_clock: MockClock, capsys: pyt
         err = await asked.mqadmin("changeControllerGroup", "-a", "n0:1", "--add", "nonsense", code=FAILED)
         assert "nonsense" in err
         assert "n1:1" in await asked.mqadmin("explainController", "-a", "n0:1;n1:1")
+
+
+async def test_a_new_controller_that_does_not_come_is_said_so(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Not that there was no answer: the change goes on for as long as it is waited for."""
+    async with shop(capsys) as asked:
+        err = await asked.mqadmin("changeControllerGroup", "-a", "n0:1", "--add", "n9-n9:1", code=FAILED)
+        assert "n9" in err and "did not answer" not in err
+        said = await asked.mqadmin("changeControllerGroup", "-a", "n0:1", "--remove", "n9")
+        assert said.splitlines() == ["#Peer:\tn0:n0:1", "#Peer:\tn1:n1:1", "#Peer:\tn2:n2:1"]
+
+
+@pytest.mark.parametrize("command", [
+    ("getControllerMetaData",), ("getControllerConfig",), ("updateControllerConfig", "-k", "a", "-v", "b"),
+    ("explainController",), ("getSyncStateSet", "-b", "a"), ("importControllerMetaData", "-b", "a", "-f", "n0:1"),
+    ("importControllerMetaData", "-b", "a", "-a", "n0:1", "-f"),
+])
+def test_no_address_is_wrong_usage_and_nothing_done(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, *(() if command[-1] == "-f" else ("-a",)), " ; "])
+    assert ended.value.code == USAGE
+    assert "names no address" in capsys.readouterr().err
 
 
 async def test_brokers_and_topics(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
