@@ -46,6 +46,7 @@ from remoting.headers.controller import (
     GetMetadataResponse,
     GetNextBrokerIdRequest,
     GetReplicaInfoRequest,
+    GetSyncStateDataRequest,
 )
 
 logger = logging.getLogger("controller")
@@ -188,9 +189,10 @@ class Controller:
         if len(names) > ASKED_NAMES_MAX:
             return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST,
                             remark=f"{len(names)} names in the body; at most {ASKED_NAMES_MAX} are taken")
+        cluster = GetSyncStateDataRequest.from_ext(request.ext).cluster_name
         found = []
         for name in names:
-            key = self.machine.resolve(name, None, names_of(connection).get(name))
+            key = self.machine.resolve(name, cluster, names_of(connection).get(name))
             if isinstance(key, Refused):
                 return answers.answer(request, key)
             group = self.machine.group(key)

@@ -26,7 +26,8 @@ async def metadata(admin: Admin, options: argparse.Namespace) -> Said:
     peers = split_addresses(found.peers or "")
     return Said(
         ["", f"#ControllerGroup\t{found.group}", f"#ControllerLeaderId\t{or_null(found.controller_leader_id)}",
-         f"#ControllerLeaderAddress\t{or_null(found.controller_leader_address)}", *(f"#Peer:\t{peer}" for peer in peers)],
+         f"#ControllerLeaderAddress\t{or_null(found.controller_leader_address)}",
+         *(f"#Peer:\t{peer}" for peer in peers)],
         {"group": found.group, "leaderId": found.controller_leader_id,
          "leaderAddress": found.controller_leader_address, "peers": peers})
 

@@ -37,6 +37,7 @@ from remoting.headers.controller import (
     ElectMasterResponse,
     GetNextBrokerIdRequest,
     GetNextBrokerIdResponse,
+    GetSyncStateDataRequest,
 )
 
 
@@ -51,14 +52,18 @@ async def sync_state_set(admin: Admin, options: argparse.Namespace) -> Said:
     """who is master of a broker group, and which replicas are in sync with it"""
     active = await admin.active(split_addresses(options.controllerAddress))
     names = [options.brokerName] if options.brokerName else await admin.groups_of(options.clusterName)
-    found = await _replicas(admin, active, names) if names else {}
+    found = await _replicas(admin, active, names, options.clusterName) if names else {}
     lines = [line for name, group in found.items() for line in _group_lines(name, group)]
     return Said(lines, {name: _group_data(group) for name, group in found.items()})
 
 
-async def _replicas(admin: Admin, active: str, names: Sequence[str]) -> dict[str, ReplicasInfo]:
+async def _replicas(
+    admin: Admin, active: str, names: Sequence[str], cluster: str | None
+) -> dict[str, ReplicasInfo]:
+    """By name; Java's controllers, which know no two groups of one name, pass over ``cluster``."""
     answer = await admin.ask(
-        active, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, None, BrokerNames(list(names)).to_json())
+        active, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, GetSyncStateDataRequest(cluster),
+        BrokerNames(list(names)).to_json())
     return BrokerReplicasInfo.from_json(answer.body).replicas_info_table
 
 
@@ -165,7 +170,7 @@ async def import_metadata(admin: Admin, options: argparse.Namespace) -> Said:
     source = await admin.active(split_addresses(options.source))
     cluster = options.clusterName or options.cluster or "DefaultCluster"
     names = [options.brokerName] if options.brokerName else await admin.groups_of(cluster)
-    found = await _replicas(admin, source, names) if names else {}
+    found = await _replicas(admin, source, names, cluster) if names else {}
     missing = sorted(set(names) - found.keys())
     if missing or not found:
         raise AdminError(f"{source} has no broker group {', '.join(missing) or 'in ' + cluster}")

@@ -122,6 +122,14 @@ class GetReplicaInfoRequest(Header):
 
 
 @header
+class GetSyncStateDataRequest(Header):
+    """1006; Java's has no header."""
+
+    cluster_name: str | None = None
+    """Ours."""
+
+
+@header
 class GetReplicaInfoResponse(Header):
     master_broker_id: Int64 | None = None
     master_address: str | None = None

@@ -17,6 +17,7 @@ from remoting.bodies.namesrv import BrokerData, ClusterInfo, KVTable, QueueData,
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
+from remoting.headers.controller import ApplyBrokerIdRequest
 from remoting.server import Server
 from tests.controller.world import CLUSTER, MemoryListener, World, group_of, world
 
@@ -108,6 +109,22 @@ async def test_who_is_in_sync(autojump_clock: MockClock, capsys: pytest.CaptureF
         assert by_cluster == said
         err = await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-c", CLUSTER, code=FAILED)
         assert "-n is needed" in err
+
+
+async def test_groups_of_one_name_in_two_clusters(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with shop(capsys) as asked:
+        await asked.made.ask_active(
+            RequestCode.CONTROLLER_APPLY_BROKER_ID, ApplyBrokerIdRequest("other", "a", 1, "elsewhere:1;1"))
+        err = await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-b", "a", code=FAILED)
+        assert "clusters c, other" in err
+        said = await asked.mqadmin("getSyncStateSet", "-a", "n0:1", "-c", CLUSTER, "-n", "ns:1")
+        assert "#MasterAddr\ta-1:1" in said and "elsewhere" not in said
+        importing = "importControllerMetaData", "-f", "n0:1", "-a", "n1:1", "-b", "a", "--dry-run", "--cluster-of"
+        assert "other/a would be imported: 1 brokers" in await asked.mqadmin(*importing, "other")
+        err = await asked.mqadmin(*importing, "none", code=FAILED)
+        assert "no broker group a" in err
 
 
 async def test_elect_and_clean(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
