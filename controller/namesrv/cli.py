@@ -14,13 +14,15 @@ import attrs
 import trio
 
 import controller.config as controllers
-from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig, from_properties, listing
+from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig, from_properties, listing, to_properties
+from controller.namesrv.one_file import BOTH, CONTROLLERS, SharedFile
 from controller.namesrv.server import serve_namesrv
 from controller.server import serve_controller
 from raft.errors import RaftError
 from raft.host import monotonic_ns
+from raft.tls import ALPN
 from remoting.address import join_address, split_address
-from remoting.daemon.files import DiskFiles
+from remoting.daemon.files import DiskFiles, Files
 from remoting.daemon.keys import ConfigError, names
 from remoting.daemon.logs import set_up
 from remoting.daemon.process import (
@@ -69,12 +71,13 @@ class Configured:
 
 def configure(given: Mapping[str, str]) -> Configured:
     """Both configurations of one file. Raises ``ConfigError``."""
-    theirs = {*names(controllers.ControllerConfig), *controllers.WITHOUT_MEANING}
-    config = from_properties(given, others=theirs)
+    config = from_properties(given, others=CONTROLLERS)
     if not config.enable_controller_in_namesrv:
         return Configured(config, None)
     # The port among the controller's peers is the controller's, listenPort is the name server's.
     shared = {name: value for name, value in given.items() if name != "listenPort"}
+    # Of keys that both read the one in the file is the name server's: code 318 changes it.
+    shared["configBlackList"] = ";".join((config.config_black_list, *sorted(BOTH)))
     if config.exports_metrics and config.metrics_prom_exporter_port:
         shared["metricsPromExporterPort"] = str(config.metrics_prom_exporter_port + 1)
     embedded = controllers.from_properties(shared, others={*names(NamesrvConfig), *WITHOUT_MEANING})
@@ -95,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{name}={value}")
             return STOPPED
         tls = tls_of(config.namesrv)
+        controllers_tls = None if config.controller is None else tls_of(config.controller, raft_alpn=ALPN)
     except (ConfigError, OSError) as error:
         print(f"mqnamesrv: {error}", file=sys.stderr)
         return USAGE
@@ -103,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell_of_idle_keys(config.namesrv.kept, options.namesrvAddr)
     code = STOPPED
     try:
-        trio.run(run, config, tls)
+        trio.run(run, config, tls, controllers_tls)
     except* (OSError, BodyError, ConfigError, RaftError, ModuleNotFoundError) as failures:
         code = FAILED
         for failure in leaves(failures):
@@ -111,19 +115,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-async def run(config: Configured, tls: TLSContext | None) -> None:
+async def run(config: Configured, tls: TLSContext | None, controllers_tls: TLSContext | None) -> None:
     """Serve on the sockets and files of this machine, until told to stop."""
     namesrv, embedded = config.namesrv, config.controller
     listeners = await listen(namesrv.bind_address, namesrv.listen_port, namesrv.server_socket_backlog)
+    files: Files = DiskFiles()
     beside = None
     if embedded is not None:
+        share = partial(SharedFile, files, namesrv.config_store_path, to_properties(namesrv))
+        files = share(CONTROLLERS.__contains__)
         beside = partial(
-            serve_controller, embedded, files=DiskFiles(), listeners=await listen(*split_address(embedded.listen)),
-            tls=tls, config_path=namesrv.config_store_path)
+            serve_controller, embedded, files=share(lambda key: key not in CONTROLLERS), tls=controllers_tls,
+            listeners=await listen(*split_address(embedded.listen)), config_path=namesrv.config_store_path)
 
     async def serve(task_status: trio.TaskStatus[Stoppable]) -> None:
         await serve_namesrv(
-            namesrv, clock=monotonic_ns, files=DiskFiles(), listeners=listeners, tls=tls, controller=beside,
+            namesrv, clock=monotonic_ns, files=files, listeners=listeners, tls=tls, controller=beside,
             task_status=task_status)
 
     def started() -> None:

@@ -15,15 +15,21 @@ from pathlib import Path
 
 import pytest
 import trio
+import trustme
 
+import controller.config as controllers
 from controller.namesrv.cli import configure, main, parser
 from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig, from_properties, to_properties
+from controller.server import RunningController, serve_controller
+from raft.tls import ALPN
+from remoting import properties
 from remoting.client import checked, open_client
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.daemon.files import MemoryFiles
 from remoting.daemon.keys import ConfigError
 from remoting.daemon.process import USAGE, given_properties, raise_file_limit
+from remoting.daemon.tls import tls_of
 
 ROOT = Path(__file__).parents[3]
 FILE = b"listenPort=1\nsupportActingMaster=true\nserverWorkerThreads=3\n"
@@ -118,9 +124,20 @@ def test_help_teaches_every_key(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @contextmanager
-def started(*settings: str) -> Iterator[subprocess.Popen[str]]:
+def held_port() -> Iterator[str]:
+    """An address that is bound and not listened at: nobody else gets its port."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+@contextmanager
+def started(*settings: str, file: str | None = None) -> Iterator[subprocess.Popen[str]]:
     """The command as a process; ended by force if need be."""
     arguments = [word for setting in settings for word in ("-D", setting)]
+    if file is not None:
+        arguments = ["-c", file, *arguments]
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; from controller.namesrv.cli import main; sys.exit(main())",
          "--log-json", *arguments],
@@ -146,10 +163,7 @@ def test_it_runs_as_a_process_and_stops_in_order(tmp_path: Path) -> None:
 
 
 async def test_it_runs_a_controller_beside_and_hands_it_the_farewell(tmp_path: Path) -> None:
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets this port
-        address = f"127.0.0.1:{held.getsockname()[1]}"
+    with held_port() as address:
         settings = {
             **EMBEDDED, "listenPort": "0", "controllerDLegerPeers": f"n0-{address}", "kvConfigPath": f"{tmp_path}/kv",
             "controllerStorePath": f"{tmp_path}/store"}
@@ -165,6 +179,66 @@ async def test_it_runs_a_controller_beside_and_hands_it_the_farewell(tmp_path: P
     assert lines[1] == f"The ControllerManager boot success. address {address}\n", err
     assert found.ext["group"] == "g"
     assert process.returncode == 0, err
+
+
+async def test_what_each_changes_stands_in_the_one_file_at_the_next_start(tmp_path: Path) -> None:
+    with held_port() as address:
+        settings = {
+            **EMBEDDED, "listenPort": "0", "controllerDLegerPeers": f"n0-{address}", "kvConfigPath": f"{tmp_path}/kv",
+            "controllerStorePath": f"{tmp_path}/store", "supportActingMaster": "true", "processReadEvent": "true"}
+        file = tmp_path / "conf"
+        file.write_text(properties.encode(settings))
+        with started(file=str(file)) as process:
+            assert process.stdout is not None
+            lines = [await trio.to_thread.run_sync(process.stdout.readline) for _ in range(2)]
+            namesrv = lines[0].rpartition(" ")[2].strip()
+            async with open_client() as client:
+                for asked, code, change in (
+                    (address, RequestCode.UPDATE_CONTROLLER_CONFIG, b"enableElectUncleanMaster=true"),
+                    (namesrv, RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"),
+                    (address, RequestCode.UPDATE_CONTROLLER_CONFIG, b"isProcessReadEvent=false\nelectPolicy=priority"),
+                    (namesrv, RequestCode.UPDATE_NAMESRV_CONFIG, b"bindAddress=0.0.0.0"),
+                ):
+                    checked(await client.call(asked, request(code, body=change)))
+                refused = await client.call(
+                    address, request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=b"bindAddress=127.0.0.2"))
+    assert refused.code == ResponseCode.NO_PERMISSION and "bindAddress" in (refused.remark or "")
+    both = configure(properties.parse(file.read_text()))
+    ours, embedded = both.namesrv, both.controller
+    assert (ours.listen_port, ours.support_acting_master, ours.order_message_enable, ours.bind_address) == (
+        0, True, True, "0.0.0.0")
+    assert embedded is not None
+    assert (embedded.address, embedded.notify_broker_role_changed) == (address, False)
+    assert (embedded.enable_elect_unclean_master, embedded.elect_policy) == (True, "priority")
+    assert not embedded.is_process_read_event
+
+
+async def test_the_controller_in_it_meets_others_under_mutual_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    other = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+    with held_port() as address:
+        def settings(node: str) -> dict[str, str]:
+            issued = authority.issue_cert(node, "127.0.0.1")
+            issued.private_key_pem.write_to_path(str(tmp_path / f"{node}.key"))
+            issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{node}.pem"))
+            return {
+                "controllerDLegerGroup": "g", "controllerDLegerPeers": f"n0-{address};n1-{other}",
+                "controllerDLegerSelfId": node, "controllerStorePath": f"{tmp_path}/{node}",
+                "tls.server.certPath": f"{tmp_path}/{node}.pem", "tls.server.keyPath": f"{tmp_path}/{node}.key",
+                "tls.server.trustCertPath": f"{tmp_path}/ca.pem", "segmentBytes": str(1 << 20)}
+
+        beside = controllers.from_properties(settings("n1"))
+        inside = {**EMBEDDED, "listenPort": "0", "kvConfigPath": f"{tmp_path}/kv", **settings("n0")}
+        with started(*(f"{name}={value}" for name, value in inside.items())), trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                running: RunningController = await nursery.start(partial(
+                    serve_controller, beside, files=MemoryFiles(), listeners=[listener],
+                    tls=tls_of(beside, raft_alpn=ALPN)))
+                while running.core.node.leader is None:  # which takes both
+                    await trio.sleep(0.02)
+                nursery.cancel_scope.cancel()
 
 
 def test_a_port_in_use_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
