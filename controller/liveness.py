@@ -2,7 +2,8 @@
 
 Every controller keeps this table, the active one judges by it. What it never forgets: a channel that *closed* is proof,
 at once and whoever is active; *silence* proves nothing to a controller that was not listening as the active one, so it
-is judged one heartbeat timeout after the later of the last heartbeat and the moment this controller became active.
+is judged one heartbeat timeout after the later of the last heartbeat and the moment this controller became active. A
+process that stood still was not listening either: it counts as active from when it goes on.
 
 Differs from ``DefaultBrokerHeartbeatManager`` in what that forgets: channel, address, epoch and offsets are those of
 the latest heartbeat, a channel that an older heartbeat came by closes nothing, one channel may carry many brokers, and
@@ -28,6 +29,8 @@ STRANGERS_MAX = 256
 """Brokers of one group that are heard without being members, which only those that just got their ids are."""
 SWEPT_FROM = 1_000
 """Places in the queue that are not worth sweeping."""
+HELD_UP_NS = 1_000 * MS
+"""A deadline looked at so much too late means that this process stood still, and read nothing meanwhile."""
 AHEAD_NS = 100 * MS
 """Brokers that went on beating move on in the queue so long before their turn, many in one turn of the loop."""
 
@@ -172,6 +175,8 @@ class Liveness:
         """Brokers whose silence is judged now. On a controller that is not active nobody is."""
         gone = []
         queue = self._queue
+        if queue and now - queue[0][0] > HELD_UP_NS:
+            self.active_since = now
         while queue and queue[0][0] <= now + AHEAD_NS:
             due, _, broker = queue[0]
             current = due == broker.due_ns and not broker.closed and not broker.silent

@@ -125,6 +125,25 @@ def test_BUG_A5_a_silent_master_is_elected_away_at_its_deadline() -> None:
     assert stage.group.master == 2
 
 
+def test_a_controller_that_stood_still_deposes_nobody() -> None:
+    """As a process that was stopped, or a machine: what came meanwhile is read after its timers have gone off."""
+    stage = Stage().form(1, 2)
+    assert stage.at(12_000).asked() == []
+    stage.beat(1)
+    assert stage.asked() == [] and stage.at(13_000).asked() == []
+    assert stage.group.master == 1 and stage.group.master_epoch == 1
+    assert [type(each) for each in stage.at(13_001).carry_out()] == [NotElected], "2 came back no more than 1 did"
+
+
+def test_who_died_while_a_controller_stood_still_has_one_more_timeout() -> None:
+    stage = Stage().form(1, 2)
+    assert stage.at(12_000).asked() == []
+    stage.at(12_500).beat(2)
+    assert stage.at(13_000).asked() == []
+    assert [type(each) for each in stage.at(13_001).carry_out()] == [Elected]
+    assert stage.group.master == 2
+
+
 def test_slaves_that_die_change_nothing() -> None:
     stage = Stage().form(1, 2, 3)
     stage.close(2)
