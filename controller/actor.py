@@ -49,15 +49,18 @@ PROPOSED_MAX = 1_000
 
 
 class Actor:
-    """``node`` and ``controller`` are set before its tasks are started."""
+    """``node`` and ``controller`` are set before its tasks are started. ``client`` reaches brokers, ``peers`` the other
+    controllers."""
 
     node: Node
     controller: Controller
 
-    def __init__(self, machine: MetadataMachine, active: ActiveController, client: Client, clock: Clock) -> None:
+    def __init__(
+        self, machine: MetadataMachine, active: ActiveController, client: Client, peers: Client, clock: Clock,
+    ) -> None:
         self.machine, self.active = machine, active
         self.bell = Bell()
-        self._client, self._clock = client, clock
+        self._client, self._peers, self._clock = client, peers, clock
         self._nursery: trio.Nursery | None = None
         self._gathered: list[AnyCommand] = []
         """To be proposed in the next turn."""
@@ -215,7 +218,7 @@ class Actor:
     async def _reads(self, address: str) -> int:
         """The newest format that this controller reads; 0 from one that does not answer."""
         try:
-            answer = await self._client.call(
+            answer = await self._peers.call(
                 address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
         except RemotingError:
             return 0

@@ -39,6 +39,7 @@ from remoting.daemon.keys import ConfigError
 from remoting.errors import RemotingError
 from remoting.server import Server
 from remoting.streams import Connector, TLSContext, connect_tcp
+from remoting.tls import client_context
 
 logger = logging.getLogger("controller")
 
@@ -74,9 +75,12 @@ async def serve_controller(
     """
     check(config)
     stopped = trio.Event()
-    async with _closing(listeners), open_client(ClientConfig(), connector=connector) as client:
+    async with (
+        _closing(listeners), open_client(ClientConfig(), connector=connector) as client,
+        open_client(ClientConfig(), connector=connector, tls=_peers_tls(config)) as peers,
+    ):
         data_dir = Path(config.store_path).expanduser()  # noqa: ASYNC240  reads at most the home's name
-        join = not _formatted(data_dir, raft_files) and await _begun_elsewhere(config, client)
+        join = not _formatted(data_dir, raft_files) and await _begun_elsewhere(config, peers)
         async with open_host(
             data_dir, node_id=config.self_id, listen=None, address=config.address, cluster=config.group, create=True,
             config=config.raft(), rng=rng, clock=clock, wall_ms=wall_ms, files=raft_files,
@@ -85,7 +89,7 @@ async def serve_controller(
             machine = MetadataMachine(reads=reads)
             active = ActiveController(machine, Liveness(default_timeout_ms=config.broker_heartbeat_timeout_ms),
                                       election_settings(config))
-            actor = Actor(machine, active, client, clock)
+            actor = Actor(machine, active, client, peers, clock)
             machine.observer = partial(_observe, actor, on_applied)
             node = actor.node = await host.open_group(
                 config.group, state_machine=machine, peers=config.peers, bootstrap=not join, join=join)
@@ -139,6 +143,12 @@ def raft_tls(config: ControllerConfig) -> TLSConfig | None:
         return None
     return TLSConfig(
         cert=config.tls_server_cert_path, key=config.tls_server_key_path, ca=config.tls_server_trust_cert_path)
+
+
+def _peers_tls(config: ControllerConfig) -> TLSContext | None:
+    """Where raft speaks to the others under TLS, so does whoever asks them anything: they may take nothing else."""
+    tls = raft_tls(config)
+    return None if tls is None else client_context(ca=tls.ca, cert=tls.cert, key=tls.key)
 
 
 def _formatted(data_dir: Path, files: RaftFiles | None) -> bool:

@@ -10,7 +10,7 @@ import trio
 import trustme
 
 from controller.admin import cli
-from controller.config import check, from_properties
+from controller.config import ControllerConfig, check, from_properties
 from controller.server import RunningController, serve_controller
 from raft.tls import ALPN
 from remoting.client import open_client
@@ -18,6 +18,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.daemon.files import MemoryFiles
 from remoting.daemon.keys import ConfigError
+from remoting.daemon.process import leaves
 from remoting.daemon.tls import tls_of
 from remoting.errors import RemotingError
 from remoting.headers.controller import ApplyBrokerIdRequest
@@ -37,12 +38,13 @@ async def test_three_controllers_under_mutual_tls(tmp_path: Path, mode: str) -> 
             issued = authority.issue_cert(f"n{number}", "127.0.0.1")
             issued.private_key_pem.write_to_path(str(tmp_path / f"n{number}.key"))
             issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"n{number}.pem"))
-            config = from_properties({
+            given = {
                 "controllerDLegerGroup": "g", "controllerDLegerPeers": peers, "controllerDLegerSelfId": f"n{number}",
                 "controllerStorePath": str(tmp_path / f"n{number}"), "tls.server.mode": mode,
                 "tls.server.certPath": str(tmp_path / f"n{number}.pem"),
                 "tls.server.keyPath": str(tmp_path / f"n{number}.key"),
-                "tls.server.trustCertPath": str(tmp_path / "ca.pem"), "segmentBytes": str(1 << 20)})
+                "tls.server.trustCertPath": str(tmp_path / "ca.pem"), "segmentBytes": str(1 << 20)}
+            config = from_properties(given)
 
             async def run(*, task_status: trio.TaskStatus[RunningController], config=config, listener=listener) -> None:  # type: ignore[no-untyped-def]
                 await serve_controller(config, files=MemoryFiles(), listeners=[listener],
@@ -67,11 +69,24 @@ async def test_three_controllers_under_mutual_tls(tmp_path: Path, mode: str) -> 
                 answer = await plain.call(active, request(RequestCode.CONTROLLER_GET_METADATA_INFO))
                 assert answer.ext["isLeader"] == "true"
                 assert await _mqadmin(active) == cli.DONE
+            elsewhere = {"controllerDLegerGroup": "h", "controllerStorePath": str(tmp_path / "h")}
+            foreign = from_properties({**given, **elsewhere})
+            assert "is a controller of group g; this one is of group h" in await _failed_start(foreign)
             assert await _mqadmin(active, "--tls") == cli.DONE
             assert await _mqadmin(active, "--tls-ca", str(tmp_path / "ca.pem")) == cli.DONE
             assert await _mqadmin(active, "--tls-ca", str(tmp_path / "none.pem")) == cli.USAGE
         await stack.aclose()
         nursery.cancel_scope.cancel()
+
+
+async def _failed_start(config: ControllerConfig) -> str:
+    """What the others' answers made this controller say."""
+    said = ""
+    try:
+        await serve_controller(config, files=MemoryFiles(), listeners=[], tls=tls_of(config, raft_alpn=ALPN))
+    except* ConfigError as failures:
+        said = str(next(leaves(failures)))
+    return said
 
 
 async def _mqadmin(address: str, *tls: str) -> int:
