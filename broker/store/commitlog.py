@@ -474,6 +474,8 @@ class CommitLog:
         if len(data) >= 8 and (size := codec.blank_size(data)) is not None:
             if size != left:
                 raise DamagedRecord(offset, f"a blank of {size} bytes, where {left} are left")
+            if whole and size > self._end - offset:
+                raise DamagedRecord(offset, f"a blank of {size} bytes, of which {self._end - offset} are here")
             return self.run(offset + left, upto, most, ask=ask, check_crc=check_crc, whole=whole, cached=cached)
         size = int.from_bytes(data[:4], "big") if len(data) >= 8 else len(data) + 1
         if len(data) < size <= min(left, codec.RECORD_BYTES_MAX) and not (whole and size > self._end - offset):

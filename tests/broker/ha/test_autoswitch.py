@@ -152,6 +152,24 @@ async def test_a_new_master_cuts_the_part_of_a_message(autojump_clock: MockClock
         assert results[0].puts[0].queue_offset == 1
 
 
+async def test_a_new_master_cuts_the_part_of_a_blank(autojump_clock: MockClock) -> None:
+    """What it wrote into the rest of one would be passed over by all who read."""
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        a.put(b"b" * 10_000)
+        await trio.sleep(0.1)
+        whole = a.journal.end
+        a.put(b"has no room in the first file" * 300)
+        await trio.sleep(0.1)
+        b.journal.append_raw(a.log[: whole + 50], 0)
+        held = await b.lead(2)
+        assert (b.journal.end, held.epoch_start) == (whole, whole)
+        results = b.put(b"more")
+        await trio.sleep(0.1)
+        assert statuses(results) == [PutStatus.PUT_OK]
+        assert b.visible() == 2
+
+
 async def test_an_older_role_is_refused(autojump_clock: MockClock) -> None:
     async with group(2) as (_, (a, b)):
         await a.lead(5)
