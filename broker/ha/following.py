@@ -235,7 +235,11 @@ class Following(Generic[MessageT]):
                     journal.confirm(confirm)
                 case WriteEpochs(epochs):
                     assert self._epoch_file is not None
-                    self._epoch_file.write(epochs)
+                    try:
+                        self._epoch_file.write(epochs)
+                    except OSError:
+                        self._core.not_stored(journal.end)
+                        raise
                 case TruncateLog():
                     self._do(self._core.truncated(self._truncate(output), journal.now_ns()))
                 case Connect(address):

@@ -105,6 +105,8 @@ class HaSlave:
         self._confirm_of_master = 0
         self._master = EpochList()
         self._cutting: TruncateLog | None = None
+        self._in_doubt = False
+        """Whether the epochs on disk are these: a ``WriteEpochs`` may have failed."""
 
     @property
     def copies(self) -> bool:
@@ -191,7 +193,9 @@ class HaSlave:
         return self._take_confirm() + self._ack_what_is_stored(now_ns)
 
     def not_stored(self, log_end: int) -> None:
-        """An ``AppendLog`` failed, as on a full disk: the log ends there. To be followed by ``closed``."""
+        """An ``AppendLog`` or ``WriteEpochs`` failed, as on a full disk, and what came behind it was not carried out:
+        the log ends there. To be followed by ``closed``."""
+        self._in_doubt = True
         self._received_end = log_end
         self._empty = log_end == 0
 
@@ -229,8 +233,8 @@ class HaSlave:
         if here is not None and here.start == point and here in self._master.entries:
             kept = EpochList((*kept, here))
         outputs: list[Output] = []
-        if kept != self.epochs:
-            self.epochs = kept
+        if kept != self.epochs or self._in_doubt:
+            self.epochs, self._in_doubt = kept, False
             outputs.append(WriteEpochs(kept))
         self._confirm_of_master = 0
         self.state = HaState.TRANSFER

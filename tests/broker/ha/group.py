@@ -15,6 +15,7 @@ from broker.ha.acks import QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.config import HaConfig
 from broker.ha.epochfile import EpochFile
+from broker.ha.epochs import EpochList
 from broker.ha.insync import InSync
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
@@ -190,6 +191,11 @@ class Broker:
     @property
     def log(self) -> bytes:
         return log_of(self.journal)
+
+    @property
+    def written_epochs(self) -> EpochList:
+        """On its disk."""
+        return EpochFile(self.files).read().epochs
 
     def visible(self, queue: int = 0) -> int:
         return self.journal.store.max_offset(b"T", queue)

@@ -367,6 +367,28 @@ async def test_a_full_disk_stops_a_slave_until_there_is_room(
         assert b.log == a.log
 
 
+async def test_epochs_that_the_disk_refused_are_written_before_their_bytes(autojump_clock: MockClock) -> None:
+    """Else the slave waits for ever for bytes that it never stored, and a crash would leave some that pass for those
+    of the epoch before."""
+    async with group(3) as (_, (a, b, c)):
+        await a.lead(1)
+        a.put(b"held by all")
+        await b.follow(a, 1)
+        await c.follow(a, 1)
+        await trio.sleep(1)
+        file = b.files.open("epochFileCheckpoint.tmp", create=True)
+        file.fault = OSError(28, "No space left on device")
+        await c.lead(2)
+        c.put(b"of the second epoch")
+        await b.follow(c, 2)
+        await trio.sleep(5)
+        assert b.journal.end < c.journal.end
+        file.fault = None
+        await trio.sleep(2)
+        assert b.log == c.log
+        assert b.written_epochs == c.switch.epochs
+
+
 async def test_a_log_behind_the_masters_first_byte_is_told_so(autojump_clock: MockClock) -> None:
     async with group(2) as (_, (a, b)):
         await a.lead(1)
