@@ -236,17 +236,28 @@ class Journal:
                         await trio.lowlevel.checkpoint()
 
     async def close(self) -> None:
-        """Write and flush all, and say that the store was closed in order, unless the disk has failed. ``run`` must
-        have ended. Raises ``OSError`` when queues or index cannot be flushed: the next process builds them again."""
+        """Write and flush all, and say that the store was closed in order, unless the disk has failed, or fails now:
+        ``failure`` says so. ``run`` must have ended. Raises ``OSError`` when queues or index cannot be flushed: the
+        next process builds them again."""
         with trio.CancelScope(shield=True):
             self._write()
             await self._close_disk()
-            if self.failure is not None:
+            try:
+                if self.failure is None:
+                    await self._close_store()
+                    return
+            except StoreFailed as error:
+                self._fail(error)
+            except OSError:
                 self.store.abandon()
-            elif self._disk is None or self._disk.inline:
-                self.store.close()
-            else:
-                await trio.to_thread.run_sync(self.store.close)
+                raise
+            self.store.abandon()
+
+    async def _close_store(self) -> None:
+        if self._disk is None or self._disk.inline:
+            self.store.close()
+        else:
+            await trio.to_thread.run_sync(self.store.close)
 
     async def abandon(self) -> None:
         """Release the files as they are, as if the process had been killed. ``run`` must have ended."""

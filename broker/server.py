@@ -150,6 +150,8 @@ async def serve_broker(
         finally:
             if in_order:
                 await journal.close()
+                if journal.failure is not None:
+                    raise journal.failure
             else:
                 await journal.abandon()
 
@@ -280,8 +282,7 @@ class Broker:
                 tls_mode=TLSMode(config.tls_server_mode)))
         async with trio.open_nursery() as lasting:
             await lasting.start(self.journal.run)
-            self.journal.on_failure.append(lambda error: lasting.start_soon(_fail, error))
-            async with trio.open_nursery() as nursery:
+            async with self._failing(lasting), trio.open_nursery() as nursery:
                 for part in (self.services, self.runtime, self.sync, self.forwarder):
                     await nursery.start(part.run)
                 await nursery.start(partial(self.registration.run, members=self._counts_members))
@@ -299,6 +300,18 @@ class Broker:
                 await self._stop(server)
                 nursery.cancel_scope.cancel()
             lasting.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def _failing(self, nursery: trio.Nursery) -> AsyncGenerator[None, None]:
+        """When the disk fails, so does the nursery; one that has ended takes no more."""
+        def fail(error: StoreFailed) -> None:
+            nursery.start_soon(_fail, error)
+
+        self.journal.on_failure.append(fail)
+        try:
+            yield
+        finally:
+            self.journal.on_failure.remove(fail)
 
     def _closed(self, connection: Connection, reason: str) -> None:
         self.services.closed(connection, reason)

@@ -123,6 +123,7 @@ class AutoSwitch:
         self._epochs = found.epochs.within(journal.end)
         if self._epochs != found.epochs:  # of bytes that a crash took; other ones may come to stand there
             epoch_file.write(self._epochs)
+        journal.on_failure.append(self._failed)  # the last flush may fail, which comes after ``run``
         self._port = HaPort(journal, config, advanced=self.advance, changed=self._tell)
         self._master: HaMaster | None = None
         self._slave: HaSlave | None = None
@@ -144,7 +145,6 @@ class AutoSwitch:
         self._journal.grown.append(self._grown)
         self._journal.settled.append(self._moved.ring)
         self._journal.ticks.append(self._tick)
-        self._journal.on_failure.append(self._failed)
         try:
             async with trio.open_nursery() as self._nursery:
                 await self._nursery.start(self._port.run, listeners)
@@ -153,7 +153,6 @@ class AutoSwitch:
             self._journal.grown.remove(self._grown)
             self._journal.settled.remove(self._moved.ring)
             self._journal.ticks.remove(self._tick)
-            self._journal.on_failure.remove(self._failed)
 
     # --- roles -----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import trio
 
 from broker.config import BrokerConfig, from_properties
 from broker.server import RunningBroker, World, serve_broker
-from broker.store.disk import InlineDisk
+from broker.store.disk import Disk, InlineDisk
 from broker.store.files import MemoryFiles as StoreFiles
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.server import RunningNamesrv, serve_namesrv
@@ -66,6 +66,7 @@ class Node:
     settings: dict[str, str]
     files: MemoryFiles = attrs.field(factory=MemoryFiles)
     store: StoreFiles = attrs.field(factory=StoreFiles)
+    disk: Disk = attrs.field(factory=InlineDisk)
     running: RunningBroker | None = None
     ended: trio.Event = attrs.field(factory=trio.Event)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -91,7 +92,7 @@ class Node:
         ha = network.listeners[f"{self.host}:10912"] = MemoryListener()
         world = World(
             self.files, self.store, now_ns=now_ns, wall_ms=wall_ms, connector=network.connector(self.address),
-            rng=Random(self.host), disk=InlineDisk(), run_sync=inline)
+            rng=Random(self.host), disk=self.disk, run_sync=inline)
         self._scope, self.ended = trio.CancelScope(), trio.Event()
 
         async def run(*, task_status: trio.TaskStatus[RunningBroker]) -> None:
@@ -153,8 +154,10 @@ class Cluster:
         self.network.listeners.pop(NAMESRV, None)
         await self.network.drop(NAMESRV)
 
-    async def node(self, **settings: str) -> Node:
+    async def node(self, disk: Disk | None = None, /, **settings: str) -> Node:
         node = Node(self, f"10.0.0.{len(self.nodes) + 1}", settings)
+        if disk is not None:
+            node.disk = disk
         self.nodes.append(node)
         await node.start()
         return node

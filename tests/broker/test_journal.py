@@ -182,6 +182,22 @@ async def test_a_failed_sync_is_final_and_told_once(autojump_clock: MockClock) -
     assert files.exists("abort"), "the next process recovers"
 
 
+async def test_a_last_flush_that_fails_is_told_and_releases_the_store(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, unlocked = MemoryFiles(), list[bool]()
+    monkeypatch.setattr(MemoryFiles, "unlock", lambda self: unlocked.append(True))
+    async with running(files) as journal:
+        told: list[StoreFailed] = []
+        journal.on_failure.append(told.append)
+        journal.append([message("a")])
+        await wait_all_tasks_blocked()
+    files.content["commitlog/" + "0" * 20].fault = OSError(errno.EIO, "Input/output error")
+    await journal.close()
+    assert len(told) == 1 and told[0] is journal.failure
+    assert files.exists("abort") and unlocked == [True]
+
+
 async def test_a_full_disk_refuses_and_recovers(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as journal:
         journal.append([message("a" * 1_000)])

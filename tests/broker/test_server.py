@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 import trio
 
 from broker.metrics import BrokerMetrics
 from broker.store.checkpoint import Checkpoint
+from broker.store.disk import InlineDisk, Job, Steps, Told
 from broker.store.errors import StoreFailed
 from broker.store.tables import SubscriptionGroup
 from remoting import properties
@@ -105,6 +108,44 @@ async def send_to_a_broken_disk(made: Cluster) -> None:
             file.fault = OSError(5, "I/O error")
     await made.send(node.address, b"m1")
     await trio.sleep(5)
+
+
+class LateDisk(InlineDisk):
+    """Carries out nothing before it is closed."""
+
+    inline = False
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Job, Told]] = []
+
+    def submit(self, job: Job, told: Told) -> None:
+        self.jobs.append((job, told))
+
+    def submit_steps(self, steps: Steps, told: Told) -> None:
+        self.jobs.append((lambda: deque(steps, 0).clear(), told))
+
+    def close(self) -> None:
+        while self.jobs:
+            trio.from_thread.run_sync(super().submit, *self.jobs.pop(0))
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+async def test_a_disk_that_fails_while_the_broker_ends(autojump_clock: trio.abc.Clock, in_order: bool) -> None:
+    async def end() -> None:
+        async with cluster() as made:
+            node = await made.node(LateDisk(), flushDiskType="SYNC_FLUSH", syncFlushTimeout="100")
+            await made.send(node.address, b"m0")
+            for name, file in node.store.content.items():
+                if name.startswith("commitlog"):
+                    file.fault = OSError(5, "I/O error")
+            await (node.stop() if in_order else node.kill())
+
+    if not in_order:
+        await end()
+        return
+    with pytest.raises(BaseExceptionGroup) as ended:
+        await end()
+    assert ended.group_contains(StoreFailed, match="I/O error")
 
 
 async def change(made: Cluster, node: Node, text: str) -> None:

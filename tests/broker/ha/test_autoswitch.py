@@ -291,6 +291,20 @@ async def test_after_a_failure_of_the_disk_the_last_epoch_is_in_doubt(
         assert a.switch.doubtful_epoch == 1
 
 
+async def test_after_a_failure_of_the_last_flush_the_last_epoch_is_in_doubt(autojump_clock: MockClock) -> None:
+    async with group(1) as (_, (a,)):
+        await a.lead(1)
+        a.put(b"one")
+        await trio.sleep(0.1)
+        await a.stop()
+        file = a.files.content["commitlog/00000000000000000000"]
+        file.fault = OSError(5, "Input/output error")
+        await a.journal.close()
+        file.fault = None
+        await a.start()
+        assert a.switch.doubtful_epoch == 1
+
+
 async def test_under_sync_flush_a_slave_acknowledges_what_is_on_its_disk(autojump_clock: MockClock) -> None:
     async with group(2, flush=FlushDiskType.SYNC_FLUSH) as (_, (a, b)):
         await a.lead(1, {1, 2})
