@@ -124,7 +124,9 @@ class MetadataSync:
                 logger.info("tables copied", extra={"master": master})
 
     async def _ask(self, master: str, code: RequestCode) -> bytes:
-        return checked(await self._client.call(master, request(code), timeout_ms=TIMEOUT_MS), master).body
+        answer = await self._client.call(master, request(code), timeout_ms=TIMEOUT_MS)
+        await trio.lowlevel.checkpoint_if_cancelled()  # this broker may be master itself since the turn it came in
+        return checked(answer, master).body
 
     async def _topics(self, master: str) -> None:
         told = TopicConfigSerializeWrapper.from_json(await self._ask(master, RequestCode.GET_ALL_TOPIC_CONFIG))

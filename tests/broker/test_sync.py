@@ -17,7 +17,7 @@ from broker.topics.table import TopicsConfig, TopicTable
 from remoting.bodies.consumers import MessageRequestModes
 from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from remoting.body import Body
-from remoting.client import open_client
+from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
@@ -147,4 +147,23 @@ async def test_a_master_without_topics_is_not_believed(autojump_clock: trio.abc.
         before = dict(mine.topics.topics)
         sync.follow("m:1")
         await until(lambda: sync.done)
+        assert mine.topics.topics == before
+
+
+async def test_an_answer_that_comes_in_the_turn_of_a_change_of_roles_changes_nothing(
+    autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task has been woken already: a new master's own tables would be overwritten by those of the last one."""
+    async with slave(MasterStub()) as (sync, mine):
+        before = dict(mine.topics.topics)
+        call = Client.call
+
+        async def called(client: Client, address: str, command: Command, timeout_ms: float | None = None) -> Command:
+            answer = await call(client, address, command, timeout_ms)
+            sync.follow(None)
+            return answer
+
+        monkeypatch.setattr(Client, "call", called)
+        sync.follow("m:1")
+        await trio.sleep(10)
         assert mine.topics.topics == before
