@@ -233,6 +233,7 @@ class HaPort:
             if link.rest:
                 rest, link.rest = link.rest, b""
                 await link.stream.send_all(rest)
+                continue  # the role may have ended meanwhile
             todo = self._next(link)
             match todo:
                 case Idle():

@@ -444,6 +444,29 @@ async def test_the_former_connection_of_a_slave_neither_counts_nor_evicts_it(aut
         assert held.wanted(a.journal.now_ns()) is None, "nobody left"
 
 
+async def test_a_role_that_ends_as_the_rest_of_a_frame_was_written_ends_the_connection_in_words(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        await b.follow(a, 1)
+        await trio.sleep(1)
+        (link,) = a.switch._port.links.values()
+        assert isinstance(link.stream, trio.StapledStream)
+        send_all = link.stream.send_stream.send_all
+
+        async def sent(data: bytes) -> None:
+            await send_all(data)
+            a.switch._port.drop("another broker becomes master")
+
+        link.stream.send_stream.send_all = sent  # type: ignore[method-assign]
+        link.rest = b"what the socket did not take"
+        link.bell.ring()
+        await trio.sleep(0.1)
+        assert "another broker becomes master" in caplog.text
+        assert "Traceback" not in caplog.text
+
+
 async def test_a_slave_that_went_leaves_the_set(autojump_clock: MockClock) -> None:
     async with group(2) as (_, (a, b)):
         held = await a.lead(1, {1, 2})
