@@ -459,7 +459,7 @@ async def test_a_role_that_ends_as_the_rest_of_a_frame_was_written_ends_the_conn
             await send_all(data)
             a.switch._port.drop("another broker becomes master")
 
-        link.stream.send_stream.send_all = sent  # type: ignore[method-assign]
+        link.stream.send_stream.send_all = sent
         link.rest = b"what the socket did not take"
         link.bell.ring()
         await trio.sleep(0.1)
