@@ -279,6 +279,8 @@ class Following(Generic[MessageT]):
 
     def _send(self, data: bytes) -> None:
         """At once, if the socket takes it."""
+        if not self.connected:
+            return  # it closes, and the core has yet to hear of that: the next one begins with a handshake
         self.written_ms = time.time_ns() // 1_000_000
         if self._fd >= 0 and not self._draining:
             try:

@@ -12,6 +12,7 @@ from broker.journal import FlushDiskType
 from broker.puts import PutResult
 from broker.store.files import MemoryFile
 from tests.broker.ha.group import group
+from tests.broker.test_journal import SlowDisk
 
 
 def statuses(results: list[PutResult]) -> list[PutStatus]:
@@ -317,6 +318,34 @@ async def test_under_sync_flush_a_slave_acknowledges_what_is_on_its_disk(autojum
         await b.stop()
         await b.start()
         assert b.log == a.log
+
+
+async def test_what_is_flushed_as_a_connection_closes_is_not_acknowledged_on_the_next_before_its_handshake(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with group(2, flush=FlushDiskType.SYNC_FLUSH) as (net, (a, b)):
+        await a.lead(1)
+        await b.follow(a, 1)
+        await trio.sleep(1)
+        flushed = SlowDisk()
+        b.journal._disk = flushed
+        a.put(b"one")
+        await trio.sleep(1)
+        close = trio.aclose_forcefully
+
+        async def closed(stream: trio.abc.AsyncResource) -> None:
+            following = b.switch._following
+            if flushed.jobs and following is not None and not following.connected:
+                flushed.sync()
+                await trio.lowlevel.checkpoint()
+                await trio.lowlevel.checkpoint()
+            await close(stream)
+
+        monkeypatch.setattr("broker.ha.following.trio.aclose_forcefully", closed)
+        net.cut()
+        await trio.sleep(1.5)
+        assert "before the handshake" not in caplog.text
+        assert a.switch.in_sync is not None and a.switch.in_sync.acks == {2: a.journal.end}
 
 
 async def test_a_replica_whose_store_was_lost_is_copied_anew(autojump_clock: MockClock) -> None:
