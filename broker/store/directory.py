@@ -119,7 +119,7 @@ class DirectoryFiles:
         os.replace(self.root / old, self.root / new)
 
     def remove(self, path: str) -> None:
-        os.unlink(self.root / path)
+        (self.root / path).unlink(missing_ok=True)
 
     def remove_folder(self, path: str) -> None:
         with contextlib.suppress(OSError):

@@ -157,6 +157,25 @@ def test_old_files_go_and_queues_begin_later() -> None:
     assert (again.min_offset(b"t", 0), seen(again)) == (least, [f"m{number}" for number in range(least, 100)])
 
 
+def test_old_files_that_an_operator_removed_first_keep_back_no_others(files: Files) -> None:
+    """To get room again, as is common."""
+    store = opened(files)
+    for number in range(400):
+        store.put(message("t", 0, f"m{number}"), number)
+    store.dispatch()
+    store.flush()
+    for folder in ("commitlog", "consumequeue/t/0", "index"):
+        names = files.list(folder)
+        assert len(names) > 3
+        files.remove(f"{folder}/{names[0]}")
+    store.delete_before(3 * 4096)
+    assert files.list("commitlog")[0] == f"{3 * 4096:020d}"
+    least = store.min_offset(b"t", 0)
+    store.close()
+    again = opened(files)
+    assert seen(again) == [f"m{number}" for number in range(least, 400)]
+
+
 def test_prepared_messages_take_no_queue_offset() -> None:
     store = opened(MemoryFiles())
     store.put(message("t", 0, "a"), 1)
