@@ -27,7 +27,8 @@ class _Slave:
     ack: int | None = None
     """Of this connection."""
     sent_max: int = 0
-    """The master's end at the last send, and when that was."""
+    """The master's end at a send, and when that was: of the last one, unless an earlier one is not acknowledged yet. A
+    busy master sends more while acknowledgements travel, and none would ever tell of its last send."""
     sent_ns: int = 0
     caught_up_ns: int = 0
     joins_until_ns: int | None = None
@@ -76,7 +77,8 @@ class InSync:
     def sent(self, broker_id: int, now_ns: int) -> None:
         """It was sent what there was."""
         slave = self._slave(broker_id)
-        slave.sent_max, slave.sent_ns = self.log_end, now_ns
+        if slave.ack is not None and slave.ack >= slave.sent_max:
+            slave.sent_max, slave.sent_ns = self.log_end, now_ns
 
     def acked(self, broker_id: int, offset: int, now_ns: int) -> None:
         """Its log ends at ``offset``, by the connection that is its present one."""
@@ -85,7 +87,8 @@ class InSync:
         if not slave.learner and offset >= slave.sent_max:
             at_end = offset == self.log_end
             slave.caught_up_ns = max(slave.caught_up_ns, now_ns if at_end else slave.sent_ns)
-            self._admit(broker_id, slave, now_ns)
+            if now_ns - slave.caught_up_ns <= self.config.admission_ms * NS_PER_MS:  # for so long it is waited for
+                self._admit(broker_id, slave, now_ns)
         self._confirm()
 
     def closed(self, broker_id: int) -> None:
@@ -211,7 +214,7 @@ class InSync:
 
     def _ready(self) -> Iterable[int]:
         """Who joins now: holds what was confirmed. In the weaker modes what was confirmed is what was written, which
-        only a pause lets a slave reach; there it is what was written at the last send, as ``_admit`` has seen."""
+        only a pause lets a slave reach; there it is what was written a moment ago, as ``acked`` has seen."""
         floor = max(self.confirm if self.config.all_ack_in_sync_state_set else 0, self.epoch_start)
         kept = [member for members in self.asked.values() for member in members if member not in self.accepted]
         joining = [broker_id for broker_id, slave in self._slaves.items() if slave.joins_until_ns is not None]

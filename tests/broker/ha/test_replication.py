@@ -445,6 +445,25 @@ def test_who_is_sent_all_and_acknowledges_nothing_has_not_caught_up() -> None:
     assert held.wanted(15_000 * MS) == frozenset({1})
 
 
+@pytest.mark.parametrize(("behind_ms", "joins"), [(3, True), (400, True), (5_000, False)])
+def test_who_is_always_a_little_behind_a_busy_master_stays_and_joins(behind_ms: int, joins: bool) -> None:
+    """More is sent while acknowledgements of what was sent before travel, so none ever tells of the last send."""
+    member, comer = in_sync({1, 2}), in_sync({1})
+    joined = False
+    for held in (member, comer):
+        held.opened(2, False, 0)
+    for now in range(1, 20_000):
+        for held in (member, comer):
+            held.advanced(1_000 + now, 1_000 + now)
+            if now > behind_ms:
+                held.acked(2, 1_000 + now - behind_ms, now * MS)
+            held.sent(2, now * MS)
+        comer.tick(now * MS)
+        joined = joined or comer.wanted(now * MS) == frozenset({1, 2})
+        assert member.wanted(now * MS) is None
+    assert joined == joins
+
+
 def test_a_member_never_seen_has_its_time_and_a_closed_one_leaves_at_once() -> None:
     held = in_sync({1, 2, 3})
     assert held.wanted(14_999 * MS) is None

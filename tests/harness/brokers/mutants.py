@@ -157,10 +157,13 @@ PLANTED: Final = (
             "                    cut_unfinished(self._journal)\n", "                    pass\n",
             (SWITCH + "test_a_new_master_cuts_the_part_of_a_message",)),
     Planted("what is sent counts as caught up", HA + "insync.py",
-            "        slave.sent_max, slave.sent_ns = self.log_end, now_ns\n\n    def acked",
-            "        slave.sent_max, slave.sent_ns = self.log_end, now_ns\n        slave.caught_up_ns = now_ns\n\n"
+            "            slave.sent_max, slave.sent_ns = self.log_end, now_ns\n\n    def acked",
+            "            slave.sent_max, slave.sent_ns = self.log_end, now_ns\n        slave.caught_up_ns = now_ns\n\n"
             "    def acked",
             (REPLICATION + "test_who_is_sent_all_and_acknowledges_nothing_has_not_caught_up",)),
+    Planted("only an acknowledgement of the last send counts", HA + "insync.py",
+            "        if slave.ack is not None and slave.ack >= slave.sent_max:\n", "        if True:\n",
+            (REPLICATION + "test_who_is_always_a_little_behind_a_busy_master_stays_and_joins",)),
     Planted("nobody is waited for who is about to join", HA + "insync.py",
             "            slave.joins_until_ns = now_ns + self.config.admission_ms * NS_PER_MS\n", "            pass\n",
             (REPLICATION + "test_a_busy_master_waits_a_moment_for_who_is_about_to_join",)),
