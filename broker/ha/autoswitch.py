@@ -179,6 +179,7 @@ class AutoSwitch:
                 raise RoleRefused(str(error)) from error
             self._journal.confirm(in_sync.confirm)
             await self._visible()
+            in_sync = attrs.evolve(in_sync, started_ns=self._journal.now_ns())  # from now on members can catch up
             if self._master is None:
                 self._master = HaMaster(self._config, in_sync, self._epochs)
                 self._port.serve(MasterSide(self._master))

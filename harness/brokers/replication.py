@@ -145,6 +145,7 @@ class Switch:
         deadline = journal.now_ns() + self.config.dispatch_wait_ms * MS
         while undispatched(journal) and journal.now_ns() < deadline:
             yield
+        in_sync = attrs.evolve(in_sync, started_ns=journal.now_ns())
         if self.master is None:
             self.master = HaMaster(self.config, in_sync, self._epochs)
             self.port.serve(self.master)

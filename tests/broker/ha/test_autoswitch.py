@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from broker.ha.acks import PutStatus
 from broker.ha.autoswitch import RoleRefused
+from broker.ha.config import HaConfig
 from broker.journal import FlushDiskType
 from broker.puts import PutResult
 from broker.store.files import MemoryFile
@@ -528,15 +529,16 @@ async def test_masters_that_wrote_nothing_leave_no_epochs(autojump_clock: MockCl
 async def test_a_new_master_does_not_wait_for_ever_for_its_queues(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with group(2) as (_, (a, b)):
+    async with group(2, config=HaConfig()) as (_, (a, b)):
         await a.lead(1, {1, 2})
         await b.follow(a, 1)
+        monkeypatch.setattr(b.journal.store, "dispatch_slice", lambda upto, most, aside: False)
         a.put(b"one")
         await trio.sleep(0.05)
-        monkeypatch.setattr(b.journal.store, "dispatch_slice", lambda upto, most, aside: False)
         began = trio.current_time()
-        await b.lead(2)
+        held = await b.lead(2, {1, 2})
         assert trio.current_time() - began == pytest.approx(30, abs=1)
+        assert held.wanted(b.journal.now_ns()) is None, "nobody could reach it meanwhile"
 
 
 async def test_epochs_of_which_nothing_is_left_are_forgotten(autojump_clock: MockClock) -> None:
