@@ -153,11 +153,6 @@ class Connection:
             self._due = True
             self.endpoint.write_soon(self)
 
-    @property
-    def outgoing_bytes(self) -> int:
-        """Queued and not written yet."""
-        return self._out_bytes
-
     def _put(self, data: bytes) -> None:
         if self.closed:
             raise ConnectionClosed(self.peer, self._reason)
@@ -263,7 +258,8 @@ class Connection:
 
     @property
     def queued_bytes(self) -> int:
-        """How much waits to be written. Whoever sends without awaiting answers should look at it."""
+        """How much waits to be written; nothing, once it is closed. Whoever sends without awaiting answers should look
+        at it."""
         return self._out_bytes
 
     @property
@@ -289,6 +285,7 @@ class Connection:
             with contextlib.suppress(OSError):  # the other end is gone, or does not read: either way it is too late
                 self.endpoint.counters.bytes_sent += os.write(self._fd, b"".join(self._out))
         self._out.clear()
+        self._out_bytes = 0  # nothing waits any more, as whoever waits for that must see
         self._commands, self._reader = iter(()), FrameReader()  # its deadline may keep it a while, but not what it read
         self.endpoint.in_flight -= len(self._owed)
         self._owed.clear()
@@ -490,8 +487,9 @@ class Connection:
                     await self._stream.send_all(rest[:sent])
                 else:
                     await wait_writable(self._socket)
-                    if self.closed:
-                        return
+                if self.closed:
+                    return
+                if self._socket is not None:
                     try:
                         sent = os.write(self._fd, rest)
                     except BlockingIOError:

@@ -170,7 +170,7 @@ class Forwarder:
             if not command.flag & ONEWAY:
                 connection.call_nowait(copy, answered, ANSWER_TIMEOUT_MS)
                 return
-            if connection.outgoing_bytes <= ONEWAY_BYTES_MAX:
+            if connection.queued_bytes <= ONEWAY_BYTES_MAX:
                 connection.send(copy)
         except NotEncodable as error:
             client.reply(command, response(command, ResponseCode.SYSTEM_ERROR, remark=str(error)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from random import Random
 
 import pytest
 import trio
@@ -177,6 +178,31 @@ async def test_a_one_way_message_that_cannot_leave_says_so(autojump_clock: MockC
             await client.send_oneway(message())
         with pytest.raises(SendFailed, match="no name server knows it"):
             await client.send_oneway(Message("nowhere", b"x"))
+
+
+async def test_oneway_messages_that_wait_for_a_broker_that_dies_fail(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made, made.client() as client:
+        await client.send(message())
+        stream = made.net.streams[made.net.dialled.index("a:1")]
+        stream.send_stream.send_all_hook = trio.sleep_forever
+        large = Random(1).randbytes(600 << 10)
+        failures: list[SendFailed] = []
+
+        async def send() -> None:
+            try:
+                await client.send_oneway(message(large))
+            except SendFailed as failure:
+                failures.append(failure)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(send)
+                await trio.sleep(0.1)
+            made.kill("a:1")
+            with trio.fail_after(5):
+                while not failures:
+                    await trio.sleep(0.1)
+                assert "closed by the other end" in str(failures[0])
 
 
 # --- failures ------------------------------------------------------------------------------------------------
