@@ -67,7 +67,8 @@ class SendBack:
                             remark=f"look message by offset failed, {asked.offset}")
         dead = (record.message.reconsume_times >= retries_max(group, request.version, asked.max_reconsume_times)
                 or asked.delay_level < 0)
-        queue_id = 0 if dead else self._random.randrange(group.retry_queue_nums)
+        queues = min(group.retry_queue_nums, topic.read_queue_nums)  # a topic does not grow with its group
+        queue_id = 0 if dead else self._random.randrange(max(1, queues))
         if dead:
             topic = self._topics.create_for_dead_letters(asked.group)
         message = self._message(record, topic.topic_name, queue_id, asked.delay_level, dead)

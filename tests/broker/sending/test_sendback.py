@@ -85,6 +85,19 @@ async def test_retry_or_dead_letter(
             assert (topic, found, properties["DELAY"]) == ("SCHEDULE_TOPIC_XXXX", queue_id, str(queue_id + 1))
 
 
+async def test_a_group_that_has_more_queues_than_its_retry_topic_loses_nothing(autojump_clock: MockClock) -> None:
+    """An administrator raised ``retryQueueNums`` of a group that is there already; its retry topic stays as it is."""
+    async with running() as world:
+        world.topics.create_for_retry("g", 2)
+        world.groups.known["g"] = SubscriptionGroup("g", retry_queue_nums=8)
+        offset = await stored(world)
+        found = set()
+        for _ in range(40):
+            assert (await world.ask(back(offset))).code == ResponseCode.SUCCESS
+            found.add((await world.last())[2]["REAL_QID"])
+        assert found == {"0", "1"}
+
+
 async def test_refusals_in_order(autojump_clock: MockClock) -> None:
     async with running() as world:
         offset = await stored(world)
