@@ -142,7 +142,7 @@ class Consumer:
             share.drop()
         await self._commit(confirmed=True)
         if self._locking:
-            await self._locks.unlock(self.shares)
+            await self._locks.unlock_all()
         self.shares.clear()
         await self._session.forget(consumer=self.group)
 
@@ -272,15 +272,17 @@ class Consumer:
             await self._lock_again()
 
     async def _lock_again(self) -> None:
-        asked_at = trio.current_time()
-        held = await self._locks.lock(list(self.shares))
-        for queue, share in self.shares.items():
-            assert isinstance(share, OrderedShare)
-            if queue in held:
-                share.locked(asked_at + self.settings.lock_lives_ms / 1e3)
-            else:
-                share.unlocked()
-                self._bell.ring()
+        for broker in {queue.broker_name for queue in self.shares}:  # as of each turn: shares come and go meanwhile
+            asked_at = trio.current_time()
+            theirs = {queue: share for queue, share in self.shares.items() if queue.broker_name == broker}
+            held = await self._locks.lock(theirs)
+            for queue, share in theirs.items():
+                assert isinstance(share, OrderedShare)
+                if queue in held:
+                    share.locked(asked_at + self.settings.lock_lives_ms / 1e3)
+                else:
+                    share.unlocked()
+                    self._bell.ring()
 
     # --- positions -------------------------------------------------------------------------------------------
 

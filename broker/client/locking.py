@@ -23,16 +23,24 @@ class Locks:
 
     def __init__(self, session: Session, group: str) -> None:
         self._session, self._group = session, group
+        self._perhaps: set[MessageQueue] = set()
+        """Those that this client holds, and those that were asked for and not refused yet."""
+        self._over = False
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Those that this client holds now. A broker that cannot be asked gives none."""
         held: set[MessageQueue] = set()
         for broker, theirs in _by_broker(queues).items():
+            if self._over:
+                break
+            self._perhaps.update(theirs)
             try:
                 address, _ = await self._session.address(theirs[0].topic, broker)
                 answer = await self._session.ask("lock", address, request(
                     RequestCode.LOCK_BATCH_MQ, body=self._body(theirs)))
-                held |= set(LockBatchResponseBody.from_json(answer.body).lock_ok_mq_set) & set(theirs)
+                granted = set(LockBatchResponseBody.from_json(answer.body).lock_ok_mq_set).intersection(theirs)
+                held |= granted
+                self._perhaps -= set(theirs) - granted
             except (ClientError, BodyError) as error:
                 logger.warning("%d queues of %s are not locked: %s", len(theirs), broker, error)
         return held
@@ -40,12 +48,18 @@ class Locks:
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Whoever waits for them need not wait for the lock's end. What fails is logged."""
         for broker, theirs in _by_broker(queues).items():
+            self._perhaps.difference_update(theirs)
             try:
                 address, _ = await self._session.address(theirs[0].topic, broker)
                 await self._session.ask("unlock", address, request(
                     RequestCode.UNLOCK_BATCH_MQ, body=self._body(theirs)))
             except ClientError as error:
                 logger.info("%d queues of %s stay locked until that ends by itself: %s", len(theirs), broker, error)
+
+    async def unlock_all(self) -> None:
+        """For good, with those that are being asked for now."""
+        self._over = True
+        await self.unlock(self._perhaps)
 
     def _body(self, queues: list[MessageQueue]) -> bytes:
         return LockBatchRequestBody(self._group, self._session.client_id, queues).to_json()

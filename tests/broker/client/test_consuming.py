@@ -539,6 +539,65 @@ async def test_without_its_lock_an_ordered_queue_rests(autojump_clock: MockClock
             assert (second.body, third.body) == (b"1", b"2")
 
 
+async def test_a_queue_that_is_taken_while_locks_are_renewed_is_read(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made:
+        broker, settings = made.brokers["a"], ConsumerSettings(lock_ms=20_000, member_grace_ms=1)
+        async with reading(made, "c1", ordered=True, settings=settings) as one:
+            began = trio.current_time()
+            async with reading(made, "c2", ordered=True, settings=settings):
+                await trio.sleep_until(began + 19.9)
+                renewals = [1]
+
+                def delay(command: Command) -> None:
+                    lock = command.code == RequestCode.LOCK_BATCH_MQ and b'"c1"' in command.body
+                    broker.delay_ms = 1_000.0 if lock and renewals and renewals.pop() else 0.0
+
+                broker.refuse = delay
+                await trio.sleep(0.2)
+                assert not renewals, "it is under way"
+            with trio.fail_after(0.5):
+                while len(one.queues) < 3:
+                    await trio.sleep(0.01)
+            await trio.sleep(1)
+            fill(broker, 2)
+            with trio.fail_after(1):
+                assert numbers(await take(one, 2)) == [0, 1]
+
+
+async def test_a_queue_that_is_given_away_while_locks_are_renewed_is_not_locked_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with cluster("a", "b") as made:
+        first, second = made.brokers["a"], made.brokers["b"]
+        async with reading(made, ordered=True, settings=ConsumerSettings(lock_ms=20_000)) as messages:
+            await trio.sleep(19.9)
+            assert len(messages.queues) == 6
+            first.refuse = lambda command: setattr(
+                first, "delay_ms", 1_000.0 if command.code == RequestCode.LOCK_BATCH_MQ else 0.0)
+            await trio.sleep(0.2)  # it is renewed at one, then at the other
+            for broker in (first, second):  # a member that is slow to take its share
+                broker.members[GROUP]["c2"] = broker.members[GROUP]["c1"]
+                broker.notify(GROUP)
+            with trio.fail_after(0.5):
+                while len(messages.queues) > 3:
+                    await trio.sleep(0.01)
+            await trio.sleep(5)
+            held = {queue for broker in (first, second) for _, queue in broker.locks}
+            assert held == set(messages.queues)
+
+
+async def test_queues_that_are_being_locked_at_the_end_are_unlocked(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made:
+        broker = made.brokers["a"]
+        broker.refuse = lambda command: (
+            setattr(broker, "delay_ms", 500.0 if command.code == RequestCode.LOCK_BATCH_MQ else 0.0))
+        async with reading(made, ordered=True):
+            with trio.fail_after(5):
+                while not broker.locks:
+                    await trio.sleep(0.1)
+        assert not broker.locks
+
+
 # --- broadcast -----------------------------------------------------------------------------------------------
 
 
