@@ -272,7 +272,7 @@ class Consumer:
             await self._lock_again()
 
     async def _lock_again(self) -> None:
-        for broker in {queue.broker_name for queue in self.shares}:  # as of each turn: shares come and go meanwhile
+        for broker in sorted({queue.broker_name for queue in self.shares}):  # meanwhile shares come and go
             asked_at = trio.current_time()
             theirs = {queue: share for queue, share in self.shares.items() if queue.broker_name == broker}
             held = await self._locks.lock(theirs)
