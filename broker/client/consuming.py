@@ -81,7 +81,8 @@ async def open_consumer(
         finally:
             with trio.move_on_after(settings.close_timeout_ms / 1e3, shield=True):
                 await consumer.close()
-            session.consumers.pop(group, None)
+            if session.consumers.get(group) is consumer:  # it took too long
+                del session.consumers[group]
 
 
 class Consumer:

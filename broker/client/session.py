@@ -172,7 +172,10 @@ class Session:
         return True
 
     async def forget(self, *, producer: str | None = None, consumer: str | None = None) -> None:
-        """Tell the brokers that greeted it that a group is no longer here."""
+        """Tell the brokers that greeted it that a group is no longer here, and no heartbeat from now on that it is."""
+        if consumer is not None:
+            self.consumers.pop(consumer, None)
+
         async def tell(address: str) -> None:
             header = UnregisterClientRequest(self.client_id, producer, consumer)
             try:

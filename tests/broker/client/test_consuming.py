@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.client import ConsumerSettings, FlowLimits, Message, MessageQueue, Messages, Received, Start
+from broker.client import ClientSettings, ConsumerSettings, FlowLimits, Message, MessageQueue, Messages, Received, Start
 from remoting import record as codec
 from remoting.bodies.consumers import ConsumerStatus, ResetOffsetBody
 from remoting.codes import RequestCode, ResponseCode
@@ -327,6 +327,18 @@ async def test_a_cancelled_giving_back_does_not_lose_the_message(autojump_clock:
             with trio.move_on_after(0.5):
                 await message.retry_later()
             assert numbers(await take(messages, 1)) == [0]
+
+
+async def test_a_heartbeat_during_the_goodbye_does_not_bring_the_member_back(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made, made.client(settings=ClientSettings(heartbeat_ms=100)) as client:
+        broker = made.brokers["a"]
+        async with client.consume(GROUP, "orders"):
+            await trio.sleep(1)
+            assert broker.members[GROUP]
+            broker.refuse = lambda command: setattr(
+                broker, "delay_ms", 1_000.0 if command.code == RequestCode.UNREGISTER_CLIENT else 0.0)
+        await trio.sleep(1)
+        assert not broker.members[GROUP], "others would leave its queues to it"
 
 
 # --- shares --------------------------------------------------------------------------------------------------
