@@ -168,7 +168,8 @@ class Session:
         except (Refused, Unreachable) as error:
             logger.debug("%s", error)
             return False
-        self.greeted.add(address)
+        if self.remoting.connection(address) is not None:  # it may have broken right behind the answer
+            self.greeted.add(address)
         return True
 
     async def forget(self, *, producer: str | None = None, consumer: str | None = None) -> None:

@@ -341,6 +341,29 @@ async def test_a_heartbeat_during_the_goodbye_does_not_bring_the_member_back(aut
         assert not broker.members[GROUP], "others would leave its queues to it"
 
 
+async def test_a_broker_whose_connection_breaks_behind_its_answer_is_greeted_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Answer and end come in one turn, and the end is noticed first."""
+    async with cluster("a") as made, made.client(settings=ClientSettings(heartbeat_ms=5_000)) as client:
+        broker, remoting = made.brokers["a"], client._session.remoting
+        async with client.consume(GROUP, "orders", settings=ConsumerSettings(rebalance_ms=60_000)):
+            await trio.sleep(4)
+            call = remoting.call
+
+            async def breaking(address: str, command: Command, timeout_ms: float | None = None) -> Command:
+                answer = await call(address, command, timeout_ms)
+                connection = remoting.connection(address)
+                if command.code == RequestCode.HEART_BEAT and connection is not None:
+                    monkeypatch.undo()
+                    connection.close("broken")
+                return answer
+
+            monkeypatch.setattr(remoting, "call", breaking)
+            await trio.sleep(2)
+            assert made.net.dialled.count("a:1") == 2 and list(broker.members[GROUP]) == ["client"]
+
+
 # --- shares --------------------------------------------------------------------------------------------------
 
 
