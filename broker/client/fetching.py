@@ -32,6 +32,8 @@ logger = logging.getLogger("broker.client")
 _FOUND: Final = int(ResponseCode.SUCCESS)
 _NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 _MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
+_RESET: Final = "OFFSET_RESET"
+"""Remark of a broker whose administrator wants the group elsewhere. It is said once."""
 _PAUSE_MAX_MS: Final = 1_000
 _EAGER: Final = 200
 """So many times a broker that cannot be reached is tried again as soon as the route was looked at: for some 10 s."""
@@ -108,7 +110,7 @@ class Fetcher:
         header = PullMessageResponse.from_ext(answer.ext)
         self._broker_id = header.suggest_which_broker_id
         if answer.code == _MOVED:
-            return self._moved(header)
+            return self._moved(header, wanted=answer.remark == _RESET)
         self._gone_back = False
         if answer.code == _FOUND:
             self._take(answer, header.offset_delta or 0)
@@ -132,19 +134,19 @@ class Fetcher:
         if found:
             self._on_messages(found)
 
-    def _moved(self, header: PullMessageResponse) -> float:
-        """There is nothing at that offset, and never will be."""
-        wanted, there = self.in_flight.next_offset, header.next_begin_offset
-        if there < wanted and not self._gone_back:
+    def _moved(self, header: PullMessageResponse, *, wanted: bool) -> float:
+        """There is nothing at that offset, and never will be; or somebody ``wanted`` to go on elsewhere."""
+        here, there = self.in_flight.next_offset, header.next_begin_offset
+        if there < here and not wanted and not self._gone_back:
             self._gone_back = True
             return _BACKWARDS_S * 1e3
         self._gone_back = False
-        if there == wanted:
+        if there == here:
             return self._settings.retry_pause_ms
-        logger.warning("%s: offset %d is not there (%d to %d); going on at %d",
-                       words(self.queue), wanted, header.min_offset, header.max_offset, there)
-        if there < wanted:
-            self.in_flight = InFlight(there)  # what was delivered from behind it will be again
+        logger.warning("%s: offset %d is %s (%d to %d); going on at %d", words(self.queue), here,
+                       "not wanted" if wanted else "not there", header.min_offset, header.max_offset, there)
+        if there < here:
+            self.in_flight.go_back(there)  # what was delivered from behind it will be again
         self.in_flight.next_offset = there
         return 0
 

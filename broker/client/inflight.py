@@ -48,25 +48,36 @@ class InFlight(Generic[Item]):
         self.size_bytes += size
         return True
 
+    def go_back(self, offset: int) -> None:
+        """Pull again from there on: what is there or behind it is forgotten, what is in front of it is not."""
+        order, items = self._order, self._items
+        while order and order[-1] >= offset:
+            found = items.pop(order.pop(), None)
+            if found is not None:
+                self.size_bytes -= found[0]
+        self.last, self.next_offset = min(self.last, offset - 1), offset
+
     def settle(self, offset: int, item: Item) -> None:
         """It is acknowledged, or somebody else will deliver it again. Nothing happens for an ``item`` that is not the
         one at that offset: it was replaced, or is of before a jump."""
-        found = self._items.get(offset)
-        if found is None or found[1] is not item:
+        if not self.holds(offset, item):
             return
-        del self._items[offset]
-        self.size_bytes -= found[0]
+        self.size_bytes -= self._items.pop(offset)[0]
         order, items = self._order, self._items
         while order and order[0] not in items:
             order.popleft()
 
     def replace(self, offset: int, item: Item, by: Item) -> bool:
         """Another delivery of the same message; False: that one is not here any more."""
-        found = self._items.get(offset)
-        if found is None or found[1] is not item:
+        if not self.holds(offset, item):
             return False
-        self._items[offset] = found[0], by
+        self._items[offset] = self._items[offset][0], by
         return True
+
+    def holds(self, offset: int, item: Item) -> bool:
+        """Whether this very one is here and unsettled."""
+        found = self._items.get(offset)
+        return found is not None and found[1] is item
 
     @property
     def oldest(self) -> Item | None:

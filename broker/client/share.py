@@ -99,11 +99,18 @@ class Share:
     async def _again(self, message: Received, pause_ms: float) -> None:
         await trio.sleep(pause_ms / 1e3)
         copy = message.again()
-        if not self.dropped and self.fetcher.in_flight.replace(message.queue_offset, message, copy):
+        if self.dropped:
+            return
+        if self.fetcher.in_flight.replace(message.queue_offset, message, copy):
             self._redeliver(copy)
+        else:  # the queue goes on elsewhere
+            self._done(message)
 
     def _redeliver(self, message: Received) -> None:
         self._deliver((message,))
+
+    def _done(self, message: Received) -> None:
+        """It is not delivered again from here."""
 
 
 class OrderedShare(Share):
@@ -160,6 +167,8 @@ class OrderedShare(Share):
             self._offer()
 
     def _offer(self) -> None:
-        if self._current is None and self._waiting and trio.current_time() < self._locked_until:
-            self._current = self._waiting.popleft()
-            self._delivery.messages.put((self._current,))
+        while self._current is None and self._waiting and trio.current_time() < self._locked_until:
+            message = self._waiting.popleft()
+            if self.fetcher.in_flight.holds(message.queue_offset, message):  # else it comes again, behind others
+                self._current = message
+                self._delivery.messages.put((message,))

@@ -24,6 +24,7 @@ from remoting.headers.consumers import (
     GetConsumerStatusRequest,
     ResetOffsetRequest,
 )
+from remoting.headers.pulling import PullMessageResponse
 from tests.broker.client.cluster import SILENCE, Cluster, FakeBroker, cluster, refusing
 
 GROUP = "billing"
@@ -208,6 +209,40 @@ async def test_a_queue_that_lost_its_end_is_read_from_there_after_a_second_look(
             await trio.sleep(3)
             fill(made.brokers["a"], 1, first=11, queue_id=0)
             assert numbers(await take(messages, 1)) == [11]
+
+
+async def test_a_queue_that_lost_its_end_keeps_what_is_not_settled_before_that(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made:
+        broker = made.brokers["a"]
+        fill(broker, 5, queue_id=0)
+        async with reading(made) as messages:
+            held, *_ = await take(messages, 5, ack=False)
+            del broker.queues["orders", 0][2:]
+            await trio.sleep(20)
+            fill(broker, 1, first=2, queue_id=0)
+            assert numbers(await take(messages, 1)) == [2]
+            assert held.queue_offset == 0 and not held.settled
+        assert broker.offsets[GROUP, "orders", 0] == 0, "it was not acknowledged"
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+async def test_an_ordered_queue_that_lost_its_end_goes_on_when_a_message_was_given_back(
+    autojump_clock: MockClock, offset: int,
+) -> None:
+    """``offset`` of that message: one that is still there, and one that is gone."""
+    async with cluster("a") as made:
+        broker = made.brokers["a"]
+        fill(broker, 5, queue_id=0)
+        async with reading(made, ordered=True) as messages:
+            await take(messages, offset)
+            (held,) = await take(messages, 1, ack=False)
+            assert held.queue_offset == offset
+            del broker.queues["orders", 0][2:]
+            await trio.sleep(20)
+            await held.retry_later()
+            fill(broker, 1, first=9, queue_id=0)
+            following = await take(messages, 1 if offset else 3)
+            assert [int(message.body) for message in following] == ([9] if offset else [0, 1, 9])
 
 
 # --- positions -----------------------------------------------------------------------------------------------
@@ -690,6 +725,24 @@ async def test_a_reset_goes_on_elsewhere(autojump_clock: MockClock) -> None:
             assert numbers(await take(messages, 3)) == [7, 8, 9]
             assert (await ask_client(made.brokers["a"], request(
                 RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequest("orders", "other"), body))).code == 1
+
+
+async def test_a_reset_by_the_broker_is_followed_at_once_as_it_is_said_once(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made:
+        broker = made.brokers["a"]
+        fill(broker, 10, queue_id=0)
+        resets = [PullMessageResponse(0, 7, 0, 10)]
+
+        def reset(command: Command) -> Command | None:
+            asked = command.code == RequestCode.PULL_MESSAGE and command.ext["queueOffset"] == "10"
+            if not asked or not resets:
+                return None
+            return response(command, ResponseCode.PULL_OFFSET_MOVED, resets.pop(), remark="OFFSET_RESET")
+
+        async with reading(made) as messages:
+            broker.refuse = reset
+            assert numbers(await take(messages, 13)) == sorted([*range(10), 7, 8, 9])
+            await nothing_more(messages)
 
 
 async def test_a_consumer_says_where_it_is_and_how(autojump_clock: MockClock) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from broker.client.inflight import FlowLimits, InFlight
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(1, 9))), st.integers(0, 5))
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(1, 9))), st.integers(0, 5))
 def test_nothing_unsettled_is_ever_below_the_committable_offset(steps: list[tuple[int, int, int]], start: int) -> None:
     queue: InFlight[str] = InFlight(start)
     open_: dict[int, tuple[int, str]] = {}
@@ -23,6 +23,11 @@ def test_nothing_unsettled_is_ever_below_the_committable_offset(steps: list[tupl
         elif kind == 2:
             offset = sorted(open_)[at % len(open_)] if open_ else at
             queue.settle(offset, open_.pop(offset, (0, "nothing"))[1])
+        elif kind == 4:  # the broker has lost what is there and behind it, or its administrator wants that again
+            there = max(0, queue.next_offset - at)
+            queue.go_back(there)
+            open_ = {offset: found for offset, found in open_.items() if offset < there}
+            assert queue.next_offset == there
         elif open_:
             offset = sorted(open_)[at % len(open_)]
             size, item = open_[offset]
@@ -30,6 +35,7 @@ def test_nothing_unsettled_is_ever_below_the_committable_offset(steps: list[tupl
             assert queue.replace(offset, item, open_[offset][1])
         assert queue.committable == min(open_, default=queue.next_offset)
         assert (len(queue), queue.size_bytes) == (len(open_), sum(size for size, _ in open_.values()))
+        assert all(queue.holds(offset, item) for offset, (_, item) in open_.items())
         assert queue.oldest == (open_[min(open_)][1] if open_ else None)
 
 
