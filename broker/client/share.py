@@ -94,7 +94,8 @@ class Share:
         self._delivery.messages.put(messages)
 
     def _again_soon(self, message: Received, pause_ms: float) -> None:
-        self._delivery.nursery.start_soon(self._again, message, pause_ms, name=f"{message!r} again")
+        if not self.dropped:  # else another member delivers it, and the consumer may be gone
+            self._delivery.nursery.start_soon(self._again, message, pause_ms, name=f"{message!r} again")
 
     async def _again(self, message: Received, pause_ms: float) -> None:
         await trio.sleep(pause_ms / 1e3)

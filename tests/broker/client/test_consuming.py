@@ -399,6 +399,18 @@ async def test_a_broker_whose_connection_breaks_behind_its_answer_is_greeted_aga
             assert made.net.dialled.count("a:1") == 2 and list(broker.members[GROUP]) == ["client"]
 
 
+async def test_a_giving_back_that_outlives_the_consumer_raises_nothing(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made:
+        fill(made.brokers["a"], 1, queue_id=0)
+        made.brokers["a"].refuse = lambda command: (
+            SILENCE if command.code == RequestCode.CONSUMER_SEND_MSG_BACK else None)
+        async with trio.open_nursery() as workers, reading(made) as messages:
+            (message,) = await take(messages, 1, ack=False)
+            workers.start_soon(message.retry_later)
+            await trio.sleep(1)
+        assert made.brokers["a"].offsets[GROUP, "orders", 0] == 0
+
+
 # --- shares --------------------------------------------------------------------------------------------------
 
 
