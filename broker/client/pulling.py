@@ -98,18 +98,23 @@ class Puller:
 
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Received]:
         """Up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
+        await trio.lowlevel.checkpoint()  # none after messages were taken: whoever is cancelled there would lose them
+        found: list[Received] = []
         with trio.move_on_after(timeout_ms / 1e3):
-            while not self._ready:
+            while not (found := self._taken(most)):
                 if self._arrived.is_set():
                     self._arrived = trio.Event()
                 await self._arrived.wait()
+        return found
+
+    def _taken(self, most: int) -> list[Received]:
+        """Those that are here, but for those of before a ``seek``."""
         found: list[Received] = []
         while self._ready and len(found) < most:
             message = self._ready.popleft()
             if not message.settled:
                 self._sources[message.queue].fetcher.settle(message)
                 found.append(message)
-        await trio.lowlevel.checkpoint()
         return found
 
     async def commit(self) -> None:

@@ -1,0 +1,58 @@
+"""Queues of one's own choice against a broker in memory: where reading goes on, what a poll gives, what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.client import MessageQueue, Puller, Start
+from tests.broker.client.cluster import FakeBroker, cluster
+
+QUEUE = MessageQueue("orders", "a", 0)
+
+
+@asynccontextmanager
+async def pulling(messages: int) -> AsyncIterator[tuple[Puller, FakeBroker]]:
+    """Queue 0 is assigned, and so many messages of it are there already."""
+    async with cluster("a") as made, made.client() as client, client.pull("readers", start=Start.FIRST) as puller:
+        for number in range(messages):
+            made.brokers["a"].put("orders", 0, b"%d" % number)
+        await puller.assign([QUEUE])
+        await trio.sleep(1)
+        yield puller, made.brokers["a"]
+
+
+async def polled(puller: Puller, timeout_ms: float = 5_000, most: int = 32) -> list[int]:
+    return [int(message.body) for message in await puller.poll(timeout_ms, most)]
+
+
+async def test_polls_give_what_is_there_and_positions_follow(autojump_clock: MockClock) -> None:
+    async with pulling(3) as (puller, broker):
+        assert await polled(puller, most=2) == [0, 1] and puller.position(QUEUE) == 2
+        await puller.commit()
+        assert broker.offsets["readers", "orders", 0] == 2 == await puller.committed(QUEUE)
+        assert await polled(puller) == [2]
+        began = trio.current_time()
+        assert await polled(puller, 700) == [] and trio.current_time() == began + 0.7
+        await puller.assign([])
+        with pytest.raises(ValueError, match="not assigned"):
+            puller.seek(QUEUE, 0)
+
+
+async def test_what_was_fetched_before_a_seek_does_not_end_a_poll(autojump_clock: MockClock) -> None:
+    async with pulling(3) as (puller, _):
+        puller.seek(QUEUE, 1)
+        assert await polled(puller) == [1, 2]
+
+
+async def test_a_cancelled_poll_takes_nothing(autojump_clock: MockClock) -> None:
+    async with pulling(3) as (puller, _):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await puller.poll()
+        assert scope.cancelled_caught and puller.position(QUEUE) == 0
+        assert await polled(puller) == [0, 1, 2]
