@@ -297,14 +297,14 @@ class Consumer:
             await self._commit()
 
     async def _commit(self, *, confirmed: bool = False) -> None:
+        """``confirmed``: also what was told, and may not have arrived."""
         fetchers = [share.fetcher for share in self.shares.values()]
         moved = {fetcher.queue: fetcher.in_flight.committable for fetcher in fetchers
-                 if fetcher.in_flight.committable != fetcher.committed}
-        if moved:
-            await self._positions.write(moved, confirmed=confirmed)
+                 if fetcher.in_flight.committable != (fetcher.committed if confirmed else fetcher.told)}
+        told = await self._positions.write(moved, confirmed=confirmed) if moved else ()
         for fetcher in fetchers:
-            if fetcher.queue in moved:
-                fetcher.committed = moved[fetcher.queue]
+            if fetcher.queue in told:
+                fetcher.told = moved[fetcher.queue]
 
     # --- what brokers ask (``Member``) -----------------------------------------------------------------------
 

@@ -55,8 +55,10 @@ class Fetcher:
     ) -> None:
         self.queue, self.subscription = queue, subscription
         self.in_flight: InFlight[Received] = InFlight(offset)
+        self.told: int | None = None
+        """The position that the broker, or the file, was last told."""
         self.committed: int | None = None
-        """What the broker, or the file, was last told."""
+        """The last one of these that arrived for certain."""
         self.origin = origin
         self.ordered = ordered
         self.scope = trio.CancelScope()
@@ -106,7 +108,7 @@ class Fetcher:
         if answer.code not in (_FOUND, _MOVED, *_NOTHING):
             raise Refused(f"pull of {words(queue)}", answer.code, answer.remark, address)
         if commit > 0:
-            self.committed = commit
+            self.told = self.committed = commit
         header = PullMessageResponse.from_ext(answer.ext)
         self._broker_id = header.suggest_which_broker_id
         if answer.code == _MOVED:

@@ -36,10 +36,11 @@ class Start(Enum):
 
 
 class Positions(Protocol):
-    """Where a group is; -1 for a queue that it has no position in."""
+    """Where a group is; -1 for a queue that it has no position in. ``write`` returns the queues whose position it could
+    tell; with ``confirmed`` it waits for the answers."""
 
     async def read(self, queue: MessageQueue) -> int: ...
-    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> None: ...
+    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> set[MessageQueue]: ...
 
 
 class BrokerPositions:
@@ -59,9 +60,9 @@ class BrokerPositions:
                 return -1
             raise
 
-    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> None:
-        """``confirmed``: wait for the answers. What cannot be told is logged: the next time tells it."""
-        session = self._session
+    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> set[MessageQueue]:
+        """What cannot be told is logged."""
+        session, told = self._session, set[MessageQueue]()
         for queue, offset in offsets.items():
             try:
                 address, _ = await session.address(queue.topic, queue.broker_name)
@@ -73,6 +74,9 @@ class BrokerPositions:
                     await session.remoting.send_oneway(address, command)
             except (ClientError, RemotingError) as error:
                 logger.warning("position %d of %s in %s is not committed: %s", offset, self._group, queue, error)
+            else:
+                told.add(queue)
+        return told
 
 
 class FilePositions:
@@ -89,7 +93,7 @@ class FilePositions:
             self._offsets = self._load()
         return self._offsets.get(queue, -1)
 
-    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> None:
+    async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> set[MessageQueue]:
         await trio.lowlevel.checkpoint()
         if self._offsets is None:
             self._offsets = self._load()
@@ -98,6 +102,8 @@ class FilePositions:
             self._save(ResetOffsetBody(dict(self._offsets)).to_json())
         except OSError as error:
             logger.warning("%s is not written: %s", self._path, error)
+            return set()
+        return set(offsets)
 
     def _load(self) -> dict[MessageQueue, int]:
         for path in (self._path, self._path.with_name("offsets.json.bak")):

@@ -298,6 +298,20 @@ async def test_a_message_that_nobody_settles_is_given_back(autojump_clock: MockC
             assert again.body == held.body and again.reconsume_times == 1 and held.settled
 
 
+async def test_positions_that_could_not_be_told_are_told_at_the_end(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made:
+        broker = made.brokers["a"]
+        fill(broker, 2, queue_id=0)
+        async with reading(made) as messages:
+            await take(messages, 2)
+            broker.refuse = lambda command: (
+                SILENCE if command.code == RequestCode.UPDATE_CONSUMER_OFFSET else None)
+            await trio.sleep(6)  # less than a pull is held
+            assert broker.offsets.get((GROUP, "orders", 0), 0) < 2
+            broker.refuse = lambda command: None
+        assert broker.offsets[GROUP, "orders", 0] == 2
+
+
 # --- giving back ---------------------------------------------------------------------------------------------
 
 
@@ -716,6 +730,21 @@ async def test_a_damaged_file_of_positions_is_begun_anew(autojump_clock: MockClo
             await take(messages, 2)
     assert ResetOffsetBody.from_json(path.read_bytes()).offset_table
     assert path.with_name("offsets.json.bak").read_text() == "{broken"
+
+
+async def test_positions_of_a_broadcast_that_could_not_be_written_are_at_the_end(
+    autojump_clock: MockClock, tmp_path: Path,
+) -> None:
+    folder = tmp_path / "offsets"
+    folder.write_text("in the way")
+    async with cluster("a") as made:
+        fill(made.brokers["a"], 2, queue_id=0)
+        async with reading(made, broadcast=True, settings=ConsumerSettings(offsets_dir=folder)) as messages:
+            await take(messages, 2)
+            await trio.sleep(10)
+            folder.unlink()  # noqa: ASYNC240  # a small one
+        (path,) = tmp_path.rglob("offsets.json")  # noqa: ASYNC240  # a few files
+        assert ResetOffsetBody.from_json(path.read_bytes()).offset_table[MessageQueue("orders", "a", 0)] == 2
 
 
 # --- what brokers ask ----------------------------------------------------------------------------------------
