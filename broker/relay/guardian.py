@@ -168,6 +168,8 @@ class Guardian:
         finally:
             os.close(its)
         self.starts += 1
+        if self._stopping.is_set():  # while it was being started
+            self._signal(signal.SIGTERM)
         nursery.start_soon(self._hand_back_when_ready, trio.lowlevel.FdStream(mine), child, task_status)
         try:
             return await child.wait()

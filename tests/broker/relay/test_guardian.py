@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -201,3 +202,22 @@ async def test_a_child_that_ended_in_order_or_never_served_is_not_started_again(
     async with world(exit_code) as w:
         assert w.ended == [exit_code]
         assert w.guardian.starts == 1
+
+
+async def test_a_stop_while_the_child_is_being_started_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    listening, address = _listening()
+    start = trio.lowlevel.open_process
+
+    async with open_client() as asking:
+        guardian = Guardian(
+            GuardianConfig(address), [sys.executable, "-c", "import time; time.sleep(60)"], [listening], Forwarder(),
+            MasterFinder(asking, [], "broker-a"))
+
+        async def slow(*args: Any, **rest: Any) -> trio.Process:
+            child = await start(*args, **rest)
+            guardian.stop()
+            return child
+
+        monkeypatch.setattr(trio.lowlevel, "open_process", slow)
+        with listening, trio.fail_after(20):
+            assert await guardian.run() == -signal.SIGTERM
