@@ -303,7 +303,8 @@ class Connection:
         """Read until the connection ends, beginning with what was ``received`` before; then close the stream."""
         try:
             with self._scope:
-                self.endpoint.opened(self)
+                if not self.closed:  # before it could begin
+                    self.endpoint.opened(self)
                 if received and not self.closed and not self._receive(received):
                     await self._catch_up()
                 if self._socket is not None:

@@ -87,10 +87,10 @@ class Forwarder:
     def follow(self, target: str | None) -> None:
         """The master is there now; clients that were connected to another one connect again."""
         former, self.target = self.target, target
-        if target is None:
-            self._known = trio.Event()
-        else:
+        if target is not None:
             self._known.set()
+        elif self._known.is_set():  # else those who wait for it would wait for one that nobody sets
+            self._known = trio.Event()
         if former not in (None, target):
             self._drop("the master is another one now")
 

@@ -370,6 +370,20 @@ async def test_both_ends_hear_of_the_end_in_the_same_turn() -> None:
         assert not server.connections and server.counters.closed == 1
 
 
+async def test_a_connection_that_is_closed_before_it_runs_leaves_nothing_behind() -> None:
+    async with trio.open_nursery() as nursery:
+        endpoint = Endpoint({}, ServerConfig())
+        await nursery.start(endpoint.run)
+        ours, theirs = memory_stream_pair()
+        connection = Connection(endpoint, ours, "p:1", "l:1")
+        connection.close("changed our mind")
+        await connection.run()
+        assert not endpoint.connections
+        with trio.fail_after(1):
+            assert await theirs.receive_some(1) == b""
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_frame_that_is_none_closes_its_connection_alone() -> None:
     reasons: list[str] = []
     server = Server({ECHO: echo}, on_close=lambda _, reason: reasons.append(reason))

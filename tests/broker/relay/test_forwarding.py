@@ -150,6 +150,23 @@ async def test_a_request_waits_for_a_master_to_be_known(autojump_clock: MockCloc
         assert said == ["new"]
 
 
+async def test_a_request_that_waits_hears_of_a_master_whatever_was_said_meanwhile(autojump_clock: MockClock) -> None:
+    async with world() as w, trio.open_nursery() as nursery:
+        w.forwarder.begin()
+        answers: list[str | None] = []
+
+        async def send() -> None:
+            answers.append(await w.send())
+
+        nursery.start_soon(send)
+        await trio.sleep(0.1)
+        w.forwarder.begin()  # the broker died again, as soon as it was back
+        await trio.sleep(0.1)
+        w.forwarder.follow("new:1")
+        await trio.sleep(0.1)
+        assert answers == ["new"]
+
+
 @pytest.mark.parametrize("target", [None, "nobody:1"])
 async def test_without_a_master_the_answer_is_that_another_broker_may_be_asked(
     target: str | None, autojump_clock: MockClock,
