@@ -2,7 +2,8 @@
 
 Whoever forwards changes nothing: the answer is the master's own. A request whose fate is not known is answered by
 nobody; its client's connection is closed, as it would be if the master had died under it. While the master is not known
-yet, or does not know it yet, requests wait a moment. This module knows connections and codes, and not who is master: it is told.
+yet, or does not know it yet, requests wait a moment. This module knows connections and codes, and not who is master: it
+is told.
 """
 
 from __future__ import annotations

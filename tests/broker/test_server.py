@@ -20,7 +20,7 @@ from remoting.bodies.namesrv import KVTable, TopicConfig
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
-from remoting.errors import ConnectionClosed, RemotingError
+from remoting.errors import RemotingError
 from remoting.headers.broker import (
     ExchangeHAInfoRequest,
     ExchangeHAInfoResponse,

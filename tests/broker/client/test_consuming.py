@@ -742,7 +742,7 @@ async def test_positions_of_a_broadcast_that_could_not_be_written_are_at_the_end
         async with reading(made, broadcast=True, settings=ConsumerSettings(offsets_dir=folder)) as messages:
             await take(messages, 2)
             await trio.sleep(10)
-            folder.unlink()  # noqa: ASYNC240  # a small one
+            folder.unlink()
         (path,) = tmp_path.rglob("offsets.json")  # noqa: ASYNC240  # a few files
         assert ResetOffsetBody.from_json(path.read_bytes()).offset_table[MessageQueue("orders", "a", 0)] == 2
 
