@@ -486,11 +486,12 @@ class Connection:
                 if self._socket is None:
                     sent = min(len(rest), _WRITE_BYTES)
                     await self._stream.send_all(rest[:sent])
+                    if self.closed:
+                        return
                 else:
                     await wait_writable(self._socket)
-                if self.closed:
-                    return
-                if self._socket is not None:
+                    if self.closed:
+                        return
                     try:
                         sent = os.write(self._fd, rest)
                     except BlockingIOError:

@@ -33,6 +33,7 @@ async def test_three_controllers_under_mutual_tls(tmp_path: Path, mode: str) -> 
     addresses = [f"127.0.0.1:{listener.socket.getsockname()[1]}" for listener in listeners]
     peers = ";".join(f"n{number}-{address}" for number, address in enumerate(addresses))
     running: list[RunningController] = []
+    given: dict[str, str] = {}
     async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
         for number, listener in enumerate(listeners):
             issued = authority.issue_cert(f"n{number}", "127.0.0.1")
