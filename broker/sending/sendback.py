@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 import attrs
 
@@ -29,6 +30,9 @@ from remoting.endpoint import Handler
 from remoting.errors import DamagedRecord
 from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.record import Message, Record, decode_properties, message_id
+
+_TIMES_MAX: Final = 2**31 - 1
+"""What a record has room for; senders may claim any."""
 
 
 class SendBack:
@@ -95,7 +99,8 @@ class SendBack:
             topic = names.SCHEDULE
         return attrs.evolve(
             message, topic=topic.encode(), queue_id=queue_id, properties=props.write(values),
-            store_host=self._store_host, reconsume_times=message.reconsume_times + 1, prepared_offset=0)
+            store_host=self._store_host, reconsume_times=min(message.reconsume_times + 1, _TIMES_MAX),
+            prepared_offset=0)
 
     def _answer(self, request: Command, result: PutResult, dead: bool) -> Command:
         if result.status is not PutStatus.PUT_OK:

@@ -98,6 +98,13 @@ async def test_a_group_that_has_more_queues_than_its_retry_topic_loses_nothing(a
         assert found == {"0", "1"}
 
 
+async def test_a_count_of_tries_ends_where_its_field_does(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        offset = await stored(world, reconsume_times=2**31 - 1)
+        assert (await world.ask(back(offset))).code == ResponseCode.SUCCESS
+        assert (await world.records())[-1].message.reconsume_times == 2**31 - 1
+
+
 async def test_refusals_in_order(autojump_clock: MockClock) -> None:
     async with running() as world:
         offset = await stored(world)
