@@ -17,7 +17,7 @@ from broker.store.consumequeue import java_hash
 from remoting.bodies.consumers import ALL, TAG, SubscriptionData
 
 _REMEMBERED_MAX: Final = 256
-"""Characters of an expression that is not parsed at each pull."""
+"""Characters of an expression, and of its kind, that are not parsed at each pull."""
 
 
 class SubscriptionIllegal(ValueError):
@@ -51,7 +51,7 @@ def subscribed(data: SubscriptionData) -> Subscribed:
 
 def parse(topic: str, expression: str | None, kind: str | None) -> Subscribed:
     """Of a pull that brings its own. Raises ``SubscriptionIllegal``."""
-    if expression is not None and len(expression) > _REMEMBERED_MAX:
+    if len(expression or "") + len(kind or "") > _REMEMBERED_MAX:
         return _parse(topic, expression, kind)
     return _parsed(topic, expression, kind)
 
