@@ -63,3 +63,9 @@ def response(
     """The answer to ``to``: its opaque, its encoding."""
     ext = header.to_ext() if header is not None else {}
     return Command(code, to.opaque, RESPONSE, ext, body, remark, encoding=to.encoding)
+
+
+def kept_bytes(command: Command) -> int:
+    """About what it takes while it is kept, all that its sender may make long included."""
+    ext = command.ext
+    return len(command.body) + sum(map(len, ext)) + sum(map(len, ext.values())) + len(command.remark or "") + 1_000

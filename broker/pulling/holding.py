@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from broker.clients.subscriptions import Subscribed
+from remoting.command import kept_bytes
 from remoting.deadlines import Deadlines
 from remoting.record import Outline
 from remoting.wakeup import Bell
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from remoting.connection import Connection
 
 HELD_MAX: Final = 200_000
+HELD_BYTES_MAX: Final = 256 << 20
+"""Beyond either nobody else waits."""
+SMALL_BYTES: Final = 2 << 10
+"""A pull as clients send them may wait beyond the bytes: what others made long is not its fault."""
 Key = tuple[str, int]
 """Topic and queue id."""
 
@@ -36,6 +41,7 @@ class Held:
     key: Key
     offset: int
     wanted: Subscribed
+    size: int
     _holding: Holding
     waiting: bool = True
     passed: bool = False
@@ -56,28 +62,28 @@ class Holding:
         self._due: dict[Held, None] = {}
         self._deadlines = Deadlines()
         self._bell = Bell()
-        self._count = 0
+        self._count = self._bytes = 0
 
     def __len__(self) -> int:
         """How many wait."""
         return self._count
 
-    @property
-    def full(self) -> bool:
-        """Nobody else may wait."""
-        return self._count >= HELD_MAX
-
     def hold(self, connection: Connection, request: Command, key: Key, offset: int, wanted: Subscribed,
-             timeout_ms: float) -> None:
-        """Try again when a message comes, at the latest after ``timeout_ms``."""
-        held = Held(connection, request, key, offset, wanted, self)
+             timeout_ms: float) -> bool:
+        """Try again when a message comes, at the latest after ``timeout_ms``. False: too many wait already."""
+        size = kept_bytes(request)
+        if self._count >= HELD_MAX or (size > SMALL_BYTES and self._bytes + size > HELD_BYTES_MAX):
+            return False
+        held = Held(connection, request, key, offset, wanted, size, self)
         waiting = self._held.get(key)
         if waiting is None:
             waiting = self._held[key] = {}
             self._names[key[0].encode(), key[1]] = key
         waiting[held] = None
         self._count += 1
+        self._bytes += size
         self._deadlines.set(trio.current_time() + timeout_ms / 1e3, held)
+        return True
 
     def arrived(self, topic: bytes, queue_id: int, queue_offset: int, tags_code: int, _: Outline) -> None:
         """A message became visible (of ``Journal.arrived``)."""
@@ -108,6 +114,7 @@ class Holding:
         waiting = self._held[held.key]
         del waiting[held]
         self._count -= 1
+        self._bytes -= held.size
         if not waiting:
             del self._held[held.key]
             del self._names[held.key[0].encode(), held.key[1]]
@@ -126,6 +133,7 @@ class Holding:
                 for held in due:
                     if not held.connection.closed:
                         self._again(held.connection, held.request)
+                    del held.request, held.wanted  # its deadline keeps it a while, but must not keep these
 
     async def _sweep(self) -> None:
         """Who waits in front of messages that it does not want is told to go on behind them."""

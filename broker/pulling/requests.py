@@ -121,13 +121,12 @@ class Pulling:
             return response(request, ResponseCode.SYSTEM_ERROR, PullMessageResponse(), remark=str(error))
         self._note(asked, found, first)
         code, suggested = code_of(found.status, asked.queue_offset), self._suggested(group, found)
-        if code is ResponseCode.PULL_NOT_FOUND and first and asked.sys_flag & SUSPEND and not (
-                self._finishing or self.holding.full):
+        if code is ResponseCode.PULL_NOT_FOUND and first and asked.sys_flag & SUSPEND and not self._finishing:
             timeout_ms = asked.suspend_timeout_millis if self.config.long_polling_enable \
                 else self.config.short_polling_time_mills
-            self.holding.hold(
-                connection, request, (asked.topic, asked.queue_id), asked.queue_offset, wanted, timeout_ms)
-            return None
+            if self.holding.hold(
+                    connection, request, (asked.topic, asked.queue_id), asked.queue_offset, wanted, timeout_ms):
+                return None
         if code is ResponseCode.PULL_OFFSET_MOVED and not self._corrects(slave):
             code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
         return Command(code, request.opaque, RESPONSE, {

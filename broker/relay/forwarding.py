@@ -18,7 +18,7 @@ import trio
 from broker.relay.codes import FORWARDED, PUSHED
 from broker.standing import REJECTED
 from remoting.codes import ResponseCode
-from remoting.command import ONEWAY, Command, response
+from remoting.command import ONEWAY, Command, kept_bytes, response
 from remoting.config import ClientConfig
 from remoting.connection import Connection
 from remoting.endpoint import Endpoint, Handler
@@ -131,7 +131,7 @@ class Forwarder:
         if upstream is None:
             upstream = self._upstreams[client] = _Upstream(client)
             self._endpoint.start_soon(self._serve, upstream, name=f"forwarding for {client.peer}")
-        size = _size(command)
+        size = kept_bytes(command)
         if len(upstream.waiting) >= WAITING_MAX or (
                 self.held_bytes + size > HELD_BYTES_MAX and (upstream.held_bytes or size > SMALL_BYTES)):
             return response(command, ResponseCode.SYSTEM_BUSY, remark=(
@@ -150,11 +150,11 @@ class Forwarder:
     def _forget(self, upstream: _Upstream) -> None:
         """What waits will never be sent."""
         waiting, upstream.waiting = upstream.waiting, []
-        self._hold(upstream, -sum(map(_size, waiting)))
+        self._hold(upstream, -sum(map(kept_bytes, waiting)))
 
     def _send(self, upstream: _Upstream, connection: Connection, command: Command, until: float | None = None) -> None:
         """One that is held; it is no longer when it is answered. ``until``: it is sent again, for so long."""
-        copy, size, client = attrs.evolve(command, ext=dict(command.ext)), _size(command), upstream.client
+        copy, size, client = attrs.evolve(command, ext=dict(command.ext)), kept_bytes(command), upstream.client
         told = _answer(client, command)
         if until is None:
             until = trio.current_time() + self._patience_ms / 1e3
@@ -257,11 +257,6 @@ class Forwarder:
             upstream.client.close(reason)
             if upstream.connection is not None:
                 upstream.connection.close(reason)
-
-
-def _size(command: Command) -> int:
-    """About what it takes while it is held."""
-    return len(command.body) + sum(map(len, command.ext.values())) + 1_000
 
 
 def _refusal(command: Command) -> Command:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import struct
+import weakref
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,7 @@ from broker.store.errors import WrongStore
 from broker.store.files import MemoryFile, Space
 from remoting.bodies.consumers import ConsumerData, HeartbeatData, MessageQueue, ProducerData
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ONEWAY, Command
+from remoting.command import ONEWAY, Command, request
 from remoting.fields import described
 from remoting.frame import encode
 from remoting.header import Header
@@ -308,6 +309,36 @@ async def test_pulls_that_wait_are_bounded(autojump_clock: trio.abc.Clock, monke
             assert len(answers) == 15 and len(node.broker.services.pulling.holding) == 5
         assert {answer.code for answer in answers} == {ResponseCode.PULL_NOT_FOUND}
         assert len(node.broker.services.pulling.holding) == 0
+
+
+async def test_what_pulls_bring_while_they_wait_is_bounded_and_let_go(
+    autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.pulling.holding.HELD_BYTES_MAX", 40_000)
+    async with cluster() as made:
+        node = await made.node()
+        await send_all(made, node.address, b"m0")
+        holding, answers = node.broker.services.pulling.holding, []
+
+        async def pull(body: bytes, key: str) -> None:
+            command = request(RequestCode.PULL_MESSAGE, PullMessageRequest(
+                "G", "T", 0, 1, sys_flag=6, suspend_timeout_millis=1 << 40, subscription="*"), body)
+            command.ext[key] = ""
+            answers.append(await made.client.call(node.address, command, 1 << 40))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(pull, bytes(8_000), "")
+                nursery.start_soon(pull, b"", "k" * 8_000)
+            await trio.sleep(1)
+            assert len(answers) == 4 and len(holding) == 4
+            nursery.start_soon(pull, b"", "")
+            await trio.sleep(1)
+            assert len(answers) == 4, "one as clients send them"
+            kept = [weakref.ref(held.request) for waiting in holding._held.values() for held in waiting]
+            await send_all(made, node.address, *(b"m%d" % number for number in range(20)))
+        assert len(holding) == 0 and holding._bytes == 0
+        assert not any(command() for command in kept), "the queue of deadlines keeps none"
 
 
 # --- stores ----------------------------------------------------------------------------------------------------------
