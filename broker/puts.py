@@ -36,7 +36,8 @@ class PutResult:
 
 Done = Callable[[PutResult], None]
 HELD_MAX: Final = 10_000
-"""Puts that a young master holds; it refuses more."""
+HELD_BYTES_MAX: Final = 128 << 20
+"""Puts that a young master holds, and of their bodies; it refuses more."""
 
 
 class _Waiting:
@@ -79,6 +80,7 @@ class Puts:
         self._young_until_ns = 0
         self._held: deque[tuple[Sequence[Message], Done]] = deque()
         """In their order. None of them is written before the replicas that it needs are in sync."""
+        self._held_bytes = 0
         self._unwritten: deque[_Waiting] = deque()
         self._unflushed: deque[_Waiting] = deque()
         self._unacknowledged = PutQueue(self._acknowledged)
@@ -129,8 +131,10 @@ class Puts:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=LEASE_OVER))
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
         if isinstance(need, Deny):
-            if now_ns < self._young_until_ns and len(self._held) < HELD_MAX:
+            if now_ns < self._young_until_ns and len(self._held) < HELD_MAX and self._held_bytes + (
+                    size := sum(len(message.body) for message in messages)) <= HELD_BYTES_MAX:
                 self._held.append((messages, done))
+                self._held_bytes += size
                 return None
             return done(PutResult(
                 PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
@@ -170,7 +174,7 @@ class Puts:
 
     def _release(self) -> None:
         """Put again what is held: it is written or refused."""
-        held, self._held = self._held, deque()
+        held, self._held, self._held_bytes = self._held, deque(), 0
         for messages, done in held:
             try:
                 self.put(messages, done)

@@ -232,15 +232,19 @@ async def test_what_a_young_master_holds_is_answered_when_it_is_none_any_more(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.puts.HELD_MAX", 2)
+    monkeypatch.setattr("broker.puts.HELD_BYTES_MAX", 1_000)
     quorum = QuorumConfig(total_replicas=3, min_in_sync_replicas=2, young_master_hold_ms=2_000)
     async with master(quorum=quorum) as (sent, group, journal):
         group.mode, group.known = Mode(controller=True), Replicas(accepted=1)
-        for _ in range(3):
-            sent.put()
-        assert sent.statuses == [(2, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)], "so many and no more"
+        sent.put(bytes(900))
+        sent.put(bytes(200))
+        sent.put(bytes(50))
+        sent.put(bytes(1))
+        few = PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
+        assert sent.statuses == [(1, few), (3, few)], "so many bytes, so many of them, and no more"
         sent.puts.fence("another one is master")
-        assert sent.statuses[1:] == [(0, PutStatus.SERVICE_NOT_AVAILABLE), (1, PutStatus.SERVICE_NOT_AVAILABLE)]
-        assert sent.heard[1][1].remark == "another one is master" and journal.end == 0
+        assert sent.statuses[2:] == [(0, PutStatus.SERVICE_NOT_AVAILABLE), (2, PutStatus.SERVICE_NOT_AVAILABLE)]
+        assert sent.heard[2][1].remark == "another one is master" and journal.end == 0
 
 
 async def test_what_cannot_be_stored_is_refused_at_once_and_in_words(autojump_clock: MockClock) -> None:
