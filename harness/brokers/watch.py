@@ -24,7 +24,7 @@ from controller.metadata.groups import BrokerGroup, GroupKey
 from controller.metadata.invariants import Checker
 from controller.metadata.outcomes import Elected
 from harness.brokers.client import TOPIC
-from harness.brokers.contract import Loss, excuse
+from harness.brokers.contract import Excuse, Loss, excuse
 from harness.brokers.history import History
 from harness.brokers.plan import CLUSTER, GROUP
 from raft.config import MS
@@ -272,9 +272,23 @@ class Watch:
         if self.lossless and newest and not again:
             self.counts["INV_B4"] += 1
             if journal.confirm_offset < self.confirmed:
-                self._broken("INV_B4", "the confirm offset fell over a failover", process, journal.confirm_offset,
-                             journal.end, self.confirmed)
+                why = self._excuse(host)
+                if why is None:
+                    self._broken("INV_B4", "the confirm offset fell over a failover", process, journal.confirm_offset,
+                                 journal.end, self.confirmed)
+                self._lost(why)  # of what was confirmed, and acknowledged to nobody yet
         self.confirms(process)
+
+    def _excuse(self, host: Host) -> Excuse | None:
+        plan = self.scene.plan
+        return excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host))
+
+    def _lost(self, why: Excuse | None) -> None:
+        """What a mode promises holds no longer."""
+        assert why is not None
+        self.scene.counts[why.value] += 1
+        self.lossless = False
+        self.history.void = True
 
     def _holds_all(self, process: Process) -> None:
         """INV_B1."""
@@ -286,15 +300,11 @@ class Watch:
         begin = journal.begin
         if self.log(process, begin, len(promised)) == promised[begin:]:
             return
-        plan, host = self.scene.plan, process.host
-        why = excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host))
+        why = self._excuse(process.host)
         if why is None:
             self._broken("INV_B1", "a new master lacks what was acknowledged", process, f"epoch {self._latest}",
-                         f"log ends at {journal.end}", f"acknowledged up to {len(promised)}", host.unsafe)
-        assert why is not None
-        self.scene.counts[why.value] += 1
-        self.lossless = False
-        self.history.void = True
+                         f"log ends at {journal.end}", f"acknowledged up to {len(promised)}", process.host.unsafe)
+        self._lost(why)
         here = self.log(process, 0, len(promised)) if not begin else b""
         same = next((at for at, (one, other) in enumerate(zip(here, promised, strict=False)) if one != other),
                     min(len(here), len(promised)))
