@@ -270,6 +270,7 @@ class Following(Generic[MessageT]):
 
     def _tick(self, now_ns: int) -> None:
         self._do(self._core.tick(now_ns))
+        self._journal.copying = self.connected and self._core.copies
         since_ns, before = self._counted
         if now_ns - since_ns >= 1_000_000_000:
             self.rate = (self._read_bytes - before) * 1_000_000_000 // (now_ns - since_ns)

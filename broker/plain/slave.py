@@ -7,9 +7,15 @@ This module knows offsets and time; it owns no log and no socket.
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.slave import NEVER, AppendLog, Connect, Disconnect, Output, Send, SetConfirm
 from broker.ha.wire import Block, report
+
+COPY_BYTES: Final = 16 << 20
+"""In a second, from a master that says nothing of how much there is: more than that is mostly old."""
+_SPAN_NS: Final = 1_000_000_000
 
 
 class SlaveCore:
@@ -25,8 +31,9 @@ class SlaveCore:
         self._connect_ns = NEVER
         self._read_ns = self._written_ns = 0
         self._reported = -1
-        self.copies = True
-        """Nobody waits for this slave to take over: what consumers see of it comes after the log."""
+        self.copies = False
+        self._came_bytes = self._counted_ns = 0
+        """Since then."""
 
     def follow(self, address: str | None, now_ns: int) -> list[Output]:
         """Where the master's HA port is; None while nobody knows. A new address does not wait."""
@@ -56,6 +63,8 @@ class SlaveCore:
         if not size:
             return []
         self._received_end = message.offset + size
+        self._came_bytes += size
+        self.copies = self.copies or self._came_bytes >= COPY_BYTES
         return [AppendLog(message.offset, message.body)]
 
     def stored(self, log_end: int, now_ns: int) -> list[Output]:
@@ -77,6 +86,9 @@ class SlaveCore:
         self._leave("", now_ns, self._config.reconnect_wait_ms)
 
     def tick(self, now_ns: int) -> list[Output]:
+        if now_ns - self._counted_ns >= _SPAN_NS:
+            self.copies = self._came_bytes >= COPY_BYTES
+            self._came_bytes, self._counted_ns = 0, now_ns
         if not self._connected:
             if self._address is None or now_ns < self._connect_ns:
                 return []

@@ -11,7 +11,7 @@ from broker.ha.master import Close, Idle, LogView
 from broker.ha.slave import AppendLog, Connect, Disconnect, Send, SetConfirm
 from broker.ha.wire import Block, report
 from broker.plain.master import MasterCore, SendBlock
-from broker.plain.slave import SlaveCore
+from broker.plain.slave import COPY_BYTES, SlaveCore
 
 MS = NS_PER_MS
 CONFIG = HaConfig(transfer_batch_bytes=7, catch_up_batch_bytes=7)
@@ -124,6 +124,19 @@ def test_an_empty_slave_begins_anywhere_and_another_one_does_not() -> None:
     assert slave.received(Block(5, b"abc"), 1) == [], "its last words"
     assert slave.tick(1_000 * MS) == []
     assert slave.tick(1_001 * MS) == [Connect("m:1")]
+
+
+def test_much_in_a_second_is_a_copy_and_what_is_written_meanwhile_is_none() -> None:
+    slave = following(5)
+    piece, found = bytes(COPY_BYTES // 4), []
+    for number in range(4):
+        slave.received(Block(5 + number * len(piece), piece), 1)
+        found.append(slave.copies)
+    for second in (1, 2):
+        slave.tick(second * 1_000 * MS)
+        found.append(slave.copies)
+        slave.received(Block(5 + 4 * len(piece) + second, b"n"), second * 1_000 * MS + 1)
+    assert found == [False, False, False, True, True, False]
 
 
 def test_a_slave_leaves_a_silent_master_and_goes_to_another_at_once() -> None:

@@ -20,10 +20,11 @@ from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore
-from remoting.record import Message
+from remoting.record import Message, encode_properties
 from tests.broker.ha.group import SMALL, Net, log_of
 
 CONFIG = HaConfig(transfer_batch_bytes=700, catch_up_batch_bytes=3_000)
+INDEXED = attrs.evolve(SMALL, index=True, index_slots=64, index_entries=256)
 SYNC = Mode(BrokerRole.SYNC_MASTER)
 
 
@@ -43,7 +44,7 @@ class Process:
 
     def open(self) -> None:
         self.journal = Journal(
-            MessageStore(self.files, SMALL), JournalConfig(flush_disk_type=self.flush), disk=InlineDisk())
+            MessageStore(self.files, INDEXED), JournalConfig(flush_disk_type=self.flush), disk=InlineDisk())
         self.journal.open()
 
     async def master(self, quorum: QuorumConfig, mode: Mode = SYNC) -> PlainMaster:
@@ -90,6 +91,21 @@ class Process:
         results: list[PutResult] = []
         self.puts.put([Message(b"T", body)], results.append)
         return results
+
+
+async def test_a_slave_finds_by_key_what_it_has(autojump_clock: MockClock) -> None:
+    """Its index waits while there is much to copy, not for ever."""
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        a, b = Process(nursery, net), Process(nursery, net)
+        await a.master(QuorumConfig())
+        await b.slave()
+        for number in range(50):
+            a.puts.put([Message(b"T", b"m", properties=encode_properties({"KEYS": f"k{number}"}))], lambda _: None)
+            await trio.sleep(0.01)
+        await trio.sleep(1)
+        assert [len(b.journal.store.get_by_key(b"T", f"k{number}")) for number in range(50)] == [1] * 50
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_slave_copies_what_comes_and_puts_wait_for_it(autojump_clock: MockClock) -> None:
