@@ -242,13 +242,14 @@ class Member:
             try:
                 answer = await self._client.call(
                     manager.leader, request(RequestCode.CONTROLLER_ELECT_MASTER, header), timeout_ms=timeout_ms)
+                elected = ElectMasterResponse.from_ext(answer.ext)
             except RemotingError as error:
                 logger.warning("mastership not handed over", extra={"to": target, "why": str(error)})
                 return None
             done = answer.code == ResponseCode.SUCCESS
             logger.warning("mastership handed over" if done else "mastership not handed over",
                            extra={"to": target, "code": answer.code, "remark": answer.remark})
-            return ElectMasterResponse.from_ext(answer.ext).master_address if done else None
+            return elected.master_address if done else None
         return None
 
 

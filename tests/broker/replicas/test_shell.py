@@ -18,9 +18,9 @@ from broker.replicas.manager import LogState, ManagerConfig, Role, Stage
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.replicas.shell import TEMP, Member
 from remoting.bodies.controller import SyncStateSet
-from remoting.client import open_client
-from remoting.codes import RequestCode
-from remoting.command import request
+from remoting.client import Client, open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
 from remoting.config import ServerConfig
 from remoting.connection import Connection
 from remoting.daemon.files import MemoryFiles
@@ -307,3 +307,24 @@ async def test_mastership_is_handed_to_a_member_that_holds_all(
         await first.wait((BecomeSlave, 2))
         fences = first.log[2:first.log.index("slave 2")].count("fence")
         assert fences == (1 if all_ack else 4), "in the weaker mode writes close before the election"
+
+
+async def test_an_answer_to_a_hand_over_that_cannot_be_read_does_not_keep_the_broker_from_its_end(
+    autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(3) as made:
+        node = Node(made, "b1", all_ack=True)
+        await made.nursery.start(node.run)
+        await node.wait((BecomeMaster, 1))
+        held = node.member.manager.in_sync
+        assert held is not None
+        held.accept({1, 2}, held.accepted_epoch + 1)
+        held.opened(2, False, now_ns())
+        held.acked(2, 0, now_ns())
+
+        async def call(client: Client, address: str, command: Command, timeout_ms: float | None = None) -> Command:
+            await trio.lowlevel.checkpoint()
+            return Command(ResponseCode.SUCCESS, ext={"masterBrokerId": "none"})
+
+        monkeypatch.setattr(Client, "call", call)
+        assert await node.member.hand_over(1_000) is None
