@@ -49,6 +49,8 @@ election asked for again when something changes, so there is nothing to scan and
 
 ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "rocketmqHome")
 DLEDGER, JRAFT = "DLedger", "jRaft"
+GROUP_BYTES_MAX = 255
+"""Of its name, as raft writes it."""
 _PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>(?:\[[^]\s]+\]|[^]\s,;:/[]+):[^:]*)")
 
 
@@ -199,17 +201,20 @@ def live_keys() -> frozenset[str]:
 
 def check(config: ControllerConfig) -> None:
     """What must hold between the keys before a controller can start. Raises ``ConfigError``."""
+    group_key = "jRaftGroupId" if config.controller_type == JRAFT else "controllerDLegerGroup"
+    if not config.group.strip() or len(config.group.encode()) > GROUP_BYTES_MAX:
+        raise ConfigError(group_key, config.group, f"must name the controller group in 1 to {GROUP_BYTES_MAX} bytes")
     if config.controller_type == JRAFT:
         members, addresses = _list(config.j_raft_init_conf, ","), _list(config.j_raft_controller_rpc_addr, ",")
         if len(members) != len(addresses):
             raise ConfigError("jRaftControllerRPCAddr", config.j_raft_controller_rpc_addr,
                               f"must name as many addresses as jRaftInitConf, which names {len(members)}")
+        if len(set(members)) < len(members):
+            raise ConfigError("jRaftInitConf", config.j_raft_init_conf, "names one member twice")
         if config.j_raft_server_id not in members:
             raise ConfigError("jRaftServerId", config.j_raft_server_id,
                               f"must be one of jRaftInitConf, {config.j_raft_init_conf}")
     else:
-        if not config.controller_dleger_group.strip():
-            raise ConfigError("controllerDLegerGroup", config.controller_dleger_group, "must name the controller group")
         if not config.controller_dleger_peers:
             raise ConfigError(config.peers_key, "", "must name all first members: n0-host:port;n1-host:port")
         listed = [_split_peer(item)[0] for item in _list(config.controller_dleger_peers, ";")]

@@ -109,6 +109,7 @@ def test_jraft_keys_are_mapped() -> None:
 
 @pytest.mark.parametrize(("change", "key", "rule"), [
     ({"controllerDLegerGroup": " "}, "controllerDLegerGroup", "name the controller group"),
+    ({"controllerDLegerGroup": "é" * 128}, "controllerDLegerGroup", "255 bytes"),
     ({"controllerDLegerPeers": ""}, "controllerDLegerPeers", "name all first members"),
     ({"controllerDLegerSelfId": "n9"}, "controllerDLegerSelfId", "one of the ids in controllerDLegerPeers: n0, n1, n2"),
     ({"controllerDLegerPeers": "n2-a:1;n2-b:1"}, "controllerDLegerPeers", "one id twice"),
@@ -122,6 +123,8 @@ def test_jraft_keys_are_mapped() -> None:
     ({"preferredMasters": "c/b:1"}, "preferredMasters", "electPolicy=preferred"),
     ({"electPolicy": "preferred", "preferredMasters": "b:1"}, "preferredMasters", "cluster/group:id"),
     ({"electPolicy": "preferred", "preferredMasters": "c/b:0"}, "preferredMasters", "cluster/group:id"),
+    ({**JRAFT, "jRaftGroupId": " "}, "jRaftGroupId", "name the controller group"),
+    ({**JRAFT, "jRaftInitConf": "a:9880,b:9880,b:9880"}, "jRaftInitConf", "one member twice"),
     ({**JRAFT, "jRaftServerId": "z:1"}, "jRaftServerId", "one of jRaftInitConf, a:9880,b:9880,c:9880"),
     ({**JRAFT, "jRaftControllerRPCAddr": "a:1,b:1"}, "jRaftControllerRPCAddr", "as many addresses as jRaftInitConf"),
     ({**JRAFT, "jRaftControllerRPCAddr": "a:1,b:1,b:1"}, "jRaftControllerRPCAddr", "one address twice"),
