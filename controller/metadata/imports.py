@@ -74,11 +74,18 @@ def _clash(item: ImportedGroup, here: BrokerGroup) -> str | None:
         if min(item.replicas) < here.next_broker_id:
             return f"a group of that name was removed here; its ids below {here.next_broker_id} are never bound again"
         return None
-    told = (item.sync_state_set, item.sync_state_set_epoch, item.master, item.master_epoch)
-    ours = (here.sync_state_set, here.sync_state_set_epoch, here.master, here.master_epoch)
-    same = told == ours and item.replicas.keys() == here.replicas.keys() and all(
-        replica.address == here.replicas[broker_id].address
-        and replica.check_code in (None, here.replicas[broker_id].check_code)
-        for broker_id, replica in item.replicas.items()
-    )
-    return None if same else "a group of that name is here already, with other data"
+    for what, theirs, ours in (
+        ("master", item.master, here.master), ("master epoch", item.master_epoch, here.master_epoch),
+        ("SyncStateSet", sorted(item.sync_state_set), sorted(here.sync_state_set)),
+        ("SyncStateSet epoch", item.sync_state_set_epoch, here.sync_state_set_epoch),
+        ("brokers", sorted(item.replicas), sorted(here.replicas)),
+    ):
+        if theirs != ours:
+            return (f"a group of that name is here already, with other data: {what} {str(ours)[:200]} here, "
+                    f"{str(theirs)[:200]} there")
+    for broker_id, replica in item.replicas.items():
+        known = here.replicas[broker_id]
+        if replica.address != known.address or replica.check_code not in (None, known.check_code):
+            return (f"a group of that name is here already, with other data: broker {broker_id} is at {known.address} "
+                    f"here, at {replica.address} there, or has another check code")
+    return None

@@ -63,17 +63,20 @@ def test_an_import_may_be_repeated() -> None:
     assert not of(bring(fleet, THERE), Imported).changed and fleet.group is before
 
 
-@pytest.mark.parametrize("other", [
-    {"master_epoch": 10}, {"sync_state_set_epoch": 18}, {"master": 2}, {"sync_state_set": frozenset({1})},
-    {"replicas": {1: Replica("10.0.0.1:10911", None)}, "sync_state_set": frozenset({1})},
-    {"replicas": {**THERE.replicas, 1: Replica("10.0.0.9:1", None)}},
-    {"replicas": {**THERE.replicas, 2: Replica("10.0.0.2:10911", "10.0.0.2:10911;6")}},
+@pytest.mark.parametrize(("other", "what"), [
+    ({"master_epoch": 10}, "master epoch 9 here, 10 there"),
+    ({"sync_state_set_epoch": 18}, "SyncStateSet epoch 17 here, 18 there"), ({"master": 2}, "master 1 here, 2 there"),
+    ({"sync_state_set": frozenset({1})}, "SyncStateSet [1, 2] here, [1] there"),
+    ({"replicas": {1: Replica("10.0.0.1:10911", None)}, "sync_state_set": frozenset({1})}, "[1] there"),
+    ({"replicas": {**THERE.replicas, 1: Replica("10.0.0.9:1", None)}}, "at 10.0.0.9:1 there"),
+    ({"replicas": {**THERE.replicas, 2: Replica("10.0.0.2:10911", "10.0.0.2:10911;6")}}, "check code"),
 ])
-def test_a_group_that_is_here_with_other_data_is_refused(other: dict[str, Any]) -> None:
+def test_a_group_that_is_here_with_other_data_is_refused(other: dict[str, Any], what: str) -> None:
     fleet = Fleet()
     bring(fleet, THERE)
     outcome = of(bring(fleet, attrs.evolve(THERE, **other)), Refused)
-    assert outcome.code == ResponseCode.CONTROLLER_INVALID_REQUEST and "other data" in outcome.remark
+    assert outcome.code == ResponseCode.CONTROLLER_INVALID_REQUEST
+    assert "other data" in outcome.remark and what in outcome.remark
 
 
 def test_all_or_none() -> None:
