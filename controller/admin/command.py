@@ -7,6 +7,7 @@ themselves by decorator. Knows argparse and nothing of RocketMQ.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -91,4 +92,11 @@ def broker_address_or_cluster(parser: argparse.ArgumentParser, brokers: str = "a
 
 
 def interval(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-i", "--interval", type=float, metavar="SECONDS", help="ask again and again")
+    parser.add_argument("-i", "--interval", type=_seconds, metavar="SECONDS", help="ask again and again")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time to wait; it must be above 0")
+    return seconds

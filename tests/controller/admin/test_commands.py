@@ -206,6 +206,14 @@ def test_no_address_is_wrong_usage_and_nothing_done(
     assert "names no address" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf", "soon"])
+def test_an_interval_is_a_time(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["clusterList", f"-i={seconds}"])
+    assert ended.value.code == USAGE
+    assert "interval" in capsys.readouterr().err
+
+
 async def test_brokers_and_topics(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
     async with shop(capsys) as asked:
         data = json.loads(await asked.mqadmin("clusterList", "-n", "ns:1", "--json"))
