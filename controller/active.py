@@ -219,6 +219,11 @@ class ActiveController:
             return Observation({**observation.live, master: beat.replica})
         return observation
 
+    def owed(self, now: int) -> int:
+        """Living brokers that this controller, as the active one, has not yet told of their master."""
+        alive = self.liveness.life
+        return sum(alive(now, *each) is Life.ALIVE for each in self.notifications) if self.active else 0
+
     # --- the decision ----------------------------------------------------------------------------------------
 
     def _wanted(self, now: int, key: GroupKey) -> AnyCommand | None:

@@ -140,8 +140,10 @@ class Actor:
             if not self._gathered:
                 nursery.start_soon(self._propose_gathered)
             self._gathered += todo.commands
-        if self.controller.config.notify_broker_role_changed:
-            for notification in todo.notifications:
+        for notification in todo.notifications:
+            if not self.controller.config.notify_broker_role_changed:
+                self.active.notifications.forget(notification.change.key, notification.broker_id)
+            else:
                 self._client.call_nowait(
                     notification.address, answers.role_changed(notification.change),
                     partial(self._told, notification), NOTIFY_TIMEOUT_MS)

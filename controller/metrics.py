@@ -46,8 +46,8 @@ class ControllerMetrics(Page):
         yield self.gauge("active_broker_num", "Brokers that this controller hears.",
                           [((key.cluster, key.name), count) for key, count in alive.items()], "cluster", "broker_set")
         yield self.gauge("active_controller", "1 on the active controller. Ours.", [((), core.active.active)])
-        yield self.gauge("owed_notifications", "Brokers still to be told of an election. Ours.",
-                          [((), len(core.active.notifications))])
+        yield self.gauge("owed_notifications", "Brokers that live and have not taken word of an election. Ours.",
+                          [((), core.active.owed(core.clock()))])
         yield self.counter("request", "Requests answered.", list(recorder.requests.items()),
                             "request_type", "request_handle_status")
         yield self.counter("dledger_op", "Commands that went through raft.",

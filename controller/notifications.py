@@ -14,7 +14,7 @@ Sans-IO: time is a number (ns).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -133,6 +133,10 @@ class Notifications:
 
     def __len__(self) -> int:
         return len(self._owed)
+
+    def __iter__(self) -> Iterator[tuple[GroupKey, int]]:
+        """Whom something is owed."""
+        return iter(self._owed)
 
     def _at(self, owed: _Owed, when: int) -> None:
         if self._active and owed.due_ns != when:

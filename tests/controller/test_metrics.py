@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from controller.metrics import ControllerMetrics
 from remoting.codes import RequestCode
-from tests.controller.world import group_of, world
+from tests.controller.world import World, group_of, world
 
 COMMON = {"address", "group", "peer_id", "zone"}
 
@@ -36,6 +37,35 @@ async def test_the_page_has_the_originals_names(autojump_clock: MockClock, tmp_p
         assert samples[key].value == value, key
     for name in ("dledger_op_total", "request_latency_bucket", "dledger_op_latency_bucket", "raft_term"):
         assert name in text
+
+
+async def test_owed_is_only_what_the_active_controller_cannot_tell_a_living_broker(
+    autojump_clock: MockClock, tmp_path: Path,
+) -> None:
+    """Not what a dead one will ask for by itself, and nothing at all on followers or where nobody is to be told."""
+    def owed(made: World) -> dict[str, float]:
+        found = {}
+        for name, running in made.running.items():
+            page = ControllerMetrics(running.core, running.core.recorder, running.server.counters, tmp_path)
+            (found[name],) = [
+                sample.value for family in text_string_to_metric_families(page.exposition().decode())
+                for sample in family.samples if sample.name == "owed_notifications"]
+        return found
+
+    async with world() as made:
+        first, second, third = await group_of(made, "a", 3)
+        third.deaf = True
+        await first.kill()
+        await made.wait_master("a", 2)
+        await trio.sleep(60)
+        assert second.told and owed(made) == {name: float(name == await made.active()) for name in made.running}
+        third.deaf = False
+        await trio.sleep(60)
+        assert third.told and set(owed(made).values()) == {0}
+    async with world(notifyBrokerRoleChanged="false") as made:
+        await group_of(made, "a", 2)
+        await trio.sleep(60)
+        assert set(owed(made).values()) == {0}
 
 
 async def test_BUG_S5_elections_are_counted_under_their_cluster(autojump_clock: MockClock, tmp_path: Path) -> None:
