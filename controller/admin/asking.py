@@ -38,12 +38,25 @@ class Admin:
             addresses, RequestCode.CONTROLLER_GET_METADATA_INFO)).ext)
 
     async def active(self, addresses: Sequence[str]) -> str:
-        """Address of the active controller. Raises ``ResponseError`` when none is known."""
-        address = (await self.controller(addresses)).controller_leader_address
-        if not address:
-            raise ResponseError(ResponseCode.CONTROLLER_NOT_LEADER,
-                                f"{';'.join(addresses)} know no active controller at the moment; ask again")
-        return address
+        """Address of the active controller, from the first that knows it. Raises ``ResponseError`` when none does."""
+        failure: RemotingError | None = None
+        answered = []
+        for address in addresses:
+            try:
+                found = await self.controller([address])
+            except ResponseError:
+                raise
+            except RemotingError as error:
+                failure = failure or error
+                continue
+            if found.controller_leader_address:
+                return found.controller_leader_address
+            answered.append(address)  # cut off from the others, or no longer one of them
+        if failure is not None and not answered:
+            raise failure
+        raise ResponseError(
+            ResponseCode.CONTROLLER_NOT_LEADER, "no active controller is known at the moment; ask again",
+            ";".join(answered))
 
     async def clusters(self) -> ClusterInfo:
         """106."""

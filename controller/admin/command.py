@@ -65,7 +65,7 @@ def command(name: str, arguments: Arguments) -> Callable[[Run], Run]:
 
 def controller_argument(
     parser: argparse.ArgumentParser,
-    about: str = "addresses of controllers; the first that answers is asked for the active one", *,
+    about: str = "addresses of controllers; they are asked in turn for the active one", *,
     flags: Sequence[str] = ("-a", "--controllerAddress"), dest: str = "controllerAddress",
 ) -> None:
     parser.add_argument(*flags, required=True, dest=dest, type=_addresses, metavar="HOST:PORT[;HOST:PORT...]",

@@ -17,7 +17,7 @@ from remoting.bodies.namesrv import BrokerData, ClusterInfo, KVTable, QueueData,
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
-from remoting.headers.controller import ApplyBrokerIdRequest
+from remoting.headers.controller import ApplyBrokerIdRequest, GetMetadataResponse
 from remoting.server import Server
 from tests.controller.world import CLUSTER, MemoryListener, World, group_of, world
 
@@ -95,6 +95,22 @@ async def test_nobody_leads(autojump_clock: MockClock, capsys: pytest.CaptureFix
         assert said.splitlines()[2:4] == ["#ControllerLeaderId\tnull", "#ControllerLeaderAddress\tnull"]
         err = await asked.mqadmin("getSyncStateSet", "-a", "n2:1", "-b", "a", code=FAILED)
         assert "no active controller" in err
+
+
+async def test_who_is_cut_off_does_not_hide_who_leads(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str],
+) -> None:
+    def alone(_: Connection, command: Command) -> Command:
+        return response(command, header=GetMetadataResponse("g", None, None, False, "n9:n9:1;"))
+
+    async with shop(capsys) as asked:
+        listener = asked.made.network.listeners["n9:1"] = MemoryListener()
+        asked.made.nursery.start_soon(
+            Server({RequestCode.CONTROLLER_GET_METADATA_INFO: alone}).run, [listener])
+        sync = "getSyncStateSet", "-b", "a", "-a"
+        assert "#MasterAddr\ta-1:1" in await asked.mqadmin(*sync, "nowhere:1;n9:1;n0:1")
+        err = await asked.mqadmin(*sync, "nowhere:1;n9:1", code=FAILED)
+        assert "from n9:1: no active controller" in err
 
 
 async def test_who_is_in_sync(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
