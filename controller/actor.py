@@ -24,7 +24,7 @@ from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Elected, NotElected, Outcome
 from controller.notifications import Notification
 from raft.config import Read
-from raft.errors import Faulted, RaftError
+from raft.errors import Faulted, RaftError, Rejected, RejectReason
 from raft.events import NodeFaulted
 from raft.messages import Role, RoleChanged
 from raft.node import Node
@@ -42,6 +42,8 @@ Clock = Callable[[], int]
 """Monotonic, ns."""
 PROBE_TIMEOUT_MS = 1_000
 NOTIFY_TIMEOUT_MS = 3_000
+AGAIN_S = 0.1
+"""Between two barriers of a leadership."""
 LOOK_S = 5.0
 """Between two looks of the active controller at the other controllers."""
 PROPOSED_MAX = 1_000
@@ -104,15 +106,31 @@ class Actor:
             if self.active.active:
                 logger.warning("no longer the active controller", extra={"term": event.term, "leader": event.leader})
                 self.active.deactivate()
-            if event.role is Role.LEADER:
-                try:
-                    await self.node.read_barrier(Read.INDEX)
-                except RaftError:
-                    continue  # another event follows
-                if self.node.replica.term == event.term and self.node.is_leader:
-                    logger.warning("this is the active controller", extra={"term": event.term})
-                    self.active.activate(self._clock(), event.term)
-                    self.bell.ring()
+            if event.role is Role.LEADER and await self._caught_up(event.term):
+                logger.warning("this is the active controller", extra={"term": event.term})
+                self.active.activate(self._clock(), event.term)
+                self.bell.ring()
+
+    async def _caught_up(self, term: int) -> bool:
+        """Whether this node leads ``term`` and has applied all that earlier leaders committed.
+
+        While it leads, a barrier that was not confirmed in time is asked for again: this leadership has no other event.
+        """
+        while self._leads(term):
+            try:
+                await self.node.read_barrier(Read.INDEX)
+            except Rejected as error:
+                if error.reason is RejectReason.STOPPED:
+                    return False
+                await trio.sleep(AGAIN_S)
+            except RaftError:
+                return False  # another event follows
+            else:
+                return self._leads(term)
+        return False
+
+    def _leads(self, term: int) -> bool:
+        return self.node.is_leader and self.node.replica.term == term
 
     async def act(self) -> None:
         """Propose and send what the core asks for, at events and at its deadlines."""

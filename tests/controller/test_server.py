@@ -13,6 +13,7 @@ from trio.testing import MockClock
 from controller.config import ControllerConfig
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from raft.membership import Member
+from raft.sim.disk import DiskFaults
 from remoting.client import open_client
 from remoting.codes import VERSION, RequestCode, ResponseCode
 from remoting.command import Command
@@ -71,6 +72,26 @@ async def test_master_and_active_controller_lost_together(autojump_clock: MockCl
         await made.kill(former)
         await made.wait_master("a", 2)
         assert trio.current_time() - before < 1.2
+
+
+async def test_a_leader_whose_first_barrier_is_not_confirmed_in_time_is_active_once_it_may_be(
+    autojump_clock: MockClock,
+) -> None:
+    """The only follower has a full disk: it hears its leader, which therefore goes on, and takes nothing."""
+    async with world() as made:
+        active = await made.active()
+        follower, leader = (name for name in made.names if name != active)
+        disk = made.disks[follower]
+        disk.faults = DiskFaults(capacity_bytes=0)
+        made.running[follower].core.node.disk_full()
+        await made.kill(active)
+        await trio.sleep(20)
+        assert made.running[leader].core.node.is_leader and not made.running[leader].core.active.active
+        disk.faults = DiskFaults()
+        while made.running[follower].core.node.storage_state != "ok":
+            await trio.sleep(1)
+        with trio.fail_after(5):
+            assert await made.active() == leader
 
 
 async def test_everything_from_disk_again(autojump_clock: MockClock) -> None:
