@@ -139,7 +139,8 @@ async def _export(core: Controller, server: Server, nursery: trio.Nursery) -> No
 
 def raft_tls(config: ControllerConfig) -> TLSConfig | None:
     """With a certificate and what others' are signed by, controllers talk to each other under mutual TLS."""
-    if not (config.tls_server_cert_path and config.tls_server_trust_cert_path):
+    given = config.tls_server_cert_path and config.tls_server_trust_cert_path
+    if not given or config.tls_server_mode == "disabled":
         return None
     return TLSConfig(
         cert=config.tls_server_cert_path, key=config.tls_server_key_path, ca=config.tls_server_trust_cert_path)

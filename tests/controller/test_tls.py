@@ -25,8 +25,8 @@ from remoting.headers.controller import ApplyBrokerIdRequest
 from remoting.tls import client_context
 
 
-@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
-async def test_three_controllers_under_mutual_tls(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("mode", ["permissive", "enforcing", "disabled"])
+async def test_three_controllers_with_certificates(tmp_path: Path, mode: str) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(3)]
@@ -59,7 +59,7 @@ async def test_three_controllers_under_mutual_tls(tmp_path: Path, mode: str) -> 
                 await trio.sleep(0.02)
             active = next(address for controller, address in zip(running, addresses, strict=True)
                           if controller.core.active.active)
-            answer = await secure.call(active, request(
+            answer = await (plain if mode == "disabled" else secure).call(active, request(
                 RequestCode.CONTROLLER_APPLY_BROKER_ID, ApplyBrokerIdRequest("c", "a", 1, "127.0.0.1:1;1")))
             assert answer.code == ResponseCode.SUCCESS, answer
             if mode == "enforcing":
@@ -73,8 +73,9 @@ async def test_three_controllers_under_mutual_tls(tmp_path: Path, mode: str) -> 
             elsewhere = {"controllerDLegerGroup": "h", "controllerStorePath": str(tmp_path / "h")}
             foreign = from_properties({**given, **elsewhere})
             assert "is a controller of group g; this one is of group h" in await _failed_start(foreign)
-            assert await _mqadmin(active, "--tls") == cli.DONE
-            assert await _mqadmin(active, "--tls-ca", str(tmp_path / "ca.pem")) == cli.DONE
+            under_tls = cli.FAILED if mode == "disabled" else cli.DONE
+            assert await _mqadmin(active, "--tls") == under_tls
+            assert await _mqadmin(active, "--tls-ca", str(tmp_path / "ca.pem")) == under_tls
             assert await _mqadmin(active, "--tls-ca", str(tmp_path / "none.pem")) == cli.USAGE
         await stack.aclose()
         nursery.cancel_scope.cancel()
