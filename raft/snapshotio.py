@@ -14,7 +14,7 @@ import trio
 
 from raft.applier import Applier
 from raft.config import MS, Config
-from raft.errors import DamagedLog, Faulted, StorageError, UsageError
+from raft.errors import DamagedLog, Faulted, Rejected, StorageError, UsageError
 from raft.events import EventHub, SnapshotRestored, SnapshotTaken
 from raft.messages import Install, LoadChunk, SnapshotMeta, StoreChunk
 from raft.pending import Proposals
@@ -82,11 +82,14 @@ class SnapshotIO:
             except StorageError as error:  # ends this snapshot, not the log; later there may be room
                 self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
                 logger.warning("no snapshot: %s; the next try comes when the log has grown", error)
-            except Faulted:
+            except (Faulted, Rejected):
                 return
 
     async def take(self) -> SnapshotMeta:
-        """Snapshot the machine now. Raises ``DiskFull``, ``UsageError`` (it cannot, or nothing is applied yet)."""
+        """Snapshot the machine now.
+
+        Raises ``DiskFull``, ``UsageError`` (it cannot, or nothing is applied yet), ``Rejected`` (the node stopped).
+        """
         machine = self._applier.machine
         if not machine.snapshots:
             raise UsageError("this state machine has no snapshot() and restore()")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from random import Random
 
 import pytest
 import trio
@@ -12,8 +13,11 @@ import trio.testing
 import raft
 from raft.config import Config
 from raft.frame import Kind
+from raft.host import open_node
 from raft.node import Node
+from raft.sim.disk import VirtualDisk
 from tests.raft.net import Counter
+from tests.raft.test_host import ALONE, _no_network, until_leads
 from tests.raft.test_node import THREE, machine_of, network, one
 
 
@@ -142,3 +146,28 @@ async def test_a_restarted_node_applies_its_log_again_from_storage(autojump_cloc
         again = await one(net, Counter(), storage=storage)
         await again.read_barrier()
         assert machine_of(again).n == 500
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_node_that_stops_within_a_frame_leaves_no_snapshot_of_half_of_it(
+    steps: int, autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its index would be that of the frame before: after a restart the half that it holds would be applied again."""
+    disk, slow = VirtualDisk(), Slow(autojump_clock, 0.003)
+    config = Config(apply_slice_ms=4, election_timeout_ms=1_000, snapshot_tail_entries=0)
+    async with open_node("n0", ALONE, "unused", slow, bootstrap=True, config=config, rng=Random(7), files=disk,
+                         connect=_no_network) as node:
+        await until_leads(node)
+        await node.propose(b"1")
+        for _ in range(300):
+            node.propose_nowait(b"1")
+        while node.applier._begun is None:
+            await trio.lowlevel.checkpoint()
+        node.snapshots._wanted.set()  # as ``consider`` does when the log has grown
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+    again = Counter()
+    async with open_node("n0", ALONE, "unused", again, config=config, files=disk, connect=_no_network) as node:
+        await until_leads(node)
+        await node.read_barrier()
+        assert again.n == 301
