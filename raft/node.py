@@ -143,7 +143,7 @@ class Node:
         self.events_hub = EventHub()
         self.applier = Applier(
             machine=Machine(state_machine), log=replica.log, proposals=self.proposals, config=config,
-            clock=around.clock, load=self._load, progress=self._after_slice, fault=self._machine_raised,
+            clock=around.clock, load=self._load_to_apply, progress=self._after_slice, fault=self._machine_raised,
             run_blocking=around.run_blocking)
         self.snapshots = SnapshotIO(
             replica=replica, storage=around.storage, applier=self.applier, proposals=self.proposals,
@@ -514,6 +514,13 @@ class Node:
         frames: list[Frame] = await self.around.run_blocking(
             self.around.storage.read, self.replica.group, first, max_bytes)
         return frames
+
+    async def _load_to_apply(self, first: int, max_bytes: int) -> list[Frame]:
+        try:
+            return await self._load(first, max_bytes)
+        except StorageError as error:
+            self.write_failed(error)
+            return []
 
     def _next_ticket(self) -> int:
         if self.replica.faulted or self._stopping:

@@ -16,9 +16,10 @@ from raft.frame import Kind
 from raft.host import open_node
 from raft.node import Node
 from raft.sim.disk import VirtualDisk
+from raft.storage.faulty import FaultyStorage
 from tests.raft.net import Counter
 from tests.raft.test_host import ALONE, _no_network, until_leads
-from tests.raft.test_node import THREE, machine_of, network, one
+from tests.raft.test_node import ONE, THREE, machine_of, network, one
 
 
 class Slow(Counter):
@@ -171,3 +172,20 @@ async def test_a_node_that_stops_within_a_frame_leaves_no_snapshot_of_half_of_it
         await until_leads(node)
         await node.read_barrier()
         assert again.n == 301
+
+
+@pytest.mark.parametrize("machine", [Counter, Threaded])
+async def test_damage_found_while_applying_faults_the_node_and_no_other(
+    machine: type[Counter], autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with network(Config(cache_bytes_max=1_000)) as net:
+        leader = await one(net)
+        for _ in range(50):
+            await leader.propose_many([b"1"] * 10)
+        storage = net.kill("n0")
+        await trio.testing.wait_all_tasks_blocked()
+        faulty = FaultyStorage(storage)
+        again = await net.start("n0", ONE, machine(), storage=faulty)  # type: ignore[arg-type]
+        faulty.flip = True
+        await trio.sleep(5)
+        assert again.status().storage == "failed" and again.status().faulted
