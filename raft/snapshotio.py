@@ -84,6 +84,9 @@ class SnapshotIO:
                 logger.warning("no snapshot: %s; the next try comes when the log has grown", error)
             except (Faulted, Rejected):
                 return
+            except Exception:
+                self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
+                logger.exception("the state machine made no snapshot; the next try comes when the log has grown")
 
     async def take(self) -> SnapshotMeta:
         """Snapshot the machine now.

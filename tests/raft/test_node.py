@@ -617,6 +617,32 @@ async def test_snapshots_that_cannot_be_taken_are_refused_in_words(autojump_cloc
             await node.take_snapshot()
 
 
+class Unwilling(Counter):
+    """Makes no snapshot of what is odd."""
+
+    def snapshot(self) -> bytes:
+        if self.n % 2:
+            raise ValueError("odd")
+        return super().snapshot()
+
+
+async def test_a_machine_that_fails_at_a_snapshot_is_asked_again_later(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = Config(snapshot_log_bytes=5_000, snapshot_tail_entries=0)
+    async with network(config) as net:
+        leader = await one(net, Unwilling())
+        await leader.propose_many([b"1"] * 1_001)
+        await trio.testing.wait_all_tasks_blocked()
+        assert "ValueError: odd" in caplog.text
+        with pytest.raises(ValueError, match="odd"):
+            await leader.take_snapshot()
+        assert leader.status().snapshot_index == 0
+        await leader.propose_many([b"1"] * 1_001)
+        await trio.testing.wait_all_tasks_blocked()
+        assert leader.status().snapshot_index > 2_000
+
+
 # --- leadership and events ---------------------------------------------------------------------------------------
 
 
