@@ -466,11 +466,12 @@ class SegmentStorage:
             self._recycle()
 
     def _recycle(self) -> None:
-        while self._retired:
-            segment = self._retired[0]
-            with self._reader.without(segment):
-                self._spares.give(segment.path, segment.size)
-            self._retired.pop(0)
+        with self._reader.lock:  # the writer's helper and nodes that ask for room may come here at once
+            while self._retired:
+                segment = self._retired[0]
+                with self._reader.without(segment):
+                    self._spares.give(segment.path, segment.size)
+                self._retired.pop(0)
 
     @property
     def needs_maintenance(self) -> bool:

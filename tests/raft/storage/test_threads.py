@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from raft.frame import Frame
-from raft.messages import Write
+from raft.messages import HardState, Write
 from raft.storage.conformance import frames, snapshot_at
 from raft.storage.directory import DirectoryFiles
 from raft.storage.identity import format_directory
@@ -112,4 +112,42 @@ def test_everything_at_once(tmp_path: Path) -> None:
     found = storage.open()[1]
     assert found.last_index == ENTRIES
     assert found.purged_index > 1_000
+    storage.close()
+
+
+class _Meeting(DirectoryFiles):
+    """While the first purged segment is renamed, somebody else calls ``meet``."""
+
+    meet: Callable[[], object] | None = None
+    thread: threading.Thread | None = None
+
+    def rename(self, old: str, new: str) -> None:
+        if old.endswith(".seg") and self.meet is not None and self.thread is None:
+            self.thread = threading.Thread(target=self.meet)
+            self.thread.start()
+            self.thread.join(0.3)  # it either waits for this thread, or does harm now
+        super().rename(old, new)
+
+
+def test_two_threads_that_recycle_at_once_do_not_take_each_others_segment_for_a_broken_disk(tmp_path: Path) -> None:
+    files = _Meeting(tmp_path)
+    format_directory(files, "c", "n", bytes(16))
+    storage = SegmentStorage(files, "c", "n", segment_bytes=64 << 10, rng=Random(1), background=True)
+    storage.open()
+    log = frames(200, size=1_500)
+    for frame in log:
+        storage.write([Write(frame.first, 1, frames=[frame])])
+    sink = storage.create_snapshot(1, snapshot_at(log[149]))
+    sink.write(b"150")
+    sink.finish()
+    storage.write([Write(201, 1, purge_to=150)])
+    storage.sync()
+    assert len(storage._retired) > 1
+    files.meet = storage.has_room
+    assert storage.maintain()
+    assert files.thread is not None
+    files.thread.join(60)
+    assert not storage._retired
+    storage.write([Write(202, 1, hard_state=HardState(9, None))])
+    storage.sync()
     storage.close()
