@@ -99,6 +99,8 @@ class Host:
         self._writer: InlineWriter | LogWriter | None = None
         self._waiting = 0
         """Nodes that wait for the disk."""
+        self._disk_failure: StorageError | None = None
+        """For groups that are opened later."""
         self._unheard: deque[Mapping[int, int]] = deque()
         """``LogWriter.reports``"""
         self._nursery: trio.Nursery | None = None
@@ -162,6 +164,8 @@ class Host:
         self._recovered.pop(number, None)
         assert self._nursery is not None
         node.start(self._nursery)
+        if self._disk_failure is not None:
+            node.write_failed(self._disk_failure)
         self._meet(peers)
         return node
 
@@ -344,6 +348,7 @@ class Host:
             node.disk_full()
 
     def _on_write_failed(self, error: StorageError) -> None:
+        self._disk_failure = error
         for node in self.nodes.values():
             node.write_failed(error)
 

@@ -433,6 +433,21 @@ async def test_a_lone_caller_of_the_only_group_costs_no_other_thread(
         assert set(used) == ({"write_here"} if (groups, loop_sync_max_ms) == (1, 60_000) else {"submit_quietly"})
 
 
+async def test_a_group_opened_on_a_disk_that_failed_says_so(autojump_clock: trio.testing.MockClock) -> None:
+    """Nobody writes there any more: without a word it would wait for ever. What the scrub finds comes early, too."""
+    disk = VirtualDisk()
+    async with open_host("unused", node_id="n0", listen=None, create=True, files=disk, connect=_no_network) as host:
+        first = await host.open_group("first", state_machine=Counter(), peers=ALONE, bootstrap=True)
+        await until_leads(first)
+        disk.fail("sync")
+        with pytest.raises(Faulted):
+            await first.propose(b"1")
+        second = await host.open_group("second", state_machine=Counter(), peers=ALONE, bootstrap=True)
+        assert second.status().storage == "failed"
+        with pytest.raises(Faulted):
+            await second.propose(b"1")
+
+
 async def test_groups_of_a_host_share_what_their_connections_name(tmp_path: Path) -> None:
     async with open_host(tmp_path, node_id="n0", listen="127.0.0.1:0", create=True, config=FAST) as host:
         for other in (attrs.evolve(FAST, rules=raft.Rules.DLEDGER), attrs.evolve(FAST, election_timeout_ms=2_000)):
