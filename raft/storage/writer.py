@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from raft.config import Sync
-from raft.errors import DiskFull, StorageError, WriteFailed
+from raft.errors import DamagedLog, DiskFull, StorageError, WriteFailed
 from raft.messages import Write
 from raft.storage.interface import Storage
 
@@ -340,6 +340,8 @@ class LogWriter:
                     return
         except StorageError as error:
             self._call_soon(self._events.failed, error)
+        except OSError as error:  # a sector that cannot be read is damage as well
+            self._call_soon(self._events.failed, DamagedLog("log", 0, f"a sealed segment cannot be read: {error}"))
 
     def _prepare(self) -> None:
         self._maintaining = True

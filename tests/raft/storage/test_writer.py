@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -548,6 +549,21 @@ def test_damage_that_the_scrub_finds_is_told(monkeypatch: pytest.MonkeyPatch) ->
     loop.run_until(lambda: bool(loop.said))
     writer.close()
     assert [str(said) for said in loop.said] == [f"three at byte {128 << 10}: rot"]
+
+
+class Unreadable(Watched):
+    def scrub(self, *, step_bytes: int) -> Iterator[str]:
+        yield "one"
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_sector_that_the_scrub_cannot_read_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "SCRUB_PAUSE_S", 0.0)
+    loop, storage = Loop(), Unreadable()
+    writer = LogWriter(storage, loop.call_soon, loop.events)
+    loop.run_until(lambda: bool(loop.said))
+    writer.close()
+    assert "cannot be read: [Errno 5]" in str(loop.said[0])
 
 
 def test_closing_does_not_wait_for_the_scrub() -> None:
