@@ -7,6 +7,7 @@ Disk work runs in worker threads, one piece at a time per direction. Knows stora
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -54,7 +55,7 @@ class SnapshotIO:
         self._sink: tuple[SnapshotMeta, SnapshotSink] | None = None
         self._sending: dict[int, SnapshotMeta] = {}
         """The newest snapshots that pieces were read of. A peer that has begun with one goes on with it."""
-        self._ask, self._asked = trio.open_memory_channel[LoadChunk | StoreChunk | Install](PIECES_MAX)
+        self._ask, self._asked = trio.open_memory_channel[LoadChunk | StoreChunk | Install](math.inf)
         self._wanted = trio.Event()
 
     # --- this node's own
@@ -137,10 +138,9 @@ class SnapshotIO:
 
     def handle(self, question: LoadChunk | StoreChunk | Install) -> None:
         """Answer later. A piece that finds no place is dropped: the leader sends it again."""
-        try:
+        # The core asks for one ``Install`` at a time, and for no second time.
+        if isinstance(question, Install) or self._ask.statistics().current_buffer_used < PIECES_MAX:
             self._ask.send_nowait(question)
-        except trio.WouldBlock:
-            assert not isinstance(question, Install), "the core asks for one at a time"
 
     async def run_questions(self) -> None:
         """Task: answers the core."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from google_crc32c import value as crc32c
 
 import raft
 from raft.alarms import SWEEP_MIN
@@ -31,8 +32,21 @@ from raft.errors import (
 )
 from raft.events import QUEUE_EVENTS, Lagged, NodeFaulted, SnapshotRestored, SnapshotTaken
 from raft.frame import Kind
-from raft.messages import MembershipChanged, Role, RoleChanged, Vote, VoteReply, VoteResult, Write
+from raft.membership import Member, Membership
+from raft.messages import (
+    MembershipChanged,
+    Role,
+    RoleChanged,
+    SnapshotChunk,
+    SnapshotMeta,
+    Vote,
+    VoteReply,
+    VoteResult,
+    Write,
+)
 from raft.node import Node
+from raft.snapshotio import PIECES_MAX
+from raft.snapshotmeta import encode_meta
 from tests.raft.net import Counter, Net
 
 ONE = {"n0": "h:1"}
@@ -641,6 +655,30 @@ async def test_a_machine_that_fails_at_a_snapshot_is_asked_again_later(
         await leader.propose_many([b"1"] * 1_001)
         await trio.testing.wait_all_tasks_blocked()
         assert leader.status().snapshot_index > 2_000
+
+
+async def test_a_slow_disk_and_a_leader_that_repeats_itself_do_not_crowd_out_the_install(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """While a piece is stored the leader sends it again and again; all of them wait when the first is done."""
+    async with network() as net:
+        node = await net.start("n0", THREE, Counter())
+        membership = Membership(voters=tuple(THREE), members={name: Member(at) for name, at in THREE.items()})
+        meta = encode_meta(SnapshotMeta(10, 1, 0, membership, 0, size=1, crc=crc32c(b"5")))
+        gate = trio.Event()
+
+        async def slowly(function: Callable[..., Any], *args: Any) -> Any:
+            await gate.wait()
+            return function(*args)
+
+        node.snapshots._run_blocking = slowly
+        for number in range(1, 3 * PIECES_MAX):
+            node.receive("n1", SnapshotChunk(1, 1, 1, number, meta, 0, b"5"))
+            node.pump()
+            await trio.testing.wait_all_tasks_blocked()
+        gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert machine_of(node).n == 5 and not node.replica.installing
 
 
 # --- leadership and events ---------------------------------------------------------------------------------------
