@@ -703,6 +703,8 @@ async def _ping(connection: _Inbound) -> None:
     """Find out whether a quiet connection has another end: if not, its own task notices."""
     try:
         await connection.stream.send_all(encode_greeting(Ping()))
+    except trio.BusyResourceError:
+        pass  # its own task is sending at this moment, and so finds out
     except STREAM_ERRORS:
         connection.scope.cancel()
     finally:

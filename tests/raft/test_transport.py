@@ -17,7 +17,7 @@ import pytest
 import trio
 from google_crc32c import value as crc32c
 from trio.abc import Stream
-from trio.testing import MockClock, memory_stream_pair
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from raft import wire
 from raft.errors import ConfigError, UsageError
@@ -356,6 +356,22 @@ async def test_a_second_node_under_a_connected_id_is_refused_in_words(
         n1.say("n0", vote())
         await settle()
         assert n0.got == [("n1", vote())], "the first one keeps its connection"
+
+
+async def test_a_second_process_that_greets_while_the_first_is_being_answered_harms_nobody(
+    autojump_clock: MockClock,
+) -> None:
+    async with network() as net:
+        n1 = await net.start("n1")
+        first, theirs = lockstep_stream_pair()  # what is sent there waits until it is taken
+        net.nursery.start_soon(n1.transport.serve_stream, theirs)
+        await first.send_all(encode_greeting(hello_of("n2", boot=1)))
+        await settle()
+        second = await net.dial("n1")
+        await second.send_all(encode_greeting(hello_of("n2", boot=2)))
+        assert isinstance(await read_greeting(second, bytearray()), Refusal)
+        assert isinstance(await read_greeting(first, bytearray()), Hello)
+        assert n1.transport.connected("n2")
 
 
 async def test_a_node_that_comes_back_while_its_old_connection_lingers_gets_in_soon(autojump_clock: MockClock) -> None:
