@@ -678,7 +678,8 @@ class Transport:
         except MalformedMessage:
             _raise_refusal(data)
             raise
-        self._unfinished_bytes += decoder.unfinished_bytes - before
+        finally:
+            self._unfinished_bytes += decoder.unfinished_bytes - before
         if self._unfinished_bytes > self.limits.receive_bytes_max:
             raise MalformedMessage(f"{self._unfinished_bytes} bytes of unfinished messages over all connections")
         counters.bytes_received += len(data)

@@ -209,6 +209,20 @@ async def test_unfinished_messages_of_all_connections_share_one_limit(autojump_c
         assert len(n1.got) == 1 and n1.transport._unfinished_bytes == 0
 
 
+async def test_a_damaged_message_that_came_in_parts_leaves_the_limit_as_it_was(autojump_clock: MockClock) -> None:
+    async with network() as net:
+        n1 = await net.start("n1")
+        damaged = bytearray(b"".join(wire.encode(append(1, 90_000))))
+        damaged[-1] ^= 1
+        stream = await net.dial("n1")
+        await greet(stream, hello_of("n2", lane=Lane.BULK), bytearray())
+        for part in (damaged[:60_000], damaged[60_000:]):
+            await stream.send_all(part)
+            await settle()
+        assert n1.transport.counters.malformed == 1
+        assert n1.transport._unfinished_bytes == 0
+
+
 async def test_connections_beyond_the_limit_are_closed_at_once(autojump_clock: MockClock) -> None:
     async with network() as net:
         n1 = await net.start("n1", limits=TransportLimits(connections_max=3, hello_timeout_ms=60_000))
