@@ -229,9 +229,12 @@ class Client:
                 if self._refused_by_all(address):
                     raise error from None
                 self._turn_from(where)
+                self._turn += hinted  # nor does whoever sent us there know better
                 hinted = False
             except _NoAnswer as problem:
                 self._turn_from(where)
+                self._turn += hinted
+                hinted = False
                 if not repeatable:
                     raise Unknown(detail=f"{where}: {problem}") from None
                 error = Rejected(RejectReason.TIMED_OUT, f"{where}: {problem}")

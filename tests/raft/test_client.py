@@ -86,6 +86,16 @@ async def test_the_leader_is_followed_beyond_the_given_addresses() -> None:
         assert net.dialled == ["a:1", "c:1"]
 
 
+async def test_a_leader_known_by_an_address_that_only_members_reach_is_found_among_those_given(
+    autojump_clock: MockClock,
+) -> None:
+    """As behind a translation of addresses: the follower means it well, but the client cannot get there."""
+    inside = FakeNode(is_leader=False, refusal=NotLeader("b", "inside:1"), busy=True)
+    async with network(a=inside, b=FakeNode()) as net, client_of(net) as client:
+        assert await client.propose(b"1") == 1
+        assert net.dialled == ["a:1", "inside:1", "b:1"]
+
+
 async def test_every_address_is_tried(autojump_clock: MockClock) -> None:
     async with network(a=None, b=follower(), c=FakeNode()) as net, client_of(net) as client:
         assert await client.propose(b"1") == 1
