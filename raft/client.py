@@ -305,7 +305,6 @@ class _Waiting:
     done: trio.Event = attrs.Factory(trio.Event)
     answer: Answer | None = None
     sent: bool = False
-    given_up: bool = False
 
 
 class _Link:
@@ -354,7 +353,8 @@ class _Link:
             try:
                 await waiting.done.wait()
             finally:
-                waiting.given_up = True
+                if not waiting.sent and waiting in self._outbox:
+                    self._outbox.remove(waiting)
                 if self._pending.pop(number, None) is not None and len(self._pending) == REQUESTS_MAX - 1:
                     self._make_room()
         if waiting is None:
@@ -437,8 +437,7 @@ class _Link:
         try:
             while True:
                 await self._bell.wait()
-                batch = [waiting for waiting in self._outbox if not waiting.given_up]
-                self._outbox.clear()
+                batch, self._outbox = self._outbox, []
                 for waiting in batch:
                     waiting.sent = True
                 await stream.send_all(b"".join([waiting.data for waiting in batch]))

@@ -300,6 +300,33 @@ async def test_a_cancelled_caller_leaves_the_connection_in_order(autojump_clock:
         assert await client.propose(b"1") == 2, "cancelling took nothing back"
 
 
+async def test_what_was_given_up_before_it_left_is_not_kept(autojump_clock: MockClock) -> None:
+    """A node that reads nothing and lives on: its connection takes no more, and callers come and go."""
+    async def deaf(*_: object) -> None:
+        await trio.sleep_forever()
+
+    async with network(a=FakeNode()) as net:
+        net.serve = deaf
+        near: list[Stream] = []
+
+        async def dial(address: str) -> Stream:
+            near.append(await net.dial(address))
+            return near[0]
+
+        async with connect(["a:1"], dial=dial, timeout_ms=100) as client:
+            with pytest.raises(Unknown):
+                await client.propose(b"1")
+            assert isinstance(near[0], trio.StapledStream)
+            assert isinstance(near[0].send_stream, trio.testing.MemorySendStream)
+            near[0].send_stream.send_all_hook = trio.sleep_forever
+            with pytest.raises(Unknown):
+                await client.propose(b"1")
+            for _ in range(20):
+                with pytest.raises(Rejected):
+                    await client.propose(bytes(1_000))
+            assert client._links["a:1"]._outbox == [] and client._links["a:1"]._pending == {}
+
+
 async def test_an_exception_leaves_the_block_as_it_is() -> None:
     async def fail(scope: trio.CancelScope | None = None) -> None:
         async with client_of(net) as client:
