@@ -100,6 +100,13 @@ class Step:
 
 def illegal(desired: Desired) -> str | None:
     """Why a desired membership cannot be; None if it can."""
+    everyone = (*desired.voters.items(), *desired.learners.items())
+    for name, address in everyone:
+        if type(name) is not str or type(address) is not str:
+            return f"ids and addresses (host:port) are text, not {name!r} and {address!r}"
+    for name, priority in desired.priorities.items():
+        if type(priority) is not int:
+            return f"a priority is a whole number, not {priority!r} for {name!r}"
     both = sorted(set(desired.voters) & set(desired.learners))
     if not desired.voters:
         return "a group needs at least one voter"
@@ -108,7 +115,6 @@ def illegal(desired: Desired) -> str | None:
     unknown = sorted(set(desired.priorities) - set(desired.voters) - set(desired.learners))
     if unknown:
         return f"a priority is given for {', '.join(unknown)}, who is not to be a member"
-    everyone = (*desired.voters.items(), *desired.learners.items())
     empty = sorted(name for name, address in everyone if not name or not address)
     return f"{empty} lack a name or an address" if empty else None
 

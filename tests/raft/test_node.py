@@ -718,6 +718,24 @@ async def test_members_change_one_call_at_a_time(autojump_clock: trio.testing.Mo
         assert any(isinstance(event, MembershipChanged) for event in events.pending())
 
 
+@pytest.mark.parametrize("change", [
+    {"voters": {**THREE, "n2": ("h", 3)}}, {"voters": THREE, "learners": {4: "h:4"}},
+    {"voters": THREE, "priorities": {"n1": 0.5}}, {"voters": THREE, "priorities": {"n1": True}}])
+async def test_what_no_node_could_read_as_a_membership_is_refused_before_it_is_in_the_log(
+    change: dict[str, Any], autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with network() as net:
+        leader = await three(net)
+        with pytest.raises(Rejected) as caught:
+            await leader.reconfigure(**change)
+        assert caught.value.reason is RejectReason.ILLEGAL_CHANGE
+        await trio.sleep(1)
+        await leader.propose(b"1")
+        for node in net.nodes.values():
+            await node.read_barrier()
+            assert machine_of(node).n == 1
+
+
 async def test_a_slow_subscriber_is_told_what_it_missed(autojump_clock: trio.testing.MockClock) -> None:
     async with network() as net:
         leader = await one(net)
