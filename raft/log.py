@@ -120,7 +120,11 @@ class RaftLog:
     # --- changing
 
     def append(self, frame: Frame) -> None:
-        """Take the next frame. It must follow the last entry and never lower the term."""
+        """Take the next frame. It must follow the last entry and never lower the term.
+
+        Raises ``MalformedMessage`` for a membership that is none; nothing is taken then.
+        """
+        membership = Membership.decode(frame.payloads()[0]) if frame.kind == MEMBERSHIP else None
         first, term = frame.first, frame.term
         assert first == self.last_index + 1, (frame, self.last_index)
         assert term >= self.last_term, (frame, self.last_term)
@@ -141,8 +145,8 @@ class RaftLog:
                 kept = list(self._boundaries)
                 half = len(kept) // 2
                 self._boundaries = deque(kept[:half:2] + kept[half:])
-        if frame.kind == MEMBERSHIP:
-            self.memberships.append((first, Membership.decode(frame.payloads()[0])))
+        if membership is not None:
+            self.memberships.append((first, membership))
 
     def _evict(self) -> None:
         """Forget the oldest durable frames, down to three quarters of the window: seldom, and in one cut."""

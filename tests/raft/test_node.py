@@ -16,12 +16,14 @@ import trio.testing
 from google_crc32c import value as crc32c
 
 import raft
+from raft import frame
 from raft.alarms import SWEEP_MIN
 from raft.config import Config, Read
 from raft.errors import (
     Busy,
     DiskFull,
     Faulted,
+    MalformedMessage,
     NotLeader,
     RaftError,
     Rejected,
@@ -34,6 +36,7 @@ from raft.events import QUEUE_EVENTS, Lagged, NodeFaulted, SnapshotRestored, Sna
 from raft.frame import Kind
 from raft.membership import Member, Membership
 from raft.messages import (
+    Append,
     MembershipChanged,
     Role,
     RoleChanged,
@@ -734,6 +737,23 @@ async def test_what_no_node_could_read_as_a_membership_is_refused_before_it_is_i
         for node in net.nodes.values():
             await node.read_barrier()
             assert machine_of(node).n == 1
+
+
+async def test_a_peers_membership_that_is_none_is_not_taken(autojump_clock: trio.testing.MockClock) -> None:
+    async with network() as net:
+        node = await net.start("n0", THREE, Counter())
+
+        def append(sequence: int, kind: int, payload: bytes) -> Append:
+            made = frame.build(kind=kind, group=1, term=1, first=1, payloads=[payload], wall_ms=0, chain=0)
+            return Append(1, 1, 1, sequence, 0, 0, 0, 0, [made])
+
+        with pytest.raises(MalformedMessage):  # which ends the connection it came over
+            node.receive("n1", append(1, Kind.MEMBERSHIP, b"junk"))
+        node.pump()
+        node.receive("n1", append(2, Kind.COMMANDS, b"1"))
+        node.pump()
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.replica.durable_index == node.replica.last_index == 1
 
 
 async def test_a_slow_subscriber_is_told_what_it_missed(autojump_clock: trio.testing.MockClock) -> None:
