@@ -229,8 +229,8 @@ class Node:
         """
         ticket = self._next_ticket()
         book = {**voters, **(learners or {})}
-        self.around.addresses(book)
         self.replica.reconfigure(self._clock(), ticket, voters, learners or {}, priorities)
+        self.around.addresses(book)
         await self._resolution(ticket)
 
     async def take_snapshot(self) -> SnapshotMeta:

@@ -756,6 +756,19 @@ async def test_a_peers_membership_that_is_none_is_not_taken(autojump_clock: trio
         assert node.replica.durable_index == node.replica.last_index == 1
 
 
+async def test_a_change_that_is_refused_moves_nobody(autojump_clock: trio.testing.MockClock) -> None:
+    """Its addresses may be wrong, and no later membership would correct them."""
+    async with network() as net:
+        leader = await three(net)
+        for node in net.nodes.values():
+            book: dict[str, str] = {}
+            node.around.addresses = book.update
+            with pytest.raises((NotLeader, Rejected)):
+                await node.reconfigure({**THREE, "n1": "wrong:1"}, {"n1": "wrong:1"})
+            assert book == {}
+        assert leader.is_leader
+
+
 async def test_a_slow_subscriber_is_told_what_it_missed(autojump_clock: trio.testing.MockClock) -> None:
     async with network() as net:
         leader = await one(net)
