@@ -442,8 +442,8 @@ class Node:
             except trio.WouldBlock:
                 self.replica.loaded(self._clock(), output.peer, output.session, output.first, [])
         elif isinstance(output, Resolved):
-            self._answers[output.ticket] = output
-            if (asked := self._requests.get(output.ticket)) is not None:
+            if (asked := self._requests.get(output.ticket)) is not None:  # else the caller was cancelled
+                self._answers[output.ticket] = output
                 asked.set()
         else:
             assert isinstance(output, (LoadChunk, StoreChunk, Install)), output

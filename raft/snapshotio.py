@@ -226,7 +226,8 @@ class SnapshotIO:
         finally:
             self.restoring = 0
         self._retry_bytes = 0
-        self._events.put(SnapshotRestored(meta))
+        if not self._replica.faulted:
+            self._events.put(SnapshotRestored(meta))
 
     def _chunks(self, meta: SnapshotMeta) -> Iterator[bytes]:
         offset = 0

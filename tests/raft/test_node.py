@@ -684,6 +684,27 @@ async def test_a_slow_disk_and_a_leader_that_repeats_itself_do_not_crowd_out_the
         assert machine_of(node).n == 5 and not node.replica.installing
 
 
+class Refusing(Counter):
+    def restore(self, data: bytes) -> None:
+        raise ValueError("not mine")
+
+
+async def test_a_machine_that_refuses_a_snapshot_is_not_said_to_hold_it(autojump_clock: trio.testing.MockClock) -> None:
+    async with network(Config(snapshot_tail_entries=0)) as net:
+        for name in ("n0", "n1"):
+            await net.start(name, THREE, Counter())
+        leader = await net.leader()
+        await leader.propose_many([b"1"] * 100)
+        await leader.take_snapshot()
+        behind = await net.start("n2", THREE, Refusing())
+        seen: list[object] = []
+        with trio.move_on_after(5):
+            async for event in behind.events():
+                seen.append(event)
+        assert any(isinstance(event, NodeFaulted) for event in seen)
+        assert not any(isinstance(event, SnapshotRestored) for event in seen)
+
+
 # --- leadership and events ---------------------------------------------------------------------------------------
 
 
@@ -767,6 +788,19 @@ async def test_a_change_that_is_refused_moves_nobody(autojump_clock: trio.testin
                 await node.reconfigure({**THREE, "n1": "wrong:1"}, {"n1": "wrong:1"})
             assert book == {}
         assert leader.is_leader
+
+
+async def test_nothing_is_kept_for_a_caller_who_did_not_wait_for_the_change(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with network() as net:
+        leader = await three(net)
+        for number in range(3):
+            with trio.move_on_after(0.001):
+                await leader.reconfigure(THREE, priorities={"n1": number + 1})
+            await trio.sleep(1)
+        assert leader.replica.membership.members["n1"].priority == 3
+        assert not leader._answers and not leader._requests
 
 
 async def test_a_slow_subscriber_is_told_what_it_missed(autojump_clock: trio.testing.MockClock) -> None:
