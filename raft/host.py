@@ -42,6 +42,8 @@ from raft.trace import Trace
 from raft.transport import Prepared, Transport, TransportLimits
 
 T = TypeVar("T")
+THREADS_MAX = 40
+"""Worker threads of one host at one time. Its own: the program's may all wait for what the host is to do in one."""
 NOBODY: Mapping[str, str] = {}
 
 
@@ -83,6 +85,7 @@ class Host:
     def __init__(
         self, *, identity: Identity, files: Files, storage: SegmentStorage, recovered: dict[int, Recovered],
         config: Config, rng: Random, clock: Clock, wall_ms: Callable[[], int], inline: bool,
+        run_blocking: Callable[..., Awaitable[Any]],
     ) -> None:
         self.node_id, self.cluster, self.incarnation = identity.node_id, identity.cluster, identity.incarnation
         self.config, self.storage = config, storage
@@ -90,7 +93,7 @@ class Host:
         self._files, self._recovered = files, recovered
         self._rng, self._clock, self._wall_ms = rng, clock, wall_ms
         self._inline = inline
-        self._run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else trio.to_thread.run_sync
+        self._run_blocking = run_blocking
         self._taken: set[int] = set()
         """Groups that are open or being opened."""
         self._links = _Links()
@@ -412,13 +415,14 @@ async def open_host(
     """
     config, rng, clock = config or Config(), rng or Random(SystemRandom().getrandbits(128)), clock or monotonic_ns
     inline = files is not None
-    run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else trio.to_thread.run_sync
+    run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else partial(
+        trio.to_thread.run_sync, limiter=trio.CapacityLimiter(THREADS_MAX))
     address = _known(address) or _known(listen or "")
     files = files if files is not None else DirectoryFiles(Path(data_dir))
     identity, storage, recovered = await _open_storage(
         files, cluster, node_id, create, config, rng, inline, run_blocking)
     host = Host(identity=identity, files=files, storage=storage, recovered=recovered, config=config, rng=rng,
-                clock=clock, wall_ms=wall_ms, inline=inline)
+                clock=clock, wall_ms=wall_ms, inline=inline, run_blocking=run_blocking)
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:

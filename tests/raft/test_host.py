@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial, partialmethod
@@ -446,6 +447,27 @@ async def test_a_group_opened_on_a_disk_that_failed_says_so(autojump_clock: trio
         assert second.status().storage == "failed"
         with pytest.raises(Faulted):
             await second.propose(b"1")
+
+
+class Threaded(Counter):
+    threaded = True
+
+
+async def test_a_program_whose_threads_all_wait_for_the_node_is_answered(tmp_path: Path) -> None:
+    """Its commands are applied in a thread, too: that one must not be among those that wait for it."""
+    tokens = int(trio.to_thread.current_default_thread_limiter().total_tokens)
+    async with open_node("n0", ALONE, tmp_path, Threaded(), bootstrap=True, config=FAST) as node:
+        await until_leads(node)
+        begun = threading.Barrier(tokens)
+
+        def call() -> object:
+            begun.wait(30)
+            return trio.from_thread.run(node.propose, b"1")
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(tokens):
+                nursery.start_soon(trio.to_thread.run_sync, call)
+        assert n(node) == tokens
 
 
 async def test_groups_of_a_host_share_what_their_connections_name(tmp_path: Path) -> None:
