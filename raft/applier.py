@@ -177,7 +177,7 @@ class Applier:
             while self._begun is not None and not self._dead:
                 self._slice()
                 await trio.lowlevel.checkpoint()
-            if self._begun is not None:  # the state has a part of a frame that would be applied again behind the snapshot
+            if self._begun is not None:  # the part of a frame that the state has would be applied once more
                 raise Rejected(RejectReason.STOPPED)
             index = self.index
             if self.machine.threaded:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import errno
+import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
