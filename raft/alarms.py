@@ -35,6 +35,8 @@ class Alarms(Generic[PlaceT]):
         """``waits``: whether this task waits in this place still."""
         self._waits = waits
         self._heap: list[tuple[int, int, PlaceT, Task]] = []
+        self._latest: dict[Task, int] = {}
+        """The one alarm that is meant for a task, by its serial: a task waits in one place at a time."""
         self._serial = 0
         self._sweep_at = SWEEP_MIN
 
@@ -44,11 +46,20 @@ class Alarms(Generic[PlaceT]):
     def set(self, deadline: int, place: PlaceT, task: Task) -> None:
         """Remember ``task``, which waits in ``place``, until ``deadline``."""
         if len(self._heap) >= self._sweep_at:
-            self._heap = [entry for entry in self._heap if self._waits(entry[2], entry[3])]
+            self._heap = [entry for entry in self._heap if self._meant(*entry[1:]) and self._waits(entry[2], entry[3])]
             heapify(self._heap)
+            self._latest = {entry[3]: entry[1] for entry in self._heap}
             self._sweep_at = max(SWEEP_MIN, 2 * len(self._heap))
         self._serial += 1
         heappush(self._heap, (deadline, self._serial, place, task))
+        self._latest[task] = self._serial
+
+    def forget(self, task: Task) -> None:
+        """``task`` left by itself. It may wait in the same place again, with another deadline or with none."""
+        self._latest.pop(task, None)
+
+    def _meant(self, serial: int, _place: PlaceT, task: Task) -> bool:
+        return self._latest.get(task) == serial
 
     def next(self) -> int | None:
         """The earliest deadline."""
@@ -58,8 +69,10 @@ class Alarms(Generic[PlaceT]):
         """Take out those whose deadline has come. Some may have been answered meanwhile."""
         heap = self._heap
         while heap and heap[0][0] <= now:
-            _, _, place, task = heappop(heap)
-            yield place, task
+            _, serial, place, task = heappop(heap)
+            if self._meant(serial, place, task):
+                del self._latest[task]
+                yield place, task
 
 
 def first_due(in_turn: deque[InTurnT], alarms: Alarms[Any]) -> int | None:

@@ -91,6 +91,7 @@ class Barriers:
         try:
             await wait_task_rescheduled(abandon)
         except BaseException:
+            self._alarms.forget(task)
             for waiters in (barrier.tasks, barrier.patient):
                 if task in waiters:
                     waiters.remove(task)

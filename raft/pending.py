@@ -224,7 +224,11 @@ class Proposals:
         if batch is not None:
             position = self._join(batch, commands, size)
             self._wait_in(batch, task, timeout_ns)
-            await _park(batch, task)
+            try:
+                await _park(batch, task)
+            except BaseException:
+                self._alarms.forget(task)
+                raise
             return batch, position
         admission = _Admission(commands, size, task)
         self._shut_door(admission)
@@ -233,6 +237,7 @@ class Proposals:
         try:
             await wait_task_rescheduled(abandon)
         except BaseException:
+            self._alarms.forget(task)
             if admission in self._door:
                 self._door.remove(admission)
                 self._admit()

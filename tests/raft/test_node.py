@@ -267,6 +267,24 @@ async def test_own_deadlines_do_not_shorten_those_of_others(autojump_clock: trio
         assert machine_of(leader).n == 4  # unknown is not failed
 
 
+@pytest.mark.parametrize("again_ms", [None, 3_000])
+async def test_the_deadline_of_a_call_that_was_cancelled_is_not_that_of_the_next(
+    again_ms: int | None, autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The same task may wait in the same batch, or for the same read, once more."""
+    async with network(Config(uncommitted_frames_target=1, propose_timeout_ms=3_000)) as net:
+        leader = await three(net)
+        net.isolate(leader.node_id)
+        leader.propose_nowait(b"1")  # what comes behind it gathers
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()
+        with trio.move_on_after(0.001):
+            await leader.propose(b"1", 20)
+        with pytest.raises(RaftError):
+            await leader.propose(b"1", again_ms)
+        assert trio.current_time() - start > 0.2  # when the leader gave up, not at the first deadline
+
+
 async def test_answered_callers_leave_no_alarms_behind(autojump_clock: trio.testing.MockClock) -> None:
     async with network() as net:
         leader = await one(net)
