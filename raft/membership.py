@@ -25,6 +25,10 @@ class Member:
     priority: int = 0
 
 
+BYTES_MAX = 24 << 10
+"""Of a desired membership: with the one before it, while both are joint, it fits into a snapshot's meta."""
+
+
 def _sorted(ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(ids)))
 
@@ -116,7 +120,12 @@ def illegal(desired: Desired) -> str | None:
     if unknown:
         return f"a priority is given for {', '.join(unknown)}, who is not to be a member"
     empty = sorted(name for name, address in everyone if not name or not address)
-    return f"{empty} lack a name or an address" if empty else None
+    if empty:
+        return f"{empty} lack a name or an address"
+    size = len(Membership(desired.voters, (), desired.learners, {
+        name: Member(address, bytes(16), desired.priorities.get(name, 0)) for name, address in everyone}).encode())
+    return f"names and addresses of {size} bytes; at most {BYTES_MAX} are kept in every snapshot" if (
+        size > BYTES_MAX) else None
 
 
 def leave_joint(current: Membership) -> Membership:

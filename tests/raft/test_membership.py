@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from raft.errors import MalformedMessage
 from raft.membership import Desired, Member, Membership, Step, illegal, leave_joint, next_step
+from raft.messages import SnapshotMeta
+from raft.snapshotmeta import decode_meta, encode_meta
 
 NAMES = ["a", "b", "c", "d", "e"]
 ids = st.text(min_size=1, max_size=8)
@@ -245,3 +247,18 @@ def test_greeting_under_ever_new_names_fills_no_memory() -> None:
         script["n0"].identify(script.now, f"guest {number}", b"x" * 16)
     assert len(script["n0"].incarnations) <= GUESTS_MAX
     assert {"n1", "n2"} <= set(script["n0"].incarnations)
+
+
+def test_what_would_not_fit_into_a_snapshot_is_illegal() -> None:
+    """Joint with one as large, it is still in every snapshot, and one that cannot be read is as good as lost."""
+    voters = {f"node-{i:03}": f"{i:03}.example.com:7000" for i in range(5)}
+    learners = {f"learner-{i:03}": f"{i:03}.example.com:7000" for i in range(300)}
+    assert illegal(Desired(voters, learners)) is None
+    known = {name: Member(at, bytes(16), 1 << 60) for name, at in {**voters, **learners}.items()}
+    other = {f"other-{name}": member for name, member in known.items()}
+    both = Membership([*known], [*other], (), {**known, **other})
+    meta = encode_meta(SnapshotMeta(1 << 60, 1 << 60, 1 << 31, both, 1 << 60, 1 << 60, 1 << 31, 1 << 60))
+    assert decode_meta(meta).membership == both
+    many = {f"learner-{i:03}": f"{i:03}.example.com:7000" for i in range(3_000)}
+    assert "are kept in every snapshot" in (illegal(Desired(voters, many)) or "")
+    assert "are kept in every snapshot" in (illegal(Desired({"n0": "h" * 70_000}, {})) or "")
