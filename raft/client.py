@@ -41,6 +41,7 @@ from raft.errors import (
     Rejected,
     RejectReason,
     Unknown,
+    UsageError,
 )
 from raft.groups import DEFAULT_GROUP, group_number
 from raft.handshake import STREAM_ERRORS, Connector, connect_tcp, greet, split_address, start_tls
@@ -370,7 +371,9 @@ class _Link:
         self._room = trio.Event()
 
     async def _connect(self) -> None:
-        """Raises ``_NotSent``; at once when the last failure is too fresh."""
+        """Raises ``_NotSent``; at once when the last failure is too fresh. ``UsageError`` once the client is closed."""
+        if self._nursery.cancel_scope.cancel_called:
+            raise UsageError("this client is closed: its block has ended")
         if trio.current_time() < self._retry_at:
             raise _NotSent(self._problem, self.refusal)
         try:

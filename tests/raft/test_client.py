@@ -327,6 +327,16 @@ async def test_what_was_given_up_before_it_left_is_not_kept(autojump_clock: Mock
             assert client._links["a:1"]._outbox == [] and client._links["a:1"]._pending == {}
 
 
+async def test_a_client_that_is_closed_says_so_and_dials_nobody(autojump_clock: MockClock) -> None:
+    async with network(a=FakeNode()) as net:
+        async with client_of(net) as client:
+            assert await client.propose(b"1") == 1
+        for _ in range(2):
+            with pytest.raises(UsageError, match="closed"):
+                await client.query(b"")
+        assert net.dialled == ["a:1"]
+
+
 async def test_an_exception_leaves_the_block_as_it_is() -> None:
     async def fail(scope: trio.CancelScope | None = None) -> None:
         async with client_of(net) as client:
