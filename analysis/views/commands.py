@@ -2,8 +2,8 @@
 
 A command's outcome is not in the log: every controller works it out alike while applying. So is it here, by the same
 state machine, from the group's one log, which is followed back from the best tip of all replicas by the chain of marks.
-A log that no longer begins at its first entry is carried on from the newest snapshot that lies beside it; what was
-before has ``outcome`` null.
+A log that no longer begins at its first entry is carried on from the oldest snapshot of any replica that reaches it;
+what was before has ``outcome`` null.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _is_of_later_format(payload: bytes) -> bool:
 def history(frames: DataFrame, contents: DataFrame) -> DataFrame:
     """Commands (``is_change`` false) and the changes they made (true) of every controller group, in rows.
 
-    ``frames`` of controller groups, with whole payloads; ``contents``: of their newest snapshots.
+    ``frames`` of controller groups, with whole payloads; ``contents``: of their snapshots.
     """
     ordered = _ordered(frames, contents)
     return ordered.sparkSession.createDataFrame(  # by RDD: what Spark has on DataFrames for this wants pandas
@@ -123,13 +123,13 @@ def history_here(frames: DataFrame, contents: DataFrame) -> pa.Table:
 
 
 def _ordered(frames: DataFrame, contents: DataFrame) -> DataFrame:
-    """Each frame once, all of a group together, the first with the content of the newest snapshot."""
+    """Each frame once, all of a group together, the first with the contents of its snapshots."""
     wanted = frames.where("damage is null and not truncated").select(
         *_OF_FRAME, "group_id", "kind", "index", "last_index", "count", "chain", "mark", "payload").dropDuplicates(
         ["cluster", "group", "index", "mark"])
     joined = wanted.join(contents.hint("broadcast"), ["cluster", "group_id"], "left")
     first = F.expr("row_number() over (partition by cluster, `group` order by `index`) = 1")
-    slim = joined.withColumn("content", F.when(first, F.col("content")))  # once per group, not per frame
+    slim = joined.withColumn("contents", F.when(first, F.col("contents")))  # once per group, not per frame
     return slim.repartition("cluster", "group").sortWithinPartitions("cluster", "group")
 
 
@@ -137,8 +137,8 @@ def _replay_groups(rows: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
     """Of each group in turn: its frames in, its history out."""
     for _, members in itertools.groupby(rows, lambda row: (row["cluster"], row["group"])):
         frames = [row.asDict() for row in members]
-        content = next((frame["content"] for frame in frames if frame["content"] is not None), None)
-        for found in replay(one_log(frames), content):
+        contents = next((frame["contents"] for frame in frames if frame["contents"] is not None), ())
+        for found in replay(one_log(frames), contents):
             yield tuple(found.get(name) for name in _ROW)
 
 
@@ -164,11 +164,14 @@ def one_log(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return log
 
 
-def replay(log: list[dict[str, Any]], content: bytes | None) -> Iterator[dict[str, Any]]:
-    """A row per command and per change; a command that was not carried out has ``outcome`` null."""
+def replay(log: list[dict[str, Any]], contents: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """A row per command and per change; a command that was not carried out has ``outcome`` null.
+
+    ``contents``: of the group's snapshots, the oldest first.
+    """
     applied: list[Applied] = []
     machine = MetadataMachine(applied.append)
-    known = _begin(machine, log, content)
+    known = _begin(machine, log, contents)
     for frame in log:
         if frame["kind"] != "commands":
             continue
@@ -188,23 +191,25 @@ def replay(log: list[dict[str, Any]], content: bytes | None) -> Iterator[dict[st
                 yield _change_row(where, change, done)
 
 
-def _begin(machine: MetadataMachine, log: list[dict[str, Any]], content: bytes | None) -> int | None:
+def _begin(machine: MetadataMachine, log: list[dict[str, Any]], contents: Iterable[bytes]) -> int | None:
     """Up to which entry the machine knows the state now: 0, or what a snapshot covers; None: it cannot know it."""
-    if log and log[0]["index"] <= 1:
+    if not log:
+        return None
+    if log[0]["index"] <= 1:
         return 0
-    if not log or content is None:
-        return None
-    file = cast(File, _Bytes(content))  # which is only read
-    try:
-        stored = read_stored(file, "snapshot")
-        if stored.meta.index + 1 < log[0]["index"]:
-            return None
-        size, step = stored.meta.size, stored.chunk_bytes
-        machine.restore_from(
-            read_chunk(file, stored, at // step, min(step, size - at)) for at in range(0, size, step))
-    except (DamagedLog, MalformedMessage, UnreadableSnapshot, FormatTooNew):
-        return None
-    return stored.meta.index
+    for content in contents:
+        file = cast(File, _Bytes(content))  # which is only read
+        try:
+            stored = read_stored(file, "snapshot")
+            if stored.meta.index + 1 < log[0]["index"]:
+                continue
+            size, step = stored.meta.size, stored.chunk_bytes
+            machine.restore_from(
+                read_chunk(file, stored, at // step, min(step, size - at)) for at in range(0, size, step))
+        except (DamagedLog, MalformedMessage, UnreadableSnapshot, FormatTooNew):
+            continue
+        return stored.meta.index
+    return None
 
 
 @attrs.frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -17,7 +17,7 @@ from analysis.source.finding import Home
 SCHEMA: Final = ("cluster string, directory string, group_id bigint, `index` bigint, term bigint, bytes bigint, "
                  "taken_ms bigint, file string")
 """Of ``snapshots``, in Spark's DDL."""
-CONTENTS: Final = "cluster string, group_id bigint, content binary"
+CONTENTS: Final = "cluster string, group_id bigint, contents array<binary>"
 """Of ``contents``."""
 _NAME: Final = re.compile(r"([0-9]+)-([0-9]{20})-([0-9]+)[.]snap")
 
@@ -54,21 +54,17 @@ def snapshots(spark: SparkSession, known: Sequence[Home]) -> DataFrame:
     return spark.createDataFrame(rows, SCHEMA) if rows else nothing(spark, SCHEMA)
 
 
-def contents(spark: SparkSession, known: Sequence[Home], groups: Iterable[tuple[str, int]]) -> DataFrame:
-    """The bytes of the newest snapshot of each of these (cluster, group_id), where there is one."""
-    newest: dict[tuple[str, int], Snapshot] = {}
-    for each in _found(known):
-        key = each.cluster, each.group_id
-        if key not in newest or each.index > newest[key].index:
-            newest[key] = each
-    rows = []
-    for key in groups:
-        if key in newest:
-            directory, name = Tree.holding(newest[key].file)
+def contents(spark: SparkSession, known: Sequence[Home], groups: Collection[tuple[str, int]]) -> DataFrame:
+    """The bytes of the snapshots of each of these (cluster, group_id) where there are some, the oldest first."""
+    found: dict[tuple[str, int], list[bytes]] = {}
+    for each in sorted(_found(known), key=lambda each: each.index):
+        if (each.cluster, each.group_id) in groups:
+            directory, name = Tree.holding(each.file)
             try:
-                rows.append((*key, directory.read(name)))
+                found.setdefault((each.cluster, each.group_id), []).append(directory.read(name))
             except FileNotFoundError:
                 continue  # a newer one took its place while we looked
+    rows = [(*key, files) for key, files in found.items()]
     return spark.createDataFrame(rows, CONTENTS) if rows else nothing(spark, CONTENTS)
 
 
