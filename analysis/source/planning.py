@@ -135,8 +135,14 @@ def _names(files: Files) -> dict[int, str]:
 
 
 def _unreached(tree: Tree, files: Files, log: Log) -> Iterator[Lost]:
-    """A log that does not begin at entry 1 needs a snapshot that reaches it, where snapshots are kept with it."""
-    if not log.segments or log.segments[0][0] == 1 or tree.entries("snapshots") is None:
+    """A log that does not begin at entry 1 needs a snapshot that reaches it, where snapshots are kept with it. A
+    snapshot needs a log, for it holds neither term nor vote."""
+    if not log.segments:
+        if any(map(_SNAPSHOT.fullmatch, files.list("snapshots"))):
+            yield Lost(segment_path(1), 1, Damage(
+                0, "missing", "there are snapshots but no log; term and vote are lost"))
+        return
+    if log.segments[0][0] == 1 or tree.entries("snapshots") is None:
         return
     newest: dict[int, int] = {}
     for name in files.list("snapshots"):

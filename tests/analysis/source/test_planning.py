@@ -256,6 +256,16 @@ def test_a_purged_beginning_needs_a_snapshot_where_snapshots_are_kept(tmp_path: 
     assert damage(read(tmp_path)) == []
 
 
+def test_snapshots_without_a_log_have_lost_one(tmp_path: Path) -> None:
+    three_segments().save(tmp_path)
+    for path in (tmp_path / "log").iterdir():
+        path.unlink()
+    assert damage(read(tmp_path)) == []
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "snapshots" / f"1-{4:020d}-1.snap").touch()
+    assert damage(read(tmp_path)) == [(f"{1:020d}.seg", 0, "missing")]
+
+
 def test_purged_while_it_is_read(tmp_path: Path) -> None:
     three_segments().save(tmp_path)
     works = list(planned(tmp_path))
