@@ -35,6 +35,11 @@ def make(
 
     ``bounds``: from where on something is a finding. Raises ``NothingToRead`` for paths without logs, and ``OSError``.
     """
+    path = Path(out)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory; name a file in it for the report")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: there is no such directory for the report")
     steps = itertools.count()
 
     def begin(what: str) -> None:
@@ -43,7 +48,6 @@ def make(
 
     with _kept(logs):
         page = _page(logs, title, bounds or Bounds(), begin)
-    path = Path(out)
     staged = path.with_name(path.name + ".part")
     staged.write_text(render(page, now or datetime.now(UTC)), encoding="utf-8")
     staged.replace(path)  # a reader never sees half a page

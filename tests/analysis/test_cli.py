@@ -33,6 +33,17 @@ def test_paths_without_logs_are_refused_in_a_sentence(
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.java
+def test_where_a_report_cannot_be_written_is_said_before_it_is_made(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    save(tmp_path / "logs", story())
+    for out, words in ((tmp_path, f"{tmp_path} is a directory; name a file in it for the report"),
+                       (tmp_path / "no" / "x.html", f"{tmp_path}/no: there is no such directory for the report")):
+        assert cli.main([str(tmp_path / "logs"), "--out", str(out)]) == 2
+        assert capsys.readouterr().err == f"raft-report: {words}\n"  # and no step of a progress bar
+
+
 def test_missing_java_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def none(*_: object, **__: object) -> SparkSession:
         raise JavaMissing("Spark runs on Java, and no `java` is on PATH")
