@@ -87,7 +87,7 @@ class Logs:
     def keep(self) -> None:
         """Hold frames, events, traces, the controllers' history, and answers once they are asked for."""
         if not self.kept:
-            for name in ("frames", "events", "trace", "history", "elections"):
+            for name in ("frames", "events", "trace", "replayed", "elections"):
                 view = getattr(self, name)
                 if not any(view is light for light in self._light):
                     self.__dict__[name] = view.persist(StorageLevel.MEMORY_AND_DISK)
@@ -161,7 +161,13 @@ class Logs:
 
     @cached_property
     def history(self) -> DataFrame:
-        """Of controller groups: see ``analysis.views.commands``. Reads their payloads; of others' a few bytes."""
+        """Of controller groups: see ``analysis.views.commands``."""
+        return self.replayed if self.since_ms is None else self.replayed.where(F.col("wall_ms") >= self.since_ms)
+
+    @cached_property
+    def replayed(self) -> DataFrame:
+        """The same with all that was before ``since_ms``, for what lasts. Reads payloads; of other groups a few
+        bytes."""
         found = commands.controller_groups(self.frames)
         if not found:
             return self._none(commands.SCHEMA)
@@ -174,7 +180,7 @@ class Logs:
         else:
             made = commands.history(frames, contents)
         # Filtered behind the replay: an outcome depends on all that was before.
-        return self._inside(made, F.col("wall_ms"))
+        return made if self.until_ms is None else made.where(F.col("wall_ms") <= self.until_ms)
 
     def _inside(self, rows: DataFrame, time_ms: Column) -> DataFrame:
         if self.since_ms is not None:

@@ -154,16 +154,16 @@ _ALL: Final = (
                  lost_ms="first command that saw the master missing, ms since 1970 UTC",
                  recovered_ms="the new master's election; null: not yet", recovery_ms="from one to the other, ms",
                  lasted_ms="the same, or until the log's end, ms", new_master="broker id"),
-        lambda logs: masters.outages(logs.history), first="lasted_ms desc"),
+        lambda logs: masters.outages(logs.replayed, logs.since_ms), first="lasted_ms desc"),
     Question(
         "availability", "For what share of the time had each broker group a master?", "log",
         _columns("cluster group broker_cluster broker_name from_ms until_ms masters outages without_master_ms "
                  "longest_ms availability unclean_elections",
-                 from_ms="its first master, ms since 1970 UTC", until_ms="the log's end",
+                 from_ms="its first master, or the time asked for, ms since 1970 UTC", until_ms="the log's end",
                  masters="elections won, count", outages="count", without_master_ms="ms in all",
                  longest_ms="longest outage, ms", availability="share of the time with a master, 0 to 1",
                  unclean_elections="count"),
-        lambda logs: masters.availability(logs.history), first="availability, broker_name"),
+        lambda logs: masters.availability(logs.replayed, logs.since_ms), first="availability, broker_name"),
     Question(
         "sync_state_sets", "Do replicas leave and join the SyncStateSet all the time?", "log",
         _columns("cluster group broker_cluster broker_name changes shrinks expands smallest flaps",

@@ -24,9 +24,9 @@ def master_changes(history: DataFrame) -> DataFrame:
         *BROKERS, "index", "wall_ms", "master_epoch", "master", "previous", "clean", "node", "file", "offset")
 
 
-def outages(history: DataFrame) -> DataFrame:
+def outages(history: DataFrame, since_ms: int | None = None) -> DataFrame:
     """One row per time without a master: lost_ms, and recovered_ms and recovery_ms, null while it lasts; lasted_ms then
-    goes to the end of the controllers' log."""
+    goes to the end of the controllers' log. ``since_ms``: only those that were not over by then."""
     in_order = Window.partitionBy(*BROKERS).orderBy("index", "_place")
     back = (F.col("what") == "MasterChanged") & F.col("is_change") & F.col("master").isNotNull()
     gone = (F.col("what") == "MasterChanged") & F.col("is_change") & F.col("master").isNull()
@@ -38,24 +38,30 @@ def outages(history: DataFrame) -> DataFrame:
     edges = marked.where("_state != coalesce(_before, 1)").withColumn(
         "_until_ms", F.lead("wall_ms").over(in_order)).withColumn("_next_master", F.lead("master").over(in_order))
     end = history.groupBy("cluster", "group").agg(F.max("wall_ms").alias("_end"))
-    return edges.where("_state = 0").join(end, ["cluster", "group"]).select(
+    lost = edges.where("_state = 0").join(end, ["cluster", "group"])
+    if since_ms is not None:
+        lost = lost.where(F.coalesce("_until_ms", "_end") >= since_ms)
+    return lost.select(
         *BROKERS, "index", F.col("wall_ms").alias("lost_ms"), F.col("_until_ms").alias("recovered_ms"),
         (F.col("_until_ms") - F.col("wall_ms")).alias("recovery_ms"),
         (F.coalesce("_until_ms", "_end") - F.col("wall_ms")).alias("lasted_ms"),
         F.col("_next_master").alias("new_master"), "file", "offset")
 
 
-def availability(history: DataFrame) -> DataFrame:
-    """One row per broker group: the share of its time with a master, from its first master to the log's end."""
+def availability(history: DataFrame, since_ms: int | None = None) -> DataFrame:
+    """One row per broker group: the share of its time with a master, from its first master, or from ``since_ms`` if
+    that is later, to the log's end. ``history`` from its beginning, as a master may be from long before."""
+    since = F.lit(since_ms).cast("bigint")
+    inside = F.coalesce(F.col("wall_ms") >= since, F.lit(True))
     end = history.groupBy("cluster", "group").agg(F.max("wall_ms").alias("until_ms"))
     began = history.where("is_change and what = 'MasterChanged' and master is not null").groupBy(*BROKERS).agg(
-        F.min("wall_ms").alias("from_ms"), F.count("*").alias("masters"),
-        F.count_if(F.col("clean") == F.lit(False)).alias("unclean_elections"))
-    lost = outages(history).groupBy(*BROKERS).agg(
-        F.count("*").alias("outages"), F.sum("lasted_ms").alias("without_master_ms"),
-        F.max("lasted_ms").alias("longest_ms"))
-    joined = began.join(end, ["cluster", "group"]).join(lost, [*BROKERS], "left").fillna(
-        0, ["outages", "without_master_ms", "longest_ms"])
+        F.greatest(F.min("wall_ms"), since).alias("from_ms"), F.count_if(inside).alias("masters"),
+        F.count_if(inside & (F.col("clean") == F.lit(False))).alias("unclean_elections"))
+    lasted = F.col("lost_ms") + F.col("lasted_ms") - F.greatest("lost_ms", since)
+    lost = outages(history, since_ms).groupBy(*BROKERS).agg(
+        F.count("*").alias("outages"), F.sum(lasted).alias("without_master_ms"), F.max(lasted).alias("longest_ms"))
+    joined = began.join(end, ["cluster", "group"]).where("from_ms <= until_ms").join(
+        lost, [*BROKERS], "left").fillna(0, ["outages", "without_master_ms", "longest_ms"])
     span = F.col("until_ms") - F.col("from_ms")
     return joined.select(
         *BROKERS, "from_ms", "until_ms", "masters", "outages", "without_master_ms", "longest_ms",

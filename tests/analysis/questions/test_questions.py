@@ -185,3 +185,21 @@ def test_a_period_alone(spark: SparkSession, tree: Path) -> None:
     late = open_logs(spark, str(tree / "logs"), since_ms=T0 + 4_000)
     assert [row["term"] for row in rows(late, "leadership")] == [3]
     assert [row["master_epoch"] for row in rows(late, "master_changes")] == [2], "replayed from the beginning"
+
+
+@pytest.mark.parametrize(("since", "lost", "availability", "masters", "outages"), [
+    (0, 500, 1 - 500 / 9_800, 2, 1),
+    (4_000, 500, 1 - 500 / 6_000, 1, 1),  # its master is of epoch 1, from before
+    (4_400, 200, 1 - 200 / 5_600, 1, 1),  # in the middle of the outage
+    (4_700, 0, 1.0, 0, 0),                # nothing changed since
+])
+def test_a_master_from_before_the_time_asked_for_is_one(
+    spark: SparkSession, tree: Path, since: int, lost: int, availability: float, masters: int, outages: int,
+) -> None:
+    late = open_logs(spark, str(tree / "logs"), since_ms=T0 + since)
+    (row,) = rows(late, "availability")
+    assert (row["without_master_ms"], row["masters"], row["outages"]) == (lost, masters, outages)
+    assert (row["from_ms"], row["until_ms"]) == (T0 + max(since, 200), T0 + 10_000)
+    assert row["availability"] == pytest.approx(availability)
+    assert [outage["recovery_ms"] for outage in rows(late, "outages")] == [500] * outages
+    assert rows(open_logs(spark, str(tree / "logs"), since_ms=T0 + 20_000), "availability") == []
