@@ -16,8 +16,8 @@ import shtab
 import trio
 
 from harness.cluster.looking import ClusterView, look, until_settled
-from harness.cluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster
-from harness.cluster.processes import Cluster, ClusterError, Server
+from harness.cluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, to_json
+from harness.cluster.processes import FILE, Cluster, ClusterError, Server
 from remoting.client import open_client
 
 DONE: Final = 0
@@ -25,6 +25,7 @@ FAILED: Final = 1
 SETTLED_S: Final = 60.0
 SIGNALS: Final = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGSTOP, "CONT": signal.SIGCONT}
 ACTIVE: Final = "active"
+FIRST_PORT: Final = 19_876
 
 _EXAMPLES: Final = """\
 examples:
@@ -49,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--controllers", type=int, default=3, help="default: %(default)s")
     up.add_argument("--groups", type=int, default=2, help="broker groups; default: %(default)s")
     up.add_argument("--replicas", type=int, default=3, help="brokers in each; default: %(default)s")
-    up.add_argument("--port", type=int, default=19_876,
+    up.add_argument("--port", type=int, default=FIRST_PORT,
                     help="of the name server; others lie above; default: %(default)s")
     up.add_argument("--fast", action="store_true",
                     help="RocketMQ's default mode: the master alone acknowledges, and its loss may lose messages")
@@ -80,12 +81,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _up(options: argparse.Namespace) -> int:
-    try:
+    size = Size(options.controllers, options.groups, options.replicas)
+    mode = DEFAULT_MODE if options.fast else Durability(min_in_sync=min(2, options.replicas))
+    planned = cluster(options.dir, size, options.port, mode)
+    if (options.dir / FILE).exists():
         there = Cluster.load(options.dir)
-    except ClusterError:
-        size = Size(options.controllers, options.groups, options.replicas)
-        mode = DEFAULT_MODE if options.fast else Durability(min_in_sync=min(2, options.replicas))
-        there = Cluster.create(options.dir, cluster(options.dir, size, options.port, mode))
+        if (size, options.port) != (Size(), FIRST_PORT) and to_json(planned) != to_json(there.plan):
+            raise ClusterError(f"{options.dir} holds another cluster already: `mqcluster up` without other options "
+                               "starts that one again, another --dir makes another one")
+    else:
+        there = Cluster.create(options.dir, planned)
     there.start(there.of_kind(Kind.NAMESRV) + there.of_kind(Kind.CONTROLLER))
     there.start(there.of_kind(Kind.BROKER))
     groups = _groups(there)

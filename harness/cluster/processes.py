@@ -93,10 +93,7 @@ class Cluster:
 
     @classmethod
     def create(cls, root: Path, planned: list[Planned]) -> Cluster:
-        """Write every server's configuration. Raises ``ClusterError`` when there is a cluster already."""
-        if (root / FILE).exists():
-            raise ClusterError(f"{root} holds a cluster already: `mqcluster up` without other options starts it again, "
-                               "another --dir makes another one")
+        """Write every server's configuration."""
         for each in planned:
             home = root / each.name
             home.mkdir(parents=True, exist_ok=True)
@@ -121,12 +118,17 @@ class Cluster:
     def save(self) -> None:
         """Remember who runs."""
         text = json.dumps({
-            "servers": to_json([each.plan for each in self.servers.values()]),
+            "servers": to_json(self.plan),
             "processes": {name: {"pid": each.pid, "born": each.born, "printed": each.printed}
                           for name, each in self.servers.items()}}, indent=1)
         draft = self.root / f"{FILE}.new"
         draft.write_text(text)
         draft.replace(self.root / FILE)
+
+    @property
+    def plan(self) -> list[Planned]:
+        """Of every server, in their order."""
+        return [each.plan for each in self.servers.values()]
 
     def of_kind(self, kind: Kind) -> list[Server]:
         return [each for each in self.servers.values() if each.plan.kind is kind]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import cli
-from harness.cluster.processes import Cluster
+from harness.cluster.plan import DEFAULT_MODE, Size, cluster
+from harness.cluster.processes import FILE, Cluster
 from harness.java.ports import reserved
 
 
@@ -55,3 +56,15 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert cli.main([*line, "--dir", str(tmp_path)]) == cli.FAILED
     assert words in capsys.readouterr().err
+
+
+def test_another_cluster_in_its_place_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def up(*line: str) -> str:
+        assert cli.main(["up", *line, "--dir", str(tmp_path)]) == cli.FAILED
+        return capsys.readouterr().err
+
+    (tmp_path / FILE).write_text('{"servers": [')
+    assert f"{tmp_path / FILE} cannot be read: " in up(), "and not that `mqcluster up` starts it again"
+    Cluster.create(tmp_path, cluster(tmp_path, Size(groups=1), 20_000, DEFAULT_MODE))
+    assert "holds another cluster already: `mqcluster up` without other options starts that one" in up("--groups", "3")
+    assert "holds another cluster already" in up("--groups", "1", "--port", "20001")
