@@ -1,7 +1,8 @@
 """Do the replicas agree, and is any log damaged? Every finding with the file and byte where it shows.
 
 What is compared is the mark: a frame's mark covers its bytes and, by the chain, all of the log before it. So two
-replicas part exactly once, at the first index where their marks differ, and no payload is read for it.
+replicas part exactly once, at the first index where their marks differ, and no payload is read for it. Java's entries
+have none: of them the terms are compared, which is what DLedger itself goes by.
 """
 
 from __future__ import annotations
@@ -82,13 +83,13 @@ def _gaps_and_regressions(frames: DataFrame) -> DataFrame:
 
 def _forks(frames: DataFrame, trace: DataFrame) -> DataFrame:
     """Where a replica parts from most others. With no majority, from those of the highest term."""
-    log = frames.where("damage is null and not truncated and mark is not null")
-    holders = log.groupBy(*GROUP, "index", "mark").agg(F.count("*").alias("_held"), F.max("term").alias("_mark_term"))
+    log = frames.where("damage is null and not truncated").withColumn("_mark", F.coalesce("mark", "term"))
+    holders = log.groupBy(*GROUP, "index", "_mark").agg(F.count("*").alias("_held"), F.max("term").alias("_mark_term"))
     votes = holders.groupBy(*GROUP, "index").agg(
         F.count("*").alias("_marks"),
-        F.max_by(F.struct("mark", F.col("_mark_term").alias("term")),
-                 F.struct("_held", "_mark_term", "mark")).alias("_most"))
-    parted = log.join(votes.where("_marks > 1"), [*GROUP, "index"]).where("mark != _most.mark")
+        F.max_by(F.struct(F.col("_mark").alias("mark"), F.col("_mark_term").alias("term")),
+                 F.struct("_held", "_mark_term", "_mark")).alias("_most"))
+    parted = log.join(votes.where("_marks > 1"), [*GROUP, "index"]).where("_mark != _most.mark")
     first = Window.partitionBy(*NODE).orderBy("index")
     forks = parted.withColumn("_place", F.row_number().over(first)).where("_place = 1")
     knew = trace.where("event = 'CommitAdvanced'").groupBy("cluster", "node", "group_id").agg(
@@ -96,9 +97,10 @@ def _forks(frames: DataFrame, trace: DataFrame) -> DataFrame:
     judged = forks.join(knew, ["cluster", "node", "group_id"], "left")
     kind = F.when(F.col("term") == F.col("_most.term"), "log_mismatch").when(
         F.col("_known") >= F.col("index"), "committed_divergence").otherwise("stale_suffix")
-    words = F.format_string(
-        "from entry %d on its mark is %08x of term %d, most others have %08x of term %d", "index", "mark", "term",
-        "_most.mark", "_most.term")
+    words = F.when(F.col("mark").isNull(), F.format_string(
+        "from entry %d on it has term %d, most others have term %d", "index", "term", "_most.term")).otherwise(
+        F.format_string("from entry %d on its mark is %08x of term %d, most others have %08x of term %d", "index",
+                        "mark", "term", "_most.mark", "_most.term"))
     return _found(judged, kind, words).withColumn(
         "source", F.when(F.col("finding") == "committed_divergence", "trace").otherwise("log"))
 
@@ -145,10 +147,9 @@ def _truncated_committed(trace: DataFrame, events: DataFrame) -> DataFrame:
 def checked(frames: DataFrame, events: DataFrame, trace: DataFrame) -> DataFrame:
     """What the audit could look at, so that silence means something: a row per check, with how many it compared."""
     good = frames.where("damage is null")
-    shared = good.where("not truncated and mark is not null").groupBy(*GROUP, "index").agg(
-        F.count("*").alias("_copies"))
+    shared = good.where("not truncated").groupBy(*GROUP, "index").agg(F.count("*").alias("_copies"))
     looked_at = {
-        "frames whose checksums and chain were verified": good,
+        "frames whose checksums and chain were verified": good.where("mark is not null"),
         "frames held by more than one replica": shared.where("_copies > 1"),
         "terms with a leadership": events.where("kind = 'noop' and damage is null").select(*GROUP, "term").distinct(),
         "votes on record": events.where("voted_for is not null"),

@@ -197,6 +197,23 @@ def test_questions_to_what_java_wrote(tmp_path: Path, spark: SparkSession) -> No
 
 @pytest.mark.java
 @pytest.mark.slow
+def test_replicas_of_java_part_where_their_terms_do(tmp_path: Path, spark: SparkSession) -> None:
+    for node in ("n0", "n1", "n2"):
+        term = 3 if node == "n1" else 2
+        lay_out(tmp_path / "orders" / f"dledger-{node}", [
+            *sample(16), *(entry(at, b"%d" % at, term=term) for at in range(16, 20))])
+    logs = open_logs(spark, str(tmp_path))
+    (found,) = logs.ask("audit").collect()
+    assert (found["finding"], found["node"], found["index"], found["term"], found["severity"]) == (
+        "stale_suffix", "n1", 16, 3, "note")
+    assert found["detail"] == "from entry 16 on it has term 3, most others have term 2"
+    looked_at = {row["check"]: row["n"] for row in logs.ask("audit_checks").collect()}
+    assert looked_at["frames held by more than one replica"] == 20
+    assert looked_at["frames whose checksums and chain were verified"] == 0, "Java writes none"
+
+
+@pytest.mark.java
+@pytest.mark.slow
 def test_a_directory_that_java_has_written(tmp_path: Path, spark: SparkSession) -> None:
     try:
         release = trio.run(fetch)
