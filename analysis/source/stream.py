@@ -23,7 +23,7 @@ from analysis.schemas import DAMAGE_KIND
 from analysis.source.filesystem import ReadFile, Tree
 from analysis.source.finding import find_logs
 from analysis.source.options import Options
-from analysis.source.planning import Log, open_log
+from analysis.source.planning import Log, look, open_log
 from analysis.source.reading import Reader
 from raft.storage.blocks import BLOCK_BYTES, BlockHeader, check_block
 from raft.storage.recovery import segment_path
@@ -105,10 +105,10 @@ class RaftLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """One per log that has grown."""
         parts = []
-        for _, log in self._logs():
+        for tree, log in self._logs():
             if log.root in end and log.segments:
                 begin = Spot.decode(start[log.root]) if log.root in start else _start(log)
-                pieces = tuple(_pieces(log, begin, Spot.decode(end[log.root])))
+                pieces = tuple(_pieces(log, begin, Spot.decode(end[log.root]), _lost(tree, log, begin)))
                 if pieces:
                     parts.append(StreamPart(pieces))
         return parts
@@ -156,10 +156,20 @@ def _start(log: Log, segment: int | None = None) -> Spot:
     return Spot(log.segments[0][0] if segment is None else segment, Cursor())
 
 
-def _pieces(log: Log, start: Spot, end: Spot) -> Iterator[Piece]:
+def _lost(tree: Tree, log: Log, start: Spot) -> int:
+    """Segments that are gone and were not read, or not to their end. The oldest that is left tells: it knows the block
+    before it."""
+    sequence, size = log.segments[0]
+    if start.segment >= sequence:
+        return 0
+    seen, read_to = look(tree, log, sequence, size, footer=False), start.cursor.sequence
+    if read_to is not None and seen.good and (seen.first_write, seen.chain) == (read_to + 1, start.cursor.chain):
+        return 0
+    return sequence - start.segment
+
+
+def _pieces(log: Log, start: Spot, end: Spot, lost: int) -> Iterator[Piece]:
     sequences = [sequence for sequence, _ in log.segments if start.segment <= sequence <= end.segment]
-    oldest = log.segments[0][0]
-    lost = oldest - start.segment if start.segment < oldest and start.cursor.offset else 0
     for sequence in sequences:
         begin = start.cursor if sequence == start.segment else Cursor()
         stop = end.cursor if sequence == end.segment else None

@@ -154,6 +154,39 @@ def test_what_is_purged_before_it_was_read_is_told(tmp_path: Path) -> None:
     assert step(source, at)[1] == []
 
 
+def test_what_was_read_to_its_end_may_be_purged(tmp_path: Path) -> None:
+    log, made = Log(), frames(1, [1, 1])
+    log.begin()
+    log.block(made[0])
+    log.save(tmp_path)
+    source = stream(tmp_path)
+    at, _ = step(source, {})
+    log.begin(state(1, 1, 1, mark_of(made[0])))
+    log.block(made[1])
+    log.save(tmp_path)
+    segment_file(tmp_path, 1).unlink()
+    assert indices(step(source, at)[1]) == [2]
+
+
+def test_a_segment_that_was_waited_for_and_is_purged_is_told(tmp_path: Path) -> None:
+    """The stream stood at its start: its first block was not written yet."""
+    log, made = Log(), frames(1, [1, 1, 1])
+    log.begin()
+    log.block(made[0])
+    log.save(tmp_path)
+    segment_file(tmp_path, 2).write_bytes(bytes(4_096))
+    source = stream(tmp_path)
+    at, rows = step(source, {})
+    assert indices(rows) == [1] and next(iter(at.values()))[:2] == [2, 0]
+    for each, index in ((made[1], 1), (made[2], 2)):
+        log.begin(state(1, index, 1, mark_of(made[index - 1])))
+        log.block(each)
+    log.save(tmp_path)
+    for number in (1, 2):
+        segment_file(tmp_path, number).unlink()
+    assert [(row["index"], row["damage"]) for row in step(source, at)[1]] == [(None, "missing"), (3, None)]
+
+
 def test_from_now_on(tmp_path: Path) -> None:
     log, made = Log(), frames(1, [1, 1])
     log.begin()
