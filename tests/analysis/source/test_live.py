@@ -85,6 +85,8 @@ def test_no_damage_and_no_gap_while_a_writer_is_at_work(tmp_path: Path, seed: in
                 for batch in Reader(Tree.of(work.log.root), Wanted("frames")).read(work) for row in batch.to_pylist()]
         assert [row for row in rows if row["damage"]] == []
         segments = sorted({row["segment"] for row in rows})
+        if not segments:
+            continue  # on a busy machine all that was planned may be purged by now
         gone = set(range(segments[0], segments[-1] + 1)) - set(segments)
         assert not any((tmp_path / segment_path(each)).exists() for each in gone)  # purged between two reads
         writes = [row["write"] for row in rows]
