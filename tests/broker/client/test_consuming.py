@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import orjson
@@ -12,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.client import ClientSettings, ConsumerSettings, FlowLimits, Message, MessageQueue, Messages, Received, Start
+from broker.client import ClientSettings, ConsumerSettings, FlowLimits, Message, MessageQueue, Received, Start
 from remoting import record as codec
 from remoting.bodies.consumers import ConsumerStatus, ResetOffsetBody
 from remoting.codes import RequestCode, ResponseCode
@@ -25,49 +23,8 @@ from remoting.headers.consumers import (
     ResetOffsetRequest,
 )
 from remoting.headers.pulling import PullMessageResponse
-from tests.broker.client.cluster import SILENCE, Cluster, FakeBroker, cluster, refusing
-
-GROUP = "billing"
-GRACE_S = ConsumerSettings().member_grace_ms / 1e3
-FIRST = Start.FIRST
-
-
-@asynccontextmanager
-async def reading(
-    made: Cluster, client_id: str = "c1", wanted: str | dict[str, str] = "orders", *, ordered: bool = False,
-    broadcast: bool = False, start: Start | dt.datetime = FIRST, settings: ConsumerSettings | None = None,
-) -> AsyncIterator[Messages]:
-    async with made.client(client_id) as client, client.consume(
-        GROUP, wanted, ordered=ordered, broadcast=broadcast, start=start, settings=settings) as messages:
-        yield messages
-
-
-async def take(messages: Messages, count: int, *, ack: bool = True) -> list[Received]:
-    """So many messages, within a virtual minute."""
-    found: list[Received] = []
-    with trio.fail_after(60):
-        while len(found) < count:
-            message = await anext(messages)
-            found.append(message)
-            if ack:
-                message.ack()
-    return found
-
-
-async def nothing_more(messages: Messages, seconds: float = 20) -> None:
-    with trio.move_on_after(seconds):
-        message = await anext(messages)
-        raise AssertionError(f"{message!r} was delivered")
-
-
-def numbers(found: list[Received]) -> list[int]:
-    return sorted(int(message.body) for message in found)
-
-
-def fill(broker: FakeBroker, count: int, *, first: int = 0, queue_id: int | None = None, **properties: str) -> None:
-    for number in range(first, first + count):
-        broker.put("orders", number % 2 if queue_id is None else queue_id, b"%d" % number, **properties)
-
+from tests.broker.client.cluster import SILENCE, FakeBroker, cluster, refusing
+from tests.broker.client.consumption import FIRST, GRACE_S, GROUP, fill, nothing_more, numbers, reading, take
 
 # --- deliveries ----------------------------------------------------------------------------------------------
 
@@ -565,133 +522,6 @@ async def test_a_slave_that_becomes_master_is_greeted_as_such(autojump_clock: Mo
             made.name_server.set("orders", {"a": {0: "a:2"}})
             await trio.sleep(1)
             assert before and len(slave.asked(RequestCode.HEART_BEAT)) == before + 1
-
-
-# --- in order ------------------------------------------------------------------------------------------------
-
-
-async def test_an_ordered_queue_gives_the_next_message_when_the_last_is_settled(autojump_clock: MockClock) -> None:
-    async with cluster("a") as made:
-        fill(made.brokers["a"], 6)
-        async with reading(made, ordered=True) as messages:
-            first = await take(messages, 2, ack=False)
-            assert {message.queue.queue_id for message in first} == {0, 1}
-            await nothing_more(messages)
-            first[0].ack()
-            (following,) = await take(messages, 1, ack=False)
-            assert following.queue == first[0].queue and following.queue_offset == first[0].queue_offset + 1
-            await first[1].retry_later()
-            with trio.fail_after(1.1):
-                (again,) = await take(messages, 1, ack=False)
-            assert (again.body, again.reconsume_times) == (first[1].body, 1)
-            for message in (following, again):
-                message.ack()
-            assert numbers([first[0], following, again, *await take(messages, 3)]) == [0, 1, 2, 3, 4, 5]
-        assert not made.brokers["a"].locks, "unlocked at the end"
-
-
-async def test_ordered_members_never_read_one_queue_at_a_time(autojump_clock: MockClock) -> None:
-    async with cluster("a") as made:
-        fill(made.brokers["a"], 40)
-        async with reading(made, "c1", ordered=True) as one:
-            held = await take(one, 2, ack=False)
-            async with reading(made, "c0", ordered=True) as two:
-                await trio.sleep(5)
-                assert len(made.brokers["a"].locks) == 3, "queue 0 stays with who is at work on it"
-                assert not [queue for queue in two.queues if queue.topic == "orders"]
-                for message in held:
-                    message.ack()
-                with trio.fail_after(30):
-                    found = await anext(two)
-                assert found.queue.queue_id == 0 and found.queue_offset == 1
-
-
-async def test_an_ordered_message_that_fails_too_often_goes_to_the_dead_letters(autojump_clock: MockClock) -> None:
-    async with cluster("a") as made:
-        fill(made.brokers["a"], 2, queue_id=0)
-        settings = ConsumerSettings(reconsume_times_max=2)
-        async with reading(made, ordered=True, settings=settings) as messages:
-            for times in range(3):
-                (message,) = await take(messages, 1, ack=False)
-                assert (message.body, message.reconsume_times) == (b"0", times)
-                await message.retry_later()
-            (following,) = await take(messages, 1)
-            assert following.body in (b"1", b"0")
-        (fields,) = made.brokers["a"].asked(RequestCode.SEND_MESSAGE_V2)
-        assert (fields["b"], fields["j"], fields["l"]) == ("%RETRY%billing", "3", "2"), "the broker makes it a dead one"
-
-
-async def test_without_its_lock_an_ordered_queue_rests(autojump_clock: MockClock) -> None:
-    async with cluster("a") as made:
-        fill(made.brokers["a"], 3, queue_id=0)
-        async with reading(made, ordered=True) as messages:
-            await take(messages, 1)
-            made.brokers["a"].locks = {(GROUP, MessageQueue("orders", "a", 0)): "somebody else"}
-            await trio.sleep(21)
-            (second,) = await take(messages, 1)  # on its way before the lock was found to be gone
-            await nothing_more(messages, 60)
-            made.brokers["a"].locks.clear()
-            (third,) = await take(messages, 1)
-            assert (second.body, third.body) == (b"1", b"2")
-
-
-async def test_a_queue_that_is_taken_while_locks_are_renewed_is_read(autojump_clock: MockClock) -> None:
-    async with cluster("a") as made:
-        broker, settings = made.brokers["a"], ConsumerSettings(lock_ms=20_000, member_grace_ms=1)
-        async with reading(made, "c1", ordered=True, settings=settings) as one:
-            began = trio.current_time()
-            async with reading(made, "c2", ordered=True, settings=settings):
-                await trio.sleep_until(began + 19.9)
-                renewals = [1]
-
-                def delay(command: Command) -> None:
-                    lock = command.code == RequestCode.LOCK_BATCH_MQ and b'"c1"' in command.body
-                    broker.delay_ms = 1_000.0 if lock and renewals and renewals.pop() else 0.0
-
-                broker.refuse = delay
-                await trio.sleep(0.2)
-                assert not renewals, "it is under way"
-            with trio.fail_after(0.5):
-                while len(one.queues) < 3:
-                    await trio.sleep(0.01)
-            await trio.sleep(1)
-            fill(broker, 2)
-            with trio.fail_after(1):
-                assert numbers(await take(one, 2)) == [0, 1]
-
-
-async def test_a_queue_that_is_given_away_while_locks_are_renewed_is_not_locked_again(
-    autojump_clock: MockClock,
-) -> None:
-    async with cluster("a", "b") as made:
-        first, second = made.brokers["a"], made.brokers["b"]
-        async with reading(made, ordered=True, settings=ConsumerSettings(lock_ms=20_000)) as messages:
-            await trio.sleep(19.9)
-            assert len(messages.queues) == 6
-            first.refuse = lambda command: setattr(
-                first, "delay_ms", 1_000.0 if command.code == RequestCode.LOCK_BATCH_MQ else 0.0)
-            await trio.sleep(0.2)  # it is renewed at one, then at the other
-            for broker in (first, second):  # a member that is slow to take its share
-                broker.members[GROUP]["c2"] = broker.members[GROUP]["c1"]
-                broker.notify(GROUP)
-            with trio.fail_after(0.5):
-                while len(messages.queues) > 3:
-                    await trio.sleep(0.01)
-            await trio.sleep(5)
-            held = {queue for broker in (first, second) for _, queue in broker.locks}
-            assert held == set(messages.queues)
-
-
-async def test_queues_that_are_being_locked_at_the_end_are_unlocked(autojump_clock: MockClock) -> None:
-    async with cluster("a") as made:
-        broker = made.brokers["a"]
-        broker.refuse = lambda command: (
-            setattr(broker, "delay_ms", 500.0 if command.code == RequestCode.LOCK_BATCH_MQ else 0.0))
-        async with reading(made, ordered=True):
-            with trio.fail_after(5):
-                while not broker.locks:
-                    await trio.sleep(0.1)
-        assert not broker.locks
 
 
 # --- broadcast -----------------------------------------------------------------------------------------------
