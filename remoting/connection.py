@@ -496,8 +496,6 @@ class Connection:
                         sent = os.write(self._fd, rest)
                     except BlockingIOError:
                         continue
-                if self.closed:
-                    return
                 self._sent(sent)
                 rest = rest[sent:]
                 if not rest and self._out:
