@@ -80,14 +80,14 @@ class SnapshotIO:
             self._wanted = trio.Event()
             try:
                 await self.take()
+                continue
             except StorageError as error:  # ends this snapshot, not the log; later there may be room
-                self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
                 logger.warning("no snapshot: %s; the next try comes when the log has grown", error)
             except (Faulted, Rejected):
                 return
             except Exception:
-                self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
                 logger.exception("the state machine made no snapshot; the next try comes when the log has grown")
+            self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
 
     async def take(self) -> SnapshotMeta:
         """Snapshot the machine now.

@@ -6,12 +6,15 @@ For tests of ``raft.node`` alone, on a virtual clock. The host, the transport an
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 import attrs
 import trio
 
+import raft
 from raft.config import Config
 from raft.errors import StorageError
 from raft.host import monotonic_ns, run_inline
@@ -23,6 +26,9 @@ from raft.rules import make_rules
 from raft.statemachine import AnyMachine
 from raft.storage.memory import MemoryStorage
 from raft.wakeup import Bell
+
+ONE = {"n0": "h:1"}
+THREE = {"n0": "h:1", "n1": "h:2", "n2": "h:3"}
 
 
 class Counter:
@@ -170,3 +176,26 @@ class Net:
             if len(leaders) == 1:
                 return leaders[0]
             await trio.sleep(0.01)
+
+
+@asynccontextmanager
+async def network(config: Config | None = None) -> AsyncIterator[Net]:
+    async with trio.open_nursery() as nursery:
+        yield Net(nursery, config)
+        nursery.cancel_scope.cancel()
+
+
+async def three(net: Net) -> Node:
+    for name in THREE:
+        await net.start(name, THREE, Counter())
+    return await net.leader()
+
+
+async def one(net: Net, machine: raft.StateMachine | None = None, **kwargs: Any) -> Node:
+    await net.start("n0", ONE, machine or Counter(), **kwargs)
+    return await net.leader()
+
+
+def machine_of(node: Node) -> Counter:
+    assert isinstance(node.state_machine, Counter)
+    return node.state_machine

@@ -17,9 +17,8 @@ from raft.host import open_node
 from raft.node import Node
 from raft.sim.disk import VirtualDisk
 from raft.storage.faulty import FaultyStorage
-from tests.raft.net import Counter
+from tests.raft.net import ONE, THREE, Counter, machine_of, network, one
 from tests.raft.test_host import ALONE, _no_network, until_leads
-from tests.raft.test_node import ONE, THREE, machine_of, network, one
 
 
 class Slow(Counter):

@@ -7,7 +7,7 @@ import trio.testing
 
 from raft.config import Read
 from raft.replica import Replica
-from tests.raft.test_node import network, three
+from tests.raft.net import network, three
 
 
 async def test_a_lease_that_ends_before_the_answer_costs_a_round(

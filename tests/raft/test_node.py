@@ -1,21 +1,18 @@
-"""The shell of one node: what callers see of commits, losses, deadlines, limits, faults, snapshots and stopping.
+"""The shell of one node: what callers see of commits, losses, deadlines, limits, faults and stopping.
 
 Nodes run on memory storage and links without sockets (``net``), on a virtual clock that jumps.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
-from google_crc32c import value as crc32c
 
-import raft
 from raft import frame
 from raft.alarms import SWEEP_MIN
 from raft.config import Config, Read
@@ -32,46 +29,19 @@ from raft.errors import (
     UsageError,
     WriteFailed,
 )
-from raft.events import QUEUE_EVENTS, Lagged, NodeFaulted, SnapshotRestored, SnapshotTaken
+from raft.events import QUEUE_EVENTS, Lagged, NodeFaulted
 from raft.frame import Kind
-from raft.membership import Member, Membership
 from raft.messages import (
     Append,
     MembershipChanged,
     Role,
     RoleChanged,
-    SnapshotChunk,
-    SnapshotMeta,
     Vote,
     VoteReply,
     VoteResult,
     Write,
 )
-from raft.node import Node
-from raft.snapshotio import PIECES_MAX
-from raft.snapshotmeta import encode_meta
-from tests.raft.net import Counter, Net
-
-ONE = {"n0": "h:1"}
-THREE = {"n0": "h:1", "n1": "h:2", "n2": "h:3"}
-
-
-@asynccontextmanager
-async def network(config: Config | None = None) -> AsyncIterator[Net]:
-    async with trio.open_nursery() as nursery:
-        yield Net(nursery, config)
-        nursery.cancel_scope.cancel()
-
-
-async def three(net: Net) -> Node:
-    for name in THREE:
-        await net.start(name, THREE, Counter())
-    return await net.leader()
-
-
-async def one(net: Net, machine: raft.StateMachine | None = None, **kwargs: Any) -> Node:
-    await net.start("n0", ONE, machine or Counter(), **kwargs)
-    return await net.leader()
+from tests.raft.net import THREE, Counter, machine_of, network, one, three
 
 
 class Caught:
@@ -88,11 +58,6 @@ class Caught:
         except RaftError as error:
             self.error = error
         self.done.set()
-
-
-def machine_of(node: Node) -> Counter:
-    assert isinstance(node.state_machine, Counter)
-    return node.state_machine
 
 
 # --- committing --------------------------------------------------------------------------------------------------
@@ -595,132 +560,6 @@ async def test_a_full_disk_makes_a_leader_resign_and_comes_back(autojump_clock: 
         again = await net.leader()
         assert again is leader and leader.status().storage == "ok"
         assert await leader.propose(b"1") == 12
-
-
-# --- snapshots ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_snapshot_is_taken_by_size_and_restored_at_start(autojump_clock: trio.testing.MockClock) -> None:
-    config = Config(snapshot_log_bytes=5_000, snapshot_tail_entries=0)
-    async with network(config) as net:
-        leader = await one(net)
-        events = leader.events()
-        for _ in range(10):
-            await leader.propose_many([b"1"] * 600)
-        await trio.testing.wait_all_tasks_blocked()
-        status = leader.status()
-        assert status.snapshot_index > 5_000 and status.purged_index > 5_000
-        total = machine_of(leader).n
-        assert any(isinstance(event, SnapshotTaken) for event in events.pending())
-        storage = net.kill("n0")
-        await trio.testing.wait_all_tasks_blocked()
-        again = await one(net, Counter(), storage=storage)
-        await again.read_barrier()
-        assert machine_of(again).n == total
-        assert len(machine_of(again).log) < 1_000  # only what is behind the snapshot was applied
-
-
-async def test_a_follower_far_behind_is_given_a_snapshot(autojump_clock: trio.testing.MockClock) -> None:
-    config = Config(snapshot_tail_entries=0, snapshot_chunk_bytes=1, propose_timeout_ms=60_000)
-    async with network(config) as net:
-        leader = await three(net)
-        behind = next(node for node in net.nodes.values() if node is not leader)
-        net.isolate(behind.node_id)
-        await leader.propose_many([b"111"] * 1_000)
-        assert (await leader.take_snapshot()).size == 6
-        assert leader.status().purged_index == leader.status().snapshot_index
-        net.heal()
-        events = behind.events()
-        async for event in events:
-            if isinstance(event, SnapshotRestored):
-                break
-        await behind.read_barrier()
-        assert machine_of(behind).n == 111_000
-        assert machine_of(behind).log == []
-        await leader.propose(b"1")
-        await behind.read_barrier()
-        assert machine_of(behind).n == 111_001
-
-
-async def test_snapshots_that_cannot_be_taken_are_refused_in_words(autojump_clock: trio.testing.MockClock) -> None:
-    class Bare:
-        def apply(self, command: bytes) -> None: ...
-
-    async with network() as net:
-        node = await one(net, Bare())
-        with pytest.raises(UsageError, match="no snapshot"):
-            await node.take_snapshot()
-
-
-class Unwilling(Counter):
-    """Makes no snapshot of what is odd."""
-
-    def snapshot(self) -> bytes:
-        if self.n % 2:
-            raise ValueError("odd")
-        return super().snapshot()
-
-
-async def test_a_machine_that_fails_at_a_snapshot_is_asked_again_later(
-    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture,
-) -> None:
-    config = Config(snapshot_log_bytes=5_000, snapshot_tail_entries=0)
-    async with network(config) as net:
-        leader = await one(net, Unwilling())
-        await leader.propose_many([b"1"] * 1_001)
-        await trio.testing.wait_all_tasks_blocked()
-        assert "ValueError: odd" in caplog.text
-        with pytest.raises(ValueError, match="odd"):
-            await leader.take_snapshot()
-        assert leader.status().snapshot_index == 0
-        await leader.propose_many([b"1"] * 1_001)
-        await trio.testing.wait_all_tasks_blocked()
-        assert leader.status().snapshot_index > 2_000
-
-
-async def test_a_slow_disk_and_a_leader_that_repeats_itself_do_not_crowd_out_the_install(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    """While a piece is stored the leader sends it again and again; all of them wait when the first is done."""
-    async with network() as net:
-        node = await net.start("n0", THREE, Counter())
-        membership = Membership(voters=tuple(THREE), members={name: Member(at) for name, at in THREE.items()})
-        meta = encode_meta(SnapshotMeta(10, 1, 0, membership, 0, size=1, crc=crc32c(b"5")))
-        gate = trio.Event()
-
-        async def slowly(function: Callable[..., Any], *args: Any) -> Any:
-            await gate.wait()
-            return function(*args)
-
-        node.snapshots._run_blocking = slowly
-        for number in range(1, 3 * PIECES_MAX):
-            node.receive("n1", SnapshotChunk(1, 1, 1, number, meta, 0, b"5"))
-            node.pump()
-            await trio.testing.wait_all_tasks_blocked()
-        gate.set()
-        await trio.testing.wait_all_tasks_blocked()
-        assert machine_of(node).n == 5 and not node.replica.installing
-
-
-class Refusing(Counter):
-    def restore(self, data: bytes) -> None:
-        raise ValueError("not mine")
-
-
-async def test_a_machine_that_refuses_a_snapshot_is_not_said_to_hold_it(autojump_clock: trio.testing.MockClock) -> None:
-    async with network(Config(snapshot_tail_entries=0)) as net:
-        for name in ("n0", "n1"):
-            await net.start(name, THREE, Counter())
-        leader = await net.leader()
-        await leader.propose_many([b"1"] * 1_000)
-        await leader.take_snapshot()
-        behind = await net.start("n2", THREE, Refusing())
-        seen: list[object] = []
-        with trio.move_on_after(5):
-            async for event in behind.events():
-                seen.append(event)
-        assert any(isinstance(event, NodeFaulted) for event in seen)
-        assert not any(isinstance(event, SnapshotRestored) for event in seen)
 
 
 # --- leadership and events ---------------------------------------------------------------------------------------
