@@ -18,11 +18,12 @@ import attrs
 
 
 class Excuse(enum.Enum):
-    """Why a new master may lack what was acknowledged."""
+    """Why a new master may lack what was acknowledged, or shown."""
 
     UNCLEAN = "loss by an unclean election"
     POWER = "loss by a power cut, not synced"
     MODE = "loss by the mode"
+    BESIDE = "loss of what nobody acknowledged, and a master showed beside whom others were eligible"
 
 
 @attrs.frozen

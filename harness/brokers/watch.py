@@ -93,6 +93,11 @@ class Watch:
         self.unclean = False
         self.confirmed = 0
         """The end of the last message that anybody had confirmed, while nothing may be lost."""
+        self._beside: frozenset[int] = frozenset()
+        """Who is eligible beside the SyncStateSet."""
+        self._shown_beside: int | None = None
+        """``confirmed`` before a master showed more, beside whom others were eligible. They hold all that was
+        acknowledged, and may lack that."""
         self.acknowledged = bytearray()
         """The log up to the last acknowledged message."""
         self.committed: dict[int, frozenset[int]] = {}
@@ -192,8 +197,11 @@ class Watch:
         for _, before, after in applied.groups:
             if after.sync_state_set_epoch != before.sync_state_set_epoch:
                 self.committed[after.sync_state_set_epoch] = after.sync_state_set
+            self._beside = after.eligible
             if after.master is not None:
                 self._sets[after.master_epoch] = after.sync_state_set
+                if not after.eligible and after.master_epoch == before.master_epoch:
+                    self._shown_beside = None  # they are no longer, and it leads still
             if isinstance(applied.command, AlterSyncStateSet):
                 self._altered(before, after)
 
@@ -273,6 +281,8 @@ class Watch:
             self.counts["INV_B4"] += 1
             if journal.confirm_offset < self.confirmed:
                 why = self._excuse(host)
+                if why is None and self._shown_beside is not None and journal.confirm_offset >= self._shown_beside:
+                    why = Excuse.BESIDE
                 if why is None:
                     self._broken("INV_B4", "the confirm offset fell over a failover", process, journal.confirm_offset,
                                  journal.end, self.confirmed)
@@ -439,7 +449,10 @@ class Watch:
         if lacking:
             self._broken("INV_B3", "confirmed, and a member of the SyncStateSet lacks it", process, epoch, confirm,
                          lacking)
-        self.confirmed = max(self.confirmed, whole)
+        if whole > self.confirmed:
+            if self._beside and self._shown_beside is None:
+                self._shown_beside = self.confirmed
+            self.confirmed = whole
 
     def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
         """INV_B8, INV_B11: right before a slave appends."""

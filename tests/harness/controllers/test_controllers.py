@@ -18,6 +18,7 @@ from controller.metadata.elect import elect
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.invariants import INVARIANTS
 from controller.metadata.outcomes import Elected, Outcome
+from harness.brokers.contract import Excuse
 from harness.controllers.plan import draw
 from harness.controllers.scene import CONTROLLERS
 from harness.controllers.watch import PREDICATES
@@ -40,6 +41,13 @@ def test_seeds_pass(profile: str, seed: int) -> None:
     result = play(seed, profile)
     assert result.failure is None, result.message
     assert result.predicates["INV_C21"] + result.predicates["INV_C17"] > 0
+
+
+def test_what_was_shown_beside_the_eligible_may_go_when_one_of_them_leads() -> None:
+    """Twice elected in turn, nobody in sync: one's unacknowledged end of the log, the other's without it."""
+    result = play(43)
+    assert result.failure is None, result.message
+    assert result.applied[Excuse.BESIDE.value]
 
 
 def test_a_seed_is_the_same_every_time() -> None:
