@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +49,7 @@ class Server:
 
     @property
     def running(self) -> bool:
-        return self.pid > 0 and _born(self.pid) == self.born
+        return self.born != "" and _born(self.pid) == self.born
 
     def start(self) -> None:
         """Launch it, detached. Raises ``ClusterError`` when it runs."""
@@ -72,10 +73,15 @@ class Server:
             return READY in out.read().decode(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
-        """Raises ``ClusterError`` when it does not run."""
+        """Returns when it is gone, if that is SIGKILL. Raises ``ClusterError`` when it does not run."""
         if not self.running:
             raise ClusterError(f"{self.plan.name} does not run")
-        os.kill(self.pid, number)
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            raise ClusterError(f"{self.plan.name} has just ended") from None
+        while number == signal.SIGKILL and self.running:  # what it held is given back first
+            time.sleep(POLL_S)
 
     def tail(self, lines: int = 10) -> str:
         """Of what it said since its start."""
@@ -152,13 +158,14 @@ class Cluster:
         """End them in order (SIGTERM), and with SIGKILL who takes too long."""
         ending = [each for each in servers if each.running]
         for each in ending:
-            each.signal(signal.SIGCONT)  # one that was stopped with SIGSTOP hears nothing else
-            each.signal(signal.SIGTERM)
+            with suppress(ClusterError):  # it ended by itself meanwhile
+                each.signal(signal.SIGCONT)  # one that was stopped with SIGSTOP hears nothing else
+                each.signal(signal.SIGTERM)
         until = time.monotonic() + patience_s
         for each in ending:
             while each.running and time.monotonic() < until:
                 time.sleep(POLL_S)
-            if each.running:
+            with suppress(ClusterError):
                 each.signal(signal.SIGKILL)
 
 
