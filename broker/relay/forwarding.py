@@ -40,6 +40,9 @@ SMALL_BYTES: Final = 16 << 10
 ONEWAY_BYTES_MAX: Final = 1 << 20
 """While more is queued for the master, what asks for no answer is dropped."""
 RETRY_S: Final = 0.01
+PASSED_ON: Final = 4
+"""Bit of ``Command.flag``, of which Java looks at the other two: this request is not to be passed on again. Two brokers
+that change places back soon are both switched on, for as long as the next master takes to become one."""
 
 
 @attrs.define(eq=False)
@@ -127,6 +130,8 @@ class Forwarder:
         return handle
 
     def _forward(self, client: Connection, command: Command) -> Command | None:
+        if command.flag & PASSED_ON:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         upstream = self._upstreams.get(client)
         if upstream is None:
             upstream = self._upstreams[client] = _Upstream(client)
@@ -154,7 +159,8 @@ class Forwarder:
 
     def _send(self, upstream: _Upstream, connection: Connection, command: Command, until: float | None = None) -> None:
         """One that is held; it is no longer when it is answered. ``until``: it is sent again, for so long."""
-        copy, size, client = attrs.evolve(command, ext=dict(command.ext)), kept_bytes(command), upstream.client
+        copy = attrs.evolve(command, flag=command.flag | PASSED_ON, ext=dict(command.ext))
+        size, client = kept_bytes(command), upstream.client
         told = _answer(client, command)
         if until is None:
             until = trio.current_time() + self._patience_ms / 1e3

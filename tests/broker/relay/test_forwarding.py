@@ -202,6 +202,27 @@ async def test_a_request_waits_for_the_next_master_to_learn_that_it_is_one(autoj
         assert not w.forwarder.held_bytes
 
 
+async def test_two_that_forward_to_each_other_do_not_pass_a_request_to_and_fro(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        w.forwarder.begin("next:1")
+        next_one = Forwarder(connector=w.network.connect)
+        await w.network.nursery.start(next_one.run)
+        await w.network.serve("next:1", Server(
+            next_one.handlers(Master("next").handlers()), on_close=lambda connection, _: next_one.closed(connection)))
+        next_one.begin("old:1")
+        answers: list[str | None] = []
+
+        async def send() -> None:
+            answers.append(await w.send())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.sleep(0.2)
+            assert not answers and (w.forwarder.forwarded, next_one.forwarded) == (1, 0)
+            next_one.end()
+        assert answers == ["next"]
+
+
 async def test_a_request_whose_outcome_is_not_known_is_answered_by_nobody(autojump_clock: MockClock) -> None:
     async with world() as w:
         w.forwarder.begin("new:1")
