@@ -37,7 +37,7 @@ class PutResult:
 Done = Callable[[PutResult], None]
 HELD_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 128 << 20
-"""Puts that a young master holds, and of their bodies; it refuses more."""
+"""Puts that a young master holds, and of their bodies and properties; it refuses more."""
 
 
 class _Waiting:
@@ -132,7 +132,7 @@ class Puts:
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
         if isinstance(need, Deny):
             if now_ns < self._young_until_ns and len(self._held) < HELD_MAX and self._held_bytes + (
-                    size := sum(len(message.body) for message in messages)) <= HELD_BYTES_MAX:
+                    size := sum(len(each.body) + len(each.properties) for each in messages)) <= HELD_BYTES_MAX:
                 self._held.append((messages, done))
                 self._held_bytes += size
                 return None

@@ -67,12 +67,13 @@ class Sent:
     waiting: set[int] = attrs.field(factory=set)
     """Those that wait for their storing."""
 
-    def put(self, body: bytes = b"x", *, wait_store_ok: bool = True, topic: bytes = b"t") -> None:
+    def put(self, body: bytes = b"x", *, wait_store_ok: bool = True, topic: bytes = b"t",
+            properties: bytes = b"") -> None:
         number = self.count
         self.count += 1
         if wait_store_ok:
             self.waiting.add(number)
-        self.puts.put([Message(topic, body)], lambda result: self.heard.append((number, result)),
+        self.puts.put([Message(topic, body, properties=properties)], lambda result: self.heard.append((number, result)),
                       wait_store_ok=wait_store_ok)
 
     @property
@@ -236,7 +237,7 @@ async def test_what_a_young_master_holds_is_answered_when_it_is_none_any_more(
     quorum = QuorumConfig(total_replicas=3, min_in_sync_replicas=2, young_master_hold_ms=2_000)
     async with master(quorum=quorum) as (sent, group, journal):
         group.mode, group.known = Mode(controller=True), Replicas(accepted=1)
-        sent.put(bytes(900))
+        sent.put(bytes(500), properties=bytes(400))
         sent.put(bytes(200))
         sent.put(bytes(50))
         sent.put(bytes(1))
