@@ -202,7 +202,8 @@ class AutoSwitch:
                 assert self.broker_id is not None
                 self._slave = HaSlave(
                     self._config, self.broker_id, self._epochs, journal.end, journal.confirm_offset,
-                    learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs)
+                    learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs,
+                    in_doubt=self._epoch_file.failed)
                 self._following = Following(
                     journal, self._slave, MasterMessages, self._config, self._connector, self._epoch_file)
                 assert self._nursery is not None, "run comes before roles"

@@ -38,6 +38,8 @@ class EpochFile:
 
     def __init__(self, files: Files, path: str = PATH, *, boot: str = "") -> None:
         self._files, self._path, self._boot = files, path, boot
+        self.failed = False
+        """The last ``write`` did: its list may be on disk, or the one before."""
 
     def read(self) -> Found:
         """Without any file the log is a plain group's; where there is one that cannot be read, all is copied anew."""
@@ -70,9 +72,11 @@ class EpochFile:
 
     def write(self, epochs: EpochList) -> None:
         """On disk when this returns. Raises ``OSError``."""
+        self.failed = True
         write_whole(self._files, self._path, to_text(epochs).encode())
         if not epochs and self._files.exists(f"{self._path}.bak"):
             self._files.remove(f"{self._path}.bak")  # Java would read that instead of an empty list
+        self.failed = False
 
     def _text(self, path: str) -> str | None:
         data = read_whole(self._files, path)

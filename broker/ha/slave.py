@@ -87,7 +87,9 @@ class HaSlave:
     def __init__(
         self, config: HaConfig, broker_id: int, epochs: EpochList, log_end: int, confirm: int, *,
         learner: bool = False, sync_from_last_file: bool = False, no_epochs: NoEpochs = NoEpochs.LOST,
+        in_doubt: bool = False,
     ) -> None:
+        """``in_doubt``: whether other epochs than these may be on disk, as a write failed."""
         self.state = HaState.READY
         self.epochs = epochs.within(log_end)
         self.log_end = log_end
@@ -105,8 +107,7 @@ class HaSlave:
         self._confirm_of_master = 0
         self._master = EpochList()
         self._cutting: TruncateLog | None = None
-        self._in_doubt = False
-        """Whether the epochs on disk are these: a ``WriteEpochs`` may have failed."""
+        self._in_doubt = in_doubt
 
     @property
     def copies(self) -> bool:

@@ -411,7 +411,10 @@ async def test_a_full_disk_stops_a_slave_until_there_is_room(
         assert b.log == a.log
 
 
-async def test_epochs_that_the_disk_refused_are_written_before_their_bytes(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("elected", [False, True])
+async def test_epochs_that_the_disk_refused_are_written_before_their_bytes(
+    autojump_clock: MockClock, elected: bool,
+) -> None:
     """Else the slave waits for ever for bytes that it never stored, and a crash would leave some that pass for those
     of the epoch before."""
     async with group(3) as (_, (a, b, c)):
@@ -427,7 +430,12 @@ async def test_epochs_that_the_disk_refused_are_written_before_their_bytes(autoj
         await b.follow(c, 2)
         await trio.sleep(5)
         assert b.journal.end < c.journal.end
+        if elected:
+            with pytest.raises(RoleRefused):
+                await b.lead(3)
         file.fault = None
+        if elected:
+            await b.follow(c, 2)
         await trio.sleep(2)
         assert b.log == c.log
         assert b.written_epochs == c.switch.epochs
