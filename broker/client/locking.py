@@ -30,7 +30,7 @@ class Locks:
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Those that this client holds now. A broker that cannot be asked gives none."""
         held: set[MessageQueue] = set()
-        for broker, theirs in _by_broker(queues).items():
+        for broker, theirs in by_broker(queues).items():
             if self._over:
                 break
             self._perhaps.update(theirs)
@@ -47,7 +47,7 @@ class Locks:
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Whoever waits for them need not wait for the lock's end. What fails is logged."""
-        for broker, theirs in _by_broker(queues).items():
+        for broker, theirs in by_broker(queues).items():
             self._perhaps.difference_update(theirs)
             try:
                 address, _ = await self._session.address(theirs[0].topic, broker)
@@ -65,7 +65,8 @@ class Locks:
         return LockBatchRequestBody(self._group, self._session.client_id, queues).to_json()
 
 
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """By the names of their brokers."""
     found: dict[str, list[MessageQueue]] = {}
     for queue in queues:
         found.setdefault(queue.broker_name, []).append(queue)

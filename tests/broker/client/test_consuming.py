@@ -269,6 +269,20 @@ async def test_positions_that_could_not_be_told_are_told_at_the_end(autojump_clo
         assert broker.offsets[GROUP, "orders", 0] == 2
 
 
+async def test_a_broker_that_says_nothing_keeps_no_others_positions_back_at_the_end(autojump_clock: MockClock) -> None:
+    async with cluster("a", "b") as made:
+        a, b = made.brokers.values()
+        for broker in (a, b):
+            fill(broker, 2, queue_id=0)
+        async with reading(made) as messages:
+            await take(messages, 4)
+            await trio.sleep(6)
+            a.refuse = lambda command: SILENCE
+            fill(b, 1, queue_id=0)
+            await take(messages, 1)
+        assert b.offsets[GROUP, "orders", 0] == 3
+
+
 # --- giving back ---------------------------------------------------------------------------------------------
 
 
