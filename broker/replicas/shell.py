@@ -231,6 +231,8 @@ class Member:
         manager, in_sync = self.manager, self.manager.in_sync
         if in_sync is None or manager.leader is None or not isinstance(manager.role, BecomeMaster):
             return None
+        if len(in_sync.accepted) < 2:
+            return None
         with trio.move_on_after(timeout_ms / 1e3):
             if not self._config.all_ack_in_sync_state_set:
                 self._gate.fence("mastership is handed over")
