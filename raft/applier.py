@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from raft.config import MS, Config
-from raft.errors import Rejected, RejectReason, StorageError
+from raft.errors import StorageError
 from raft.frame import Frame, Kind
 from raft.log import RaftLog
 from raft.messages import SnapshotMeta
@@ -171,14 +171,14 @@ class Applier:
 
     # --- snapshots
 
-    async def capture(self) -> tuple[int, Any]:
-        """(index, view): the machine as of the end of a frame. Raises ``Rejected`` if it is stopped within one."""
+    async def capture(self) -> tuple[int, Any] | None:
+        """(index, view): the machine as of the end of a frame. None if it is stopped within one."""
         async with self._lock:
             while self._begun is not None and not self._dead:
                 self._slice()
                 await trio.lowlevel.checkpoint()
             if self._begun is not None:  # the part of a frame that the state has would be applied once more
-                raise Rejected(RejectReason.STOPPED)
+                return None
             index = self.index
             if self.machine.threaded:
                 view = await self._run_blocking(self.machine.capture)

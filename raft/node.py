@@ -236,7 +236,8 @@ class Node:
     async def take_snapshot(self) -> SnapshotMeta:
         """Snapshot the state machine now, so that the log behind it may go.
 
-        Raises ``DiskFull``, ``UsageError`` (the machine cannot, or nothing is applied yet), ``Faulted``.
+        Raises ``DiskFull``, ``UsageError`` (the machine cannot, or nothing is applied yet), ``Faulted``, ``Rejected``
+        (this node is stopping).
         """
         if self.replica.faulted or self._stopping:
             raise self._refusal()

@@ -15,7 +15,7 @@ import trio
 
 from raft.applier import Applier
 from raft.config import MS, Config
-from raft.errors import DamagedLog, Faulted, Rejected, StorageError, UsageError
+from raft.errors import DamagedLog, Faulted, Rejected, RejectReason, StorageError, UsageError
 from raft.events import EventHub, SnapshotRestored, SnapshotTaken
 from raft.messages import Install, LoadChunk, SnapshotMeta, StoreChunk
 from raft.pending import Proposals
@@ -92,18 +92,22 @@ class SnapshotIO:
     async def take(self) -> SnapshotMeta:
         """Snapshot the machine now.
 
-        Raises ``DiskFull``, ``UsageError`` (it cannot, or nothing is applied yet), ``Rejected`` (the node stopped).
+        Raises ``DiskFull``, ``UsageError`` (it cannot, or nothing is applied yet), ``Faulted``, ``Rejected`` (the node
+        stopped).
         """
         machine = self._applier.machine
         if not machine.snapshots:
             raise UsageError("this state machine has no snapshot() and restore()")
         async with self._lock:
             before = self._applier.log_bytes
-            index, view = await self._applier.capture()
+            captured = await self._applier.capture()
             self._retry_bytes = 0
             replica = self._replica
             if replica.faulted:
                 raise Faulted(replica.faulted)
+            if captured is None:
+                raise Rejected(RejectReason.STOPPED)
+            index, view = captured
             newest = replica.snapshot
             if newest is not None and newest.index >= index:
                 return newest

@@ -12,6 +12,7 @@ import trio.testing
 
 import raft
 from raft.config import Config
+from raft.errors import Faulted, WriteFailed
 from raft.frame import Kind
 from raft.host import open_node
 from raft.node import Node
@@ -188,3 +189,25 @@ async def test_damage_found_while_applying_faults_the_node_and_no_other(
         faulty.flip = True
         await trio.sleep(5)
         assert again.status().storage == "failed" and again.status().faulted
+
+
+async def test_a_snapshot_under_way_when_the_disk_fails_within_a_frame_is_told_of_the_fault(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    config = Config(apply_slice_ms=4, election_timeout_ms=1_000)
+    async with open_node("n0", ALONE, "unused", Slow(autojump_clock, 0.003), bootstrap=True, config=config,
+                         rng=Random(7), files=VirtualDisk(), connect=_no_network) as node:
+        await until_leads(node)
+        for _ in range(300):
+            node.propose_nowait(b"1")
+        while node.applier._begun is None:
+            await trio.lowlevel.checkpoint()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_refused_a_snapshot, node)
+            await trio.lowlevel.checkpoint()
+            node.write_failed(WriteFailed("no such device"))
+
+
+async def _refused_a_snapshot(node: Node) -> None:
+    with pytest.raises(Faulted):
+        await node.take_snapshot()
