@@ -218,7 +218,7 @@ class Client:
         self, request: Request, address: str | None, timeout_ms: int | None, *, repeatable: bool, anybody: bool = False
     ) -> Any:
         deadline = trio.current_time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1e3
-        attempts, hinted = 0, False
+        attempts, sender = 0, ""
         while True:
             where = address or self.leader_address or self.addresses[self._turn % len(self.addresses)]
             now = trio.current_time()
@@ -229,13 +229,11 @@ class Client:
                 error: RaftError = problem.refusal or Rejected(RejectReason.TIMED_OUT, f"{where}: {problem}")
                 if self._refused_by_all(address):
                     raise error from None
-                self._turn_from(where)
-                self._turn += hinted  # nor does whoever sent us there know better
-                hinted = False
+                self._turn_from(where, sender)
+                sender = ""
             except _NoAnswer as problem:
-                self._turn_from(where)
-                self._turn += hinted
-                hinted = False
+                self._turn_from(where, sender)
+                sender = ""
                 if not repeatable:
                     raise Unknown(detail=f"{where}: {problem}") from None
                 error = Rejected(RejectReason.TIMED_OUT, f"{where}: {problem}")
@@ -248,10 +246,10 @@ class Client:
                 if not _worth_another(error, request.op):
                     raise error
                 hint = error.address if isinstance(error, NotLeader) else None
-                if hint and hint != where and not hinted:
-                    self.leader_address, hinted = hint, True
+                if hint and hint != where and not sender:
+                    self.leader_address, sender = hint, where
                     continue
-                hinted = False
+                sender = ""
                 self._turn_from(where)
             pause = min(PAUSE_MAX_MS, PAUSE_MIN_MS << min(attempts, 10)) / 1e3 * (0.5 + self._random.random() / 2)
             attempts += 1
@@ -265,11 +263,13 @@ class Client:
             link = self._links[address] = _Link(address, self._open_stream, self._nursery, self._random)
         return link
 
-    def _turn_from(self, address: str) -> None:
-        """Somebody else is asked next."""
+    def _turn_from(self, address: str, sender: str = "") -> None:
+        """Somebody else is asked next, who is not ``sender`` either: it knew nobody better."""
         if self.leader_address is not None and address == self.leader_address:
             self.leader_address = None
         elif address == self.addresses[self._turn % len(self.addresses)]:
+            self._turn += 1
+        if sender == self.addresses[self._turn % len(self.addresses)]:
             self._turn += 1
 
     def _refused_by_all(self, address: str | None) -> bool:

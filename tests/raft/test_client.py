@@ -96,6 +96,25 @@ async def test_a_leader_known_by_an_address_that_only_members_reach_is_found_amo
         assert net.dialled == ["a:1", "inside:1", "b:1"]
 
 
+async def test_callers_who_are_sent_astray_at_once_ask_the_next_and_not_the_next_but_one(
+    autojump_clock: MockClock,
+) -> None:
+    """With two addresses that is the one that sent them."""
+    asked: list[bytes] = []
+
+    class Inside(FakeNode):
+        async def propose(self, command: bytes, timeout_ms: int | None = None) -> object:
+            asked.append(command)
+            return await super().propose(command, timeout_ms)
+
+    inside = Inside(is_leader=False, refusal=NotLeader("b", "inside:1"), busy=True)
+    async with network(a=inside, b=FakeNode()) as net, client_of(net) as client:
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(client.propose, b"1")
+        assert asked == [b"1"] * 2
+
+
 async def test_every_address_is_tried(autojump_clock: MockClock) -> None:
     async with network(a=None, b=follower(), c=FakeNode()) as net, client_of(net) as client:
         assert await client.propose(b"1") == 1
