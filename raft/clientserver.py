@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import trio
 from trio.abc import Stream
@@ -59,6 +59,8 @@ _WRITES: Final = frozenset((Op.PROPOSE, Op.PROPOSE_MANY, Op.TRANSFER, Op.RECONFI
 
 logger = logging.getLogger("raft.clientserver")
 
+RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
+
 
 class Proposal(Protocol):
     """What ``propose_nowait`` returns."""
@@ -89,16 +91,18 @@ class ServedNode(Protocol):
 
 
 async def serve_client(
-    nodes: Mapping[int, ServedNode], config: Config, stream: Stream, hello: Hello, received: bytes
+    nodes: Mapping[int, ServedNode], config: Config, stream: Stream, hello: Hello, received: bytes, *,
+    run_blocking: RunBlocking = trio.to_thread.run_sync,
 ) -> None:
     """Serve a client until it leaves or misbehaves; ``received`` is what came behind its hello.
 
-    ``nodes`` are this process's, by number of their group, and may change meanwhile; ``config`` sets the limits.
+    ``nodes`` are this process's, by number of their group, and may change meanwhile; ``config`` sets the limits;
+    ``run_blocking`` is for queries of threaded state machines.
 
     Does not close ``stream``. Raises nothing of the stream or the client. A client that leaves takes back no command
     that it has sent.
     """
-    connection = _Connection(nodes, config, stream)
+    connection = _Connection(nodes, config, stream, run_blocking)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.send_answers, nursery.cancel_scope)
         try:
@@ -115,8 +119,10 @@ async def serve_client(
 class _Connection:
     """Requests under way on one connection, and answers waiting to be sent."""
 
-    def __init__(self, nodes: Mapping[int, ServedNode], config: Config, stream: Stream) -> None:
-        self._nodes, self._stream = nodes, stream
+    def __init__(
+        self, nodes: Mapping[int, ServedNode], config: Config, stream: Stream, run_blocking: RunBlocking
+    ) -> None:
+        self._nodes, self._stream, self._run_blocking = nodes, stream, run_blocking
         self._commands_max = config.proposals_pending_max
         self._blocks = Blocks(request_bytes_max(config))
         self._open = self._open_bytes = 0  # requests that have no answer on the wire
@@ -205,7 +211,7 @@ class _Connection:
         if op is Op.PROPOSE_MANY:
             return await node.propose_many(request.commands, timeout_ms)
         if op is Op.QUERY:
-            return await _query(node, request)
+            return await _query(node, request, self._run_blocking)
         if op is Op.STATUS:
             return node.status().as_dict()
         if op is Op.EXPLAIN:
@@ -258,7 +264,7 @@ def _faulted(error: Faulted, op: Op, led: bool) -> RaftError:
     return Unknown(detail=f"the leader faulted: {error}") if led else NotLeader(None, None)
 
 
-async def _query(node: ServedNode, request: Request) -> object:
+async def _query(node: ServedNode, request: Request, run_blocking: RunBlocking) -> object:
     """The barrier, then ``query`` of the state machine without a checkpoint in between."""
     machine = node.state_machine
     query: Callable[[bytes], object] | None = getattr(machine, "query", None)
@@ -267,7 +273,7 @@ async def _query(node: ServedNode, request: Request) -> object:
     await node.read_barrier(request.level, timeout_ms=request.timeout_ms or None)
     try:
         if getattr(machine, "threaded", False):
-            return await trio.to_thread.run_sync(query, request.commands[0])
+            return await run_blocking(query, request.commands[0])
         return query(request.commands[0])
     except Exception as error:  # the user's code, and the client's data: only this answer suffers
         raise UsageError(f"query() raised {type(error).__name__}: {error}") from error

@@ -43,7 +43,8 @@ from raft.transport import Prepared, Transport, TransportLimits
 
 T = TypeVar("T")
 THREADS_MAX = 40
-"""Worker threads of one host at one time. Its own: the program's may all wait for what the host is to do in one."""
+"""Worker threads of one host at one time, and those of its clients' queries. Its own: the program's may all wait for
+what the host is to do in one."""
 NOBODY: Mapping[str, str] = {}
 
 
@@ -67,6 +68,11 @@ async def run_inline(function: Callable[..., T], *args: Any) -> T:
     """Instead of a worker thread, where every step must come in the same order each time."""
     await trio.lowlevel.checkpoint()
     return function(*args)
+
+
+def _threads(inline: bool) -> Callable[..., Awaitable[Any]]:
+    """What runs a function in one of so many threads."""
+    return run_inline if inline else partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(THREADS_MAX))
 
 
 @attrs.define(eq=False)
@@ -187,8 +193,8 @@ class Host:
         self._transport = Transport(
             hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
             on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,
-            on_client=partial(serve_client, self.nodes, self.config), tls=tls, limits=limits, connect=connect,
-            clock=self._clock)
+            on_client=partial(serve_client, self.nodes, self.config, run_blocking=_threads(self._inline)), tls=tls,
+            limits=limits, connect=connect, clock=self._clock)
         make = InlineWriter if self._inline else partial(LogWriter, loop_max_ms=self.config.loop_sync_max_ms)
         self._writer = make(
             self.storage, trio.lowlevel.current_trio_token().run_sync_soon,
@@ -415,8 +421,7 @@ async def open_host(
     """
     config, rng, clock = config or Config(), rng or Random(SystemRandom().getrandbits(128)), clock or monotonic_ns
     inline = files is not None
-    run_blocking: Callable[..., Awaitable[Any]] = run_inline if inline else partial(
-        trio.to_thread.run_sync, limiter=trio.CapacityLimiter(THREADS_MAX))
+    run_blocking = _threads(inline)
     address = _known(address) or _known(listen or "")
     files = files if files is not None else DirectoryFiles(Path(data_dir))
     identity, storage, recovered = await _open_storage(

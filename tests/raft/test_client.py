@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -400,11 +401,14 @@ def test_a_request_is_small() -> None:
 
 
 @asynccontextmanager
-async def real_node(folder: Path, tls: TLSConfig | None = None) -> AsyncIterator[str]:
+async def real_node(
+    folder: Path, tls: TLSConfig | None = None, machine: Adder | None = None,
+) -> AsyncIterator[str]:
     """One voter on a real disk and a real socket; its address."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
-    async with open_node("n0", {"n0": address}, folder, Adder(), bootstrap=True, listeners=listeners, tls=tls):
+    async with open_node("n0", {"n0": address}, folder, machine or Adder(), bootstrap=True, listeners=listeners,
+                         tls=tls):
         yield address
 
 
@@ -461,3 +465,23 @@ async def test_tls_with_a_certificate_and_without(tmp_path: Path) -> None:
             async with connect([address], timeout_ms=500) as client:
                 with pytest.raises((Rejected, HandshakeRefused)):
                     await client.propose(b"5")
+
+
+class ThreadedAdder(Adder):
+    threaded = True
+
+
+async def test_a_program_whose_threads_all_wait_for_a_query_is_answered(tmp_path: Path) -> None:
+    """It may serve the node itself: the query's own thread must not be among those that wait for it."""
+    tokens = int(trio.to_thread.current_default_thread_limiter().total_tokens)
+    async with real_node(tmp_path, machine=ThreadedAdder()) as address, connect([address]) as client:
+        begun = threading.Barrier(tokens)
+
+        def call() -> object:
+            begun.wait(30)
+            return trio.from_thread.run(partial(client.query, b"", timeout_ms=5_000))
+
+        assert await client.propose(b"5") == 5
+        async with trio.open_nursery() as nursery:
+            for _ in range(tokens):
+                nursery.start_soon(trio.to_thread.run_sync, call)
