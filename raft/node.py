@@ -534,8 +534,6 @@ class Node:
         asked = self._requests[ticket] = trio.Event()
         self.pump()
         try:
-            if ticket in self._answers:
-                asked.set()
             await asked.wait()
         finally:
             del self._requests[ticket]
