@@ -147,7 +147,8 @@ class Actor:
                 _log_election(outcome)
             self._unlogged.clear()
             due = self.active.next_deadline()
-            with trio.move_on_after(max(due - self._clock(), 0) / 1e9 if due is not None else math.inf):
+            self._armed = math.inf if due is None else due
+            with trio.move_on_after(max(self._armed - self._clock(), 0) / 1e9):
                 await self.bell.wait()
 
     def _turn(self) -> None:
