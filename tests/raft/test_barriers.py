@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import trio.testing
 
-from raft.config import Read
+from raft.barriers import Barriers
+from raft.config import MS, Config, Read
+from raft.errors import Rejected, RejectReason
 from raft.replica import Replica
+from raft.wakeup import Bell
 from tests.raft.net import network, three
 
 
@@ -44,3 +47,22 @@ async def test_a_machine_that_was_suspended_serves_no_lease(autojump_clock: trio
         suspended[0] = 3_600 * 10**9
         await leader.read_barrier(Read.LEASE)
         assert leader.counters["messages_sent"] > sent, "now it asks"
+
+
+async def test_the_deadline_of_a_read_that_was_cancelled_is_not_that_of_the_next() -> None:
+    """The same task may wait for the same question once more, before anybody was asked it."""
+    barriers = Barriers(Config(), lambda: 0, Bell(), lambda deadline: None)
+    with trio.CancelScope() as given_up:
+        given_up.cancel()
+        await barriers.wait(Read.INDEX, 20)
+
+    async def look_later() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        barriers.expire(30 * MS)
+        barriers.close(lambda: Rejected(RejectReason.STOPPED))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look_later)
+        with pytest.raises(Rejected) as refused:
+            await barriers.wait(Read.INDEX, None)
+    assert refused.value.reason is RejectReason.STOPPED
