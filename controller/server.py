@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -80,7 +80,8 @@ async def serve_controller(
         open_client(ClientConfig(), connector=connector, tls=_peers_tls(config)) as peers,
     ):
         data_dir = Path(config.store_path).expanduser()  # noqa: ASYNC240  reads at most the home's name
-        join = not _formatted(data_dir, raft_files) and await _begun_elsewhere(config, peers)
+        asking = (peers, client) if raft_tls(config) else (client,)
+        join = not _formatted(data_dir, raft_files) and await _begun_elsewhere(config, asking)
         async with open_host(
             data_dir, node_id=config.self_id, listen=None, address=config.address, cluster=config.group, create=True,
             config=config.raft(), rng=rng, clock=clock, wall_ms=wall_ms, files=raft_files,
@@ -157,19 +158,22 @@ def _formatted(data_dir: Path, files: RaftFiles | None) -> bool:
     return NAME in files.list("") if files is not None else (data_dir / NAME).exists()
 
 
-async def _begun_elsewhere(config: ControllerConfig, client: Client) -> bool:
+async def _begun_elsewhere(config: ControllerConfig, clients: Sequence[Client]) -> bool:
     """Whether the group has committed something already: then an empty directory joins it and begins no second one.
 
+    Each is asked by the first of ``clients`` that gets an answer: TLS comes to a group one controller after another.
     Raises ``ConfigError`` for a peer that is none: its group would not take this controller, nor this one it.
     """
     begun = False
 
     async def ask(node: str, address: str, scope: trio.CancelScope) -> None:
         nonlocal begun
-        try:
-            answer = await client.call(
-                address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
-        except RemotingError:
+        for client in clients:
+            with suppress(RemotingError):
+                answer = await client.call(
+                    address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
+                break
+        else:
             return
         wrong = disagreement(config, node, answer)
         if wrong:

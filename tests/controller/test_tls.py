@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,26 @@ def test_enforcing_needs_what_controllers_check_each_other_with() -> None:
         "tls.server.mode": "enforcing", "tls.server.certPath": "c", "tls.server.keyPath": "k"})
     with pytest.raises(ConfigError, match="trustCertPath"):
         check(config)
+
+
+async def test_the_first_controller_under_tls_hears_those_that_have_none_yet(tmp_path: Path) -> None:
+    """Else, with an empty disk, it would begin the group a second time."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    issued = authority.issue_cert("n1", "127.0.0.1")
+    issued.private_key_pem.write_to_path(str(tmp_path / "n1.key"))
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "n1.pem"))
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    peer = f"n0-127.0.0.1:{listener.socket.getsockname()[1]}"
+    given = {"controllerDLegerGroup": "g", "controllerDLegerPeers": peer, "controllerDLegerSelfId": "n0",
+             "controllerStorePath": str(tmp_path / "n0"), "segmentBytes": str(1 << 20)}
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(
+            serve_controller, from_properties(given), files=MemoryFiles(), listeners=[listener]))
+        with trio.fail_after(10):
+            assert "is a controller of group g; this one is of group h" in await _failed_start(from_properties({
+                **given, "controllerDLegerGroup": "h", "controllerDLegerPeers": f"{peer};n1-127.0.0.1:1",
+                "controllerDLegerSelfId": "n1", "controllerStorePath": str(tmp_path / "n1"),
+                "tls.server.certPath": str(tmp_path / "n1.pem"), "tls.server.keyPath": str(tmp_path / "n1.key"),
+                "tls.server.trustCertPath": str(tmp_path / "ca.pem")}))
+        nursery.cancel_scope.cancel()
