@@ -21,7 +21,8 @@ _OF: Final = {
     "source": "`log`, `trace` or `not recorded`", "measured": "frames that the trace has", "cause": "why it came about",
     "p50_ms": "median, ms", "p90_ms": "90th percentile, ms", "p99_ms": "99th percentile, ms", "max_ms": "most, ms",
     "entries": "count", "payload_bytes": "bytes of payloads", "previous_leader": "node id, as the winner knew it",
-    "terms_lost": "terms since the leader before in which nobody won", "bucket_ms": "where it begins, ms since 1970",
+    "terms_lost": "terms since the leader before in which nobody won; null: not known",
+    "bucket_ms": "where it begins, ms since 1970",
     "master_epoch": "the new one", "master": "broker id; null: nobody could be elected",
 }
 """What columns mean that several questions have."""
@@ -54,24 +55,32 @@ def _columns(names: str, **own: str) -> dict[str, str]:
 
 _ALL: Final = (
     Question(
-        "leadership", "Who led each group, from when until when?", "log",
-        _columns("cluster group term leader began_ms until_ms tenure_ms last_write_ms entries payload_bytes cause "
-                 "previous_leader election_ms held_by",
-                 began_ms="ms since 1970 UTC", until_ms="begin of the next leadership, or the log's last frame",
-                 tenure_ms="from one to the other, ms", last_write_ms="its last frame, ms since 1970 UTC",
-                 election_ms="how long the winner campaigned, ms", held_by="nodes whose logs have its first frame"),
-        lambda logs: leadership.timeline(logs.elections, logs.frames), first="cluster, `group`, term"),
+        "leadership", "Who led each group, from when until when?", "log, trace",
+        _columns("cluster group term leader leader_source began_ms until_ms tenure_ms first_index last_index "
+                 "first_write_ms last_write_ms entries payload_bytes cause previous_leader election_ms held_by",
+                 leader="node id; null: not known",
+                 leader_source="`log`, `trace`, `before the log` (elected before it begins, or before the time asked "
+                               "for) or `not recorded`",
+                 began_ms="its no-op, ms since 1970 UTC; null: not in the log, nor is what it tells (`cause` and on)",
+                 until_ms="where the next leadership begins or is first seen, or the log's last frame",
+                 tenure_ms="from one to the other, ms", first_index="its first entry in the log",
+                 last_index="its last entry", first_write_ms="its first frame in the log, ms since 1970 UTC",
+                 last_write_ms="its last frame, ms since 1970 UTC",
+                 election_ms="how long the winner campaigned, ms", held_by="nodes whose logs have its no-op"),
+        lambda logs: leadership.timeline(logs.elections, logs.frames, logs.trace), first="cluster, `group`, term"),
     Question(
-        "tenure", "Which nodes lead, how often and how long?", "log",
+        "tenure", "Which nodes lead, how often and how long?", "log, trace",
         _columns("cluster group leader leaderships led_ms longest_ms median_ms entries share",
-                 leaderships="count", led_ms="ms in all", longest_ms="longest at a time, ms",
-                 median_ms="median at a time, ms",
+                 leader="node id; null: not known", leaderships="count", led_ms="ms in all that the log shows",
+                 longest_ms="longest at a time, ms, of those whose begin is in the log",
+                 median_ms="median of the same, ms",
                  share="of the group's time, 0 to 1"),
         lambda logs: leadership.tenure(logs.ask("leadership")), first="cluster, `group`, led_ms desc"),
     Question(
-        "churn", "How often does each group change its leader?", "log",
+        "churn", "How often does each group change its leader?", "log, trace",
         _columns("cluster group leaderships leaders mean_tenure_ms shortest_ms longest_ms",
-                 leaderships="count", leaders="nodes that led, count", mean_tenure_ms="mean time of a leadership, ms",
+                 leaderships="count", leaders="nodes known to have led, count",
+                 mean_tenure_ms="mean time of the leaderships whose begin is in the log, ms",
                  shortest_ms="shortest, ms", longest_ms="longest, ms"),
         lambda logs: leadership.churn(logs.ask("leadership")), first="leaderships desc"),
     Question(
@@ -81,7 +90,7 @@ _ALL: Final = (
                  rounds="rounds the winner asked, probes included", election_ms="how long the winner campaigned, ms",
                  votes="votes granted", split_votes="rounds of votes that nobody won; null: not recorded",
                  split_votes_source="`trace` or `not recorded`"),
-        lambda logs: elections.cost(logs.elections, logs.trace), first="election_ms desc"),
+        lambda logs: elections.cost(logs.elections, logs.frames, logs.trace), first="election_ms desc"),
     Question(
         "election_causes", "What are elections caused by, and what do they cost by cause?", "log, trace",
         _columns("cluster group cause elections median_ms longest_ms most_rounds terms_lost split_votes",

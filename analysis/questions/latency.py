@@ -9,8 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analysis.questions.elections import NOT_RECORDED, TRACE
-from analysis.questions.leadership import GROUP
+from analysis.questions.leadership import GROUP, NOT_RECORDED, TRACE
 
 _PLACE = ("cluster", "node", "group_id", "process", "file")
 _LED = ("cluster", "node", "group_id", "term")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analysis.questions.elections import NOT_RECORDED, TRACE
-from analysis.questions.leadership import GROUP
+from analysis.questions.leadership import GROUP, NOT_RECORDED, TRACE
 from analysis.views.snapshots import directory_of
 
 _LED = "event = 'CommitAdvanced' and counted"

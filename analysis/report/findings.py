@@ -134,7 +134,7 @@ _RULES: Final = (
           lambda b: f"election_ms > {b.election_ms} or terms_lost > {b.terms_lost}", WARNING,
           lambda row: (f"A long election in group {row['group']}",
                        f"term {row['term']}, won by {row['leader']}: {row['rounds']} rounds, {row['election_ms']} ms, "
-                       f"{row['terms_lost']} terms lost before"),
+                       f"{'unknown' if row['terms_lost'] is None else row['terms_lost']} terms lost before"),
           ("group", "term"),
           "See whether a quorum could reach each other then. If votes are split again and again, spread the nodes' "
           "priorities or the election timeouts."),

@@ -11,9 +11,13 @@ from typing import Any, Final
 
 import attrs
 
+from analysis.questions import leadership
 from analysis.report.findings import SEVERITIES, Finding
 
 _STYLE: Final = resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+UNKNOWN_LEADER: Final = {
+    leadership.BEFORE: "unknown (elected before the log begins)", leadership.NOT_RECORDED: "leader not recorded"}
+"""By ``leader_source``: what is shown where ``leader`` is null."""
 _HEAD: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>{style}</style></head><body><main>
@@ -135,7 +139,7 @@ def _code(text: str) -> str:
 def _table(table: Table) -> str:
     head = "".join(f'<th title="{escape(meaning)}">{escape(name)}</th>' for name, meaning in table.columns.items())
     body = "".join(
-        f"<tr>{''.join(_cell(name, value) for name, value in zip(table.columns, row, strict=True))}</tr>"
+        f"<tr>{''.join(_cell(name, value) for name, value in _told(table.columns, row).items())}</tr>"
         for row in table.rows)
     more = f"; the first {len(table.rows)} are here" if table.total > len(table.rows) else ""
     return (f'<details class=card id="{table.name}" data-rows="{table.total}"><summary><h3>{escape(table.name)}</h3> '
@@ -144,13 +148,20 @@ def _table(table: Table) -> str:
             f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>")
 
 
+def _told(columns: Iterable[str], row: Sequence[Any]) -> dict[str, Any]:
+    found = dict(zip(columns, row, strict=True))
+    if "leader_source" in found and found["leader"] is None:
+        found["leader"] = UNKNOWN_LEADER[found["leader_source"]]
+    return found
+
+
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "<td class=soft>–</td>"
     if isinstance(value, bool):
         return f"<td>{'yes' if value else 'no'}</td>"
-    if name in ("wall_ms", "began_ms", "until_ms", "last_write_ms", "bucket_ms", "lost_ms", "recovered_ms", "from_ms",
-                "snapshot_taken_ms"):
+    if name in ("wall_ms", "began_ms", "until_ms", "first_write_ms", "last_write_ms", "bucket_ms", "lost_ms",
+                "recovered_ms", "from_ms", "snapshot_taken_ms"):
         return f'<td class=n data-value="{value}">{_time(value)}</td>'
     if isinstance(value, float):
         return f'<td class=n data-value="{value!r}">{value:,.4g}</td>' if abs(value) < 10_000 else (

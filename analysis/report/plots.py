@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from analysis.logs import Logs
 from analysis.report.charts import COLOURS, Bar, Lane, Line, Span, bars, clock, lanes, legend, lines, number_words
-from analysis.report.page import Plot
+from analysis.report.page import UNKNOWN_LEADER, Plot
 
 LANES_MAX: Final = 24
 SPANS_MAX: Final = 20_000
@@ -26,22 +26,34 @@ def leadership(logs: Logs) -> Plot:
     shown = logs.ask("churn").orderBy(F.desc("leaderships"), "cluster", "group").limit(LANES_MAX).collect()
     names = [(row["cluster"], row["group"]) for row in shown]
     wanted = logs.ask("leadership").where(F.col("group").isin([group for _, group in names])).orderBy("term")
-    rows = [row for row in wanted.limit(SPANS_MAX).collect() if row["began_ms"] is not None]
+    rows = [row for row in wanted.limit(SPANS_MAX).collect() if _begin(row) is not None]
     if not rows:
         return Plot(title, about, "<p>No leadership with a time is in these logs.</p>")
     several = len({cluster for cluster, _ in names}) > 1
-    leaders = _colours(sorted({row["leader"] or "not recorded" for row in rows}))
+    leaders = _colours(sorted({row["leader"] for row in rows if row["leader"] is not None})) | {
+        words: "other" for words in UNKNOWN_LEADER.values() if any(_leader(row) == words for row in rows)}
     drawn = []
     for cluster, group in names:
-        spans = [Span(row["began_ms"], row["until_ms"], leaders[row["leader"] or "not recorded"], _led(row))
+        spans = [Span(_begin(row), row["until_ms"], leaders[_leader(row)], _led(row))
                  for row in rows if (row["cluster"], row["group"]) == (cluster, group)]
         drawn.append(Lane(f"{cluster}/{group}" if several else group, spans, f"{len(spans)} terms led"))
     return Plot(title, about, legend(leaders) + lanes(drawn, *logs.span_ms, name="plot-leadership"))
 
 
+def _begin(row: Row) -> Any:
+    """Ms: with its no-op, or where it is first seen; None: no time is in the log."""
+    return row["first_write_ms"] if row["began_ms"] is None else row["began_ms"]
+
+
+def _leader(row: Row) -> str:
+    return row["leader"] or UNKNOWN_LEADER[row["leader_source"]]
+
+
 def _led(row: Row) -> str:
-    return (f"{row['leader'] or 'leader not recorded'}, term {row['term']}, from {clock(row['began_ms'])} for "
-            f"{row['tenure_ms']} ms, {row['entries']} entries; cause: {row['cause'] or 'not recorded'}")
+    seen = (f"seen from {clock(_begin(row))} on" if row["began_ms"] is None else
+            f"from {clock(row['began_ms'])} for {row['tenure_ms']} ms")
+    return (f"{_leader(row)}, term {row['term']}, {seen}, {row['entries']} entries; "
+            f"cause: {row['cause'] or 'not recorded'}")
 
 
 def written(logs: Logs) -> Plot:

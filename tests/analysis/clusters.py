@@ -1,8 +1,10 @@
-"""Three clusters under one path, put together by hand, with nodes and groups of the same names and numbers.
+"""Four clusters under one path, put together by hand, with nodes and groups of the same names and numbers.
 
 ``c`` is the scene of ``tests.analysis.scene``. ``d`` has controllers too, of broker group ``b9``, and a group 2 that is
 no controllers'; its n1 was cut off with a deposed leader's entry, and n0 has cut off the same. ``e`` is one node that
-was given a snapshot up to entry 5 of its group 1, which is no controllers'. Of d's group 1, in ms behind ``T0``:
+was given a snapshot up to entry 5 of its group 1, which is no controllers'. ``f`` has purged its logs: of group 1 the
+no-op of term 4 is gone and that of term 7 there, group 2 has term 5 alone, of which a trace tells the leader, and group
+3 begins with the no-op of term 6. Of d's group 1, in ms behind ``T0``:
 
      1      0  term 1: n0 leads, 1 round, 15 ms             9   2000  term 3: n2 leads after n0, 3 rounds, 250 ms
      2      5  voters n0, n1, n2                           10   2100  another broker claims id 2 and is refused,
@@ -22,7 +24,7 @@ from typing import Any
 
 import cbor2
 
-from tests.analysis.by_hand import Log, frame, hard_state, install, mark_of, truncate
+from tests.analysis.by_hand import Log, frame, hard_state, install, mark_of, state, truncate
 from tests.analysis.scene import ALTER, APPLY, ELECT, NODES, REGISTER, T0, lay_out, live, save, story, write_traces
 
 KEY = ["brokers", "b9"]
@@ -137,8 +139,41 @@ def write_d_traces(root: Path) -> None:
         (root / f"{name}.ndjson").write_text("\n".join(lines) + "\n")
 
 
+def write_f(root: Path) -> None:
+    first = chained([
+        (600, 4, 1, [b"p" * 5] * 2), (900, 4, 1, [b"q" * 7]),
+        (1_200, 7, 2, [noop("n2", "n1", 2, 90, "no leader heard")]), (1_400, 7, 1, [b"r"])], index=41)
+    second = chained([(650, 5, 1, [b"s" * 4]), (1_300, 5, 1, [b"t"])], group=2, index=31)
+    third = chained([(700, 6, 2, [noop("n0", "n2", 1, 10, "leader left")]), (800, 6, 1, [b"u"])], group=3, index=21)
+    for name in NODES:
+        log = Log()
+        if name == "n1":  # purged further
+            log.begin(state(1, 42, 4, mark_of(first[0])), state(2, 31, 5, mark_of(second[0])), state(3, 20, 5, 0),
+                      sequence=6)
+            log.block(*first[1:], *second[1:], *third)
+        else:
+            log.begin(state(1, 40, 4, 0), state(2, 30, 5, 0), state(3, 20, 5, 0), sequence=5)
+            log.block(*first, *second, *third)
+        log.block()
+        log.save(root / name, cluster="f", node=name)
+
+
+def write_f_traces(root: Path) -> None:
+    """n1 leads term 5 of group 2, and n0 follows."""
+    def told(node: str, counted: bool) -> str:
+        return "\n".join(json.dumps(line) for line in (
+            {"event": "Opened", "version": 1, "at_ns": 4_000_000, "wall_ms": T0, "process": 5, "sample_every": 1,
+             "sampled": ["Appended", "CommitAdvanced", "ReadGranted"]},
+            {"event": "CommitAdvanced", "at_ns": 1_305_000_000, "node": node, "group": 2, "term": 5, "index": 32,
+             "counted": counted})) + "\n"
+
+    root.mkdir(parents=True)
+    (root / "n0.ndjson").write_text(told("n0", counted=False))
+    (root / "n1.ndjson").write_text(told("n1", counted=True))
+
+
 def write(root: Path) -> None:
-    """All three; traces lie beside the nodes of ``c`` and ``d``."""
+    """All four; traces lie beside the nodes of ``c``, ``d`` and ``f``."""
     records = story()
     save(root / "c", records)
     log, _ = lay_out(records[:-1])
@@ -146,6 +181,8 @@ def write(root: Path) -> None:
     write_traces(root / "c" / "traces", records)
     write_d(root / "d")
     write_d_traces(root / "d" / "traces")
+    write_f(root / "f")
+    write_f_traces(root / "f" / "traces")
     alone = Log()
     alone.begin()
     alone.block(*chained([(3_400, 1, 1, [b"y"])]))

@@ -190,9 +190,26 @@ def test_questions_to_what_java_wrote(tmp_path: Path, spark: SparkSession) -> No
             for row in logs.ask("lag").collect()} == {("", "orders", "n0", 0, None), ("", "orders", "n1", 2, None)}
     (won,) = logs.ask("elections").collect()
     assert (won["group"], won["term"], won["leader"], won["split_votes_source"]) == ("orders", 1, None, "not recorded")
-    (led,) = logs.ask("leadership").collect()
-    assert (led["term"], led["began_ms"], led["tenure_ms"], led["entries"], led["held_by"]) == (1, None, None, 8, 2)
+    led = sorted((row["term"], row["leader"], row["leader_source"], row["began_ms"], row["tenure_ms"], row["entries"],
+                  row["first_index"], row["last_index"], row["held_by"]) for row in logs.ask("leadership").collect())
+    assert led == [(0, None, "not recorded", None, None, 8, 0, 7, None),
+                   (1, None, "not recorded", None, None, 8, 8, 15, 2),
+                   (2, None, "not recorded", None, None, 4, 16, 19, None)]
+    (churn,) = logs.ask("churn").collect()
+    assert (churn["leaderships"], churn["leaders"], churn["mean_tenure_ms"]) == (3, 0, None)
     assert logs.ask("audit").collect() == []
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_whom_java_elected_before_its_log_begins(tmp_path: Path, spark: SparkSession) -> None:
+    lay_out(tmp_path / "orders" / "dledger-n0", [
+        entry(at, b"b", term=5 if at < 9 else 6, magic=2 if at == 9 else 1) for at in range(6, 12)], index=False)
+    logs = open_logs(spark, str(tmp_path))
+    assert sorted((row["term"], row["leader"], row["leader_source"], row["first_index"], row["last_index"])
+                  for row in logs.ask("leadership").collect()) == [
+        (5, None, "before the log", 6, 8), (6, None, "not recorded", 9, 11)]
+    assert [row["terms_lost"] for row in logs.ask("elections").collect()] == [0]
 
 
 @pytest.mark.java
@@ -210,6 +227,8 @@ def test_replicas_of_java_part_where_their_terms_do(tmp_path: Path, spark: Spark
     looked_at = {row["check"]: row["n"] for row in logs.ask("audit_checks").collect()}
     assert looked_at["frames held by more than one replica"] == 20
     assert looked_at["frames whose checksums and chain were verified"] == 0, "Java writes none"
+    assert sorted((row["term"], row["entries"]) for row in logs.ask("leadership").collect()) == [
+        (0, 8), (1, 8), (2, 4), (3, 4)]
 
 
 @pytest.mark.java

@@ -72,16 +72,48 @@ def won(world: World, cluster: str, group: int) -> list[tuple[Plain, Row, int]]:
 
 
 def leadership(world: World) -> Iterator[Row]:
+    """A row per no-op, and one per term that has frames and no no-op."""
     for cluster, group in world.groups():
-        begun = won(world, cluster, group)
+        begun = {(frame.term, frame.first): (frame, told, number) for frame, told, number in won(world, cluster, group)}
+        log = world.once(cluster, group)
+        unsaid = {frame.term for frame in log} - {term for term, _ in begun}
+        starts = [*((key, frame.wall_ms) for key, (frame, _, _) in begun.items()),
+                  *(((term, 0), min(frame.wall_ms for frame in log if frame.term == term)) for term in unsaid)]
+        starts.sort()
         end = max(frame.wall_ms for frame in world.frames() if (frame.cluster, frame.group) == (cluster, group))
-        for (frame, told, held), until in zip(begun, [*(f.wall_ms for f, _, _ in begun[1:]), end], strict=True):
-            mine = [each for each in world.once(cluster, group) if each.term == frame.term]
-            yield of(cluster, group, term=frame.term, leader=told["leader"], began_ms=frame.wall_ms, until_ms=until,
-                     tenure_ms=max(0, until - frame.wall_ms), last_write_ms=max(each.wall_ms for each in mine),
-                     entries=sum(len(each.payloads) for each in mine), payload_bytes=sum(each.bytes for each in mine),
-                     cause=told["cause"], previous_leader=told["previous_leader"], election_ms=told["election_ms"],
-                     held_by=held)
+        for ((term, first), _), until in zip(starts, [*(when for _, when in starts[1:]), end], strict=True):
+            mine = [each for each in log if each.term == term]
+            row = of(cluster, group, term=term, until_ms=until, entries=sum(len(each.payloads) for each in mine),
+                     first_index=min((each.first for each in mine), default=None),
+                     last_index=max((each.last for each in mine), default=None),
+                     first_write_ms=min((each.wall_ms for each in mine), default=None),
+                     last_write_ms=max((each.wall_ms for each in mine), default=None),
+                     payload_bytes=sum(each.bytes for each in mine))
+            if term in unsaid:
+                leader = _traced_leader(world, cluster, group, term)
+                yield {**row, "began_ms": None, "tenure_ms": None, "cause": None, "previous_leader": None,
+                       "election_ms": None, "held_by": None, "leader": leader,
+                       "leader_source": "trace" if leader else
+                       "before the log" if _begins_some_log(world, cluster, group, term) else "not recorded"}
+                continue
+            frame, told, number = begun[term, first]
+            yield {**row, "began_ms": frame.wall_ms, "tenure_ms": max(0, until - frame.wall_ms), "held_by": number,
+                   "leader_source": "log",
+                   **{name: told[name] for name in ("leader", "cause", "previous_leader", "election_ms")}}
+
+
+def _traced_leader(world: World, cluster: str, group: int, term: int) -> str | None:
+    """Who says of itself that it led."""
+    claims = {event["node"] for event in world.events
+              if (event["cluster"], event["group"], event["term"]) == (cluster, group, term)
+              and (event["event"] == "BecameLeader" or (event["event"] == "CommitAdvanced" and event["counted"]))}
+    return claims.pop() if len(claims) == 1 else None
+
+
+def _begins_some_log(world: World, cluster: str, group: int, term: int) -> bool:
+    firsts = [min(frames, key=lambda frame: frame.first) for node, number, frames in held(world)
+              if (node.cluster, number) == (cluster, group) and frames]
+    return any(frame.term == term and frame.first > 1 for frame in firsts)
 
 
 def by(rows: Iterator[Row], *names: str) -> list[tuple[Row, list[Row]]]:
@@ -93,41 +125,53 @@ def by(rows: Iterator[Row], *names: str) -> list[tuple[Row, list[Row]]]:
 
 def tenure(world: World) -> Iterator[Row]:
     for whose, of_group in by(leadership(world), "cluster", "group"):
-        total = sum(row["tenure_ms"] for row in of_group)
+        total = sum(map(_shown_ms, of_group))
         for leader, rows in by(iter(of_group), "leader"):
-            led = [row["tenure_ms"] for row in rows]
-            yield {**whose, **leader, "leaderships": len(rows), "led_ms": sum(led), "longest_ms": max(led),
-                   "median_ms": median(led), "entries": sum(row["entries"] for row in rows),
-                   "share": sum(led) / total if total else None}
+            whole = [row["tenure_ms"] for row in rows if row["tenure_ms"] is not None]
+            led = sum(map(_shown_ms, rows))
+            yield {**whose, **leader, "leaderships": len(rows), "led_ms": led, "longest_ms": max(whole, default=None),
+                   "median_ms": median(whole), "entries": sum(row["entries"] for row in rows),
+                   "share": led / total if total else None}
+
+
+def _shown_ms(row: Row) -> int:
+    """How much of it is in the log."""
+    begin = row["first_write_ms"] if row["began_ms"] is None else row["began_ms"]
+    shown: int = max(0, row["until_ms"] - begin)
+    return shown
 
 
 def churn(world: World) -> Iterator[Row]:
     for whose, rows in by(leadership(world), "cluster", "group"):
-        led = [row["tenure_ms"] for row in rows]
-        yield {**whose, "leaderships": len(rows), "leaders": len({row["leader"] for row in rows}),
-               "mean_tenure_ms": sum(led) / len(led), "shortest_ms": min(led), "longest_ms": max(led)}
+        led = [row["tenure_ms"] for row in rows if row["tenure_ms"] is not None]
+        yield {**whose, "leaderships": len(rows), "leaders": len({row["leader"] for row in rows} - {None}),
+               "mean_tenure_ms": sum(led) / len(led) if led else None, "shortest_ms": min(led, default=None),
+               "longest_ms": max(led, default=None)}
 
 
 def elections(world: World) -> Iterator[Row]:
     for cluster, group in world.groups():
         traced = [event for event in world.events if (event["cluster"], event["group"]) == (cluster, group)]
-        before = 0
+        terms = {frame.term for frame in world.frames() if (frame.cluster, frame.group) == (cluster, group)}
         for frame, told, _ in won(world, cluster, group):
+            earlier = max((term for term in terms if term < frame.term), default=0 if frame.first == 1 else None)
+            before = frame.term - 1 if earlier is None else earlier
             lost = [event for event in traced if event["event"] == "RoundEnded" and not event["probe"]
                     and event["result"] != "PASSED" and before < event["term"] <= frame.term]
             yield of(cluster, group, term=frame.term, leader=told["leader"], wall_ms=frame.wall_ms, cause=told["cause"],
                      rounds=told["rounds"], election_ms=told["election_ms"], votes=len(told["votes"]),
-                     previous_leader=told["previous_leader"], terms_lost=max(0, frame.term - before - 1),
+                     previous_leader=told["previous_leader"],
+                     terms_lost=None if earlier is None else frame.term - earlier - 1,
                      split_votes=len(lost) if traced else None,
                      split_votes_source="trace" if traced else "not recorded")
-            before = frame.term
 
 
 def election_causes(world: World) -> Iterator[Row]:
     for whose, rows in by(elections(world), "cluster", "group", "cause"):
         took, split = [row["election_ms"] for row in rows], [row["split_votes"] for row in rows]
+        lost = [row["terms_lost"] for row in rows if row["terms_lost"] is not None]
         yield {**whose, "elections": len(rows), "median_ms": median(took), "longest_ms": max(took),
-               "most_rounds": max(row["rounds"] for row in rows), "terms_lost": sum(row["terms_lost"] for row in rows),
+               "most_rounds": max(row["rounds"] for row in rows), "terms_lost": sum(lost) if lost else None,
                "split_votes": None if None in split else sum(split)}
 
 

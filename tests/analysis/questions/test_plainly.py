@@ -1,4 +1,4 @@
-"""Every question on three clusters put together by hand, held against a plain-Python reading of the same bytes."""
+"""Every question on four clusters put together by hand, held against a plain-Python reading of the same bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def logs(request: pytest.FixtureRequest, spark: SparkSession, tree: Path) -> Ite
 def world(tree: Path) -> plainly.World:
     nodes = [plain.node(path.parent) for path in sorted(tree.glob("*/*/identity"))]
     times = [frame.wall_ms for node in nodes for frame in node.frames]
-    events = [event for cluster in ("c", "d") for event in plain.traces(tree / cluster / "traces", cluster)]
+    events = [event for cluster in ("c", "d", "f") for event in plain.traces(tree / cluster / "traces", cluster)]
     return plainly.World(nodes, events, 50, (min(times), SPLIT_MS, max(times) + 1))
 
 

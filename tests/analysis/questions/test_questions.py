@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from analysis.logs import Logs, open_logs
 from analysis.questions import QUESTIONS
-from tests.analysis import plain
-from tests.analysis.scene import NODES, T0, lay_out, save, story, write_traces
+from analysis.report.findings import findings
+from tests.analysis import by_hand, plain
+from tests.analysis.by_hand import Log, mark_of, state
+from tests.analysis.scene import NODES, T0, first_of, lay_out, noop, save, story, term_of, write_traces
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -71,6 +74,69 @@ def test_leadership_is_what_the_no_ops_say(logs: Logs, read: list[plain.Plain]) 
     assert [(row["term"], row["began_ms"], row["until_ms"], row["entries"]) for row in found] == plainly
     assert [(row["leader"], row["tenure_ms"], row["previous_leader"], row["held_by"]) for row in found] == [
         ("n1", 4_000, None, 3), ("n2", 6_000, "n1", 3)]
+
+
+def purged(root: Path, *records: bytes) -> Path:
+    """Three replicas whose logs begin with the first of these frames."""
+    for node in NODES:
+        log = Log(sequence=40, chain=9)
+        log.begin(state(1, first_of(records[0]) - 1, term_of(records[0]), 0), sequence=3)
+        log.block(*records)
+        log.block()
+        log.save(root / node, node=node)
+    return root
+
+
+def test_a_stable_group_with_a_purged_log_is_led_by_somebody(spark: SparkSession, tmp_path: Path) -> None:
+    """From 300 ms on, entries 8 to 10, of a term 9 whose no-op is gone: one leadership and no change of leaders."""
+    records = [by_hand.frame(8, b"x", term=9, wall_ms=T0 + 300),
+               by_hand.frame(9, b"y", b"z", term=9, wall_ms=T0 + 4_300)]
+    logs = open_logs(spark, str(purged(tmp_path, *records)))
+    (led,) = rows(logs, "leadership")
+    assert (led["term"], led["leader"], led["leader_source"]) == (9, None, "before the log")
+    assert (led["first_index"], led["last_index"], led["entries"], led["payload_bytes"]) == (8, 10, 3, 3)
+    assert (led["first_write_ms"], led["last_write_ms"], led["until_ms"]) == (T0 + 300, T0 + 4_300, T0 + 4_300)
+    untold = ("began_ms", "tenure_ms", "cause", "previous_leader", "election_ms", "held_by")
+    assert [led[name] for name in untold] == [None] * len(untold)
+    (tenure,) = rows(logs, "tenure")
+    assert (tenure["leader"], tenure["leaderships"], tenure["led_ms"], tenure["longest_ms"]) == (None, 1, 4_000, None)
+    (churn,) = rows(logs, "churn")
+    assert (churn["leaderships"], churn["leaders"], churn["mean_tenure_ms"]) == (1, 0, None)
+    assert [rows(logs, name) for name in ("elections", "election_causes", "audit")] == [[], [], []]
+    assert findings(logs) == []
+
+
+def test_the_first_election_of_a_purged_log_lost_no_terms_that_somebody_led(
+    spark: SparkSession, tmp_path: Path,
+) -> None:
+    """Term 40 has entries, term 41 a no-op; and where the log begins with that, what was before is not known."""
+    before = by_hand.frame(8, b"x", term=40, wall_ms=T0)
+    won = by_hand.frame(9, noop("n1", "n0", 1, 20), term=41, kind=2, wall_ms=T0 + 50, chain=mark_of(before))
+    for name, records, lost in (("led", (before, won), 0), ("bare", (won,), None)):
+        logs = open_logs(spark, str(purged(tmp_path / name, *records)))
+        (election,) = rows(logs, "elections")
+        assert (election["term"], election["terms_lost"]) == (41, lost), name
+        assert findings(logs) == [], "no election was long"
+
+
+def test_who_leads_is_told_by_a_trace_if_the_log_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    """Who followed does not count, and where two say that they led, neither is believed."""
+    tree = purged(tmp_path / "logs", by_hand.frame(8, b"x", term=9, wall_ms=T0),
+                  by_hand.frame(9, b"y", term=10, wall_ms=T0 + 9))
+
+    def told(node: str, *events: dict[str, object]) -> None:
+        opened = {"event": "Opened", "version": 1, "at_ns": 0, "wall_ms": T0, "process": 1, "sample_every": 1}
+        lines = [opened, *({"at_ns": 5, "node": node, "group": 1, **event} for event in events)]
+        (tmp_path / f"{node}.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def commit(term: int, *, counted: bool = True) -> dict[str, object]:
+        return {"event": "CommitAdvanced", "term": term, "index": 8, "counted": counted}
+
+    told("n0", commit(9, counted=False), {"event": "BecameLeader", "term": 10, "leadership_seq": 1})
+    told("n1", commit(9), commit(10))
+    logs = open_logs(spark, str(tree), traces=str(tmp_path))
+    assert sorted((row["term"], row["leader"], row["leader_source"], row["began_ms"])
+                  for row in rows(logs, "leadership")) == [(9, "n1", "trace", None), (10, None, "not recorded", None)]
 
 
 def test_tenure_and_churn(logs: Logs) -> None:
@@ -184,6 +250,14 @@ def test_two_periods_side_by_side(logs: Logs) -> None:
 def test_a_period_alone(spark: SparkSession, tree: Path) -> None:
     late = open_logs(spark, str(tree / "logs"), since_ms=T0 + 4_000)
     assert [row["term"] for row in rows(late, "leadership")] == [3]
+    within = open_logs(spark, str(tree / "logs"), since_ms=T0 + 200)
+    first, second = sorted(rows(within, "leadership"), key=lambda row: row["term"])
+    assert (first["leader"], first["leader_source"], first["first_index"]) == (None, "before the log", 7)
+    assert (first["began_ms"], first["first_write_ms"], first["until_ms"]) == (None, T0 + 200, T0 + 4_000)
+    assert (second["leader"], second["leader_source"], second["tenure_ms"]) == ("n2", "log", 6_000)
+    assert {row["leader"]: (row["led_ms"], row["longest_ms"]) for row in rows(within, "tenure")} == {
+        None: (3_800, None), "n2": (6_000, 6_000)}
+    assert [row["terms_lost"] for row in rows(within, "elections")] == [1]
     assert [row["master_epoch"] for row in rows(late, "master_changes")] == [2], "replayed from the beginning"
 
 

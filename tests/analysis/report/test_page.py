@@ -16,7 +16,7 @@ from analysis.logs import Logs, open_logs
 from analysis.questions import QUESTIONS
 from analysis.report import Finding, report
 from tests.analysis.report.browser import Seen, browser, run, screenshot, seen
-from tests.analysis.scene import Planted, plant, save, story
+from tests.analysis.scene import T0, Planted, plant, save, story
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -101,6 +101,18 @@ def test_screenshots(made: Made, tmp_path: Path, dark: bool) -> None:
     data = picture.read_bytes()
     assert data[:4] == b"\x89PNG" and int.from_bytes(data[16:20], "big") == 1180
     assert len(data) > 50_000, "more than an empty page"
+
+
+def test_a_leader_elected_before_the_log_begins_is_shown_as_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    save(tmp_path / "logs", story())
+    assert report(open_logs(spark, str(tmp_path / "logs"), since_ms=T0 + 200), tmp_path / "report.html") == []
+    page = (tmp_path / "report.html").read_text()
+    shown, unknown = seen(page), "unknown (elected before the log begins)"
+    place = list(QUESTIONS["leadership"].columns).index("leader")
+    assert [row[place] for row in shown.tables["leadership"]] == [unknown, "n2"]
+    assert shown.plots[0] == "plot-leadership"
+    assert f"<title>{unknown}, term 1, seen from 22:13:20.200" in page
+    assert f'<i class="other"></i>{unknown}</span>' in page
 
 
 def test_sound_logs_have_no_finding(spark: SparkSession, tmp_path: Path) -> None:
