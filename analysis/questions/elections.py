@@ -10,17 +10,22 @@ from analysis.questions.leadership import GROUP, NOT_RECORDED, TRACE, WHOLE_FROM
 
 def cost(elections: DataFrame, frames: DataFrame, trace: DataFrame) -> DataFrame:
     """One row per election that was won. ``terms_lost``: terms since the leader before in which nobody won; null where
-    the log begins with the election. A term was won if there are frames of it, with its no-op or without.
+    no log that has it reaches further back. A term was won if there are frames of it, with its no-op or without.
 
     A split vote is a round of real votes that a candidate ended without winning, in this term or in those lost.
     """
     of_group = Window.partitionBy(*GROUP).orderBy("term")
     led = frames.where("damage is null").select(*GROUP, "term").distinct().withColumn(
         "_led", F.lag("term").over(of_group))
-    before = F.coalesce("_led", F.expr(f"if(index <= {WHOLE_FROM}, 0, null)"))
-    won = elections.join(led, [*GROUP, "term"], "left").withColumn("_before", before).withColumn(
-        "terms_lost", F.expr("if(_before is null, null, greatest(term - _before - 1, 0))")).withColumn(
-        "_after", F.coalesce("_before", F.col("term") - 1)).drop("_led", "_before")
+    spans = frames.where("damage is null and not truncated").groupBy(*GROUP, "node").agg(
+        F.min("index").alias("_first"), F.max("last_index").alias("_last"))
+    within = spans.join(elections.select(*GROUP, "term", "index"), [*GROUP]).where(
+        "_first < index and index <= _last").select(*GROUP, "term", "index").distinct().withColumn(
+        "_within", F.lit(True))
+    before = F.expr(f"case when index <= {WHOLE_FROM} then coalesce(_led, 0) when _within then _led end")
+    won = elections.join(led, [*GROUP, "term"], "left").join(within, [*GROUP, "term", "index"], "left").withColumn(
+        "_before", before).withColumn("terms_lost", F.col("term") - F.col("_before") - 1).withColumn(
+        "_after", F.coalesce("_before", F.col("term") - 1)).drop("_led", "_within", "_before")
     rounds = trace.where("event = 'RoundEnded' and not probe and result != 'PASSED'").groupBy(
         "cluster", "group_id", F.col("term").alias("_in")).agg(F.count("*").alias("_splits"))
     traced = trace.where("event is not null and group_id is not null").select(

@@ -154,7 +154,11 @@ def elections(world: World) -> Iterator[Row]:
         traced = [event for event in world.events if (event["cluster"], event["group"]) == (cluster, group)]
         terms = {frame.term for frame in world.frames() if (frame.cluster, frame.group) == (cluster, group)}
         for frame, told, _ in won(world, cluster, group):
-            earlier = max((term for term in terms if term < frame.term), default=0 if frame.first == 1 else None)
+            reached = frame.first == 1 or any(
+                frames[0].first < frame.first <= frames[-1].last for node, number, frames in held(world)
+                if frames and (node.cluster, number) == (cluster, group))
+            earlier = max((term for term in terms if term < frame.term),
+                          default=0 if frame.first == 1 else None) if reached else None
             before = frame.term - 1 if earlier is None else earlier
             lost = [event for event in traced if event["event"] == "RoundEnded" and not event["probe"]
                     and event["result"] != "PASSED" and before < event["term"] <= frame.term]

@@ -117,6 +117,13 @@ def test_the_first_election_of_a_purged_log_lost_no_terms_that_somebody_led(
         (election,) = rows(logs, "elections")
         assert (election["term"], election["terms_lost"]) == (41, lost), name
         assert findings(logs) == [], "no election was long"
+    old = Log(sequence=9, chain=9)  # of a node that is long gone: between its log and the others' there may be leaders
+    old.begin(state(1, 2, 5, 0), sequence=2)
+    old.block(by_hand.frame(3, b"w", term=5, wall_ms=T0 - 90_000))
+    old.block()
+    old.save(tmp_path / "bare" / "n7", node="n7")
+    (election,) = rows(open_logs(spark, str(tmp_path / "bare")), "elections")
+    assert (election["term"], election["terms_lost"]) == (41, None)
 
 
 def test_who_leads_is_told_by_a_trace_if_the_log_does_not(spark: SparkSession, tmp_path: Path) -> None:
