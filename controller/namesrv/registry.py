@@ -19,6 +19,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 import attrs
 
+from controller.liveness import HELD_UP_NS
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.counters import Counters
 from controller.namesrv.effects import MinIdChanged
@@ -29,8 +30,6 @@ from remoting.bodies.namesrv import DataVersion, QueueData, TopicConfig, TopicQu
 MS = 1_000_000
 DEFAULT_TIMEOUT_MS = 120_000
 """How long a broker that announces no timeout may be silent."""
-HELD_UP_NS = 1_000 * MS
-"""A deadline looked at so much too late means that this process stood still, and read nothing meanwhile."""
 PARDON_NS = 5_000 * MS
 """After that, silence is judged anew from here."""
 TIMEOUT_MS_MAX = 1 << 40

@@ -61,6 +61,9 @@ class World:
     async def send(self, timeout_ms: float = 20_000) -> str | None:
         return (await self.client.call("old:1", request(SEND, body=b"m"), timeout_ms)).remark
 
+    async def send_into(self, answers: list[str | None]) -> None:
+        answers.append(await self.send())
+
 
 @asynccontextmanager
 async def world() -> AsyncGenerator[World, None]:
@@ -138,11 +141,7 @@ async def test_a_request_waits_for_a_master_to_be_known(autojump_clock: MockCloc
     async with world() as w, trio.open_nursery() as nursery:
         w.forwarder.begin()
         said: list[str | None] = []
-
-        async def send() -> None:
-            said.append(await w.send())
-
-        nursery.start_soon(send)
+        nursery.start_soon(w.send_into, said)
         await trio.sleep(0.3)
         assert not said
         w.forwarder.follow("new:1")
@@ -154,11 +153,7 @@ async def test_a_request_that_waits_hears_of_a_master_whatever_was_said_meanwhil
     async with world() as w, trio.open_nursery() as nursery:
         w.forwarder.begin()
         answers: list[str | None] = []
-
-        async def send() -> None:
-            answers.append(await w.send())
-
-        nursery.start_soon(send)
+        nursery.start_soon(w.send_into, answers)
         await trio.sleep(0.1)
         w.forwarder.begin()  # the broker died again, as soon as it was back
         await trio.sleep(0.1)
@@ -184,12 +179,8 @@ async def test_a_request_waits_for_the_next_master_to_learn_that_it_is_one(autoj
         w.there.slave = True
         w.forwarder.begin("new:1")
         answers: list[str | None] = []
-
-        async def send() -> None:
-            answers.append(await w.send())
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(send)
+            nursery.start_soon(w.send_into, answers)
             await trio.sleep(0.2)
             assert not answers and w.forwarder.held_bytes
             w.there.slave = False
@@ -211,12 +202,8 @@ async def test_two_that_forward_to_each_other_do_not_pass_a_request_to_and_fro(a
             next_one.handlers(Master("next").handlers()), on_close=lambda connection, _: next_one.closed(connection)))
         next_one.begin("old:1")
         answers: list[str | None] = []
-
-        async def send() -> None:
-            answers.append(await w.send())
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(send)
+            nursery.start_soon(w.send_into, answers)
             await trio.sleep(0.2)
             assert not answers and (w.forwarder.forwarded, next_one.forwarded) == (1, 0)
             next_one.end()
