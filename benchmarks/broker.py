@@ -203,7 +203,7 @@ async def loaded(run: Run) -> None:
         return
     for mode in MODES:
         rows = [ROWS[name] for name in run.options.rows if ROWS[name].mode == mode and "send" in run.options.parts]
-        others = [each for each in ("consume", "memory", "catch-up") if mode == "none" and each in run.options.parts]
+        others = [each for each in LOADED if mode == "none" and each in run.options.parts]
         if not rows and not others:
             continue
         async with clusters(run, mode) as systems:
@@ -268,17 +268,23 @@ async def memory(run: Run, systems: Sequence[System]) -> None:
             "resident_mb": _rounded(anonymous_mb(master.pid))})
 
 
-async def catch_up(run: Run, systems: Sequence[System]) -> None:
-    """An empty replica beside a log of 1 KiB bodies: how fast it copies, and when its consume queues are level."""
-    assert run.load is not None
-    for system in systems:
-        master = await system.settled()
-        while int((await system.runtime(master)).get("commitLogMaxOffset", 0)) < run.options.megabytes << 20:
-            await run.load.ask(f"send {system.namesrv.address} load 8 64 1024 3 0")
-    await trio.to_thread.run_sync(os.sync)
-    for number in range(run.options.catch_up_rounds):
-        for system in systems:
-            run.note("catch-up", system.name, await copied(system, number))
+async def catch_up(run: Run) -> None:
+    """Empty replicas beside logs of their own, each of bodies of one size, which alone says what a copy costs."""
+    if run.load is None:
+        return
+    for row, body_bytes in figures.CATCH_UPS.items():
+        async with clusters(run, "none") as systems:
+            for system in systems:
+                await system.create("load")
+                master = await system.settled()
+                while int((await system.runtime(master)).get("commitLogMaxOffset", 0)) < run.options.megabytes << 20:
+                    await run.load.ask(f"send {system.namesrv.address} load 8 64 {body_bytes} 3 0")
+            await trio.to_thread.run_sync(os.sync)
+            for number in range(run.options.catch_up_rounds + 1):
+                for system in systems:
+                    found = await copied(system, number)
+                    if number:  # the first one warms up
+                        run.note(row, system.name, found)
 
 
 async def copied(system: System, number: int) -> dict[str, Any]:
@@ -319,7 +325,7 @@ async def _behind(system: System, master: Broker) -> int:
 
 
 LOADED: Final[Mapping[str, Callable[[Run, Sequence[System]], Awaitable[None]]]] = {
-    "consume": consume, "memory": memory, "catch-up": catch_up}
+    "consume": consume, "memory": memory}
 
 
 # --- gaps ------------------------------------------------------------------------------------------------------------
@@ -410,13 +416,15 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         run = Run(options, release if "java" in options.systems else None, client, results)
         if set(options.parts) & {"send", *LOADED}:
             await loaded(run)
+        if "catch-up" in options.parts:
+            await catch_up(run)
         await gaps(run)
         results["took_s"] = round(time.monotonic() - began)
         run.save()
     return results
 
 
-PARTS: Final = ("send", *LOADED, "kill", "switch")
+PARTS: Final = ("send", *LOADED, "catch-up", "kill", "switch")
 SHORT: Final = {"rounds": 2, "seconds": 2.0, "warm_s": 12.0, "kills": 5, "consume_rounds": 1, "catch_up_rounds": 1,
                 "megabytes": 512}
 

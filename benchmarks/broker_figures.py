@@ -51,6 +51,8 @@ GAPS: Final = {
     "kill, none": ("master killed with -9, default mode", "p99 ≤ 300 ms"),
     "switch, all": ("master stopped in order, ack by all", ""),
 }
+CATCH_UPS: Final = {"catch-up": 1_024, "catch-up, small": 128}
+"""Bytes of the bodies that an empty replica copies."""
 
 
 def longest_gap(acks: Sequence[float], since: float) -> float:
@@ -94,6 +96,9 @@ def _others(rounds: Mapping[str, Mapping[str, Rounds]]) -> Iterator[str]:
         ("catch-up", "mb_per_second", "an empty replica copies bodies of 1 KiB, MB/s of the log (ratio ≥ 1)"),
         ("catch-up", "level_s", "the same, from the last byte until its consume queues are level, s (≤ 2)"),
         ("catch-up", "cpu_ms_per_mb", "the same, CPU of all brokers, ms for each MB"),
+        ("catch-up, small", "mb_per_second", "an empty replica copies bodies of 128 B, MB/s of the log"),
+        ("catch-up, small", "level_s", "the same, from the last byte until its consume queues are level, s"),
+        ("catch-up, small", "cpu_ms_per_mb", "the same, CPU of all brokers, ms for each MB"),
         ("memory", "mb_per_million", "growth of the master's memory for a million messages of 128 B, MB"),
         ("memory", "resident_mb", "the master's memory after them, without mapped files, MB"),
     ]

@@ -1,10 +1,10 @@
 """Auto-switch replication between two processes: copying a log to an empty replica, and puts that wait for the copy.
 
-    python -m benchmarks.broker_ha [--megabytes 1024] [--puts 5000]
+    python -m benchmarks.broker_ha [--megabytes 1024] [--body-bytes 1024] [--puts 5000]
 
-Copying is counted in bytes of the log that the slave has acknowledged, bodies of 1 KiB; then comes the time until its
-consume queues are level. Puts are one at a time, 128-byte bodies, answered when both replicas hold them. Processor
-time of both processes is told, which other load on the machine does not change much. It measures; it judges nothing.
+Copying is counted in bytes of the log that the slave has acknowledged; then comes the time until its consume queues are
+level. Puts are one at a time, 128-byte bodies, answered when both replicas hold them. Processor time of both processes
+is told, which other load on the machine does not change much. It measures; it judges nothing.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ async def until(holds: Callable[[], bool]) -> None:
         await trio.sleep(0.01)
 
 
-def fill(journal: Journal, megabytes: int) -> None:
-    queues = [Message(b"Orders", b"." * 1024, number, PROPERTIES) for number in range(8)]
+def fill(journal: Journal, megabytes: int, body_bytes: int) -> None:
+    queues = [Message(b"Orders", b"." * body_bytes, number, PROPERTIES) for number in range(8)]
     while journal.store.log.max_offset < megabytes << 20:
         journal.store.put_all(queues * 8, 1)
         journal.store.write()
 
 
-async def master(root: Path, megabytes: int, puts: int) -> None:
+async def master(root: Path, megabytes: int, body_bytes: int, puts: int) -> None:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
     level = root / "slave" / LEVEL
     async with replica(root / "master", 1, listeners) as (journal, switch):
-        fill(journal, megabytes)
+        fill(journal, megabytes, body_bytes)
         held = await switch.become_master(BecomeMaster(1, frozenset({1}), 1))
         await until(lambda: journal.store.indexed_offset == journal.end)
         await trio.to_thread.run_sync(os.sync)
@@ -137,6 +137,7 @@ def main() -> None:
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=1024)
+    parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--puts", type=int, default=5000)
     parser.add_argument("--slave", help=argparse.SUPPRESS)
     parser.add_argument("--root", type=Path, help="directory to work in; default: a temporary one")
@@ -145,7 +146,7 @@ def main() -> None:
         trio.run(slave, options.root, options.slave, options.megabytes)
         return
     with tempfile.TemporaryDirectory(dir=options.root) as root:
-        trio.run(partial(master, Path(root), options.megabytes, options.puts))
+        trio.run(partial(master, Path(root), options.megabytes, options.body_bytes, options.puts))
 
 
 if __name__ == "__main__":

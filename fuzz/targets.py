@@ -383,6 +383,9 @@ def _snapshot_files() -> list[bytes]:
     return [b"\x01" + raw, b"\x00" + sealing.snapshot(raw)]
 
 
+_SEGMENT_BYTES: Final = 512
+"""Room for several blocks; longer ones say nothing new and take longer."""
+
 TARGETS: Final[dict[str, Target]] = {
     "frame": Target(
         "frame.parse, parse_all, peek_size", check_frame, lambda: _both(_FRAME.data, _FRAME.data + _NOOP.data)
@@ -400,11 +403,13 @@ TARGETS: Final[dict[str, Target]] = {
     "client-request": Target("clientwire.Blocks, decode_request", check_client_request, _requests),
     "client-answer": Target("clientwire.decode_answer, to_error", check_client_answer, _answers),
     "records": Target("storage.blocks: parse_local, decode_*", check_records, _local_bodies),
-    "segment": Target("storage.recovery.recover, check_block, read_block", check_segment, _segments),
+    "segment": Target(
+        "storage.recovery.recover, check_block, read_block", check_segment, _segments, max_bytes=_SEGMENT_BYTES),
     "sealed-segments": Target(
         "storage.recovery.recover with footers, check_trailer", check_sealed_segments,
         lambda: [mode + (3 + len(_footer())).to_bytes(2, "little") + _footer() + _segments()[0][1:]
                  for mode in (b"\x01", b"\x80", b"\xff")],
+        max_bytes=_SEGMENT_BYTES,
     ),
     "footer": Target("storage.catalog.decode_footer", check_footer, lambda: _both(_footer(), bytes(40))),
     "snapshot-file": Target("storage.snapshots: read_stored, verify", check_snapshot_file, _snapshot_files),
