@@ -86,7 +86,8 @@ async def _up(options: argparse.Namespace) -> int:
     planned = cluster(options.dir, size, options.port, mode)
     if (options.dir / FILE).exists():
         there = Cluster.load(options.dir)
-        if (size, options.port) != (Size(), FIRST_PORT) and to_json(planned) != to_json(there.plan):
+        asked = (size, options.port, options.fast) != (Size(), FIRST_PORT, False)
+        if asked and to_json(planned) != to_json(there.plan):
             raise ClusterError(f"{options.dir} holds another cluster already: `mqcluster up` without other options "
                                "starts that one again, another --dir makes another one")
     else:

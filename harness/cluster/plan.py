@@ -73,6 +73,8 @@ class Planned:
     address: str
     settings: Mapping[str, object]
     group: str = ""
+    mode: str = ""
+    """Of a broker: the ``Durability`` it was planned with, in words."""
 
     @property
     def file(self) -> str:
@@ -126,19 +128,20 @@ def _brokers(root: Path, size: Size, first_port: int, durability: Durability,
                 "enableGuardian": False,  # a signal to a process is to be one to the broker
                 "storePathRootDir": root / name / "store", "configStorePath": root / name / "broker.properties",
                 "totalReplicas": size.replicas, "mappedFileSizeCommitLog": 64 << 20, **durability.settings, **extra,
-            }, group=f"broker-{letter}")
+            }, group=f"broker-{letter}", mode=str(durability))
             port += PORTS_PER_BROKER
 
 
 def to_json(servers: list[Planned]) -> list[dict[str, Any]]:
     """For the file that later commands read."""
-    return [{"name": each.name, "kind": each.kind.name, "address": each.address, "group": each.group}
+    return [{"name": each.name, "kind": each.kind.name, "address": each.address, "group": each.group, "mode": each.mode}
             for each in servers]
 
 
 def from_json(data: Any) -> list[Planned]:
     """What ``to_json`` wrote, without the settings, which lie in the servers' own files. Raises ``ValueError``."""
     try:
-        return [Planned(item["name"], Kind[item["kind"]], item["address"], {}, item["group"]) for item in data]
-    except (KeyError, TypeError) as error:
+        return [Planned(item["name"], Kind[item["kind"]], item["address"], {}, item["group"], item.get("mode", ""))
+                for item in data]
+    except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"it describes no cluster: {error!r}") from None

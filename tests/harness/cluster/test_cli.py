@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import cli
-from harness.cluster.plan import DEFAULT_MODE, Size, cluster
+from harness.cluster.plan import DEFAULT_MODE, Durability, Size, cluster
 from harness.cluster.processes import FILE, Cluster
 from harness.java.ports import reserved
 
@@ -68,3 +68,5 @@ def test_another_cluster_in_its_place_is_refused(tmp_path: Path, capsys: pytest.
     Cluster.create(tmp_path, cluster(tmp_path, Size(groups=1), 20_000, DEFAULT_MODE))
     assert "holds another cluster already: `mqcluster up` without other options starts that one" in up("--groups", "3")
     assert "holds another cluster already" in up("--groups", "1", "--port", "20001")
+    Cluster.create(tmp_path, cluster(tmp_path, Size(), cli.FIRST_PORT, Durability()))
+    assert "holds another cluster already" in up("--fast"), "one that may lose messages is another one"
