@@ -70,6 +70,9 @@ UNLEASED_BEAT_MS: Final = 200
 """Between heartbeats of a master that was never granted a lease, and serves nobody for the lack of it."""
 
 
+_HANDED_OVER: Final = "mastership is handed over"
+
+
 class Stage(enum.Enum):
     """``ReplicasManager.State``."""
 
@@ -156,6 +159,7 @@ class ReplicasManager:
         self.leader: str | None = None
         self.role: Role | None = None
         self.serving = False
+        self._handing_over = False
         self._config = config
         self._found = found
         self._check_code = check_code
@@ -248,6 +252,12 @@ class ReplicasManager:
     def announce(self, min_in_sync_replicas: int) -> None:
         """``minInSyncReplicas`` was configured anew; ``gate.in_force`` says what holds."""
         self.gate.announce(min_in_sync_replicas)
+
+    def hand_over(self, now_ns: int) -> list[Output]:
+        """Another one is to be master. Whatever comes meanwhile, as a lease that ends and is renewed, or one more
+        election of this broker, it writes nothing again: its successor may have been chosen already."""
+        self._handing_over = True
+        return self._fence(now_ns) or [Fence(_HANDED_OVER)]
 
     def shutdown(self, now_ns: int) -> list[Output]:
         self.stage = Stage.SHUTDOWN
@@ -553,6 +563,8 @@ class ReplicasManager:
             why = f"the broker has no role yet ({self.stage.name})"
         elif self._target is not None:
             why = f"the role of epoch {self._target.epoch} is being taken"
+        elif isinstance(self.role, BecomeMaster) and self._handing_over:
+            why = _HANDED_OVER
         elif isinstance(self.role, BecomeMaster) and not self.lease.holds(now_ns):
             why = (f"no active controller has renewed the lease for {self._config.master_lease_ms} ms"
                    if self.lease.until_ns is not None else "no active controller has granted the lease yet")

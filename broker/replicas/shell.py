@@ -228,18 +228,20 @@ class Member:
         Where a message is answered when all members hold it, any of them will do. Else writes close first, and the
         next master is one that holds the whole log, so that nothing answered is lost.
         """
-        manager, in_sync = self.manager, self.manager.in_sync
+        manager, any_member = self.manager, self._config.all_ack_in_sync_state_set
+        in_sync = manager.in_sync
         if in_sync is None or manager.leader is None or not isinstance(manager.role, BecomeMaster):
             return None
         if len(in_sync.accepted) < 2:
             return None
         with trio.move_on_after(timeout_ms / 1e3):
-            if not self._config.all_ack_in_sync_state_set:
-                self._gate.fence("mastership is handed over")
-            while (target := _successor(in_sync, self._config.all_ack_in_sync_state_set)) is None:
-                if len(in_sync.accepted) < 2:
-                    return None
+            if not any_member:
+                self.carry_out(manager.hand_over(self._clock()))
+            while (target := _successor(in_sync, any_member)) is None:
                 await trio.sleep(_CAUGHT_UP_LOOK_S)
+                in_sync = manager.in_sync  # of another mastership, where it was elected once more
+                if in_sync is None or len(in_sync.accepted) < 2:
+                    return None
             header = ElectMasterRequest(self._config.cluster_name, self._config.broker_name, target, True)
             try:
                 answer = await self._client.call(

@@ -651,6 +651,23 @@ def test_a_lost_leader_is_looked_for_without_haste_and_an_unreadable_answer_harm
     assert "cannot be read" in broker.reports[-1]
 
 
+def test_a_master_that_hands_over_writes_nothing_again() -> None:
+    broker = booted()
+    broker.do(broker.manager.hand_over(broker.now))
+    broker.controller.down = True
+    broker.run(7_000)
+    assert not broker.manager.lease.holds(broker.now)
+    broker.controller.down = False
+    broker.run(3_000)
+    assert broker.manager.lease.holds(broker.now)
+    broker.notify(1, "10.0.0.1:10911", 5)
+    broker.run(3_000)
+    assert broker.roles[-1].epoch == 5, "elected once more"
+    assert broker.fences == ["", "mastership is handed over"]
+    broker.notify(2, "10.0.0.2:10911", 6)
+    assert broker.manager.serving, "as a slave"
+
+
 def test_shutdown_fences_and_ends_all() -> None:
     broker = booted()
     broker.do(broker.manager.shutdown(broker.now))
