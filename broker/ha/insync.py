@@ -12,10 +12,15 @@ knows offsets and time, and neither frames nor requests.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
 from broker.ha.config import NS_PER_MS, HaConfig
+
+_RESTS: Final = 4
+"""Times ``admission_ms`` that a slave is not waited for, after it was in vain for once; doubled each time."""
+_DOUBLINGS_MAX: Final = 4
 
 
 @attrs.define
@@ -32,7 +37,9 @@ class _Slave:
     sent_ns: int = 0
     caught_up_ns: int = 0
     joins_until_ns: int | None = None
-    joins_not_before_ns: int = 0
+    failed: int = 0
+    """How often in a row it was waited for in vain, and when the last time ended."""
+    failed_ns: int = 0
 
 
 @attrs.define(eq=False)
@@ -72,6 +79,7 @@ class InSync:
         slave = self._slave(broker_id)
         slave.connected, slave.gone, slave.learner = True, False, learner
         slave.ack, slave.joins_until_ns, self._counted = None, None, None
+        slave.failed = min(slave.failed, 1)
         slave.sent_max, slave.sent_ns = self.log_end, now_ns
 
     def sent(self, broker_id: int, now_ns: int) -> None:
@@ -102,7 +110,7 @@ class InSync:
         for slave in self._slaves.values():
             if slave.joins_until_ns is not None and slave.joins_until_ns <= now_ns:
                 slave.joins_until_ns = self._counted = None
-                slave.joins_not_before_ns = now_ns + 4 * self.config.admission_ms * NS_PER_MS
+                slave.failed, slave.failed_ns = slave.failed + 1, now_ns
         self._confirm()
 
     # --- requests to the controller --------------------------------------------------------------------------
@@ -147,6 +155,8 @@ class InSync:
         self.asked.clear()
         self._asked_ns.clear()
         self._counted = None
+        for member in self.accepted:
+            self._slave(member).failed = 0
         self._confirm()
         return True
 
@@ -207,10 +217,18 @@ class InSync:
         return not slave.gone and not slave.learner and slave.caught_up_ns > limit_ns
 
     def _admit(self, broker_id: int, slave: _Slave, now_ns: int) -> None:
-        if (slave.joins_until_ns is None and now_ns >= slave.joins_not_before_ns
+        if (slave.joins_until_ns is None and now_ns >= self._rests_until_ns(slave)
                 and not any(slave is other for other in self._others()) and self._ack(broker_id) >= self.epoch_start):
             self._counted = None
             slave.joins_until_ns = now_ns + self.config.admission_ms * NS_PER_MS
+
+    def _rests_until_ns(self, slave: _Slave) -> int:
+        """When it may be waited for again: one that cannot keep up is to cost producers little. Who is at the very end,
+        as of a master that must not write without it, rests no longer than after the first time."""
+        if not slave.failed:
+            return 0
+        doublings = 0 if slave.ack == self.log_end else min(slave.failed - 1, _DOUBLINGS_MAX)
+        return slave.failed_ns + (_RESTS << doublings) * self.config.admission_ms * NS_PER_MS
 
     def _ready(self) -> Iterable[int]:
         """Who joins now: holds what was confirmed. In the weaker modes what was confirmed is what was written, which

@@ -464,6 +464,65 @@ def test_who_is_always_a_little_behind_a_busy_master_stays_and_joins(behind_ms: 
     assert joined == joins
 
 
+def in_vain(held: InSync, now: int) -> None:
+    """Slave 2, always near the end, is waited for in vain, as soon as that may be; ``held.log_end`` is ``now``, ms."""
+    while not held.joining:
+        now += 100
+        held.advanced(now, now)
+        held.acked(2, now - 50, now * MS)
+        held.sent(2, now * MS)
+    held.tick((now + 1_000) * MS)
+    assert not held.joining
+
+
+def waited_for(held: InSync, began: int, ended: int) -> int:
+    """Milliseconds out of these in which puts wait for slave 2, which is almost as fast as the master while it is
+    waited for, and faster where it is not."""
+    behind, waited = 900.0, 0
+    for now in range(began, ended, 10):
+        held.advanced(now, now)
+        held.tick(now * MS)
+        waited += 10 * held.joining
+        behind = min(max(behind + (1 if held.joining else -1), 900), 1_200)
+        held.acked(2, int(now - behind), now * MS)
+        held.sent(2, now * MS)
+        assert held.wanted(now * MS) is None
+    return waited
+
+
+def test_who_cannot_keep_up_is_waited_for_ever_more_seldom() -> None:
+    held = in_sync({1}, end=2_000)
+    held.opened(2, False, 2_000 * MS)
+    held.acked(2, 1_100, 2_000 * MS)
+    waited_for(held, 2_000, 130_000)
+    assert 2_000 <= waited_for(held, 130_000, 330_000) <= 4_000, "a second in each minute or so"
+    held.closed(2)
+    held.opened(2, False, 330_000 * MS)
+    held.acked(2, 329_100, 330_000 * MS)
+    assert waited_for(held, 330_000, 342_000) >= 1_000, "on a new connection it may be another matter"
+
+
+def test_who_holds_all_joins_soon_however_often_it_was_waited_for_in_vain() -> None:
+    """As where nothing is written without it."""
+    held = in_sync({1}, end=2_000)
+    held.opened(2, False, 0)
+    held.acked(2, 1_950, 0)
+    for _ in range(6):
+        in_vain(held, held.log_end)
+    end = held.log_end
+    held.acked(2, end, (end + 4_000) * MS)
+    assert held.wanted((end + 4_000) * MS) is None, "it rests"
+    held.acked(2, end, (end + 5_000) * MS)
+    assert held.wanted((end + 5_000) * MS) == frozenset({1, 2})
+    held.ask(1, frozenset({1, 2}), (end + 5_000) * MS)
+    held.accept({1, 2}, 2)
+    held.accept({1}, 3)
+    in_vain(held, end + 6_000)
+    end = held.log_end
+    in_vain(held, end)
+    assert held.log_end - end == 5_000, "what was before it joined is forgotten"
+
+
 def test_a_member_never_seen_has_its_time_and_a_closed_one_leaves_at_once() -> None:
     held = in_sync({1, 2, 3})
     assert held.wanted(14_999 * MS) is None
