@@ -136,14 +136,17 @@ class Consumer:
             self._nursery.start_soon(task, name=f"{self.group} {task.__name__.strip('_')}")
 
     async def close(self) -> None:
-        """Stop reading, commit, unlock, say goodbye."""
+        """Stop reading, commit, unlock, say goodbye: each in its part of the time, for a broker may say nothing."""
+        part_s = self.settings.close_timeout_ms / 3e3
         self._closing = True
         self.messages.close()
         for share in self.shares.values():
             share.drop()
-        await self._commit(confirmed=True)
+        with trio.move_on_after(part_s):
+            await self._commit(confirmed=True)
         if self._locking:
-            await self._locks.unlock_all()
+            with trio.move_on_after(part_s):
+                await self._locks.unlock_all()
         self.shares.clear()
         await self._session.forget(consumer=self.group)
 

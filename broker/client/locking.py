@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+import trio
+
 from broker.client.errors import ClientError
 from broker.client.session import Session
 from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
@@ -47,14 +49,18 @@ class Locks:
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Whoever waits for them need not wait for the lock's end. What fails is logged."""
-        for broker, theirs in by_broker(queues).items():
-            self._perhaps.difference_update(theirs)
+        async def tell(broker: str, theirs: list[MessageQueue]) -> None:
             try:
                 address, _ = await self._session.address(theirs[0].topic, broker)
                 await self._session.ask("unlock", address, request(
                     RequestCode.UNLOCK_BATCH_MQ, body=self._body(theirs)))
             except ClientError as error:
                 logger.info("%d queues of %s stay locked until that ends by itself: %s", len(theirs), broker, error)
+
+        async with trio.open_nursery() as nursery:
+            for broker, theirs in by_broker(queues).items():
+                self._perhaps.difference_update(theirs)
+                nursery.start_soon(tell, broker, theirs)
 
     async def unlock_all(self) -> None:
         """For good, with those that are being asked for now."""

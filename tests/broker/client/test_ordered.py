@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from broker.client import ConsumerSettings, MessageQueue
 from remoting.codes import RequestCode
 from remoting.command import Command
-from tests.broker.client.cluster import cluster
+from tests.broker.client.cluster import SILENCE, cluster
 from tests.broker.client.consumption import GROUP, fill, nothing_more, numbers, reading, take
 
 
@@ -134,3 +135,21 @@ async def test_queues_that_are_being_locked_at_the_end_are_unlocked(autojump_clo
                 while not broker.locks:
                     await trio.sleep(0.1)
         assert not broker.locks
+
+
+@pytest.mark.parametrize("silent", [(RequestCode.UNLOCK_BATCH_MQ,), tuple(RequestCode)], ids=["unlock", "all"])
+async def test_a_broker_that_says_nothing_keeps_no_others_locks_at_the_end(
+    autojump_clock: MockClock, silent: tuple[int, ...],
+) -> None:
+    """Nor the word that this member is gone: others would wait two minutes for its queues."""
+    async with cluster("a", "b", "c", "d") as made:
+        first, *others = made.brokers.values()
+        fill(first, 1, queue_id=0)
+        async with reading(made, ordered=True) as messages:
+            with trio.fail_after(1):
+                while len(messages.queues) < 12:
+                    await trio.sleep(0.01)
+            await take(messages, 1)
+            first.refuse = lambda command: SILENCE if command.code in silent else None
+        for broker in others:
+            assert not broker.locks and not broker.members[GROUP]
