@@ -34,7 +34,10 @@ TOPIC_BYTES_MAX: Final = 127
 """Of the first magic: readers take its size for a signed byte."""
 PROPERTIES_BYTES_MAX: Final = 32_767
 BODY_BYTES_MAX: Final = 4 << 20
-RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + (64 << 10)
+"""Of a message that is sent, where nobody configured another limit."""
+BODY_BYTES_MOST: Final = 64 << 20
+"""The highest limit that can be configured. Whoever reads a record does not know which one it was written under."""
+RECORD_BYTES_MAX: Final = BODY_BYTES_MOST + (128 << 10)
 
 TAGS: Final = b"TAGS\x01"
 KEYS: Final = b"KEYS\x01"

@@ -135,8 +135,10 @@ class CommitLog:
                     inside += max(len(data) - len(_MAGIC) - 3, 1)
                     continue
                 inside += found - 4
+                size = int.from_bytes(data[found - 4 : found], "big")
                 with suppress(DamagedRecord):
-                    if codec.outline(file.pread(codec.RECORD_BYTES_MAX, inside))[0] == base + inside:
+                    if size <= codec.RECORD_BYTES_MAX and (
+                            codec.outline(file.pread(size, inside))[0] == base + inside):
                         return base + inside
                 inside += 5
         return None

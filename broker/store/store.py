@@ -33,7 +33,7 @@ from remoting.record import Message, Record
 ABORT: Final = "abort"
 """There while a store is open: found at the start, it means that the last process was killed."""
 INDEX_UNFLUSHED_BYTES_MAX: Final = 4 << 20
-_COPIED_BYTES: Final = codec.RECORD_BYTES_MAX
+_COPIED_BYTES: Final = 4 << 20
 """Some times what one read brings: queues are level with a copy in each turn."""
 
 
