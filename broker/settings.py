@@ -54,8 +54,8 @@ def store(config: BrokerConfig) -> StoreConfig:
         raise ConfigError("messageDelayLevel", config.message_delay_level, str(error)) from None
     return StoreConfig(
         log_file_bytes=config.mapped_file_size_commit_log, queue_file_bytes=config.mapped_file_size_consume_queue,
-        body_bytes_max=config.max_message_size, index=config.message_index_enable,
-        index_slots=config.max_hash_slot_num, index_entries=config.max_index_num, delays_ms=delays_ms)
+        index=config.message_index_enable, index_slots=config.max_hash_slot_num, index_entries=config.max_index_num,
+        delays_ms=delays_ms)
 
 
 def journal(config: BrokerConfig) -> JournalConfig:

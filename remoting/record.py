@@ -207,14 +207,13 @@ def is_folder_name(topic: bytes) -> bool:
 # --- records -------------------------------------------------------------------------------------------------
 
 
-def encode(message: Message, queue_offset: int, offset: int, store_time_ms: int,
-           body_bytes_max: int = BODY_BYTES_MAX) -> bytes:
+def encode(message: Message, queue_offset: int, offset: int, store_time_ms: int) -> bytes:
     """The bytes of ``message`` at ``offset`` of the log.
 
     Raises:
         MessageIllegal: a part has no room.
     """
-    size = size_of(message, body_bytes_max)
+    size = size_of(message)
     body, properties = message.body, message.properties
     fixed, magic, sys_flag, topic_size = _layout(message)
     return b"".join((
@@ -257,13 +256,13 @@ def encode_parts(common: Message, parts: Iterable[Part], sizes: Iterable[int], q
     return b"".join(found)
 
 
-def size_of(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> int:
+def size_of(message: Message) -> int:
     """How many bytes ``encode`` makes of it. Raises ``MessageIllegal`` as that does."""
     topic_size, body_size, properties_size = len(message.topic), len(message.body), len(message.properties)
     if not 0 < topic_size <= PROPERTIES_BYTES_MAX:
         raise MessageIllegal(f"topic of {topic_size} bytes; 1 to {PROPERTIES_BYTES_MAX} are allowed")
-    if body_size > body_bytes_max:
-        raise MessageIllegal(f"body of {body_size} bytes; {body_bytes_max} are allowed")
+    if body_size > BODY_BYTES_MOST:
+        raise MessageIllegal(f"body of {body_size} bytes; {BODY_BYTES_MOST} are possible")
     if properties_size > PROPERTIES_BYTES_MAX:
         raise MessageIllegal(f"properties of {properties_size} bytes; {PROPERTIES_BYTES_MAX} are allowed")
     hosts = len(message.born_host) + len(message.store_host)

@@ -223,7 +223,7 @@ class Sending:
     # --- one message -----------------------------------------------------------------------------------------
 
     def _send_one(self, connection: Connection, request: Command, asked: SendRequest, target: Target) -> Command | None:
-        if not request.body or asked.sys_flag & _NEVER:
+        if not 0 < len(request.body) <= self.config.max_message_size or asked.sys_flag & _NEVER:
             return self.refused(self._never(request, asked))
         text = asked.properties
         values = props.parse(text)
@@ -252,11 +252,21 @@ class Sending:
         return None
 
     def _never(self, request: Command, asked: SendRequest) -> Refusal:
-        """Of a message that no consumer could ever see."""
+        """Of a message that no consumer could ever see, or that is too large."""
         if request.body and asked.sys_flag & PREPARED:
             return Refusal(ResponseCode.NO_PERMISSION, self._no_transactions)
-        return refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, (
-            "It is a batch within a message, which no topic here takes." if request.body else "It has no body."))
+        if not request.body:
+            return self._illegal("It has no body.")
+        if asked.sys_flag & _NEVER:
+            return self._illegal("It is a batch within a message, which no topic here takes.")
+        return self._too_large(request.body)
+
+    def _illegal(self, reason: str) -> Refusal:
+        return refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, reason)
+
+    def _too_large(self, body: bytes) -> Refusal:
+        """Said here and not where it is stored: what the log has goes to other queues whatever its size."""
+        return self._illegal(f"body of {len(body)} bytes; {self.config.max_message_size} are allowed")
 
     @property
     def _no_transactions(self) -> str:
@@ -324,7 +334,7 @@ class Sending:
         if values.get("TRAN_MSG", "").lower() == "true" and not (asked.reconsume_times > 0 and level > 0):
             return Refusal(ResponseCode.NO_PERMISSION, self._no_transactions)
         if "INNER_NUM" in values:
-            return refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, "INNER_NUM is for batches alone.")
+            return self._illegal("INNER_NUM is for batches alone.")
         if "__LITE_TOPIC" in values:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, "this broker has no light topics (property __LITE_TOPIC)")
         if level <= 0 and "TIMER_OUT_MS" not in values and any(key in values for key in props.TIMERS):
@@ -346,9 +356,12 @@ class Sending:
                 target.name, b"", asked.queue_id, b"", 0, sys_flag, asked.born_time_ms, born_host, self._store_host,
                 asked.reconsume_times), decode_batch(request.body))
         except MessageIllegal as error:
-            return self.refused(refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, str(error)))
+            return self.refused(self._illegal(str(error)))
         if not messages:
-            return self.refused(refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, "It has no message."))
+            return self.refused(self._illegal("It has no message."))
+        longest = max((body for _, body, _ in messages.parts), key=len)
+        if len(longest) > self.config.max_message_size:
+            return self.refused(self._too_large(longest))
 
         def done(result: PutResult) -> None:
             connection.reply(request, self._answer(request, result, asked.queue_id, values.get(props.UNIQ_KEY)))
@@ -362,9 +375,9 @@ class Sending:
         if target.group is not None:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {asked.topic}")
         if asked.sys_flag & (ROLLBACK | INNER_BATCH) or values.get("TRAN_MSG", "").lower() == "true":
-            return refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, "A batch takes no transaction.")
+            return self._illegal("A batch takes no transaction.")
         if (decimal(values.get("DELAY", "0")) or 0) > 0:
-            return refusal(PutStatus.MESSAGE_ILLEGAL, self.config.max_message_size, "A batch cannot be delayed.")
+            return self._illegal("A batch cannot be delayed.")
         return None
 
     # --- answers ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import overload
 
 import attrs
 
-from remoting.record import BODY_BYTES_MAX, Message, Part, size_of
+from remoting.record import Message, Part, size_of
 
 
 class Batch(Sequence[Message]):
@@ -34,10 +34,10 @@ class Batch(Sequence[Message]):
         flag, body, properties = self.parts[at]
         return attrs.evolve(self.common, body=body, properties=properties, flag=flag)
 
-    def sizes(self, body_bytes_max: int = BODY_BYTES_MAX) -> list[int]:
+    def sizes(self) -> list[int]:
         """Of the records. Raises ``MessageIllegal`` as ``size_of`` does."""
         longest = max((body for _, body, _ in self.parts), key=len, default=b"")
         most = max((properties for _, _, properties in self.parts), key=len, default=b"")
-        size_of(attrs.evolve(self.common, body=longest, properties=most), body_bytes_max)
+        size_of(attrs.evolve(self.common, body=longest, properties=most))
         fixed = size_of(self.common)
         return [fixed + len(body) + len(properties) for _, body, properties in self.parts]

@@ -58,10 +58,8 @@ class SyncJob:
 class CommitLog:
     """One writer. ``open`` comes first."""
 
-    def __init__(self, files: Files, directory: str = "commitlog", *, file_bytes: int = FILE_BYTES,
-                 body_bytes_max: int = codec.BODY_BYTES_MAX) -> None:
-        self._files, self._directory = files, directory
-        self._file_bytes, self._body_bytes_max = file_bytes, body_bytes_max
+    def __init__(self, files: Files, directory: str = "commitlog", *, file_bytes: int = FILE_BYTES) -> None:
+        self._files, self._directory, self._file_bytes = files, directory, file_bytes
         self._bases: list[int] = []
         self._open: list[File] = []
         self._buffer: list[bytes | memoryview] = []
@@ -183,13 +181,13 @@ class CommitLog:
             StoreFailed: the log is no longer written.
         """
         offset = self._end
-        raw = encode(message, queue_offset, offset, store_time_ms, self._body_bytes_max)
+        raw = encode(message, queue_offset, offset, store_time_ms)
         size = len(raw)
         if offset + size > self._room_end:
             self.make_room(size)
             if offset != self._end:
                 offset = self._end
-                raw = encode(message, queue_offset, offset, store_time_ms, self._body_bytes_max)
+                raw = encode(message, queue_offset, offset, store_time_ms)
         self._buffer.append(raw)
         self._end = offset + size
         return offset, size
@@ -197,7 +195,7 @@ class CommitLog:
     def append_batch(self, batch: Batch, queue_offset: int, store_time_ms: int) -> tuple[int, list[int]]:
         """The same for all of them, one behind the other in one file and in the queue: where the first one stands, and
         their sizes."""
-        sizes = batch.sizes(self._body_bytes_max)
+        sizes = batch.sizes()
         size = sum(sizes)
         if self._end + size > self._room_end:
             self.make_room(size)

@@ -39,12 +39,11 @@ _COPIED_BYTES: Final = 4 << 20
 
 @attrs.frozen
 class StoreConfig:
-    """``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``, ``maxMessageSize``, ``messageIndexEnable``,
-    ``maxHashSlotNum``, ``maxIndexNum`` and ``messageDelayLevel`` of RocketMQ."""
+    """``mappedFileSizeCommitLog``, ``mappedFileSizeConsumeQueue``, ``messageIndexEnable``, ``maxHashSlotNum``,
+    ``maxIndexNum`` and ``messageDelayLevel`` of RocketMQ."""
 
     log_file_bytes: int = FILE_BYTES
     queue_file_bytes: int = QUEUE_FILE_BYTES
-    body_bytes_max: int = codec.BODY_BYTES_MAX
     index: bool = True
     index_slots: int = SLOTS
     index_entries: int = ENTRIES
@@ -65,7 +64,7 @@ class MessageStore:
 
     def __init__(self, files: Files, config: StoreConfig = StoreConfig()) -> None:
         self._files, self._config = files, config
-        self.log = CommitLog(files, file_bytes=config.log_file_bytes, body_bytes_max=config.body_bytes_max)
+        self.log = CommitLog(files, file_bytes=config.log_file_bytes)
         self._queues = Queues(files, TagCodes(config.delays_ms), file_bytes=config.queue_file_bytes)
         self._index = KeyIndex(files, slots=config.index_slots, entries=config.index_entries) if config.index else None
         self._next: dict[Queue, int] | None = None
@@ -206,7 +205,7 @@ class MessageStore:
             return self._put_batch(messages, offsets, store_time_ms)
         size = 0
         for message in messages:
-            size += codec.size_of(message, self._config.body_bytes_max)
+            size += codec.size_of(message)
             _check_name(message)
         self.log.make_room(size)
         return [self.put(message, store_time_ms) for message in messages]

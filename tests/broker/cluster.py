@@ -165,10 +165,10 @@ class Cluster:
     async def ask(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
         return await self.client.call(address, request(code, header, body), timeout_ms=30_000)
 
-    async def send(self, address: str, body: bytes, topic: str = "T", queue: int = 0) -> Command:
+    async def send(self, address: str, body: bytes, topic: str = "T", queue: int = 0, properties: str = "") -> Command:
         header = SendMessageRequest(
             producer_group="P", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=queue,
-            born_timestamp=wall_ms(), properties="", reconsume_times=0, unit_mode=False, batch=False)
+            born_timestamp=wall_ms(), properties=properties, reconsume_times=0, unit_mode=False, batch=False)
         return await self.ask(address, RequestCode.SEND_MESSAGE, header, body)
 
     async def pull(self, address: str, offset: int = 0, topic: str = "T", queue: int = 0) -> Command:

@@ -90,12 +90,11 @@ def test_addresses_and_what_follows_from_the_keys() -> None:
 
 def test_parts_are_told_what_the_keys_say() -> None:
     config = from_properties({
-        **NAMED, "mappedFileSizeCommitLog": "8192", "maxMessageSize": "100", "flushDiskType": "SYNC_FLUSH",
+        **NAMED, "mappedFileSizeCommitLog": "8192", "flushDiskType": "SYNC_FLUSH",
         "syncFlushTimeout": "7", "haFlowControlEnable": "true", "totalReplicas": "3", "inSyncReplicas": "2",
         "allAckInSyncStateSet": "true", "enableControllerMode": "true", "controllerAddr": "c:1", "slaveTimeout": "9",
         "masterLeaseMs": "4000", "brokerRole": "SYNC_MASTER"})
     assert settings.store(config).log_file_bytes == 8192
-    assert settings.store(config).body_bytes_max == 100
     assert settings.journal(config).flush_disk_type is FlushDiskType.SYNC_FLUSH
     assert settings.journal(from_properties({})) == JournalConfig()
     assert settings.replication(config).flow_control_bytes_per_second == 100 << 20

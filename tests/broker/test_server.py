@@ -28,6 +28,7 @@ from remoting.headers.broker import (
 )
 from remoting.headers.controller import ElectMasterRequest
 from remoting.headers.queries import TopicRequest
+from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.headers.topics import CreateTopicRequest
 from remoting.record import decode_all
 from tests.broker.cluster import Cluster, Node, cluster, controlled, until
@@ -36,8 +37,8 @@ OK = ResponseCode.SUCCESS
 ALL_ACK = {"allAckInSyncStateSet": "true", "totalReplicas": "3"}
 
 
-async def bodies(made: Cluster, address: str, offset: int = 0) -> list[bytes]:
-    answer = await made.pull(address, offset)
+async def bodies(made: Cluster, address: str, offset: int = 0, topic: str = "T") -> list[bytes]:
+    answer = await made.pull(address, offset, topic)
     assert answer.code in (OK, ResponseCode.PULL_NOT_FOUND), answer
     return [record.message.body for record in decode_all(answer.body)]
 
@@ -91,6 +92,31 @@ async def test_a_name_server_that_was_lost_knows_all_again_soon(autojump_clock: 
         await trio.sleep(5)
         await made.start_namesrv()
         await made.wait_route("TBW102", {0: node.address}, within_s=3)
+
+
+async def test_what_is_larger_than_may_be_sent_any_more_is_delivered_and_given_back(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """Its delay level stood still until the limit was raised again."""
+    async with cluster() as made:
+        node = await made.node(maxMessageSize=str(5 << 20), mappedFileSizeCommitLog=str(32 << 20))
+        large, delayed = b"x" * (5 << 20), "DELAY\x012\x02"
+        for body, properties in ((large, ""), (large, delayed), (b"behind", delayed)):
+            answer = await made.send(node.address, body, properties=properties)
+            assert answer.code == OK, answer
+        assert (await made.send(node.address, large + b"x")).code == ResponseCode.MESSAGE_ILLEGAL
+        await node.stop()
+        node.settings["maxMessageSize"] = "10"
+        await node.start()
+        assert (await made.send(node.address, b"x" * 11)).code == ResponseCode.MESSAGE_ILLEGAL
+        await trio.sleep(8)
+        assert [(await bodies(made, node.address, at))[0] for at in range(3)] == [large, large, b"behind"]
+        (record,) = decode_all((await made.pull(node.address)).body)
+        answer = await made.ask(node.address, RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequest(
+            offset=record.offset, group="G", delay_level=1))
+        assert answer.code == OK, answer
+        await trio.sleep(2)
+        assert await bodies(made, node.address, topic="%RETRY%G") == [large]
 
 
 async def test_a_disk_that_failed_ends_the_broker(autojump_clock: trio.abc.Clock) -> None:

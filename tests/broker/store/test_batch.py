@@ -22,7 +22,7 @@ COMMON = st.builds(
 
 
 def opened() -> MessageStore:
-    store = MessageStore(MemoryFiles(), StoreConfig(log_file_bytes=4_096, body_bytes_max=64, index=False))
+    store = MessageStore(MemoryFiles(), StoreConfig(log_file_bytes=4_096, index=False))
     store.open()
     return store
 
@@ -49,7 +49,6 @@ def test_it_is_stored_as_messages_are(batches: list[tuple[Message, list[Part]]])
 
 
 @pytest.mark.parametrize(("part", "words"), [
-    ((0, b"x" * 65, b""), "body of 65 bytes; 64 are allowed"),
     ((0, b"", b"x" * 32_768), "properties of 32768 bytes; 32767 are allowed"),
     ((0, b"", b"x" * 4_000), "records of .* bytes; a file of the log has 4096"),
 ])

@@ -40,7 +40,7 @@ class ReadsCounted(MemoryFiles):
 
 
 def opened(files: Files, recover_from: int = 0) -> CommitLog:
-    log = CommitLog(files, file_bytes=FILE, body_bytes_max=2000)
+    log = CommitLog(files, file_bytes=FILE)
     log.open(recover_from)
     return log
 
