@@ -202,8 +202,7 @@ class AutoSwitch:
                 assert self.broker_id is not None
                 self._slave = HaSlave(
                     self._config, self.broker_id, self._epochs, journal.end, journal.confirm_offset,
-                    learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs,
-                    in_doubt=self._epoch_file.failed)
+                    learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs)
                 self._following = Following(
                     journal, self._slave, MasterMessages, self._config, self._connector, self._epoch_file)
                 assert self._nursery is not None, "run comes before roles"
@@ -262,7 +261,7 @@ class AutoSwitch:
         self._beginning = True
         try:
             epochs = self.epochs.within(journal.end).append(role.epoch, journal.end)
-            await self._run_sync(partial(self._epoch_file.lead, epochs, new=epochs != self.epochs))
+            await self._run_sync(partial(self._epoch_file.lead, epochs))
         except (EpochError, OSError) as error:
             raise RoleRefused(f"epoch {role.epoch} cannot be recorded: {error}") from error
         finally:

@@ -38,29 +38,30 @@ class EpochFile:
 
     def __init__(self, files: Files, path: str = PATH, *, boot: str = "") -> None:
         self._files, self._path, self._boot = files, path, boot
-        self.failed = False
-        """The last ``write`` did: its list may be on disk, or the one before."""
+        self._on_disk: EpochList | None = None
+        """None: nobody knows, as a write failed, or before anything was read."""
 
     def read(self) -> Found:
         """Without any file the log is a plain group's; where there is one that cannot be read, all is copied anew."""
         main, backup = (self._text(self._path), self._text(f"{self._path}.bak"))
+        self._on_disk = None
         try:
             loaded = load(main, backup)
         except EpochFileError as damage:
             return Found(EpochList(), NoEpochs.LOST, str(damage))
+        if not loaded.damaged and (main is not None or backup is None):
+            self._on_disk = loaded.epochs
         last = loaded.epochs.last
         doubtful = last is not None and (not self._boot or self._text(self._path + BOOT) != self._boot)
         return Found(loaded.epochs, NoEpochs.PLAIN if main is backup is None else NoEpochs.LOST, loaded.damaged,
                      last.epoch if last is not None and doubtful else NOT_IN_DOUBT)
 
-    def lead(self, epochs: EpochList, *, new: bool) -> None:
+    def lead(self, epochs: EpochList) -> None:
         """On disk when this returns, with the boot: a master begins its last epoch. Raises ``OSError``.
 
-        In this order: a crash in between leaves an epoch in doubt that has not a byte yet. ``new``: it is not what was
-        read or written last.
+        In this order: a crash in between leaves an epoch in doubt that has not a byte yet.
         """
-        if new:
-            self.write(epochs)
+        self.write(epochs)
         if self._boot and self._text(self._path + BOOT) != self._boot:
             write_whole(self._files, self._path + BOOT, self._boot.encode())
 
@@ -71,12 +72,14 @@ class EpochFile:
             self._files.sync_dir(self._path.rpartition("/")[0])
 
     def write(self, epochs: EpochList) -> None:
-        """On disk when this returns. Raises ``OSError``."""
-        self.failed = True
+        """On disk when this returns, if it was not yet. Raises ``OSError``."""
+        if epochs == self._on_disk:
+            return
+        self._on_disk = None
         write_whole(self._files, self._path, to_text(epochs).encode())
         if not epochs and self._files.exists(f"{self._path}.bak"):
             self._files.remove(f"{self._path}.bak")  # Java would read that instead of an empty list
-        self.failed = False
+        self._on_disk = epochs
 
     def _text(self, path: str) -> str | None:
         data = read_whole(self._files, path)

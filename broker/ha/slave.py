@@ -55,7 +55,7 @@ class TruncateLog:
 
 @attrs.frozen
 class WriteEpochs:
-    """Persist the list before the next output is carried out."""
+    """Persist the list before the next output is carried out, where it is not the one on disk."""
 
     epochs: EpochList
 
@@ -87,9 +87,7 @@ class HaSlave:
     def __init__(
         self, config: HaConfig, broker_id: int, epochs: EpochList, log_end: int, confirm: int, *,
         learner: bool = False, sync_from_last_file: bool = False, no_epochs: NoEpochs = NoEpochs.LOST,
-        in_doubt: bool = False,
     ) -> None:
-        """``in_doubt``: whether other epochs than these may be on disk, as a write failed."""
         self.state = HaState.READY
         self.epochs = epochs.within(log_end)
         self.log_end = log_end
@@ -107,7 +105,6 @@ class HaSlave:
         self._confirm_of_master = 0
         self._master = EpochList()
         self._cutting: TruncateLog | None = None
-        self._in_doubt = in_doubt
 
     @property
     def copies(self) -> bool:
@@ -196,7 +193,6 @@ class HaSlave:
     def not_stored(self, log_end: int) -> None:
         """An ``AppendLog`` or ``WriteEpochs`` failed, as on a full disk, and what came behind it was not carried out:
         the log ends there. To be followed by ``closed``."""
-        self._in_doubt = True
         self._received_end = log_end
         self._empty = log_end == 0
 
@@ -233,13 +229,10 @@ class HaSlave:
         here = self.epochs.find(point)
         if here is not None and here.start == point and here in self._master.entries:
             kept = EpochList((*kept, here))
-        outputs: list[Output] = []
-        if kept != self.epochs or self._in_doubt:
-            self.epochs, self._in_doubt = kept, False
-            outputs.append(WriteEpochs(kept))
+        self.epochs = kept
         self._confirm_of_master = 0
         self.state = HaState.TRANSFER
-        return [*outputs, SetConfirm(self.confirm), *self._ack_what_is_stored(now_ns)]
+        return [WriteEpochs(kept), SetConfirm(self.confirm), *self._ack_what_is_stored(now_ns)]
 
     def _transfer(self, message: Transfer, now_ns: int) -> list[Output]:
         size = len(message.body)

@@ -216,7 +216,7 @@ class Switch:
         assert self.broker_id is not None
         try:
             epochs = self.epochs.within(journal.end).append(role.epoch, journal.end)
-            self.epoch_file.lead(epochs, new=epochs != self.epochs)
+            self.epoch_file.lead(epochs)
         except EpochError as error:
             raise RoleRefused(str(error)) from error
         self._epochs, start = epochs, epochs.start_of(role.epoch)

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from broker.ha.acks import PutStatus
 from broker.ha.autoswitch import RoleRefused
 from broker.ha.config import HaConfig
+from broker.ha.epochs import EpochList
 from broker.journal import FlushDiskType
 from broker.puts import PutResult
 from broker.store.files import MemoryFile
@@ -439,6 +440,37 @@ async def test_epochs_that_the_disk_refused_are_written_before_their_bytes(
         await trio.sleep(2)
         assert b.log == c.log
         assert b.written_epochs == c.switch.epochs
+
+
+async def test_an_epoch_that_could_not_be_begun_is_not_on_disk_when_bytes_of_another_come(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They would pass for its own after a crash."""
+    async with group(2) as (_, (a, b)):
+        await a.lead(1)
+        a.put(b"held by both")
+        await b.follow(a, 1)
+        await trio.sleep(1)
+        boot = b.files.open("epochFileCheckpoint.boot.tmp", create=True)
+        boot.fault = OSError(28, "No space left on device")
+        with pytest.raises(RoleRefused):
+            await b.lead(2)
+        assert b.written_epochs.entries[-1].epoch == 2
+        a.put(b"of the first epoch")
+        await trio.sleep(1)
+        await a.lead(3)
+        a.put(b"of the third")
+        append, on_disk = b.journal.append_raw, list[EpochList]()
+
+        def seen(data: bytes | memoryview, offset: int) -> None:
+            on_disk.append(b.written_epochs)
+            append(data, offset)
+
+        monkeypatch.setattr(b.journal, "append_raw", seen)
+        await b.follow(a, 3)
+        await trio.sleep(1)
+        assert b.log == a.log
+        assert [[entry.epoch for entry in epochs] for epochs in on_disk] == [[1], [1, 3]]
 
 
 async def test_a_log_behind_the_masters_first_byte_is_told_so(autojump_clock: MockClock) -> None:

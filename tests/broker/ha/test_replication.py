@@ -681,13 +681,14 @@ def greeted(slave: HaSlave, log_end: int, epochs: list[tuple[int, int]]) -> list
 
 
 def test_the_first_acknowledgement_leaves_at_once() -> None:
-    assert greeted(HaSlave(CONFIG, 2, EpochList(), 0, 0), 9, [(1, 0)]) == [SetConfirm(0), Send(Ack(0).to_bytes())]
+    assert greeted(HaSlave(CONFIG, 2, EpochList(), 0, 0), 9, [(1, 0)]) == [
+        WriteEpochs(EpochList()), SetConfirm(0), Send(Ack(0).to_bytes())]
 
 
 def test_h8_a_log_without_epochs_is_copied_anew() -> None:
     slave = HaSlave(CONFIG, 2, EpochList(), 50, 0)
     assert greeted(slave, 90, [(1, 0), (2, 70)]) == [TruncateLog(0, everything=True)]
-    assert slave.truncated(0, 0) == [SetConfirm(0), Send(Ack(0).to_bytes())]
+    assert slave.truncated(0, 0) == [WriteEpochs(EpochList()), SetConfirm(0), Send(Ack(0).to_bytes())]
     assert slave.received(Transfer(20, Epoch(1, 0), 5, b"abc"), 0) == [
         WriteEpochs(EpochList([(1, 0)])), AppendLog(20, b"abc")]
 
@@ -710,7 +711,7 @@ def test_h9_the_log_is_cut_before_the_epoch_file_and_a_crash_between_is_seen_at_
 
 def test_an_epoch_that_begins_at_the_logs_end_stays_only_if_it_is_the_masters() -> None:
     mine = EpochList([(1, 0), (3, 50)])
-    assert greeted(HaSlave(CONFIG, 2, mine, 50, 0), 50, [(1, 0), (3, 50)])[0] == SetConfirm(0)
+    assert greeted(HaSlave(CONFIG, 2, mine, 50, 0), 50, [(1, 0), (3, 50)])[0] == WriteEpochs(mine)
     assert greeted(HaSlave(CONFIG, 2, mine, 50, 0), 90, [(1, 0), (4, 60)])[0] == WriteEpochs(EpochList([(1, 0)]))
 
 
@@ -754,7 +755,8 @@ def test_after_a_reconnection_the_first_acknowledgement_waits_for_what_is_being_
     slave.received(Transfer(4, Epoch(1, 0), 0, b"56"), 1)
     slave.closed(1)
     slave.connected(2)
-    assert slave.received(MasterHandshake(9, EpochList([(1, 0)])), 2) == [SetConfirm(0)]
+    assert slave.received(MasterHandshake(9, EpochList([(1, 0)])), 2) == [
+        WriteEpochs(EpochList([(1, 0)])), SetConfirm(0)]
     assert slave.stored(6, 3) == [Send(Ack(6).to_bytes())]
 
 
