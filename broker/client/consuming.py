@@ -203,6 +203,8 @@ class Consumer:
                 await self._release(queue)
             else:
                 balanced = False
+        if self._locking:
+            await self._locks.unlock_others(subscription.topic, mine | self.shares.keys())
         new = mine - self.shares.keys()
         if self._locking and new:
             asked_at = trio.current_time()

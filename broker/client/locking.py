@@ -6,7 +6,7 @@ A shell of two requests. Source: ``RebalanceImpl.lockAll`` and ``unlock`` of Roc
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import trio
 
@@ -61,6 +61,10 @@ class Locks:
             for broker, theirs in by_broker(queues).items():
                 self._perhaps.difference_update(theirs)
                 nursery.start_soon(tell, broker, theirs)
+
+    async def unlock_others(self, topic: str, kept: Collection[MessageQueue]) -> None:
+        """Of that topic, what was asked for and is not wanted any more."""
+        await self.unlock([queue for queue in self._perhaps if queue.topic == topic and queue not in kept])
 
     async def unlock_all(self) -> None:
         """For good, with those that are being asked for now."""

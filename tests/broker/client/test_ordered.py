@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.client import ConsumerSettings, MessageQueue
+from remoting.bodies.consumers import LockBatchRequestBody
 from remoting.codes import RequestCode
 from remoting.command import Command
 from tests.broker.client.cluster import SILENCE, cluster
@@ -153,3 +154,24 @@ async def test_a_broker_that_says_nothing_keeps_no_others_locks_at_the_end(
             first.refuse = lambda command: SILENCE if command.code in silent else None
         for broker in others:
             assert not broker.locks and not broker.members[GROUP]
+
+
+async def test_a_lock_whose_answer_was_lost_is_given_up_with_its_queue(autojump_clock: MockClock) -> None:
+    """Else the member that has the queue now would wait a minute for the lock's end."""
+    async with cluster("a") as made:
+        broker = made.brokers["a"]
+
+        def lose(command: Command) -> Command | None:
+            if command.code != RequestCode.LOCK_BATCH_MQ or b'"c1"' not in command.body:
+                return None
+            for queue in LockBatchRequestBody.from_json(command.body).mq_set:
+                broker.locks.setdefault((GROUP, queue), "c1")
+            return SILENCE
+
+        broker.refuse = lose
+        async with reading(made, "c1", ordered=True):
+            await trio.sleep(0.5)
+            assert set(broker.locks.values()) == {"c1"}
+            async with reading(made, "c2", ordered=True) as two:
+                await trio.sleep(10)
+                assert two.queues and {broker.locks[GROUP, queue] for queue in two.queues} == {"c2"}
