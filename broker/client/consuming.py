@@ -20,7 +20,7 @@ import trio
 from broker.client import running
 from broker.client.config import CONSUME_ORDERLY_MAX, ConsumerSettings
 from broker.client.errors import ClientError, NoRoute, Refused, Unreachable
-from broker.client.locking import Locks
+from broker.client.locking import Locks, by_broker
 from broker.client.message import RETRY_PREFIX, check_group, check_topic
 from broker.client.messages import Messages
 from broker.client.positions import BrokerPositions, FilePositions, Positions, Start, first_offset
@@ -206,19 +206,24 @@ class Consumer:
         if self._locking:
             await self._locks.unlock_others(subscription.topic, mine | self.shares.keys())
         new = mine - self.shares.keys()
-        if self._locking and new:
+        async with trio.open_nursery() as nursery:  # a broker that says nothing keeps back no other's
+            for theirs in by_broker(new).values():
+                nursery.start_soon(self._take_all, theirs, subscription)
+        return balanced and new <= self.shares.keys()
+
+    async def _take_all(self, queues: list[MessageQueue], subscription: SubscriptionData) -> None:
+        """Of one broker, as far as it gives them."""
+        asked_at = math.inf
+        if self._locking:
             asked_at = trio.current_time()
-            held = await self._locks.lock(new)
-            balanced &= held == new
-        else:
-            asked_at, held = math.inf, new
-        for queue in sorted(held, key=java_order):
+            queues = list(await self._locks.lock(queues))
+        for queue in sorted(queues, key=java_order):
             try:
                 await self._take(queue, subscription, asked_at)
             except (ClientError, OSError) as error:
                 logger.info("%s in %s: where to begin is not known: %s", queue, self.group, error)
-                balanced = False
-        return balanced
+                if isinstance(error, Unreachable):
+                    return
 
     def _may_come_back(self, topic: str, members: Iterable[str]) -> bool:
         """Whether somebody is missing, and only just: a new master hears of its consumers one after the other. Whoever

@@ -283,6 +283,27 @@ async def test_a_broker_that_says_nothing_keeps_no_others_positions_back_at_the_
         assert b.offsets[GROUP, "orders", 0] == 3
 
 
+@pytest.mark.parametrize(("ordered", "silent"), [
+    (False, RequestCode.QUERY_CONSUMER_OFFSET), (True, RequestCode.QUERY_CONSUMER_OFFSET),
+    (True, RequestCode.LOCK_BATCH_MQ)])
+async def test_a_broker_that_says_nothing_keeps_no_others_queues_back_at_the_beginning(
+    autojump_clock: MockClock, ordered: bool, silent: int,
+) -> None:
+    async with cluster("a", "b") as made:
+        a, b = made.brokers.values()
+        a.refuse = lambda command: SILENCE if command.code == silent else None
+        fill(a, 2)
+        fill(b, 2, first=2)
+        async with reading(made, ordered=ordered) as messages:
+            with trio.fail_after(1):
+                assert numbers(await take(messages, 2)) == [2, 3]
+            await trio.sleep(3)
+            asked = len(a.asked(RequestCode.QUERY_CONSUMER_OFFSET))
+            assert asked <= 2, "one queue of a topic tells of all"
+            a.refuse = lambda command: None
+            assert numbers(await take(messages, 2)) == [0, 1]
+
+
 # --- giving back ---------------------------------------------------------------------------------------------
 
 
