@@ -198,15 +198,18 @@ class Consumer:
                 return False
             mine = set(self.settings.allocate(self._session.client_id, route.readable, members))
         balanced = True
-        for queue in [queue for queue in self.shares if queue.topic == subscription.topic and queue not in mine]:
-            if self.shares[queue].may_leave:
-                await self._release(queue)
-            else:
-                balanced = False
+        async with trio.open_nursery() as nursery:  # a broker that says nothing keeps back no other's
+            for queue, share in list(self.shares.items()):
+                if queue.topic == subscription.topic and queue not in mine:
+                    if share.may_leave:
+                        self.shares.pop(queue).drop()
+                        nursery.start_soon(self._release, share)
+                    else:
+                        balanced = False
         if self._locking:
             await self._locks.unlock_others(subscription.topic, mine | self.shares.keys())
         new = mine - self.shares.keys()
-        async with trio.open_nursery() as nursery:  # a broker that says nothing keeps back no other's
+        async with trio.open_nursery() as nursery:
             for theirs in by_broker(new).values():
                 nursery.start_soon(self._take_all, theirs, subscription)
         return balanced and new <= self.shares.keys()
@@ -268,12 +271,10 @@ class Consumer:
         logger.debug("%s reads %s from %d", self.group, queue, offset)
         self._nursery.start_soon(share.fetcher.run, name=f"reading {queue}")
 
-    async def _release(self, queue: MessageQueue) -> None:
-        share = self.shares.pop(queue)
-        share.drop()
-        await self._positions.write({queue: share.fetcher.in_flight.committable}, confirmed=True)
+    async def _release(self, share: Share) -> None:
+        await self._positions.write({share.queue: share.fetcher.in_flight.committable}, confirmed=True)
         if self._locking:
-            await self._locks.unlock([queue])
+            await self._locks.unlock([share.queue])
 
     # --- locks -----------------------------------------------------------------------------------------------
 

@@ -175,3 +175,20 @@ async def test_a_lock_whose_answer_was_lost_is_given_up_with_its_queue(autojump_
             async with reading(made, "c2", ordered=True) as two:
                 await trio.sleep(10)
                 assert two.queues and {broker.locks[GROUP, queue] for queue in two.queues} == {"c2"}
+
+
+async def test_a_broker_that_says_nothing_keeps_no_others_queues_from_who_has_them_now(
+    autojump_clock: MockClock,
+) -> None:
+    async with cluster("a", "b", "c") as made:
+        a, _, c = made.brokers.values()
+        async with reading(made, "c1", ordered=True) as one:
+            await trio.sleep(1)
+            assert len(one.queues) == 9
+            a.refuse = lambda command: SILENCE if command.code in (
+                RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNLOCK_BATCH_MQ) else None
+            for broker in made.brokers.values():  # members that are slow to take their shares
+                broker.members[GROUP] |= dict.fromkeys(("c0", "c2"), broker.members[GROUP]["c1"])
+                broker.notify(GROUP)
+            await trio.sleep(1)
+            assert not [queue for _, queue in c.locks if queue.topic == "orders"]
