@@ -126,10 +126,10 @@ class Producer:
         fields["m"] = "true"
         try:
             queue, answer = await self._store(_BATCH, topic, ids[0], fields, encode_batch(inner), deadline, choose)
+            first = _sent(ids[0], queue, answer)
         except (SendFailed, SendUnknown) as error:
             error.sent = tuple(sent)
             raise
-        first = _sent(ids[0], queue, answer)
         theirs = first.offset_message_id.split(",")
         theirs += [""] * (len(ids) - len(theirs))
         sent += (Sent(ours, first.queue, first.queue_offset + at, theirs[at]) for at, ours in enumerate(ids))

@@ -134,12 +134,17 @@ async def test_a_batch_is_split_by_size(autojump_clock: MockClock) -> None:
         assert len(made.brokers["a"].asked(RequestCode.SEND_BATCH_MESSAGE)) == 4
 
 
-async def test_a_batch_that_fails_halfway_says_what_is_stored(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(("code", "error"), [
+    (ResponseCode.MESSAGE_ILLEGAL, SendFailed), (ResponseCode.SUCCESS, SendUnknown)])
+async def test_a_batch_that_fails_halfway_says_what_is_stored(
+    autojump_clock: MockClock, code: int, error: type[SendFailed | SendUnknown],
+) -> None:
+    """Also where an answer makes no sense."""
     async with cluster("a") as made, made.client(settings=ClientSettings(batch_bytes_max=1_000)) as client:
         broker = made.brokers["a"]
         broker.refuse = lambda command: (
-            response(command, ResponseCode.MESSAGE_ILLEGAL, remark="no") if len(broker.log) >= 2 else None)
-        with pytest.raises(SendFailed, match="no") as failed:
+            response(command, code, remark="no") if len(broker.log) >= 2 else None)
+        with pytest.raises(error, match="no") as failed:
             await client.send_batch([message(bytes(900)) for _ in range(4)])
         assert [each.offset_message_id for each in failed.value.sent] == [each.message_id for each in broker.log]
 
