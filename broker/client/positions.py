@@ -15,7 +15,6 @@ from typing import Protocol
 import trio
 
 from broker.client.errors import ClientError, Refused
-from broker.client.locking import by_broker
 from broker.client.message import RETRY_PREFIX
 from broker.client.queries import Queries
 from broker.client.session import Session
@@ -62,28 +61,26 @@ class BrokerPositions:
             raise
 
     async def write(self, offsets: dict[MessageQueue, int], *, confirmed: bool) -> set[MessageQueue]:
-        """What cannot be told is logged. A broker that says nothing keeps back no other's."""
+        """What cannot be told is logged. None waits for the answer to another."""
         session, told = self._session, set[MessageQueue]()
 
-        async def tell(theirs: list[MessageQueue]) -> None:
-            for queue in theirs:
-                try:
-                    address, _ = await session.address(queue.topic, queue.broker_name)
-                    command = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
-                        self._group, queue.topic, queue.queue_id, offsets[queue]))
-                    if confirmed:
-                        await session.ask("commit", address, command)
-                    else:
-                        await session.remoting.send_oneway(address, command)
-                except (ClientError, RemotingError) as error:
-                    logger.warning("position %d of %s in %s is not committed: %s", offsets[queue], self._group, queue,
-                                   error)
+        async def tell(queue: MessageQueue, offset: int) -> None:
+            try:
+                address, _ = await session.address(queue.topic, queue.broker_name)
+                command = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
+                    self._group, queue.topic, queue.queue_id, offset))
+                if confirmed:
+                    await session.ask("commit", address, command)
                 else:
-                    told.add(queue)
+                    await session.remoting.send_oneway(address, command)
+            except (ClientError, RemotingError) as error:
+                logger.warning("position %d of %s in %s is not committed: %s", offset, self._group, queue, error)
+            else:
+                told.add(queue)
 
         async with trio.open_nursery() as nursery:
-            for theirs in by_broker(offsets).values():
-                nursery.start_soon(tell, theirs)
+            for queue, offset in offsets.items():
+                nursery.start_soon(tell, queue, offset)
         return told
 
 

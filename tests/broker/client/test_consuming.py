@@ -283,6 +283,19 @@ async def test_a_broker_that_says_nothing_keeps_no_others_positions_back_at_the_
         assert b.offsets[GROUP, "orders", 0] == 3
 
 
+async def test_a_slow_broker_gets_the_positions_of_many_queues_at_the_end(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made:
+        broker, queues = made.brokers["a"], 100
+        made.name_server.set("orders", {"a": {0: "a:1"}}, queues=queues)
+        async with reading(made) as messages:
+            await trio.sleep(6)
+            for queue_id in range(queues):
+                fill(broker, 1, queue_id=queue_id)
+            await take(messages, queues)
+            broker.delay_ms = 50.0
+        assert [broker.offsets[GROUP, "orders", queue_id] for queue_id in range(queues)] == [1] * queues
+
+
 @pytest.mark.parametrize(("ordered", "silent"), [
     (False, RequestCode.QUERY_CONSUMER_OFFSET), (True, RequestCode.QUERY_CONSUMER_OFFSET),
     (True, RequestCode.LOCK_BATCH_MQ)])
