@@ -284,17 +284,21 @@ class Consumer:
             await self._lock_again()
 
     async def _lock_again(self) -> None:
-        for broker in sorted({queue.broker_name for queue in self.shares}):  # meanwhile shares come and go
-            asked_at = trio.current_time()
-            theirs = {queue: share for queue, share in self.shares.items() if queue.broker_name == broker}
-            held = await self._locks.lock(theirs)
-            for queue, share in theirs.items():
-                assert isinstance(share, OrderedShare)
-                if queue in held:
-                    share.locked(asked_at + self.settings.lock_lives_ms / 1e3)
-                else:
-                    share.unlocked()
-                    self._bell.ring()
+        async with trio.open_nursery() as nursery:
+            for theirs in by_broker(self.shares).values():
+                nursery.start_soon(self._lock_theirs, {queue: self.shares[queue] for queue in theirs})
+
+    async def _lock_theirs(self, shares: dict[MessageQueue, Share]) -> None:
+        """Of one broker."""
+        asked_at = trio.current_time()
+        held = await self._locks.lock(shares)
+        for queue, share in shares.items():
+            assert isinstance(share, OrderedShare)
+            if queue in held:
+                share.locked(asked_at + self.settings.lock_lives_ms / 1e3)
+            else:
+                share.unlocked()
+                self._bell.ring()
 
     # --- positions -------------------------------------------------------------------------------------------
 

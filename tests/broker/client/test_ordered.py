@@ -192,3 +192,16 @@ async def test_a_broker_that_says_nothing_keeps_no_others_queues_from_who_has_th
                 broker.notify(GROUP)
             await trio.sleep(1)
             assert not [queue for _, queue in c.locks if queue.topic == "orders"]
+
+
+async def test_brokers_that_say_nothing_keep_no_others_locks_from_being_renewed(autojump_clock: MockClock) -> None:
+    async with cluster("a", "b", "c", "d", "e") as made:
+        *silent, last = made.brokers.values()
+        async with reading(made, ordered=True) as messages:
+            await trio.sleep(1)
+            for broker in silent:
+                broker.refuse = lambda command: SILENCE if command.code == RequestCode.LOCK_BATCH_MQ else None
+            await trio.sleep(30)
+            fill(last, 1)
+            with trio.fail_after(0.5):
+                await take(messages, 1)
