@@ -151,7 +151,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     store_path_broker_identity: str = key("", "file of the id that the controller gave; default: brokerIdentity there")
     mapped_file_size_commit_log: int = _count(1 << 30, "bytes of a file of the log", least=1 << 12)
     mapped_file_size_consume_queue: int = _count(6_000_000, "bytes of a file of a queue, 20 a message", least=20)
-    max_message_size: int = _count(4 << 20, "bytes of a body", most=BODY_BYTES_MOST)
+    max_message_size: int = _count(
+        4 << 20, "bytes of a body that is sent; what is stored is delivered whatever its size", most=BODY_BYTES_MOST)
     max_topic_length: int = _count(127, "bytes of a topic's name", most=255)
     max_msgs_num_batch: int = _count(64, "hits of a query by key", most=100_000)
     message_index_enable: bool = key(True, "keep an index by key")

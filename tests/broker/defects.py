@@ -260,9 +260,10 @@ ROWS: Final[dict[str, Defect]] = {
         ("what is sent counts as caught up",)),
     "L20": Defect(
         "read, AutoSwitchHAService", "on a busy master a slave joins only in an instant in which it is level",
-        "The confirm offset waits a moment for who is near the end.",
+        "The confirm offset waits a moment for who is near the end, and ever more seldom for who does not come up.",
         (CORES + "test_a_busy_master_waits_a_moment_for_who_is_about_to_join",
-         CORES + "test_who_does_not_come_up_in_time_is_waited_for_no_longer"),
+         CORES + "test_who_does_not_come_up_in_time_is_waited_for_no_longer",
+         CORES + "test_who_cannot_keep_up_is_waited_for_ever_more_seldom"),
         ("nobody is waited for who is about to join",)),
     "L21": Defect(
         "read, AutoSwitchHAService", "while controllers are away, each acknowledgement queues one more request",
