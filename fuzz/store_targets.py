@@ -136,8 +136,7 @@ def _batches() -> list[bytes]:
 
 # --- a directory ---------------------------------------------------------------------------------------------
 
-_CONFIG: Final = StoreConfig(
-    log_file_bytes=1_024, queue_file_bytes=20 * 8, body_bytes_max=400, index_slots=8, index_entries=32)
+_CONFIG: Final = StoreConfig(log_file_bytes=1_024, queue_file_bytes=20 * 8, index_slots=8, index_entries=32)
 _READ: Final = ReadConfig()
 _Content = dict[str, bytes]
 
