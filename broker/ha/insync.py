@@ -38,7 +38,8 @@ class _Slave:
     caught_up_ns: int = 0
     joins_until_ns: int | None = None
     failed: int = 0
-    """How often in a row it was waited for in vain, and when the last time ended."""
+    """How often in a row it was waited for in vain, and when the last time ended. One that came up, and was not asked
+    for since no controller answered, is not to blame: that counts as the first time."""
     failed_ns: int = 0
 
 
@@ -107,10 +108,10 @@ class InSync:
 
     def tick(self, now_ns: int) -> None:
         """A slave that did not come up in time is waited for no longer."""
-        for slave in self._slaves.values():
+        for broker_id, slave in self._slaves.items():
             if slave.joins_until_ns is not None and slave.joins_until_ns <= now_ns:
+                slave.failed, slave.failed_ns = 1 if broker_id in self._ready() else slave.failed + 1, now_ns
                 slave.joins_until_ns = self._counted = None
-                slave.failed, slave.failed_ns = slave.failed + 1, now_ns
         self._confirm()
 
     # --- requests to the controller --------------------------------------------------------------------------
@@ -230,7 +231,7 @@ class InSync:
         doublings = 0 if slave.ack == self.log_end else min(slave.failed - 1, _DOUBLINGS_MAX)
         return slave.failed_ns + (_RESTS << doublings) * self.config.admission_ms * NS_PER_MS
 
-    def _ready(self) -> Iterable[int]:
+    def _ready(self) -> list[int]:
         """Who joins now: holds what was confirmed. In the weaker modes what was confirmed is what was written, which
         only a pause lets a slave reach; there it is what was written a moment ago, as ``acked`` has seen."""
         floor = max(self.confirm if self.config.all_ack_in_sync_state_set else 0, self.epoch_start)

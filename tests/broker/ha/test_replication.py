@@ -502,6 +502,20 @@ def test_who_cannot_keep_up_is_waited_for_ever_more_seldom() -> None:
     assert waited_for(held, 330_000, 342_000) >= 1_000, "on a new connection it may be another matter"
 
 
+def test_who_kept_up_while_no_controller_was_there_is_not_waited_for_more_seldom() -> None:
+    held, joined = in_sync({1}, end=2_000), []
+    held.opened(2, False, 2_000 * MS)
+    for now in range(2_000, 62_000, 10):
+        held.advanced(now, now)
+        before = held.joining
+        held.acked(2, now - 20, now * MS)
+        if held.joining and not before:
+            joined.append(now)
+        held.sent(2, now * MS)
+        held.tick(now * MS)
+    assert len(joined) >= 11, "each 5 s"
+
+
 def test_who_holds_all_joins_soon_however_often_it_was_waited_for_in_vain() -> None:
     """As where nothing is written without it."""
     held = in_sync({1}, end=2_000)
