@@ -251,14 +251,14 @@ async def test_what_a_young_master_holds_is_answered_when_it_is_none_any_more(
 async def test_what_cannot_be_stored_is_refused_at_once_and_in_words(autojump_clock: MockClock) -> None:
     async with master() as (sent, _, journal):
         sent.put(topic=b"a/b")
-        sent.put(b"x" * (5 << 20))
+        sent.put(bytes((64 << 20) + 1))
         sent.puts.put([Message(b"t", b"x", properties=b"k\x01" + b"v" * 40_000 + b"\x02")],
                       lambda result: sent.heard.append((2, result)))
         sent.puts.put([], lambda result: sent.heard.append((3, result)))
         assert [status.name for _, status in sent.statuses] == [
             "MESSAGE_ILLEGAL", "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED", "MESSAGE_ILLEGAL"]
         assert [result.remark.split(";")[0].split(":")[0] for _, result in sent.heard] == [
-            "topic b'a/b' queue 0 cannot be the name of a folder", "body of 5242880 bytes", "properties of 40003 bytes",
+            "topic b'a/b' queue 0 cannot be the name of a folder", "body of 67108865 bytes", "properties of 40003 bytes",
             "a batch without a message"]
         assert journal.store.log.max_offset == 0
 
