@@ -258,8 +258,8 @@ async def test_what_cannot_be_stored_is_refused_at_once_and_in_words(autojump_cl
         assert [status.name for _, status in sent.statuses] == [
             "MESSAGE_ILLEGAL", "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED", "MESSAGE_ILLEGAL"]
         assert [result.remark.split(";")[0].split(":")[0] for _, result in sent.heard] == [
-            "topic b'a/b' queue 0 cannot be the name of a folder", "body of 67108865 bytes", "properties of 40003 bytes",
-            "a batch without a message"]
+            "topic b'a/b' queue 0 cannot be the name of a folder", "body of 67108865 bytes",
+            "properties of 40003 bytes", "a batch without a message"]
         assert journal.store.log.max_offset == 0
 
 
