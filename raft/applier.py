@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from raft.config import MS, Config
-from raft.errors import StorageError
+from raft.errors import StorageError, UsageError
 from raft.frame import Frame, Kind
 from raft.log import RaftLog
 from raft.messages import SnapshotMeta
@@ -46,7 +46,9 @@ class Applier:
         self._begun: tuple[Frame, list[bytes], list[object]] | None = None
         """A frame that is applied in part: its commands and the results so far."""
         self._loaded: list[Frame] = []
-        self._lock = trio.Lock()
+        self.torn = False
+        """A thread replaces all state by a snapshot's: nothing may look at it."""
+        self._lock, self._turn = trio.Lock(), trio.Lock()
         self._behind = machine.threaded
         """The task applies; ``advance`` leaves it alone."""
         self._bell = Bell()
@@ -168,11 +170,21 @@ class Applier:
                     self._die(error)
                     return
             self._finish(frame, results)
+            if self._lock.statistics().tasks_waiting:
+                return
+
+    async def between(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """``work()`` while no call of the machine is under way. Commands wait for one such work at most."""
+        async with self._turn, self._lock:
+            return await work()
 
     # --- snapshots
 
     async def capture(self) -> tuple[int, Any] | None:
-        """(index, view): the machine as of the end of a frame. None if it is stopped within one."""
+        """(index, view): the machine as of the end of a frame. None if it is stopped within one.
+
+        Raises ``UsageError`` if the machine raised.
+        """
         async with self._lock:
             while self._begun is not None and not self._dead:
                 self._slice()
@@ -181,11 +193,17 @@ class Applier:
                 return None
             index = self.index
             if self.machine.threaded:
-                view = await self._run_blocking(self.machine.capture)
+                view = await self._run_blocking(self._capture)
             else:
-                view = self.machine.capture()
+                view = self._capture()
             self.log_bytes = 0
             return index, view
+
+    def _capture(self) -> Any:
+        try:
+            return self.machine.capture()
+        except Exception as error:
+            raise made_no_snapshot(error) from error
 
     async def restore(self, meta: SnapshotMeta, chunks: Iterator[bytes]) -> None:
         """Let the machine become what ``chunks`` describe, as of ``meta.index``."""
@@ -193,7 +211,9 @@ class Applier:
             self._begun, self._loaded = None, []
             try:
                 if self.machine.restore_in_thread:
+                    self.torn = True
                     await self._run_blocking(self.machine.restore, chunks)
+                    self.torn = False
                 else:
                     self.machine.restore(await self._run_blocking(list, chunks))
             except StorageError:
@@ -207,3 +227,8 @@ class Applier:
         if self.index < self.target:
             self._behind = True
             self._bell.ring()
+
+
+def made_no_snapshot(error: Exception) -> UsageError:
+    """What ``take_snapshot`` raises when the user's code did."""
+    return UsageError(f"the state machine made no snapshot: {type(error).__name__}: {error}")

@@ -2,8 +2,8 @@
 
 A shell around ``clientwire``. Requests of one connection run side by side and are answered in any order; whoever needs
 an order awaits an answer or sends PROPOSE_MANY. At most ``REQUESTS_MAX`` requests, and ``REQUEST_BYTES_MAX`` bytes of
-them, are in the works; beyond that the connection is not read. Bad input ends that connection, with a reason, and
-nothing else.
+them, are in the works, and ``ANSWERS_BYTES_MAX`` bytes of answers wait to be taken; beyond that the connection is not
+read and its queries are not asked. Bad input ends that connection, with a reason, and nothing else.
 Knows ``ServedNode``, not the node's insides; takes no decision that is the node's.
 """
 
@@ -51,9 +51,13 @@ REQUESTS_MAX: Final = 1_024
 """Requests of one connection that have no answer yet."""
 REQUEST_BYTES_MAX: Final = 16 << 20
 """Bytes of their commands; one request may exceed it alone."""
+ANSWERS_BYTES_MAX: Final = 16 << 20
+"""Bytes of answers of one connection that the client has not taken; the last of them may exceed it."""
 SEND_TIMEOUT_S: Final = 30.0
 """A client that takes no answers for this long is cut off."""
 GOODBYE_S: Final = 1.0
+_SEND_BYTES: Final = 256 << 10
+"""Sent at a time: a client that takes large answers slowly is not one that takes none."""
 _RECEIVE_BYTES: Final = 64 << 10
 _WRITES: Final = frozenset((Op.PROPOSE, Op.PROPOSE_MANY, Op.TRANSFER, Op.RECONFIGURE))
 
@@ -75,6 +79,9 @@ class ServedNode(Protocol):
     def config(self) -> Config: ...
     @property
     def state_machine(self) -> object: ...
+    def ask_machine(
+        self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
+    ) -> Awaitable[object]: ...
     def propose(self, command: bytes, timeout_ms: int | None = None) -> Awaitable[object]: ...
     @property
     def is_leader(self) -> bool: ...
@@ -128,6 +135,9 @@ class _Connection:
         self._open = self._open_bytes = 0  # requests that have no answer on the wire
         self._answers: list[bytes] = []
         self._answered = self._answered_bytes = 0  # requests whose answers are in that list
+        self._unsent = 0  # bytes of answers that the client has not taken
+        self._held_up = trio.lowlevel.ParkingLot()
+        self._asking = False  # a query is under way whose answer is not in that list yet
         self._due, self._room = Bell(), Bell()
         self._last = False
         self._said = trio.Event()
@@ -140,7 +150,8 @@ class _Connection:
             quick: list[tuple[int, Proposal, int]] = []
             for block in self._blocks.feed(received):
                 size = len(block)
-                while self._open >= REQUESTS_MAX or (self._open and self._open_bytes + size > REQUEST_BYTES_MAX):
+                while self._open >= REQUESTS_MAX or self._unsent > ANSWERS_BYTES_MAX or (
+                        self._open and self._open_bytes + size > REQUEST_BYTES_MAX):
                     self._start(nursery, quick)
                     quick = []
                     await self._room.wait()
@@ -182,15 +193,21 @@ class _Connection:
             try:
                 value = await proposal.wait()
             except Faulted as error:
-                self._put(failure(number, _faulted(error, Op.PROPOSE, True)), size)
+                answer = failure(number, _faulted(error, Op.PROPOSE, True))
             except RaftError as error:
-                self._put(failure(number, error), size)
+                answer = failure(number, error)
             else:
-                self._put(Answer(number, Result.OK, value), size)
+                answer = Answer(number, Result.OK, value)
+            while self._unsent > ANSWERS_BYTES_MAX:
+                await self._held_up.park()
+            self._put(answer, size)
 
     async def _handle(self, request: Request, size: int) -> None:
         node = self._nodes.get(request.group)
         led = node is not None and node.is_leader
+        if node is not None and request.op is Op.QUERY:
+            await self._query(node, request, size)
+            return
         try:
             answer = Answer(request.id, Result.OK, await self._carry_out(request))
         except DiskFull as error:
@@ -199,7 +216,32 @@ class _Connection:
             answer = failure(request.id, _faulted(error, request.op, led))
         except RaftError as error:
             answer = failure(request.id, error)
+        while self._unsent > ANSWERS_BYTES_MAX:
+            await self._held_up.park()
         self._put(answer, size)
+
+    async def _query(self, node: ServedNode, request: Request, size: int) -> None:
+        """The barrier, then one query of this connection after the other, each when there is room for its answer."""
+        timeout_ms = request.timeout_ms or None
+        try:
+            ask = _query_of(node.state_machine)
+            await node.read_barrier(request.level, timeout_ms=timeout_ms)
+        except RaftError as error:
+            self._put(failure(request.id, error), size)
+            return
+        while self._asking or self._unsent > ANSWERS_BYTES_MAX:
+            await self._held_up.park()
+        self._asking = True
+        try:
+            value = await node.ask_machine(
+                ask, request.commands[0], run_blocking=self._run_blocking, timeout_ms=timeout_ms)
+            answer = Answer(request.id, Result.OK, value)
+        except RaftError as error:
+            answer = failure(request.id, error)
+        finally:
+            self._asking = False
+        self._put(answer, size)
+        self._held_up.unpark()
 
     async def _carry_out(self, request: Request) -> Any:
         """The value of OK. Raises what the node raises."""
@@ -210,8 +252,6 @@ class _Connection:
             return await node.propose(request.commands[0], timeout_ms)
         if op is Op.PROPOSE_MANY:
             return await node.propose_many(request.commands, timeout_ms)
-        if op is Op.QUERY:
-            return await _query(node, request, self._run_blocking)
         if op is Op.STATUS:
             return node.status().as_dict()
         if op is Op.EXPLAIN:
@@ -227,7 +267,9 @@ class _Connection:
     # --- out
 
     def _put(self, answer: Answer, size: int) -> None:
-        self._answers.append(encode_answer(answer))
+        data = encode_answer(answer)
+        self._answers.append(data)
+        self._unsent += len(data)
         self._answered += 1
         self._answered_bytes += size
         self._due.ring()
@@ -247,8 +289,13 @@ class _Connection:
                 data, count, size = b"".join(self._answers), self._answered, self._answered_bytes
                 self._answers.clear()
                 self._answered = self._answered_bytes = 0
-                with trio.fail_after(SEND_TIMEOUT_S):
-                    await self._stream.send_all(data)
+                for start in range(0, len(data), _SEND_BYTES):
+                    piece = data if len(data) <= _SEND_BYTES else memoryview(data)[start : start + _SEND_BYTES]
+                    with trio.fail_after(SEND_TIMEOUT_S):
+                        await self._stream.send_all(piece)
+                self._unsent -= len(data)
+                if self._held_up and self._unsent <= ANSWERS_BYTES_MAX:
+                    self._held_up.unpark_all()
                 self._open -= count
                 self._open_bytes -= size
                 self._room.ring()
@@ -264,16 +311,16 @@ def _faulted(error: Faulted, op: Op, led: bool) -> RaftError:
     return Unknown(detail=f"the leader faulted: {error}") if led else NotLeader(None, None)
 
 
-async def _query(node: ServedNode, request: Request, run_blocking: RunBlocking) -> object:
-    """The barrier, then ``query`` of the state machine without a checkpoint in between."""
-    machine = node.state_machine
+def _query_of(machine: object) -> Callable[[bytes], object]:
+    """``query`` of a state machine; what it raises is a ``UsageError``, as it is if there is none."""
     query: Callable[[bytes], object] | None = getattr(machine, "query", None)
     if query is None:
         raise UsageError(f"{type(machine).__name__} has no query(data), so it cannot be read from outside")
-    await node.read_barrier(request.level, timeout_ms=request.timeout_ms or None)
-    try:
-        if getattr(machine, "threaded", False):
-            return await run_blocking(query, request.commands[0])
-        return query(request.commands[0])
-    except Exception as error:  # the user's code, and the client's data: only this answer suffers
-        raise UsageError(f"query() raised {type(error).__name__}: {error}") from error
+
+    def ask(data: bytes) -> object:
+        try:
+            return query(data)
+        except Exception as error:  # the user's code, and the client's data: only this answer suffers
+            raise UsageError(f"query() raised {type(error).__name__}: {error}") from error
+
+    return ask

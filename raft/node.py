@@ -198,14 +198,44 @@ class Node:
         """After this returns, the state machine of this node may be read as freshly as ``level`` says.
 
         Works on leader and follower; ``Read.LEASE`` costs a round on a follower, ``Read.LOG`` needs the leader.
-        Raises ``NotLeader`` (no leader known), ``Rejected`` (leadership changed, or timed out), ``Faulted``.
+        Raises ``NotLeader`` (no leader known), ``Rejected`` (leadership changed, a snapshot is being restored, or timed
+        out), ``Faulted``.
         """
         if level is Read.UNSAFE:
             await trio.lowlevel.checkpoint()
             if self.replica.faulted or self._stopping:
                 raise self._refusal()
-            return
-        await self.barriers.wait(level, timeout_ms)
+        else:
+            await self.barriers.wait(level, timeout_ms)
+        if self.applier.torn:
+            raise Rejected(RejectReason.INSTALLING)
+
+    async def ask_machine(
+        self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
+    ) -> object:
+        """``ask(data)``, which looks at the state machine: here, or (``threaded``) by ``run_blocking``, but never while
+        another of its calls runs. Follows a ``read_barrier``; no checkpoint comes before a look that is taken here.
+
+        Raises what ``ask`` raises, ``Rejected`` (it was busy for all that time, or is given a snapshot), ``Faulted``.
+        """
+        if not self.applier.machine.threaded:
+            self._check_readable()
+            return ask(data)
+
+        def check_and_ask() -> Awaitable[Any]:
+            self._check_readable()
+            return run_blocking(ask, data)
+
+        timeout_ms = self.config.propose_timeout_ms if timeout_ms is None else timeout_ms
+        with trio.move_on_after(timeout_ms / 1e3):
+            return await self.applier.between(check_and_ask)
+        raise Rejected(RejectReason.TIMED_OUT, "the state machine was busy all the time")
+
+    def _check_readable(self) -> None:
+        if self.replica.faulted or self._stopping:
+            raise self._refusal()
+        if self.applier.torn:
+            raise Rejected(RejectReason.INSTALLING)
 
     # --- for the user: the group -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from raft.applier import Applier
+from raft.applier import Applier, made_no_snapshot
 from raft.config import MS, Config
 from raft.errors import DamagedLog, Faulted, Rejected, RejectReason, StorageError, UsageError
 from raft.events import EventHub, SnapshotRestored, SnapshotTaken
@@ -85,15 +85,15 @@ class SnapshotIO:
                 logger.warning("no snapshot: %s; the next try comes when the log has grown", error)
             except (Faulted, Rejected):
                 return
-            except Exception:
+            except UsageError:
                 logger.exception("the state machine made no snapshot; the next try comes when the log has grown")
             self._retry_bytes = self._applier.log_bytes + self._due_bytes // 8
 
     async def take(self) -> SnapshotMeta:
         """Snapshot the machine now.
 
-        Raises ``DiskFull``, ``UsageError`` (it cannot, or nothing is applied yet), ``Faulted``, ``Rejected`` (the node
-        stopped).
+        Raises ``DiskFull``, ``UsageError`` (it cannot, raised, or nothing is applied yet), ``Faulted``, ``Rejected``
+        (the node stopped).
         """
         machine = self._applier.machine
         if not machine.snapshots:
@@ -132,7 +132,12 @@ class SnapshotIO:
     def _write(self, meta: SnapshotMeta, view: Any) -> SnapshotMeta:
         sink = self._storage.create_snapshot(self._replica.group, meta)
         try:
-            self._applier.machine.write(view, sink)
+            try:
+                self._applier.machine.write(view, sink)
+            except StorageError:
+                raise
+            except Exception as error:
+                raise made_no_snapshot(error) from error
             return sink.finish()
         except BaseException:
             sink.abort()

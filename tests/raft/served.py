@@ -9,7 +9,7 @@ import trio
 from trio.abc import Stream
 from trio.testing import memory_stream_pair
 
-from raft.clientserver import serve_client
+from raft.clientserver import RunBlocking, serve_client
 from raft.clientwire import request_bytes_max
 from raft.config import Config, Read
 from raft.errors import Busy, Faulted, RaftError
@@ -90,6 +90,13 @@ class FakeNode:
     async def read_barrier(self, level: Read = Read.INDEX, *, timeout_ms: int | None = None) -> None:
         await self._pass()
         self.seen.append(("barrier", level))
+
+    async def ask_machine(
+        self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
+    ) -> object:
+        if getattr(self.state_machine, "threaded", False):
+            return await run_blocking(ask, data)
+        return ask(data)
 
     def status(self) -> Status:
         role = Role.LEADER if self.is_leader else Role.FOLLOWER

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -18,6 +20,7 @@ from raft.host import open_node
 from raft.node import Node
 from raft.sim.disk import VirtualDisk
 from raft.storage.faulty import FaultyStorage
+from tests.raft.bugs.test_snapshots import slowly
 from tests.raft.net import ONE, THREE, Counter, machine_of, network, one
 from tests.raft.test_host import ALONE, _no_network, until_leads
 
@@ -69,6 +72,43 @@ async def test_a_threaded_machine_applies_in_order(autojump_clock: trio.testing.
         await leader.read_barrier()
         assert machine_of(leader).n == 23
         assert (await leader.take_snapshot()).index == leader.status().applied_index
+
+
+async def test_a_threaded_machine_is_asked_between_two_of_its_calls(autojump_clock: trio.testing.MockClock) -> None:
+    """And commands wait for one question at most, however many there are."""
+    async with network(Config(propose_timeout_ms=60_000)) as net:
+        leader = await one(net, Threaded())
+        applier, seen = leader.applier, list[tuple[float, int]]()
+        applier._run_blocking = slowly(applier._run_blocking, 5.0, only=applier.machine.apply_many)
+        started = trio.current_time()
+
+        def look(data: bytes) -> int:
+            seen.append((trio.current_time() - started, machine_of(leader).n))
+            return machine_of(leader).n
+
+        async def in_a_thread(function: Callable[..., Any], *args: Any) -> Any:
+            await trio.sleep(1)
+            return function(*args)
+
+        async def ask() -> None:
+            await leader.ask_machine(look, b"", run_blocking=in_a_thread)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leader.propose, b"1")
+            await trio.sleep(0.5)
+            for _ in range(10):
+                nursery.start_soon(ask)
+            nursery.start_soon(leader.propose, b"1")
+        assert [(round(when), n) for when, n in seen[:2]] == [(6, 1), (12, 2)]  # the second command came between
+        assert len(seen) == 10
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leader.propose, b"1")
+            await trio.sleep(0.5)
+            with pytest.raises(raft.Rejected, match="busy"):
+                await leader.ask_machine(look, b"", run_blocking=in_a_thread, timeout_ms=1_000)
+        leader.close()
+        with pytest.raises(raft.Rejected):
+            await leader.ask_machine(look, b"", run_blocking=in_a_thread)
 
 
 class Chronicle:

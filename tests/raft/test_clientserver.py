@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 from trio.abc import Stream
-from trio.testing import MockClock, memory_stream_pair
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from raft import clientserver
 from raft.clientserver import REQUESTS_MAX, SEND_TIMEOUT_S, serve_client
@@ -17,7 +18,7 @@ from raft.clientwire import Answer, Blocks, Op, Plan, Request, Result, decode_an
 from raft.config import Config, Read
 from raft.errors import DiskFull, NotLeader, RaftError, Rejected, RejectReason, Unknown
 from raft.hello import Hello, Lane
-from tests.raft.served import FakeNode, faulted
+from tests.raft.served import Adder, FakeNode, faulted
 
 HELLO = Hello(cluster="default", node="", incarnation=b"", lane=Lane.CLIENT)
 
@@ -219,3 +220,88 @@ async def test_a_client_that_leaves_leaves_no_task_behind() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert node.waiting == 1
     assert node.waiting == 0
+
+
+class Verbose(Adder):
+    """Answers of 4,000 bytes; counts them."""
+
+    def __init__(self, threaded: bool) -> None:
+        super().__init__()
+        self.threaded, self.asked = threaded, 0
+
+    def query(self, data: bytes) -> object:
+        self.asked += 1
+        return bytes(4_000)
+
+    def apply(self, command: bytes) -> object:
+        return bytes(4_000)
+
+
+async def in_a_thread(function: Callable[..., Any], *args: Any) -> Any:
+    await trio.sleep(0.001)
+    return function(*args)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_client_that_asks_and_does_not_listen_makes_no_heap_of_answers(
+    threaded: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock,
+) -> None:
+    monkeypatch.setattr(clientserver, "ANSWERS_BYTES_MAX", 10_000)
+    machine = Verbose(threaded)
+    near, far = lockstep_stream_pair()
+    requests = [Request(number, Op.QUERY, commands=[b""]) for number in range(200)]
+    requests += [Request(200 + number, Op.PROPOSE, timeout_ms=number % 2, commands=[b""]) for number in range(100)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(
+            serve_client, {1: FakeNode(state_machine=machine)}, Config(), far, HELLO, b"", run_blocking=in_a_thread))
+        talk = Talk(near)
+        nursery.start_soon(talk.say, *requests)
+        await trio.sleep(SEND_TIMEOUT_S / 2)
+        assert 1 <= machine.asked <= 3
+        assert {(await talk.hear()).id for _ in requests} == set(range(300))
+        assert machine.asked == 200
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_client_does_not_take_keeps_its_requests_unread(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock,
+) -> None:
+    """Of proposals, too: nobody knows how much a result is before it is there."""
+    monkeypatch.setattr(clientserver, "ANSWERS_BYTES_MAX", 10_000)
+    near, far = lockstep_stream_pair()
+    node = FakeNode(state_machine=Verbose(False))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_client, {1: node}, Config(), far, HELLO, b"")
+        talk = Talk(near)
+
+        async def ask() -> None:
+            for number in range(100):
+                await talk.say(Request(number, Op.PROPOSE, commands=[b""]))
+
+        nursery.start_soon(ask)
+        await trio.sleep(SEND_TIMEOUT_S / 2)
+        assert len(node.seen) <= 5
+        assert [(await talk.hear()).id for _ in range(100)] == list(range(100))
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_takes_a_large_answer_slowly_gets_it(autojump_clock: MockClock) -> None:
+    class Large(Adder):
+        def query(self, data: bytes) -> object:
+            return bytes(8_000_000)
+
+    near, far = memory_stream_pair()
+    send_all = far.send_all
+
+    async def slow(data: Any) -> None:
+        await trio.sleep(len(data) / 100_000)
+        await send_all(data)
+
+    far.send_all = slow  # type: ignore[method-assign]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_client, {1: FakeNode(state_machine=Large())}, Config(), far, HELLO, b"")
+        with trio.fail_after(200):
+            answer = await Talk(near).ask(Request(1, Op.QUERY, commands=[b""]))
+        assert answer == Answer(1, Result.OK, bytes(8_000_000))
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() > SEND_TIMEOUT_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,11 +10,16 @@ import trio
 import trio.testing
 from google_crc32c import value as crc32c
 
-from raft.config import Config
+from raft.clientserver import serve_client
+from raft.clientwire import Blocks, Op, Request, Result, decode_answer, encode_request
+from raft.config import Config, Read
 from raft.errors import (
+    Rejected,
+    RejectReason,
     UsageError,
 )
 from raft.events import NodeFaulted, SnapshotRestored, SnapshotTaken
+from raft.hello import Hello, Lane
 from raft.membership import Member, Membership
 from raft.messages import (
     SnapshotChunk,
@@ -22,6 +27,8 @@ from raft.messages import (
 )
 from raft.snapshotio import PIECES_MAX
 from raft.snapshotmeta import encode_meta
+from raft.statemachine import Sink
+from raft.storage.interface import SnapshotSink
 from tests.raft.net import THREE, Counter, machine_of, network, one, three
 
 
@@ -95,12 +102,110 @@ async def test_a_machine_that_fails_at_a_snapshot_is_asked_again_later(
         await leader.propose_many([b"1"] * 1_001)
         await trio.testing.wait_all_tasks_blocked()
         assert "ValueError: odd" in caplog.text
-        with pytest.raises(ValueError, match="odd"):
+        with pytest.raises(UsageError, match="ValueError: odd"):
             await leader.take_snapshot()
         assert leader.status().snapshot_index == 0
         await leader.propose_many([b"1"] * 1_001)
         await trio.testing.wait_all_tasks_blocked()
         assert leader.status().snapshot_index > 2_000
+
+
+class Unwritable(Counter):
+    """Captures, and then cannot write."""
+
+    def capture(self) -> int:
+        return self.n
+
+    def write(self, view: int, sink: Sink) -> None:
+        raise KeyError("lost")
+
+    def restore_from(self, chunks: Iterator[bytes]) -> None: ...
+
+
+@pytest.mark.parametrize(("machine", "words"), [(Unwilling(), "ValueError: odd"), (Unwritable(), "KeyError: 'lost'")])
+async def test_a_client_is_told_that_the_machine_makes_no_snapshot(
+    machine: Counter, words: str, autojump_clock: trio.testing.MockClock,
+) -> None:
+    """One question from outside must not end the server."""
+    async with network() as net:
+        leader = await one(net, machine)
+        await leader.propose(b"1")
+        near, far = trio.testing.memory_stream_pair()
+        hello = Hello(cluster="test", node="", incarnation=b"", lane=Lane.CLIENT)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_client, {1: leader}, leader.config, far, hello, b"")
+            await near.send_all(encode_request(Request(1, Op.SNAPSHOT)))
+            (block,) = Blocks(1 << 20).feed(await near.receive_some())
+            answer = decode_answer(block)
+            assert answer.result is Result.USAGE and words in answer.value[0]
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_fault_of_the_library_is_not_taken_for_the_machines(autojump_clock: trio.testing.MockClock) -> None:
+    class Broken(AssertionError):
+        pass
+
+    def broken(group: int, meta: SnapshotMeta) -> SnapshotSink:
+        raise Broken
+
+    async def run() -> None:
+        async with network(Config(snapshot_log_bytes=5_000)) as net:
+            leader = await one(net)
+            net.disks["n0"].storage.create_snapshot = broken  # type: ignore[method-assign, assignment]
+            await leader.propose_many([b"1"] * 1_001)
+            await trio.sleep(10)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await run()
+    assert caught.value.split(Broken)[1] is None
+
+
+class Torn(Counter):
+    """Restores in a thread; while it does, it is neither what it was nor what it will be."""
+
+    capture = Counter.snapshot
+
+    def write(self, view: bytes, sink: Sink) -> None:
+        sink.write(view)
+
+    def restore_from(self, chunks: Iterator[bytes]) -> None:
+        self.restore(b"".join(chunks))
+
+    def query(self, data: bytes) -> int:
+        return self.n
+
+
+async def test_nobody_reads_what_a_thread_is_restoring(autojump_clock: trio.testing.MockClock) -> None:
+    config = Config(snapshot_tail_entries=0, propose_timeout_ms=60_000)
+    async with network(config) as net:
+        for name in THREE:
+            await net.start(name, THREE, Torn())
+        leader = await net.leader()
+        behind = next(node for node in net.nodes.values() if node is not leader)
+        run, machine, gate = behind.applier._run_blocking, behind.applier.machine, trio.Event()
+
+        async def slowly(function: Callable[..., Any], *args: Any) -> Any:
+            if function == machine.restore:
+                await gate.wait()
+            return await run(function, *args)
+
+        behind.applier._run_blocking = slowly
+        net.isolate(behind.node_id)
+        await leader.propose_many([b"111"] * 1_000)
+        await leader.take_snapshot()
+        net.heal()
+        while not behind.applier.torn:
+            await trio.sleep(0.01)
+        with pytest.raises(Rejected) as refused:
+            await behind.read_barrier(Read.UNSAFE)
+        assert refused.value.reason is RejectReason.INSTALLING
+        with pytest.raises(Rejected):
+            await behind.ask_machine(machine_of(behind).query, b"", run_blocking=run)  # type: ignore[attr-defined]
+        gate.set()
+        await trio.sleep(1)
+        await behind.read_barrier(Read.UNSAFE)
+        query = machine_of(behind).query  # type: ignore[attr-defined]
+        assert await behind.ask_machine(query, b"", run_blocking=run) == 111_000
 
 
 async def test_a_slow_disk_and_a_leader_that_repeats_itself_do_not_crowd_out_the_install(
