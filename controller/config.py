@@ -16,6 +16,8 @@ from controller.membership import NODE_ID
 from controller.metadata.identity import BROKER_ID_MAX
 from controller.metadata.policy import POLICIES
 from raft.config import Config as RaftConfig
+from raft.errors import UsageError
+from raft.groups import NAME_BYTES_MAX, group_number
 from remoting.address import split_address
 from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.keys import (
@@ -49,8 +51,6 @@ election asked for again when something changes, so there is nothing to scan and
 
 ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "rocketmqHome")
 DLEDGER, JRAFT = "DLedger", "jRaft"
-GROUP_BYTES_MAX = 255
-"""Of its name, as raft writes it."""
 _PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>(?:\[[^]\s]+\]|[^]\s,;:/[]+):[^:]*)")
 
 
@@ -202,8 +202,11 @@ def live_keys() -> frozenset[str]:
 def check(config: ControllerConfig) -> None:
     """What must hold between the keys before a controller can start. Raises ``ConfigError``."""
     group_key = "jRaftGroupId" if config.controller_type == JRAFT else "controllerDLegerGroup"
-    if not config.group.strip() or len(config.group.encode()) > GROUP_BYTES_MAX:
-        raise ConfigError(group_key, config.group, f"must name the controller group in 1 to {GROUP_BYTES_MAX} bytes")
+    try:
+        group_number(config.group.strip())
+    except UsageError:
+        raise ConfigError(
+            group_key, config.group, f"must name the controller group in 1 to {NAME_BYTES_MAX} bytes") from None
     if config.controller_type == JRAFT:
         members, addresses = _list(config.j_raft_init_conf, ","), _list(config.j_raft_controller_rpc_addr, ",")
         if len(members) != len(addresses):

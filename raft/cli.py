@@ -1,7 +1,7 @@
 """``raftctl``: look at a running group and change it, from a shell. A thin skin over ``raft.connect``.
 
 Knows the command line, plain statuses and words; decides nothing. Exit codes: 0 done, 1 refused, failed or a node out
-of reach, 2 wrong usage, 3 the outcome is unknown.
+of reach, 2 wrong usage, 3 the outcome is unknown, 130 interrupted with no effect.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 UNKNOWN: Final = 3
+INTERRUPTED: Final = 130
 ADDRESSES_VARIABLE: Final = "RAFT_ADDRESSES"
 LOOK_TIMEOUT_MS: Final = 3_000
 """How long ``status`` and ``explain`` wait for one node."""
@@ -53,8 +54,21 @@ async def _ask_each(
     return found
 
 
+def _say(text: str) -> None:
+    """To whoever reads on: `raftctl status | head -1` is no failure, and a transfer was done whoever reads of it."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """Nobody reads what is printed; the interpreter, which flushes it at its end, must not stumble over that."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _print_json(found: Mapping[str, Any]) -> None:
-    print(json.dumps({
+    _say(json.dumps({
         address: {"error": str(said)} if isinstance(said, RaftError) else said for address, said in found.items()
     }, indent=2, sort_keys=True))
 
@@ -65,8 +79,7 @@ async def _status(arguments: argparse.Namespace, client: Client) -> int:
     if arguments.json:
         _print_json(found)
     else:
-        for line in status_table(found):
-            print(line)
+        _say("\n".join(status_table(found)))
     return FAILED if any(isinstance(said, RaftError) for said in found.values()) else DONE
 
 
@@ -102,9 +115,9 @@ async def _explain(arguments: argparse.Namespace, client: Client) -> int:
         _print_json(found)
     else:
         for address, said in found.items():
-            print(f"{address}:")
+            _say(f"{address}:")
             for sentence in [f"No answer: {said}"] if isinstance(said, RaftError) else [pair[1] for pair in said]:
-                print(f"  {sentence}")
+                _say(f"  {sentence}")
     return FAILED if any(isinstance(said, RaftError) for said in found.values()) else DONE
 
 
@@ -202,7 +215,7 @@ def _words(voters: Mapping[str, str], learners: Mapping[str, str]) -> str:
 
 
 def _tell(arguments: argparse.Namespace, value: Mapping[str, Any], sentence: str) -> None:
-    print(json.dumps(value, sort_keys=True) if arguments.json else sentence)
+    _say(json.dumps(value, sort_keys=True) if arguments.json else sentence)
 
 
 # --- the command line ----------------------------------------------------------------------------------------
@@ -212,7 +225,8 @@ def make_parser() -> argparse.ArgumentParser:
     """All commands and options, with their help."""
     parser = argparse.ArgumentParser(
         prog="raftctl", description="Look at a running Raft group, and change it.",
-        epilog="Exit codes: 0 done; 1 refused, failed, or a node did not answer; 2 wrong usage; 3 outcome unknown. "
+        epilog="Exit codes: 0 done; 1 refused, failed, or a node did not answer; 2 wrong usage; 3 outcome unknown; "
+               "130 interrupted while looking. "
                f"{ADDRESSES_VARIABLE} stands in for --addresses.")
     parser.add_argument("--addresses", default=os.environ.get(ADDRESSES_VARIABLE), metavar="HOST:PORT,...",
                         help="some of the group's nodes")
@@ -290,7 +304,15 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of ``raftctl``; returns the exit code."""
-    return trio.run(_run, make_parser().parse_args(arguments))
+    given = make_parser().parse_args(arguments)
+    code = DONE
+    try:
+        code = trio.run(_run, given)
+    except* KeyboardInterrupt:
+        looks = given.run in (_status, _explain) or (given.run is _reconfigure and given.dry_run)
+        code = INTERRUPTED if looks else UNKNOWN
+        print(f"raftctl: interrupted{'' if looks else '; it may have happened, or may still'}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -61,7 +61,10 @@ PAUSE_MIN_MS: Final = 10
 PAUSE_MAX_MS: Final = 100
 """Between attempts, doubling from the least to the most, with chance in it."""
 READ_PATIENCE_MS: Final = 2_000
-"""A read, which is free to be repeated, is asked elsewhere after this long without an answer."""
+"""A read, which is free to be repeated, is asked elsewhere after this long without an answer; then after twice as long,
+and so on: what takes its time everywhere is answered too."""
+NO_END_MS: Final = 1 << 62
+"""Nobody else is asked for a snapshot: the one that was asked is writing it."""
 REQUESTS_MAX: Final = 1_024
 """Requests on one connection without an answer; more wait here."""
 _RECEIVE_BYTES: Final = 256 << 10
@@ -218,11 +221,11 @@ class Client:
         self, request: Request, address: str | None, timeout_ms: int | None, *, repeatable: bool, anybody: bool = False
     ) -> Any:
         deadline = trio.current_time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1e3
-        attempts, sender = 0, ""
+        attempts, sender, patience_ms = 0, "", READ_PATIENCE_MS if request.op is not Op.SNAPSHOT else NO_END_MS
         while True:
             where = address or self.leader_address or self.addresses[self._turn % len(self.addresses)]
             now = trio.current_time()
-            until = min(deadline, now + READ_PATIENCE_MS / 1e3) if repeatable else deadline
+            until = min(deadline, now + patience_ms / 1e3) if repeatable else deadline
             try:
                 answer = await self._link(where).ask(request, until)
             except _NotSent as problem:
@@ -234,6 +237,7 @@ class Client:
             except _NoAnswer as problem:
                 self._turn_from(where, sender)
                 sender = ""
+                patience_ms *= 2
                 if not repeatable:
                     raise Unknown(detail=f"{where}: {problem}") from None
                 error = Rejected(RejectReason.TIMED_OUT, f"{where}: {problem}")

@@ -19,6 +19,7 @@ from raft.membership import Membership
 from raft.storage.interface import Files
 
 DEFAULT_GROUP: Final = "default"
+NAME_BYTES_MAX: Final = 255
 _MAGIC: Final = b"QRg1"
 
 
@@ -32,8 +33,12 @@ class Origin:
 
 def group_number(name: str) -> int:
     """The id that frames and messages carry: 1 for ``DEFAULT_GROUP``, else 64 bits of the name's SHA-256."""
-    if not name or len(name.encode()) > 255:
-        raise UsageError(f"a group's name is 1 to 255 bytes, not {name!r}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:  # of a command line that was not UTF-8
+        size = 0
+    if not 0 < size <= NAME_BYTES_MAX:
+        raise UsageError(f"a group's name is 1 to {NAME_BYTES_MAX} bytes of UTF-8, not {name!r}")
     if name == DEFAULT_GROUP:
         return 1
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") & ((1 << 63) - 1)

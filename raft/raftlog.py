@@ -4,7 +4,8 @@ Other packages may add commands, as entry points of the group ``raftlog.commands
 return an exit code. Nothing of them is imported before one is called by its name.
 
 Never writes and takes no lock, so it works beside a running node and on what a crash left. Knows the command line;
-what it shows comes from ``raft.storage.audit``. Exit codes: 0 sound, 1 damage or not a raft directory, 2 wrong usage.
+what it shows comes from ``raft.storage.audit``. Exit codes: 0 sound, 1 damage, not a raft directory or not
+readable, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 import attrs
 
+from raft.cli import INTERRUPTED, discard_output
 from raft.errors import StorageError
 from raft.storage.audit import Record, Report, audit, identity_of, kind_name, records, recover_live
 from raft.storage.directory import ReadOnlyFiles
@@ -42,14 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not directory.is_dir():
         print(f"raftlog: {directory} is not a directory", file=sys.stderr)
         return DAMAGED
+    code = SOUND
     try:
-        code: int = options.run(ReadOnlyFiles(directory), options)
-    except StorageError as error:
+        code = options.run(ReadOnlyFiles(directory), options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `raftlog cat DIR | head`
+        discard_output()
+    except (StorageError, OSError) as error:  # what the disk does not give is not sound either
         _complain(error, options.json)
         return DAMAGED
-    except BrokenPipeError:  # `raftlog cat DIR | head`
-        sys.stderr.close()
-        return SOUND
+    except KeyboardInterrupt:
+        print("raftlog: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return code
 
 
@@ -85,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _complain(error: StorageError, as_json: bool) -> None:
+def _complain(error: Exception, as_json: bool) -> None:
     if as_json:
         place = {name: getattr(error, name) for name in ("path", "offset", "reason") if hasattr(error, name)}
         print(json.dumps({"error": str(error), **place}))
@@ -98,7 +104,15 @@ def _complain(error: StorageError, as_json: bool) -> None:
 
 def _verify(files: ReadOnlyFiles, options: argparse.Namespace) -> int:
     report = audit(files)
-    if options.json:
+    try:
+        _print_report(report, options.json)
+    except BrokenPipeError:
+        discard_output()
+    return DAMAGED if report.problems else SOUND
+
+
+def _print_report(report: Report, as_json: bool) -> None:
+    if as_json:
         print(json.dumps(_report_values(report), indent=2))
     else:
         for segment in report.segments:
@@ -109,7 +123,7 @@ def _verify(files: ReadOnlyFiles, options: argparse.Namespace) -> int:
         for problem in report.problems:
             print(f"DAMAGED {problem.path} at byte {problem.offset}: {problem.reason}")
         print("damaged" if report.problems else "sound")
-    return DAMAGED if report.problems else SOUND
+    sys.stdout.flush()
 
 
 def _footer_words(footer: str) -> str:

@@ -141,13 +141,29 @@ class DirectoryFiles:
         return room.f_bavail * room.f_frsize
 
 
+class ReadOnlyFile(DirectoryFile):
+    """What cannot be read is named: the system itself names files only where it opens them."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, fd: int, path: Path) -> None:
+        super().__init__(fd)
+        self._path = path
+
+    def pread(self, size: int, offset: int) -> bytes:
+        try:
+            return super().pread(size, offset)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
+
+
 class ReadOnlyFiles(DirectoryFiles):
     """A directory that a command looks at: opens for reading, takes no lock, changes nothing."""
 
     def open(self, path: str, *, create: bool = False) -> DirectoryFile:
         if create:
             raise UsageError("this directory is only looked at")
-        return DirectoryFile(os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC))
+        return ReadOnlyFile(os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC), self.root / path)
 
     def lock(self) -> None:
         """Looks beside whoever writes."""

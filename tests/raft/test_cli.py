@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -175,3 +180,39 @@ def test_priorities_are_kept_for_those_who_stay() -> None:
 def test_an_unclear_plan_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         plan_membership(MEMBERS, **change)
+
+
+def shell(line: str) -> tuple[int, str]:
+    """Exit code and what went to stderr."""
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+RAFTCTL = f"{sys.executable} -m raft.cli --addresses 127.0.0.1:1 --timeout-ms"
+
+
+def test_nobody_has_to_read_what_it_prints() -> None:
+    assert shell(f"{RAFTCTL} 100 status | true; exit ${{PIPESTATUS[0]}}") == (FAILED, "")
+    assert shell(f"{RAFTCTL} 100 --json explain | true; exit ${{PIPESTATUS[0]}}") == (FAILED, "")
+
+
+@pytest.mark.parametrize(("command", "code", "words"), [
+    ("status", cli.INTERRUPTED, "raftctl: interrupted\n"),
+    ("transfer", UNKNOWN, "raftctl: interrupted; it may have happened, or may still\n")])
+def test_an_interrupt_is_said_in_words(
+    command: str, code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    @asynccontextmanager
+    async def connect_and_interrupt(*_: object, **__: object) -> AsyncIterator[object]:
+        async with trio.open_nursery():
+            signal.raise_signal(signal.SIGINT)
+            await trio.sleep(60)
+        yield
+
+    monkeypatch.setattr(cli, "connect", connect_and_interrupt)
+    assert cli.main(["--addresses", "127.0.0.1:1", command]) == code
+    assert capsys.readouterr().err == words
+
+
+async def test_a_group_that_is_no_text_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await run({"a:1": FakeNode()}, monkeypatch, "--group", "\udcff", "status") == USAGE

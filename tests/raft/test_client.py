@@ -30,6 +30,7 @@ from raft.errors import (
 )
 from raft.hello import Hello
 from raft.host import open_node
+from raft.messages import SnapshotMeta
 from raft.tls import TLSConfig
 from tests.raft.served import Adder, FakeNode, Network, faulted
 
@@ -465,6 +466,30 @@ async def test_tls_with_a_certificate_and_without(tmp_path: Path) -> None:
             async with connect([address], timeout_ms=500) as client:
                 with pytest.raises((Rejected, HandshakeRefused)):
                     await client.propose(b"5")
+
+
+@pytest.mark.parametrize("what", ["query", "snapshot"])
+async def test_what_takes_longer_than_a_reads_patience_is_answered(what: str, autojump_clock: MockClock) -> None:
+    class Slow(FakeNode):
+        async def read_barrier(self, level: Read = Read.INDEX, *, timeout_ms: int | None = None) -> None:
+            await trio.sleep(3)
+            await super().read_barrier(level)
+
+        async def take_snapshot(self) -> SnapshotMeta:
+            self.seen.append(("snapshot",))
+            await trio.sleep(8)
+            return await super().take_snapshot()
+
+    first, second = Slow(), Slow(node_id="n1")
+    async with trio.open_nursery() as nursery:
+        net = Network(nursery, {"a:1": first, "b:1": second})
+        async with connect(["a:1", "b:1"], dial=net.dial, timeout_ms=30_000) as client:
+            if what == "query":
+                assert await client.query(b"") == 0
+            else:
+                assert await client.take_snapshot() == 77
+                assert [*first.seen, *second.seen] == [("snapshot",)]
+        nursery.cancel_scope.cancel()
 
 
 class ThreadedAdder(Adder):

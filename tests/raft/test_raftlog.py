@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from random import Random
@@ -222,3 +224,20 @@ def test_beside_a_writer_that_rolls_and_recycles(tmp_path: Path) -> None:
     writer.join()
     assert looks > 1
     assert len(list((tmp_path / "log").glob("*.seg"))) < 30, "nothing was recycled"
+
+
+def test_damage_is_damage_whoever_reads_of_it(place: Path) -> None:
+    flip(place / FIRST, 5_000)
+    line = f"{sys.executable} -m raft.raftlog verify {place} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (raftlog.DAMAGED, "")
+
+
+def test_what_the_disk_does_not_give_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    segment = min((place / "log").iterdir())
+    segment.unlink()
+    segment.mkdir()
+    for command in ("verify", "cat", "stat"):
+        assert raftlog.main([command, str(place)]) == raftlog.DAMAGED
+        said = capsys.readouterr()
+        assert segment.name in said.err + said.out
