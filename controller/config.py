@@ -203,7 +203,7 @@ def check(config: ControllerConfig) -> None:
     """What must hold between the keys before a controller can start. Raises ``ConfigError``."""
     group_key = "jRaftGroupId" if config.controller_type == JRAFT else "controllerDLegerGroup"
     try:
-        group_number(config.group.strip())
+        group_number(config.group if config.group.strip() else "")
     except UsageError:
         raise ConfigError(
             group_key, config.group, f"must name the controller group in 1 to {NAME_BYTES_MAX} bytes") from None
@@ -233,6 +233,10 @@ def check(config: ControllerConfig) -> None:
             raise ConfigError(config.peers_key, address, str(error)) from None
     if len(set(config.peers.values())) < len(config.peers):
         raise ConfigError(config.peers_key, ";".join(config.peers.values()), "names one address twice")
+    try:
+        split_address(config.listen)
+    except ValueError as error:
+        raise ConfigError("bindAddress", config.bind_address, str(error)) from None
     if config.tls_server_mode == "enforcing" and not config.tls_server_trust_cert_path:
         raise ConfigError("tls.server.mode", "enforcing",
                           "needs tls.server.trustCertPath too: controllers show each other certificates")

@@ -1,6 +1,6 @@
 """``mqadmin``: the command line, one subcommand each, and what goes wrong in words.
 
-Exit codes: 0 done, 1 refused or not reached, 2 wrong usage.
+Exit codes: 0 done, 1 refused, not reached or interrupted, 2 wrong usage. Interrupting is how ``-i`` is ended.
 """
 
 from __future__ import annotations
@@ -80,9 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = [*given[1:], "-h"]
     options = parser().parse_args(given)
     try:
-        return trio.run(run, options)
+        code = trio.run(run, options)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
-        return DONE
+        return FAILED if getattr(options, "interval", None) is None else DONE
     except BrokenPipeError:  # of `mqadmin … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
         return FAILED

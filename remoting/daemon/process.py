@@ -95,8 +95,9 @@ async def listen(host: str, port: int, backlog: int | None = None) -> list[trio.
     """Raises ``OSError`` in words."""
     try:
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
-    except OSError as error:
-        raise OSError(f"cannot listen at {join_address(host, port)}: {error.strerror or error}; "
+    except (OSError, UnicodeError) as error:  # the latter of a name that no host can have
+        why = getattr(error, "strerror", None) or error
+        raise OSError(f"cannot listen at {join_address(host, port)}: {why}; "
                       "choose another listenPort or bindAddress") from error
 
 
@@ -125,7 +126,10 @@ def raise_file_limit() -> None:
 async def run_until_stopped(
     serve: Callable[[trio.TaskStatus[Stoppable]], Awaitable[None]], started: Callable[[], None],
 ) -> None:
-    """Run a server; the first SIGTERM or SIGINT asks it to stop in order, the second stops it."""
+    """Run a server; the first SIGTERM or SIGINT asks it to stop in order, the second stops it.
+
+    While it has not started the first stops it: that may take as long as a disk or another machine likes.
+    """
     raise_file_limit()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
@@ -134,10 +138,19 @@ async def run_until_stopped(
                 await serve(task_status)
                 nursery.cancel_scope.cancel()
 
-            running: Stoppable = await nursery.start(run)
+            async with trio.open_nursery() as meanwhile:
+                meanwhile.start_soon(_give_up_at, signals, nursery)
+                running: Stoppable = await nursery.start(run)
+                meanwhile.cancel_scope.cancel()
             gc.freeze()  # what the program is made of holds no garbage: each search of it would stop the loop for long
             nursery.start_soon(_obey, signals, running, nursery)
             started()
+
+
+async def _give_up_at(signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
+    number = await anext(signals)
+    logger.info("stopping before it started", extra={"signal": signal.Signals(number).name})
+    nursery.cancel_scope.cancel()
 
 
 async def _obey(signals: AsyncIterator[int], running: Stoppable, nursery: trio.Nursery) -> None:

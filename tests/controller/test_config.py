@@ -110,6 +110,8 @@ def test_jraft_keys_are_mapped() -> None:
 @pytest.mark.parametrize(("change", "key", "rule"), [
     ({"controllerDLegerGroup": " "}, "controllerDLegerGroup", "name the controller group"),
     ({"controllerDLegerGroup": "é" * 128}, "controllerDLegerGroup", "255 bytes"),
+    ({"controllerDLegerGroup": "\udcff"}, "controllerDLegerGroup", "255 bytes"),
+    ({"bindAddress": ""}, "bindAddress", "no address"),
     ({"controllerDLegerPeers": ""}, "controllerDLegerPeers", "name all first members"),
     ({"controllerDLegerSelfId": "n9"}, "controllerDLegerSelfId", "one of the ids in controllerDLegerPeers: n0, n1, n2"),
     ({"controllerDLegerPeers": "n2-a:1;n2-b:1"}, "controllerDLegerPeers", "one id twice"),

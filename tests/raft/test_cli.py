@@ -207,7 +207,7 @@ def test_an_interrupt_is_said_in_words(
         async with trio.open_nursery():
             signal.raise_signal(signal.SIGINT)
             await trio.sleep(60)
-        yield
+        yield None
 
     monkeypatch.setattr(cli, "connect", connect_and_interrupt)
     assert cli.main(["--addresses", "127.0.0.1:1", command]) == code

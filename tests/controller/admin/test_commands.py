@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from controller.admin import cli
 from controller.admin.cli import DONE, FAILED, USAGE, main, parser, run
 from controller.admin.command import COMMANDS
 from remoting.bodies.controller import EpochEntry, EpochEntryCache
@@ -206,6 +208,18 @@ async def test_a_new_controller_that_does_not_come_is_said_so(
         assert "n9" in err and "did not answer" not in err
         said = await asked.mqadmin("changeControllerGroup", "-a", "n0:1", "--remove", "n9")
         assert said.splitlines() == ["#Peer:\tn0:n0:1", "#Peer:\tn1:n1:1", "#Peer:\tn2:n2:1"]
+
+
+@pytest.mark.parametrize(("line", "code"), [
+    ("electMaster -a x:1 -c c -bn b -b 1", FAILED), ("getSyncStateSet -a x:1 -b b -i 1", DONE)])
+def test_what_was_interrupted_is_not_done(line: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*_: object) -> int:
+        signal.raise_signal(signal.SIGINT)
+        await trio.sleep(60)
+        return DONE
+
+    monkeypatch.setattr(cli, "_once", interrupted)
+    assert main(line.split()) == code
 
 
 @pytest.mark.parametrize("command", [
