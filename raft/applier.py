@@ -130,7 +130,7 @@ class Applier:
             try:
                 results += apply_many(part, frame.term, frame.first + done, frame.wall_ms)
             except Exception as error:  # noqa: BLE001 (whatever it is, the machine is not what the log says)
-                self._die(error)
+                self.fail(error)
                 return False
             now = self._clock()
             self._tune(now - started)
@@ -153,7 +153,8 @@ class Applier:
         self.commands += len(results)
         self._proposals.settle(frame, results)
 
-    def _die(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """The machine is not what the log says, and will not be."""
         self._dead = True
         self._fault(error)
 
@@ -167,7 +168,7 @@ class Applier:
                     results = await self._run_blocking(
                         self.machine.apply_many, frame.payloads(), frame.term, frame.first, frame.wall_ms)
                 except Exception as error:  # noqa: BLE001 (as in _apply)
-                    self._die(error)
+                    self.fail(error)
                     return
             self._finish(frame, results)
             if self._lock.statistics().tasks_waiting:
@@ -219,7 +220,7 @@ class Applier:
             except StorageError:
                 raise
             except Exception as error:  # noqa: BLE001 (as in _apply)
-                self._die(error)
+                self.fail(error)
                 return
             self.index = meta.index
             self.target = max(self.target, meta.index)

@@ -221,7 +221,11 @@ class SnapshotIO:
             self._sink = None
 
     async def _install(self, meta: SnapshotMeta) -> None:
-        await self.restore(meta)
+        try:
+            await self.restore(meta)
+        except UsageError as error:  # a peer's doing: it may stop this node, and not the others of its host
+            self._applier.fail(error)
+            return
         self._proposals.jump(meta.index)
         self._replica.installed(self._clock(), meta)
 

@@ -27,7 +27,7 @@ from raft.messages import (
 )
 from raft.snapshotio import PIECES_MAX
 from raft.snapshotmeta import encode_meta
-from raft.statemachine import Sink
+from raft.statemachine import Sink, StateMachine
 from raft.storage.interface import SnapshotSink
 from tests.raft.net import THREE, Counter, machine_of, network, one, three
 
@@ -237,14 +237,23 @@ class Refusing(Counter):
         raise ValueError("not mine")
 
 
-async def test_a_machine_that_refuses_a_snapshot_is_not_said_to_hold_it(autojump_clock: trio.testing.MockClock) -> None:
+class Bare:
+    """Has no snapshots, in a group whose other nodes have."""
+
+    def apply(self, command: bytes) -> None: ...
+
+
+@pytest.mark.parametrize("machine", [Refusing(), Bare()])
+async def test_a_machine_that_refuses_a_snapshot_is_not_said_to_hold_it(
+    machine: StateMachine, autojump_clock: trio.testing.MockClock,
+) -> None:
     async with network(Config(snapshot_tail_entries=0)) as net:
         for name in ("n0", "n1"):
             await net.start(name, THREE, Counter())
         leader = await net.leader()
         await leader.propose_many([b"1"] * 1_000)
         await leader.take_snapshot()
-        behind = await net.start("n2", THREE, Refusing())
+        behind = await net.start("n2", THREE, machine)
         seen: list[object] = []
         with trio.move_on_after(5):
             async for event in behind.events():

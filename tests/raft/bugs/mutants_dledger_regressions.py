@@ -94,7 +94,7 @@ MUTANTS = [
            new="        if leadership.peers[target].match < core.log.last_index:\n",
            tests=(TESTS + "test_DL_R16_a_hand_over_in_a_fresh_term_succeeds_behind_a_long_log",)),
     Mutant("DL_R17", "raft/applier.py",
-           old="                self._die(error)\n                return False\n",
+           old="                self.fail(error)\n                return False\n",
            new="                return False\n",
            tests=(NODES + "test_DL_R17_a_machine_that_raises_stops_its_node_and_is_not_asked_again",)),
     Mutant("DL_R18", "raft/host.py",
