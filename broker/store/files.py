@@ -5,8 +5,9 @@ It calls nothing of the operating system: ``broker.store.directory`` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 import attrs
 
@@ -139,7 +140,9 @@ def _write(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
 # --- in memory -----------------------------------------------------------------------------------------------
 
 Survivors = Callable[[int], int]
-"""Of so many bytes that were not synced, how many the crash leaves."""
+"""Of so many changes that were not synced, how many the crash leaves."""
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all."""
 
 
 Hook = Callable[[str], None]
@@ -196,16 +199,33 @@ class MemoryFile:
             raise self.fault
 
     def crash(self, survivors: Survivors) -> None:
-        """Of each change since the last sync only so much reached the disk."""
-        kept = bytearray(self.synced)
+        """Each sector is on disk as of the last sync or of a later change of it, whatever became of the others."""
+        kept, left = bytearray(self.synced), self._left(survivors)
         for at, data in self.changes:
             if data is None:
                 if survivors(1) or at > len(kept):  # a file that should be longer is repaired at the start
                     _resize(kept, at)
-            elif left := survivors(len(data)):
-                _resize(kept, max(len(kept), at + left))
-                kept[at : at + left] = data[:left]
+                continue
+            for sector, begin, part in _sectors(at, data):
+                if left[sector]:
+                    left[sector] -= 1
+                    _resize(kept, max(len(kept), begin + len(part)))
+                    kept[begin : begin + len(part)] = part
         self.data, self.changes, self.fault, self.synced = kept, [], None, bytes(kept)
+
+    def _left(self, survivors: Survivors) -> dict[int, int]:
+        """Of each sector, how many of its changes reached the disk: one that did had those before it in it."""
+        changes = Counter(
+            sector for at, data in self.changes if data is not None for sector, _, _ in _sectors(at, data))
+        return {sector: survivors(count) for sector, count in changes.items()}
+
+
+def _sectors(at: int, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Number, place and bytes of each part of ``data``, which is at ``at``."""
+    while data:
+        part = data[: SECTOR_BYTES - at % SECTOR_BYTES]
+        yield at // SECTOR_BYTES, at, part
+        at, data = at + len(part), data[len(part) :]
 
 
 def _resize(data: bytearray, size: int) -> None:
@@ -263,7 +283,7 @@ class MemoryFiles:
         """Nobody else is here."""
 
     def crash(self, survivors: Survivors = lambda size: 0) -> None:
-        """Lose what was not synced, but for what ``survivors`` leaves of each change."""
+        """Lose what was not synced, but for what ``survivors`` leaves of the changes of each sector and name."""
         found: dict[str, MemoryFile] = {}
         self._recover("", survivors, found)
         self.content = found

@@ -123,7 +123,7 @@ class Group(ABC):
         return self._luck.chance(0.5 if "power cut" in self.plan.harms else 0.0)
 
     def survivors(self) -> Callable[[int], int]:
-        """What a power cut leaves of each unsynced change: nothing, all, or any part of it."""
+        """What a power cut leaves of the unsynced changes of each sector: none, all, or any part of them."""
         kind = self._luck.between(0, 3, 0)
         if kind < 2:
             return lambda size: size * kind
