@@ -22,6 +22,7 @@ PAGE: Final = ROOT / "docs/reference/replication-defects.md"
 
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 CORES: Final = "tests/broker/ha/test_replication.py::"
+IN_SYNC: Final = "tests/broker/ha/test_insync.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
 EPOCH_FILE: Final = "tests/broker/ha/test_epochfile.py::"
 PEERS: Final = "tests/broker/ha/test_bad_peers.py::"
@@ -256,14 +257,14 @@ ROWS: Final[dict[str, Defect]] = {
         "read, AutoSwitchHAConnection",
         "a slave counts as caught up when there is nothing to send, acknowledged or not",
         "Only an acknowledgement shows it.",
-        (CORES + "test_who_is_sent_all_and_acknowledges_nothing_has_not_caught_up",),
+        (IN_SYNC + "test_who_is_sent_all_and_acknowledges_nothing_has_not_caught_up",),
         ("what is sent counts as caught up",)),
     "L20": Defect(
         "read, AutoSwitchHAService", "on a busy master a slave joins only in an instant in which it is level",
         "The confirm offset waits a moment for who is near the end, and ever more seldom for who does not come up.",
-        (CORES + "test_a_busy_master_waits_a_moment_for_who_is_about_to_join",
-         CORES + "test_who_does_not_come_up_in_time_is_waited_for_no_longer",
-         CORES + "test_who_cannot_keep_up_is_waited_for_ever_more_seldom"),
+        (IN_SYNC + "test_a_busy_master_waits_a_moment_for_who_is_about_to_join",
+         IN_SYNC + "test_who_does_not_come_up_in_time_is_waited_for_no_longer",
+         IN_SYNC + "test_who_cannot_keep_up_is_waited_for_ever_more_seldom"),
         ("nobody is waited for who is about to join",)),
     "L21": Defect(
         "read, AutoSwitchHAService", "while controllers are away, each acknowledgement queues one more request",
@@ -320,7 +321,7 @@ ROWS: Final[dict[str, Defect]] = {
         "a slave has caught up when it acknowledges what there was at the last send: one that is always a "
         "millisecond behind a busy master never has",
         "What there was at an earlier send counts, with the time of that send.",
-        (CORES + "test_who_is_always_a_little_behind_a_busy_master_stays_and_joins",),
+        (IN_SYNC + "test_who_is_always_a_little_behind_a_busy_master_stays_and_joins",),
         ("only an acknowledgement of the last send counts",)),
 }
 HAZARDS: Final = {"H5": "L13", "H6": "L12", "H7": "L8", "H8": "L25", "H9": "L26", "H10": "L27"}

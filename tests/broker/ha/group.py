@@ -29,6 +29,12 @@ SMALL = StoreConfig(log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=Fals
 ALL_ACK = HaConfig(all_ack_in_sync_state_set=True, transfer_batch_bytes=700, catch_up_batch_bytes=3_000)
 
 
+def in_sync(accepted: set[int], end: int = 0, confirm: int = 0, **more: object) -> InSync:
+    """Of broker 1, a master since time 0 whose log ends at ``end``; ``more``: keys of its configuration."""
+    config = attrs.evolve(ALL_ACK, **more)  # type: ignore[arg-type]
+    return InSync(1, config, frozenset(accepted), 1, 0, confirm, end, end, 0)
+
+
 class MemoryListener(Listener[Stream]):
     """Of an HA port. What is dialled waits here to be accepted."""
 

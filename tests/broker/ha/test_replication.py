@@ -32,15 +32,11 @@ from broker.ha.slave import (
     WriteEpochs,
 )
 from broker.ha.wire import Ack, HaState, MasterHandshake, MasterMessages, SlaveHandshake, SlaveMessages, Transfer
+from tests.broker.ha.group import in_sync
 
 MS = NS_PER_MS
 CONFIG = HaConfig(all_ack_in_sync_state_set=True, transfer_batch_bytes=7, catch_up_batch_bytes=7,
                   reconnect_wait_ms=5_000)
-
-
-def in_sync(accepted: set[int], end: int = 0, confirm: int = 0, **more: object) -> InSync:
-    config = attrs.evolve(CONFIG, **more)  # type: ignore[arg-type]
-    return InSync(1, config, frozenset(accepted), 1, 0, confirm, end, end, 0)
 
 
 # --- the world -----------------------------------------------------------------------------------------------
@@ -432,145 +428,6 @@ def test_h10_leaving_is_measured_on_the_clock_that_only_runs() -> None:
     assert held.wanted(14_999 * MS) is None
     assert held.deadline_ns == 15_000 * MS
     assert held.wanted(15_000 * MS) == frozenset({1, 3})
-
-
-def test_who_is_sent_all_and_acknowledges_nothing_has_not_caught_up() -> None:
-    held = in_sync({1, 2}, end=10)
-    held.opened(2, False, 0)
-    held.acked(2, 10, 0)
-    for second in range(1, 15):
-        held.advanced(10 + second, 10 + second)
-        held.sent(2, second * 1_000 * MS)
-    assert held.wanted(14_999 * MS) is None
-    assert held.wanted(15_000 * MS) == frozenset({1})
-
-
-@pytest.mark.parametrize(("behind_ms", "joins"), [(3, True), (400, True), (5_000, False)])
-def test_who_is_always_a_little_behind_a_busy_master_stays_and_joins(behind_ms: int, joins: bool) -> None:
-    """More is sent while acknowledgements of what was sent before travel, so none ever tells of the last send."""
-    member, comer = in_sync({1, 2}), in_sync({1})
-    joined = False
-    for held in (member, comer):
-        held.opened(2, False, 0)
-    for now in range(1, 20_000):
-        for held in (member, comer):
-            held.advanced(1_000 + now, 1_000 + now)
-            if now > behind_ms:
-                held.acked(2, 1_000 + now - behind_ms, now * MS)
-            held.sent(2, now * MS)
-        comer.tick(now * MS)
-        joined = joined or comer.wanted(now * MS) == frozenset({1, 2})
-        assert member.wanted(now * MS) is None
-    assert joined == joins
-
-
-def in_vain(held: InSync, now: int) -> None:
-    """Slave 2, always near the end, is waited for in vain, as soon as that may be; ``held.log_end`` is ``now``, ms."""
-    while not held.joining:
-        now += 100
-        held.advanced(now, now)
-        held.acked(2, now - 50, now * MS)
-        held.sent(2, now * MS)
-    held.tick((now + 1_000) * MS)
-    assert not held.joining
-
-
-def waited_for(held: InSync, began: int, ended: int) -> int:
-    """Milliseconds out of these in which puts wait for slave 2, which is almost as fast as the master while it is
-    waited for, and faster where it is not."""
-    behind, waited = 900.0, 0
-    for now in range(began, ended, 10):
-        held.advanced(now, now)
-        held.tick(now * MS)
-        waited += 10 * held.joining
-        behind = min(max(behind + (1 if held.joining else -1), 900), 1_200)
-        held.acked(2, int(now - behind), now * MS)
-        held.sent(2, now * MS)
-        assert held.wanted(now * MS) is None
-    return waited
-
-
-def test_who_cannot_keep_up_is_waited_for_ever_more_seldom() -> None:
-    held = in_sync({1}, end=2_000)
-    held.opened(2, False, 2_000 * MS)
-    held.acked(2, 1_100, 2_000 * MS)
-    waited_for(held, 2_000, 130_000)
-    assert 2_000 <= waited_for(held, 130_000, 330_000) <= 4_000, "a second in each minute or so"
-    held.closed(2)
-    held.opened(2, False, 330_000 * MS)
-    held.acked(2, 329_100, 330_000 * MS)
-    assert waited_for(held, 330_000, 342_000) >= 1_000, "on a new connection it may be another matter"
-
-
-def test_who_kept_up_while_no_controller_was_there_is_not_waited_for_more_seldom() -> None:
-    held, joined = in_sync({1}, end=2_000), []
-    held.opened(2, False, 2_000 * MS)
-    for now in range(2_000, 62_000, 10):
-        held.advanced(now, now)
-        before = held.joining
-        held.acked(2, now - 20, now * MS)
-        if held.joining and not before:
-            joined.append(now)
-        held.sent(2, now * MS)
-        held.tick(now * MS)
-    assert len(joined) >= 11, "each 5 s"
-
-
-def test_who_holds_all_joins_soon_however_often_it_was_waited_for_in_vain() -> None:
-    """As where nothing is written without it."""
-    held = in_sync({1}, end=2_000)
-    held.opened(2, False, 0)
-    held.acked(2, 1_950, 0)
-    for _ in range(6):
-        in_vain(held, held.log_end)
-    end = held.log_end
-    held.acked(2, end, (end + 4_000) * MS)
-    assert held.wanted((end + 4_000) * MS) is None, "it rests"
-    held.acked(2, end, (end + 5_000) * MS)
-    assert held.wanted((end + 5_000) * MS) == frozenset({1, 2})
-    held.ask(1, frozenset({1, 2}), (end + 5_000) * MS)
-    held.accept({1, 2}, 2)
-    held.accept({1}, 3)
-    in_vain(held, end + 6_000)
-    end = held.log_end
-    in_vain(held, end)
-    assert held.log_end - end == 5_000, "what was before it joined is forgotten"
-
-
-def test_a_member_never_seen_has_its_time_and_a_closed_one_leaves_at_once() -> None:
-    held = in_sync({1, 2, 3})
-    assert held.wanted(14_999 * MS) is None
-    held.opened(2, False, 0)
-    held.acked(2, 0, 1)
-    held.closed(2)
-    assert held.wanted(2) == frozenset({1, 3})
-
-
-def test_a_busy_master_waits_a_moment_for_who_is_about_to_join() -> None:
-    held = in_sync({1}, end=100)
-    held.opened(2, False, 0)
-    held.acked(2, 60, 0)
-    held.sent(2, 0)
-    held.advanced(150, 150)
-    held.acked(2, 100, 1)
-    assert held.wanted(1) is None, "it lacks what was confirmed meanwhile"
-    held.advanced(200, 200)
-    assert held.confirm == 150, "and no more is confirmed without it"
-    held.acked(2, 150, 2)
-    assert held.wanted(2) == frozenset({1, 2})
-
-
-def test_who_does_not_come_up_in_time_is_waited_for_no_longer() -> None:
-    held = in_sync({1}, end=100)
-    held.opened(2, False, 0)
-    held.acked(2, 100, 0)
-    held.advanced(200, 200)
-    assert held.confirm == 100
-    held.tick(1_000 * MS)
-    assert held.confirm == 200
-    held.sent(2, 1_000 * MS)
-    held.acked(2, 200, 1_001 * MS)
-    assert held.members == {1}, "nor at once again"
 
 
 def test_weaker_modes_confirm_what_is_written() -> None:

@@ -13,6 +13,7 @@ HA: Final = "broker/ha/"
 MANAGER: Final = "broker/replicas/manager.py"
 STORE: Final = "broker/store/"
 REPLICATION: Final = "tests/broker/ha/test_replication.py::"
+IN_SYNC: Final = "tests/broker/ha/test_insync.py::"
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
 MANAGERS: Final = "tests/broker/replicas/test_manager.py::"
@@ -160,13 +161,13 @@ PLANTED: Final = (
             "            slave.sent_max, slave.sent_ns = self.log_end, now_ns\n\n    def acked",
             "            slave.sent_max, slave.sent_ns = self.log_end, now_ns\n        slave.caught_up_ns = now_ns\n\n"
             "    def acked",
-            (REPLICATION + "test_who_is_sent_all_and_acknowledges_nothing_has_not_caught_up",)),
+            (IN_SYNC + "test_who_is_sent_all_and_acknowledges_nothing_has_not_caught_up",)),
     Planted("only an acknowledgement of the last send counts", HA + "insync.py",
             "        if slave.ack is not None and slave.ack >= slave.sent_max:\n", "        if True:\n",
-            (REPLICATION + "test_who_is_always_a_little_behind_a_busy_master_stays_and_joins",)),
+            (IN_SYNC + "test_who_is_always_a_little_behind_a_busy_master_stays_and_joins",)),
     Planted("nobody is waited for who is about to join", HA + "insync.py",
             "            slave.joins_until_ns = now_ns + self.config.admission_ms * NS_PER_MS\n", "            pass\n",
-            (REPLICATION + "test_a_busy_master_waits_a_moment_for_who_is_about_to_join",)),
+            (IN_SYNC + "test_a_busy_master_waits_a_moment_for_who_is_about_to_join",)),
     Planted("learners count", HA + "insync.py",
             "slave.ack >= end for slave in self._slaves.values() if not slave.learner)",
             "slave.ack >= end for slave in self._slaves.values())",
