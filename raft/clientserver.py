@@ -198,9 +198,7 @@ class _Connection:
                 answer = failure(number, error)
             else:
                 answer = Answer(number, Result.OK, value)
-            while self._unsent > ANSWERS_BYTES_MAX:
-                await self._held_up.park()
-            self._put(answer, size)
+            await self._put_when_taken(answer, size)
 
     async def _handle(self, request: Request, size: int) -> None:
         node = self._nodes.get(request.group)
@@ -216,9 +214,7 @@ class _Connection:
             answer = failure(request.id, _faulted(error, request.op, led))
         except RaftError as error:
             answer = failure(request.id, error)
-        while self._unsent > ANSWERS_BYTES_MAX:
-            await self._held_up.park()
-        self._put(answer, size)
+        await self._put_when_taken(answer, size)
 
     async def _query(self, node: ServedNode, request: Request, size: int) -> None:
         """The barrier, then one query of this connection after the other, each when there is room for its answer."""
@@ -265,6 +261,12 @@ class _Connection:
         return (await node.take_snapshot()).index
 
     # --- out
+
+    async def _put_when_taken(self, answer: Answer, size: int) -> None:
+        """Once the client has taken enough of those before."""
+        while self._unsent > ANSWERS_BYTES_MAX:
+            await self._held_up.park()
+        self._put(answer, size)
 
     def _put(self, answer: Answer, size: int) -> None:
         data = encode_answer(answer)

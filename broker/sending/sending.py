@@ -359,9 +359,10 @@ class Sending:
             return self.refused(self._illegal(str(error)))
         if not messages:
             return self.refused(self._illegal("It has no message."))
-        longest = max((body for _, body, _ in messages.parts), key=len)
-        if len(longest) > self.config.max_message_size:
-            return self.refused(self._too_large(longest))
+        if len(request.body) > self.config.max_message_size:  # else none of its bodies can be
+            longest = max((body for _, body, _ in messages.parts), key=len)
+            if len(longest) > self.config.max_message_size:
+                return self.refused(self._too_large(longest))
 
         def done(result: PutResult) -> None:
             connection.reply(request, self._answer(request, result, asked.queue_id, values.get(props.UNIQ_KEY)))
