@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.store.errors import WrongStore
 from broker.store.files import Space
+from remoting.daemon.files import make_folder
 
 _LOCK = "lock"
 """The file that a Java broker locks the first byte of."""
@@ -140,7 +141,7 @@ class DirectoryFiles:
     def lock(self) -> None:
         if self._lock_fd >= 0:
             return
-        os.makedirs(self.root, exist_ok=True)
+        make_folder(self.root)
         fd = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)  # what FileChannel.tryLock(0, 1) takes

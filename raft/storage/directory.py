@@ -6,6 +6,7 @@ are refused in words, because what their sync promises is not known to this libr
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sys
@@ -117,9 +118,7 @@ class DirectoryFiles:
     def lock(self) -> None:
         if self._lock_fd >= 0:
             return
-        if not self.root.is_dir():
-            os.makedirs(self.root, mode=0o750, exist_ok=True)
-            _sync_directory(self.root.parent)
+        _make_directory(self.root, 0o750)
         fd = os.open(self.root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -176,6 +175,24 @@ class ReadOnlyFiles(DirectoryFiles):
 
     def make_dir(self, path: str) -> None:
         raise UsageError("this directory is only looked at")
+
+
+def _make_directory(path: Path, mode: int) -> None:
+    """And all that are missing above it. Each name is on disk before the next one is made: also that of the last one
+    that was there, since a process may have been killed right after it made it."""
+    there, missing = path.resolve(), list[Path]()
+    while not there.is_dir():
+        missing.append(there)
+        there = there.parent
+    with contextlib.suppress(PermissionError):  # then it is not this process's to make
+        _sync_directory(there.parent)
+    for made in reversed(missing):
+        try:
+            os.mkdir(made, mode if made is missing[0] else 0o777)
+        except FileExistsError:
+            if not made.is_dir():
+                raise
+        _sync_directory(made.parent)
 
 
 def _sync_directory(path: Path) -> None:

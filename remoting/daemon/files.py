@@ -6,6 +6,7 @@ is in the files is for others to know.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -30,6 +31,10 @@ class Files(Protocol):
 class DiskFiles:
     """Files of the operating system; ``~`` is the user's home. Blocks for as long as the disk takes."""
 
+    def __init__(self) -> None:
+        self._durable: set[Path] = set()
+        """Folders whose names are on disk."""
+
     def read(self, path: str) -> bytes | None:
         try:
             return Path(path).expanduser().read_bytes()
@@ -38,7 +43,9 @@ class DiskFiles:
 
     def replace(self, path: str, content: bytes) -> None:
         target = Path(path).expanduser()
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.parent not in self._durable or not target.parent.is_dir():
+            make_folder(target.parent)
+            self._durable.add(target.parent)
         fd, new = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
         try:
             with os.fdopen(fd, "wb") as file:
@@ -59,6 +66,24 @@ class DiskFiles:
         except FileNotFoundError:
             return
         _sync_folder(target.parent)
+
+
+def make_folder(path: Path) -> None:
+    """And all that are missing above it. Each name is on disk before the next one is made: also that of the last one
+    that was there, since a process may have been killed right after it made it."""
+    there, missing = path.resolve(), list[Path]()
+    while not there.is_dir():
+        missing.append(there)
+        there = there.parent
+    with contextlib.suppress(PermissionError):  # then it is not this process's to make
+        _sync_folder(there.parent)
+    for made in reversed(missing):
+        try:
+            made.mkdir()
+        except FileExistsError:
+            if not made.is_dir():
+                raise
+        _sync_folder(made.parent)
 
 
 def _sync_folder(path: Path) -> None:

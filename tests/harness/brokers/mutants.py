@@ -17,6 +17,8 @@ IN_SYNC: Final = "tests/broker/ha/test_insync.py::"
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
 MANAGERS: Final = "tests/broker/replicas/test_manager.py::"
+FOLDERS: Final = "tests/broker/store/test_directory.py::"
+RAFT_FOLDERS: Final = "tests/raft/storage/test_directory.py::"
 
 PLANTED: Final = (
     # --- what is confirmed and acknowledged
@@ -211,4 +213,22 @@ PLANTED: Final = (
             "self.store.dispatch_slice(self.confirm_offset, self.config",
             "self.store.dispatch_slice(self.end, self.config",
             ("INV_B5",)),
+    # --- names of folders
+    Planted("a broker's new folders are not synced", "remoting/daemon/files.py",
+            "                raise\n        _sync_folder(made.parent)\n", "                raise\n",
+            (FOLDERS + "test_every_new_folder_of_a_store_is_on_disk",)),
+    Planted("of a file's new folders the last one is synced", "remoting/daemon/files.py",
+            "                raise\n        _sync_folder(made.parent)\n",
+            "                raise\n    _sync_folder(path.parent)\n",
+            ("tests/remoting/daemon/test_files.py::test_every_new_folder_above_a_file_is_on_disk",)),
+    Planted("a folder that a killed process made is taken for durable", "remoting/daemon/files.py",
+            "        _sync_folder(there.parent)\n", "        pass\n",
+            (FOLDERS + "test_folders_of_a_killed_process_are_on_disk_after_the_next_one",)),
+    Planted("of a data directory's new folders the last one is synced", "raft/storage/directory.py",
+            "                raise\n        _sync_directory(made.parent)\n",
+            "                raise\n    _sync_directory(path.parent)\n",
+            (RAFT_FOLDERS + "test_every_new_folder_above_a_data_directory_is_on_disk",)),
+    Planted("a data directory that a killed process made is taken for durable", "raft/storage/directory.py",
+            "        _sync_directory(there.parent)\n", "        pass\n",
+            (RAFT_FOLDERS + "test_folders_of_a_killed_process_are_on_disk_after_the_next_one",)),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from raft.errors import UsageError, WrongDirectory
 from raft.sim.disk import VirtualDisk
 from raft.storage.directory import DirectoryFiles, ReadOnlyFiles
 from raft.storage.interface import Files
+from tests.folders import Names
 
 
 @pytest.fixture(params=["virtual", "real"])
@@ -130,3 +132,30 @@ def test_a_reader_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             call()
     assert reader.list("") == ["a"]
+
+
+def test_every_new_folder_above_a_data_directory_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names().watch(monkeypatch)
+    root = tmp_path / "a" / "b" / "c"
+    DirectoryFiles(root).lock()
+    assert names.lost == []
+    assert root.stat().st_mode & 0o007 == 0, "others may not read it"
+    assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= set(names.synced)
+
+
+def test_folders_of_a_killed_process_are_on_disk_after_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, place = Names().watch(monkeypatch), itertools.count()
+
+    def fresh() -> Callable[[], None]:
+        root = tmp_path / f"a{next(place)}" / "b" / "c"
+
+        def lock() -> None:
+            files = DirectoryFiles(root)
+            files.lock()
+            files.unlock()
+
+        return lock
+
+    assert names.lost_after_a_kill_at_every_step(fresh) == []

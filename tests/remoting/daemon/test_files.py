@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from remoting.daemon.files import DiskFiles, MemoryFiles
+from remoting.daemon.files import DiskFiles, MemoryFiles, make_folder
+from tests.folders import Names
 
 
 def test_a_file_is_read_back_and_folders_are_made(tmp_path: Path) -> None:
@@ -69,3 +72,53 @@ def test_memory_keeps_and_fails_on_demand() -> None:
     files.remove("/x")
     files.remove("/x")
     assert files.read("/x") is None
+
+
+def test_every_new_folder_above_a_file_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names().watch(monkeypatch)
+    DiskFiles().replace(str(tmp_path / "a" / "b" / "c" / "file"), b"one")
+    assert names.lost == []
+
+
+def test_folders_of_a_killed_process_are_on_disk_after_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, place = Names().watch(monkeypatch), itertools.count()
+
+    def fresh() -> Callable[[], None]:
+        target = str(tmp_path / f"a{next(place)}" / "b" / "c" / "file")
+        return lambda: DiskFiles().replace(target, b"one")
+
+    assert names.lost_after_a_kill_at_every_step(fresh) == []
+
+
+def test_a_folder_that_stays_is_not_synced_with_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, files = Names().watch(monkeypatch), DiskFiles()
+    files.replace(str(tmp_path / "a" / "file"), b"one")
+    names.synced.clear()
+    files.replace(str(tmp_path / "a" / "file"), b"two")
+    assert tmp_path not in names.synced
+    (tmp_path / "a" / "file").unlink()
+    (tmp_path / "a").rmdir()
+    files.replace(str(tmp_path / "a" / "file"), b"three")
+    assert names.lost == []
+
+
+def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(FileExistsError):
+        make_folder(tmp_path / "a" / "b")
+
+
+def test_a_parent_that_may_not_be_opened_is_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    whole = os.open
+
+    def refused(path: Path, flags: int) -> int:
+        if Path(path) == tmp_path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path, flags)
+
+    monkeypatch.setattr(os, "open", refused)
+    make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()

@@ -1,0 +1,53 @@
+"""The store's files on a real directory: after a power cut every folder that it made is still there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.store.directory import DirectoryFiles
+from broker.store.files import write_whole
+from broker.store.store import MessageStore, StoreConfig
+from remoting.record import Message
+from tests.folders import Names
+
+CONFIG = StoreConfig(log_file_bytes=4_096, queue_file_bytes=200, index_slots=64, index_entries=64)
+
+
+def store_something(root: Path) -> None:
+    """As a broker does, from its first start to its end."""
+    files = DirectoryFiles(root)
+    store = MessageStore(files, CONFIG)
+    try:
+        store.open()
+        write_whole(files, "config/topics.json", b"{}")
+        for number in range(3):
+            store.put(Message(b"T%d" % number, b"body", 0, b"KEYS\x01k\x02"), 1)
+        store.write()
+        store.dispatch()
+        store.close()
+    except BaseException:
+        files.unlock()  # as the end of the process does
+        raise
+
+
+def test_every_new_folder_of_a_store_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names().watch(monkeypatch)
+    store_something(tmp_path / "a" / "b" / "store")
+    assert names.lost == []
+    assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= set(names.synced)
+
+
+def test_folders_of_a_killed_process_are_on_disk_after_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, place = Names().watch(monkeypatch), itertools.count()
+
+    def fresh() -> Callable[[], None]:
+        root = tmp_path / f"a{next(place)}" / "b" / "store"
+        return lambda: store_something(root)
+
+    assert names.lost_after_a_kill_at_every_step(fresh) == []
