@@ -19,7 +19,7 @@ EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
 ARGS ?=
 
-.PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
+.PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers failovers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
         mutants-controllers mutants-brokers powercut clean
 
 help: ## list the targets
@@ -57,6 +57,9 @@ sim-controllers: $(VENV)/.dev ## controllers and the real broker cores under eve
 
 sim-brokers: $(VENV)/.dev ## the real broker cores under kills, power cuts and cut links for EVENTS events
 	$(RUN) -m harness.brokers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
+
+failovers: $(VENV)/.demo ## hundreds of failovers of real processes: kills, cut links, stalled and full disks, everything at once
+	$(RUN) -m harness.failovers $(ARGS)
 
 bench: bench-raft bench-remoting bench-controller bench-broker bench-analysis ## every benchmark
 	$(RUN) -m benchmarks.simulator $(ARGS)

@@ -5,7 +5,7 @@ Names are what people type: controllers ``n0`` and on, the name server ``namesrv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -82,8 +82,22 @@ class Planned:
         return properties.encode({key: written(value) for key, value in self.settings.items()})
 
 
+def _loopback(name: str) -> str:
+    return HOST
+
+
+@attrs.frozen
+class Hosts:
+    """Addresses by the names of servers; by default all share one host."""
+
+    address: Callable[[str], str] = _loopback
+    """Where the others find it."""
+    bind: Callable[[str], str] = _loopback
+    """Where it listens."""
+
+
 def cluster(root: Path, size: Size, first_port: int, durability: Durability,
-            extra: Mapping[str, object] | None = None) -> list[Planned]:
+            extra: Mapping[str, object] | None = None, hosts: Hosts | None = None) -> list[Planned]:
     """All servers, in the order in which they are started. Directories lie below ``root``; ``extra`` is for brokers.
 
     Raises:
@@ -92,39 +106,43 @@ def cluster(root: Path, size: Size, first_port: int, durability: Durability,
     last = first_port + _BROKERS_AT + size.groups * size.replicas * PORTS_PER_BROKER
     if not 1_024 <= first_port or last > 65_535:
         raise ValueError(f"port {first_port}: this cluster needs {first_port} to {last}, within 1024 to 65535")
-    return [_namesrv(root, first_port), *_controllers(root, size, first_port),
-            *_brokers(root, size, first_port, durability, extra or {})]
+    hosts = hosts or Hosts()
+    return [_namesrv(root, first_port, hosts), *_controllers(root, size, first_port, hosts),
+            *_brokers(root, size, first_port, durability, extra or {}, hosts)]
 
 
-def _namesrv(root: Path, port: int) -> Planned:
-    home = root / "namesrv"
-    return Planned("namesrv", Kind.NAMESRV, f"{HOST}:{port}", {
-        "listenPort": port, "bindAddress": HOST, "kvConfigPath": home / "kvConfig.json",
-        "configStorePath": home / "namesrv.properties"})
+def _namesrv(root: Path, port: int, hosts: Hosts) -> Planned:
+    name = "namesrv"
+    return Planned(name, Kind.NAMESRV, f"{hosts.address(name)}:{port}", {
+        "listenPort": port, "bindAddress": hosts.bind(name), "kvConfigPath": root / name / "kvConfig.json",
+        "configStorePath": root / name / "namesrv.properties"})
 
 
-def _controllers(root: Path, size: Size, first_port: int) -> Iterator[Planned]:
-    addresses = [f"{HOST}:{first_port + _CONTROLLERS_AT + number}" for number in range(size.controllers)]
+def _controllers(root: Path, size: Size, first_port: int, hosts: Hosts) -> Iterator[Planned]:
+    addresses = [f"{hosts.address(f'n{number}')}:{first_port + _CONTROLLERS_AT + number}"
+                 for number in range(size.controllers)]
     peers = ";".join(f"n{number}-{address}" for number, address in enumerate(addresses))
     for number, address in enumerate(addresses):
         home = root / f"n{number}"
         yield Planned(f"n{number}", Kind.CONTROLLER, address, {
             "controllerDLegerGroup": "mqcluster", "controllerDLegerPeers": peers,
             "controllerDLegerSelfId": f"n{number}", "controllerStorePath": home / "store",
-            "configStorePath": home / "controller.properties", "bindAddress": HOST})
+            "configStorePath": home / "controller.properties", "bindAddress": hosts.bind(f"n{number}")})
 
 
 def _brokers(root: Path, size: Size, first_port: int, durability: Durability,
-             extra: Mapping[str, object]) -> Iterator[Planned]:
-    controllers = ";".join(each.address for each in _controllers(root, size, first_port))
+             extra: Mapping[str, object], hosts: Hosts) -> Iterator[Planned]:
+    controllers = ";".join(each.address for each in _controllers(root, size, first_port, hosts))
     port = first_port + _BROKERS_AT
     for letter in "abcdefghijklmnopqrstuvwxyz"[:size.groups]:
         for number in range(size.replicas):
             name = f"broker-{letter}-{number}"
-            yield Planned(name, Kind.BROKER, f"{HOST}:{port}", {
-                "brokerName": f"broker-{letter}", "brokerClusterName": "DefaultCluster", "brokerIP1": HOST,
-                "bindAddress": HOST, "listenPort": port, "haListenPort": port + 1,
-                "namesrvAddr": f"{HOST}:{first_port}", "enableControllerMode": True, "controllerAddr": controllers,
+            yield Planned(name, Kind.BROKER, f"{hosts.address(name)}:{port}", {
+                "brokerName": f"broker-{letter}", "brokerClusterName": "DefaultCluster",
+                "brokerIP1": hosts.address(name), "bindAddress": hosts.bind(name),
+                "listenPort": port, "haListenPort": port + 1,
+                "namesrvAddr": f"{hosts.address('namesrv')}:{first_port}", "enableControllerMode": True,
+                "controllerAddr": controllers,
                 "enableGuardian": False,  # a signal to a process is to be one to the broker
                 "storePathRootDir": root / name / "store", "configStorePath": root / name / "broker.properties",
                 "totalReplicas": size.replicas, "mappedFileSizeCommitLog": 64 << 20, **durability.settings, **extra,

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,8 @@ class Server:
 
     plan: Planned
     home: Path
+    prefix: Sequence[str] = ()
+    """What stands before its command, and becomes it: so it starts on another host, as of ``ip netns exec``."""
     pid: int = 0
     born: str = ""
     """When the system says that process began: another one may have its number by now."""
@@ -60,7 +62,7 @@ class Server:
         with self.out.open("ab") as out:
             run = f"import sys; from {self.plan.kind.value} import main; sys.exit(main())"
             process = subprocess.Popen(
-                [sys.executable, "-c", run, "-c", str(self.home / "server.conf")],
+                [*self.prefix, sys.executable, "-c", run, "-c", str(self.home / "server.conf")],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=self.home, start_new_session=True)
         self.pid, self.born = process.pid, _born(process.pid)
         _reap_later(process)
