@@ -19,7 +19,7 @@ from collections.abc import Callable
 import attrs
 
 from benchmarks.measure import Summary
-from controller.metadata.codec import encode
+from controller.metadata.codec import FORMAT, encode
 from controller.metadata.commands import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -27,6 +27,7 @@ from controller.metadata.commands import (
     ElectMaster,
     LiveReplica,
     Observation,
+    RaiseFormat,
     RegisterBroker,
     Trigger,
 )
@@ -118,15 +119,17 @@ def one_round(groups: int, figures: dict[str, list[float]]) -> list[bytes]:
 
     commands = births(groups)
     machine = MetadataMachine()
+    for following in range(2, FORMAT + 1):
+        machine.apply_at(encode(RaiseFormat(term=1, format=following), machine.format), 1)
     start = time.process_time()
-    data = [encode(command) for command in commands]
+    data = [encode(command, FORMAT) for command in commands]
     note("encode_per_second", len(data) / (time.process_time() - start))
     note("births_per_second", len(data) / apply(machine, data))
-    elections = [encode(lost(key)) for key in keys(groups)]
+    elections = [encode(lost(key), FORMAT) for key in keys(groups)]
     note("elections_per_second", groups / apply(machine, elections))
-    alters = [encode(alter(key, 2, 2, 3)) for key in keys(groups)]
+    alters = [encode(alter(key, 2, 2, 3), FORMAT) for key in keys(groups)]
     note("alters_per_second", groups / apply(machine, alters))
-    moves = [encode(again(number, key)) for number, key in enumerate(keys(groups))]
+    moves = [encode(again(number, key), FORMAT) for number, key in enumerate(keys(groups))]
     note("registrations_per_second", groups / apply(machine, moves))
     note("capture_ms", timed(machine.capture) * 1e3)
     view, sink = machine.capture(), Pieces()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -46,6 +47,9 @@ AGAIN_S = 0.1
 """Between two barriers of a leadership."""
 LOOK_S = 5.0
 """Between two looks of the active controller at the other controllers."""
+RAISE_S = 0.2
+"""Between two questions of the active controller what format the others read, while there is a newer one than that in
+use."""
 PROPOSED_MAX = 1_000
 """Commands of one batch: all have one fate, and what is not known of them is asked for again."""
 
@@ -225,25 +229,34 @@ class Actor:
     async def raise_format(self) -> None:
         """The group goes on to the next format of its log once the active controller heard every member read it."""
         while True:
-            await trio.sleep(LOOK_S)
+            await trio.sleep(RAISE_S)
             following = self.machine.format + 1
             if not self.active.active or self.machine.reads < following:
+                self.controller.holding_back = {}
                 continue
-            asked = self.node.replica.membership
-            others = [member.address for name, member in asked.members.items() if name != self.node.node_id]
-            if all([await self._reads(address) >= following for address in others]) \
-                    and self.node.replica.membership == asked:
-                logger.warning("all controllers read the next format: it is in use", extra={"format": following})
-                await self._propose([RaiseFormat(term=self.active.term, format=following)])
+            term, asked = self.active.term, self.node.replica.membership
+            read = await self._formats({name: member.address for name, member in asked.members.items()
+                                        if name != self.node.node_id})
+            self.controller.holding_back = {name: newest for name, newest in read.items() if newest < following}
+            if not self.controller.holding_back and self.node.replica.membership == asked:
+                await self._propose([RaiseFormat(term=term, format=following)])
+                if self.machine.format == following:
+                    logger.warning("all controllers read the next format: it is in use", extra={"format": following})
 
-    async def _reads(self, address: str) -> int:
-        """The newest format that this controller reads; 0 from one that does not answer."""
-        try:
-            answer = await self._peers.call(
-                address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
-        except RemotingError:
-            return 0
-        return decimal(answer.ext.get(READS_FORMAT, "")) or 0
+    async def _formats(self, members: Mapping[str, str]) -> dict[str, int]:
+        """The newest format that each of them reads; 0 from one that does not answer, or does not say."""
+        read = dict.fromkeys(members, 0)
+
+        async def ask(name: str, address: str) -> None:
+            with suppress(RemotingError):
+                answer = await self._peers.call(
+                    address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
+                read[name] = decimal(answer.ext.get(READS_FORMAT, "")) or 0
+
+        async with trio.open_nursery() as nursery:
+            for name, address in members.items():
+                nursery.start_soon(ask, name, address)
+        return read
 
 
 def _of_group(key: GroupKey | None) -> dict[str, str]:

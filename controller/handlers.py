@@ -8,7 +8,7 @@ entry in the log; 1004, 1006 and 1012 are such reads too. Decides nothing about 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -57,6 +57,8 @@ COMMITTED = "committedIndex"
 """Ext field of 1005, ours: above 0 this group has begun."""
 READS_FORMAT = "readsFormat"
 """Ext field of 1005, ours: the newest format of commands and snapshots that this controller reads."""
+FORMAT_IN_USE = "formatInUse"
+"""Ext field of 1005, ours: the format that commands and snapshots of this group are written in, as far as it knows."""
 CONFIG_BYTES_MAX = 1 << 16
 """Of the body of 1009."""
 ASKED_NAMES_MAX = 10_000
@@ -81,6 +83,9 @@ class Controller:
     turn: Callable[[], None]
     """Something happened that the active controller may have to act on."""
     recorder: Recorder = attrs.field(factory=Recorder)
+    holding_back: Mapping[str, int] = attrs.field(factory=dict)
+    """Members that do not read the next format of the log, as the active controller last heard, and what they read; 0
+    of who did not say."""
 
     @property
     def settings(self) -> ElectionSettings:
@@ -132,6 +137,7 @@ class Controller:
         answer = response(request, ResponseCode.SUCCESS, header)
         answer.ext[COMMITTED] = str(replica.commit_index)
         answer.ext[READS_FORMAT] = str(self.machine.reads)
+        answer.ext[FORMAT_IN_USE] = str(self.machine.format)
         return answer
 
     def get_config(self, _: Connection, request: Command) -> Command:
@@ -158,7 +164,12 @@ class Controller:
 
     def explain(self, _: Connection, request: Command) -> Command:
         """Ours: what there is to say."""
-        return response(request, body="\n".join(self.node.explain()).encode())
+        return response(request, body="\n".join([*self.node.explain(), *self._format_held_back()]).encode())
+
+    def _format_held_back(self) -> Iterator[str]:
+        for name, newest in sorted(self.holding_back.items()):
+            why = f"reads {newest} at most: upgrade it" if newest else "does not say what it reads"
+            yield f"Format {self.machine.format} of the log stays in use, not {self.machine.format + 1}: {name} {why}."
 
     # --- the active controller alone -------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from controller.metadata.commands import (
     Trigger,
 )
 from controller.metadata.groups import BrokerGroup, GroupKey, Replica
-from controller.metadata.machine import FormatTooNew, MetadataMachine
+from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Refused
 from controller.requests import WRITES, Seen, read_command, read_heartbeat
 from fuzz import sealing
@@ -68,7 +68,7 @@ def _snapshot(groups: dict[GroupKey, BrokerGroup]) -> bytes:
         def write(self, data: bytes) -> None:
             chunks.append(data)
 
-    snapshot.write(groups, 1, Sink())
+    snapshot.write(groups, codec.FORMAT, Sink())
     return b"".join(chunks)
 
 
@@ -128,7 +128,7 @@ def check_requests(data: bytes) -> None:
         assert not isinstance(command, RaiseFormat)
         encode(answer(request, _MACHINE.preview(command)))
         if _MACHINE.preview(command).changed:  # then it goes into the log, and must come out of it as it was
-            assert codec.decode(codec.encode(command)) == command
+            assert codec.decode(codec.encode(command, codec.FORMAT)) == command
     remark = getattr(outcome, "remark", "")
     assert len(remark) < 10_000
     assert _MACHINE.state_hash() == _HASH
@@ -154,7 +154,7 @@ _COMMANDS: Final[list[AnyCommand]] = [
     RegisterBroker(term=5, key=KEY, broker_id=1, address="h:9", learner=True, observation=_LIVE),
     DropEligible(term=5, key=KEY, broker_id=1, master_epoch=2),
     ImportGroups(term=5, groups=(ImportedGroup(GroupKey("c", "x"), _REPLICAS, 3, frozenset({1}), 1, 1, 1),)),
-    RaiseFormat(term=5, format=1),
+    RaiseFormat(term=5, format=codec.FORMAT + 1),
 ]
 
 
@@ -164,7 +164,7 @@ def _varied(data: bytes, templates: list[object]) -> bytes:
     return sealing.shaped(data[1:], templates[choice % len(templates)]) if choice >= 0x40 else data[1:]
 
 
-_PLAIN_COMMANDS: Final[list[object]] = [cbor2.loads(codec.encode(command)) for command in _COMMANDS]
+_PLAIN_COMMANDS: Final[list[object]] = [cbor2.loads(codec.encode(command, codec.FORMAT)) for command in _COMMANDS]
 
 
 def check_commands(data: bytes) -> None:
@@ -179,11 +179,11 @@ def check_commands(data: bytes) -> None:
         assert not machine.apply_at(raw, 5).changed
         assert machine.state_hash() == _HASH
         return
-    assert codec.decode(codec.encode(command)) == command
+    assert codec.decode(codec.encode(command, codec.FORMAT)) == command
     try:
         outcome = machine.apply_at(raw, 5)
-    except FormatTooNew:
-        assert isinstance(command, RaiseFormat) and command.format > codec.FORMAT
+    except codec.FormatTooNew:
+        assert isinstance(command, RaiseFormat) and command.format == codec.FORMAT + 1
         return
     assert outcome.changed == (machine.state_hash() != _HASH)
     if outcome.changed:
@@ -193,7 +193,7 @@ def check_commands(data: bytes) -> None:
 
 
 def _command_seeds() -> list[bytes]:
-    plain = [b"\0" + codec.encode(command) for command in _COMMANDS]
+    plain = [b"\0" + codec.encode(command, codec.FORMAT) for command in _COMMANDS]
     return [*plain, *(bytes([0x40 + number]) + bytes(40) for number in range(len(_COMMANDS)))]
 
 
@@ -224,7 +224,7 @@ def check_snapshot(data: bytes) -> None:
     machine, empty = MetadataMachine(), MetadataMachine().state_hash()
     try:
         machine.restore_from(iter([raw[:half], b"", raw[half:]]))
-    except (snapshot.UnreadableSnapshot, FormatTooNew) as error:
+    except (snapshot.UnreadableSnapshot, codec.FormatTooNew) as error:
         said = str(error)
         assert len(said) < 1_000
         assert machine.state_hash() == empty

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from analysis.source.filesystem import Tree
-from controller.metadata.codec import FORMAT, MalformedCommand, decode
+from controller.metadata.codec import FORMAT, FormatTooNew, MalformedCommand, decode
 from controller.metadata.commands import AnyCommand, Command, ImportGroups
 from controller.metadata.events import Applied, Change, changes
 from controller.metadata.groups import GroupKey
-from controller.metadata.machine import FormatTooNew, MetadataMachine
+from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Outcome
 from controller.metadata.snapshot import UnreadableSnapshot
 from raft.errors import DamagedLog, MalformedMessage

@@ -5,6 +5,12 @@ decide the same. So the format in use is part of the replicated state: it starts
 newer than it (a newer node too, which could read it), and ``RaiseFormat`` moves it when the leader knows that every
 member reads the next. A node reads all formats from 1 to ``FORMAT``. Names of policies are part of the format.
 
+*A field that format N adds* stands after those of format N - 1, here and in ``controller.metadata.snapshot``. Its
+``pack`` writes it where ``in_format >= N``. Its ``unpack`` gives it a default where ``in_format < N``: that is the
+format that the bytes name, and commands of an older one may follow a ``RaiseFormat`` in the log. *A rule that format N
+adds* asks the machine's format in use, never the bytes and never ``FORMAT``: below N it decides as before, and a field
+that the older format cannot carry counts for nothing, in a preview too.
+
 Kinds 1 to 6 are numbered like the event types of Java's ``EventType``; the bytes are not Java's.
 This module knows the commands' shapes and not what they mean.
 """
@@ -35,12 +41,16 @@ from controller.metadata.commands import (
 from controller.metadata.fields import flag, ids, integer, items, optional, text
 from controller.metadata.groups import GroupKey, Replica
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The newest that this version reads and writes."""
 DAMAGED: Final = (
     ValueError, TypeError, cbor2.CBORError, RecursionError, OverflowError, MemoryError,
 )
 """All that reading foreign bytes as CBOR may raise."""
+
+
+class FormatTooNew(Exception):
+    """The group has moved to a format that this version cannot read. Going on would be a guess; upgrade this node."""
 
 
 class MalformedCommand(ValueError):
@@ -51,12 +61,15 @@ class UnknownFormat(MalformedCommand):
     """A command in a format that is not in use, or none at all."""
 
 
-def encode(command: Command, format: int = FORMAT) -> bytes:  # noqa: A002  the word of the log
-    """The bytes of a command; the same command always gives the same bytes. ``format``: the one in use."""
-    if not 1 <= format <= FORMAT:
-        raise ValueError(f"format {format} is not written by this version, which writes 1 to {FORMAT}")
+def encode(command: Command, in_format: int) -> bytes:
+    """The bytes of a command; the same command always gives the same bytes. ``in_format``: the one in use.
+
+    What that format has no field for is left out.
+    """
+    if not 1 <= in_format <= FORMAT:
+        raise ValueError(f"format {in_format} is not written by this version, which writes 1 to {FORMAT}")
     kind, pack, _ = _KINDS_BY_CLASS[type(command)]
-    return cbor2.dumps([format, kind, command.term, *pack(command)])
+    return cbor2.dumps([in_format, kind, command.term, *pack(command, in_format)])
 
 
 def decode(data: bytes, in_use: int = FORMAT) -> AnyCommand:
@@ -71,24 +84,30 @@ def decode(data: bytes, in_use: int = FORMAT) -> AnyCommand:
         known = _UNPACK.get(integer(fields[1]))
         if known is None:
             raise ValueError(f"there is no command of kind {fields[1]}")
-        return known(integer(fields[2], 0), fields[3:])
+        return known(integer(fields[2], 0), fields[3:], found)
     except MalformedCommand:
         raise
     except DAMAGED as error:
         raise MalformedCommand(f"not a command: {error}") from error
 
 
+def check_reads(reads: int, in_use: int) -> None:
+    """Raises ``FormatTooNew`` where a node that ``reads`` so much cannot follow."""
+    if in_use > reads:
+        raise FormatTooNew(f"the group uses format {in_use}; this version reads up to {reads}: upgrade this node")
+
+
 # --- parts ---------------------------------------------------------------------------------------------------
 
 
-def _pack_live(observation: Observation) -> dict[int, list[Any]]:
+def _pack_live(observation: Observation, in_format: int) -> dict[int, list[Any]]:
     return {
         broker_id: [r.epoch, r.max_offset, r.confirm_offset, r.priority, r.learner, r.min_in_sync_replicas]
         for broker_id, r in sorted(observation.live.items())
     }
 
 
-def _observation(value: Any) -> Observation:
+def _observation(value: Any, in_format: int) -> Observation:
     if type(value) is not dict:
         raise ValueError(f"{str(value)[:40]} where the live brokers are due")
     live = {}
@@ -100,12 +119,12 @@ def _observation(value: Any) -> Observation:
     return Observation(live)
 
 
-def pack_replicas(replicas: Mapping[int, Replica]) -> list[list[Any]]:
+def pack_replicas(replicas: Mapping[int, Replica], in_format: int) -> list[list[Any]]:
     """Members as lists, in the order of ids. Snapshots hold them in the same form."""
     return [[broker_id, r.address, r.check_code, r.learner] for broker_id, r in sorted(replicas.items())]
 
 
-def replicas_of(value: Any) -> dict[int, Replica]:
+def replicas_of(value: Any, in_format: int) -> dict[int, Replica]:
     """Back from ``pack_replicas``. Raises ``ValueError``."""
     found = {}
     for item in items(value):
@@ -123,100 +142,103 @@ def _key(cluster: Any, name: Any) -> GroupKey:
 # --- one pair for each kind ----------------------------------------------------------------------------------
 
 
-def _pack_alter(c: AlterSyncStateSet) -> list[Any]:
+def _pack_alter(c: AlterSyncStateSet, in_format: int) -> list[Any]:
     return [*c.key, c.broker_id, c.master_epoch, sorted(c.sync_state_set), c.sync_state_set_epoch,
-            _pack_live(c.observation)]
+            _pack_live(c.observation, in_format)]
 
 
-def _alter(term: int, fields: list[Any]) -> AlterSyncStateSet:
+def _alter(term: int, fields: list[Any], in_format: int) -> AlterSyncStateSet:
     cluster, name, broker_id, master_epoch, members, epoch, live = items(fields, 7)
     return AlterSyncStateSet(
         term=term, key=_key(cluster, name), broker_id=integer(broker_id), master_epoch=integer(master_epoch),
-        sync_state_set=ids(members), sync_state_set_epoch=integer(epoch), observation=_observation(live))
+        sync_state_set=ids(members), sync_state_set_epoch=integer(epoch), observation=_observation(live, in_format))
 
 
-def _pack_apply(c: ApplyBrokerId) -> list[Any]:
+def _pack_apply(c: ApplyBrokerId, in_format: int) -> list[Any]:
     return [*c.key, c.broker_id, c.check_code]
 
 
-def _apply(term: int, fields: list[Any]) -> ApplyBrokerId:
+def _apply(term: int, fields: list[Any], in_format: int) -> ApplyBrokerId:
     cluster, name, broker_id, check_code = items(fields, 4)
     return ApplyBrokerId(
         term=term, key=_key(cluster, name), broker_id=integer(broker_id), check_code=text(check_code))
 
 
-def _pack_elect(c: ElectMaster) -> list[Any]:
+def _pack_elect(c: ElectMaster, in_format: int) -> list[Any]:
     return [*c.key, int(c.trigger), c.broker_id, c.designate, c.unclean, c.policy, c.preferred,
-            _pack_live(c.observation)]
+            _pack_live(c.observation, in_format)]
 
 
-def _elect(term: int, fields: list[Any]) -> ElectMaster:
+def _elect(term: int, fields: list[Any], in_format: int) -> ElectMaster:
     cluster, name, trigger, broker_id, designate, unclean, policy, preferred, live = items(fields, 9)
     return ElectMaster(
         term=term, key=_key(cluster, name), trigger=Trigger(integer(trigger)), broker_id=optional(broker_id, integer),
         designate=flag(designate), unclean=flag(unclean), policy=text(policy), preferred=optional(preferred, integer),
-        observation=_observation(live))
+        observation=_observation(live, in_format))
 
 
-def _pack_clean(c: CleanBrokerData) -> list[Any]:
-    return [*c.key, None if c.broker_ids is None else sorted(c.broker_ids), c.clean_living, _pack_live(c.observation)]
+def _pack_clean(c: CleanBrokerData, in_format: int) -> list[Any]:
+    return [*c.key, None if c.broker_ids is None else sorted(c.broker_ids), c.clean_living,
+            _pack_live(c.observation, in_format)]
 
 
-def _clean(term: int, fields: list[Any]) -> CleanBrokerData:
+def _clean(term: int, fields: list[Any], in_format: int) -> CleanBrokerData:
     cluster, name, broker_ids, clean_living, live = items(fields, 5)
     return CleanBrokerData(
         term=term, key=_key(cluster, name), broker_ids=optional(broker_ids, ids), clean_living=flag(clean_living),
-        observation=_observation(live))
+        observation=_observation(live, in_format))
 
 
-def _pack_register(c: RegisterBroker) -> list[Any]:
-    return [*c.key, c.broker_id, c.address, c.learner, _pack_live(c.observation)]
+def _pack_register(c: RegisterBroker, in_format: int) -> list[Any]:
+    return [*c.key, c.broker_id, c.address, c.learner, _pack_live(c.observation, in_format)]
 
 
-def _register(term: int, fields: list[Any]) -> RegisterBroker:
+def _register(term: int, fields: list[Any], in_format: int) -> RegisterBroker:
     cluster, name, broker_id, address, learner, live = items(fields, 6)
     return RegisterBroker(
         term=term, key=_key(cluster, name), broker_id=integer(broker_id), address=text(address), learner=flag(learner),
-        observation=_observation(live))
+        observation=_observation(live, in_format))
 
 
-def _pack_drop(c: DropEligible) -> list[Any]:
+def _pack_drop(c: DropEligible, in_format: int) -> list[Any]:
     return [*c.key, c.broker_id, c.master_epoch]
 
 
-def _drop(term: int, fields: list[Any]) -> DropEligible:
+def _drop(term: int, fields: list[Any], in_format: int) -> DropEligible:
     cluster, name, broker_id, master_epoch = items(fields, 4)
     return DropEligible(
         term=term, key=_key(cluster, name), broker_id=integer(broker_id), master_epoch=integer(master_epoch))
 
 
-def _pack_import(c: ImportGroups) -> list[Any]:
+def _pack_import(c: ImportGroups, in_format: int) -> list[Any]:
     return [[
-        [*g.key, pack_replicas(g.replicas), g.next_broker_id, sorted(g.sync_state_set), g.sync_state_set_epoch,
-         g.master, g.master_epoch]
+        [*g.key, pack_replicas(g.replicas, in_format), g.next_broker_id, sorted(g.sync_state_set),
+         g.sync_state_set_epoch, g.master, g.master_epoch]
         for g in c.groups
     ]]
 
 
-def _import(term: int, fields: list[Any]) -> ImportGroups:
+def _import(term: int, fields: list[Any], in_format: int) -> ImportGroups:
     groups = []
     for item in items(items(fields, 1)[0]):
         cluster, name, replicas, following, members, epoch, master, master_epoch = items(item, 8)
         groups.append(ImportedGroup(
-            _key(cluster, name), replicas_of(replicas), integer(following), ids(members), integer(epoch),
+            _key(cluster, name), replicas_of(replicas, in_format), integer(following), ids(members), integer(epoch),
             optional(master, integer), integer(master_epoch)))
     return ImportGroups(term=term, groups=tuple(groups))
 
 
-def _pack_raise(c: RaiseFormat) -> list[Any]:
+def _pack_raise(c: RaiseFormat, in_format: int) -> list[Any]:
     return [c.format]
 
 
-def _raise(term: int, fields: list[Any]) -> RaiseFormat:
+def _raise(term: int, fields: list[Any], in_format: int) -> RaiseFormat:
     return RaiseFormat(term=term, format=integer(items(fields, 1)[0], 1))
 
 
-_KINDS: Final[list[tuple[int, type[Command], Callable[[Any], list[Any]], Callable[[int, list[Any]], AnyCommand]]]] = [
+_Pack = Callable[[Any, int], list[Any]]
+_Unpack = Callable[[int, list[Any], int], AnyCommand]
+_KINDS: Final[list[tuple[int, type[Command], _Pack, _Unpack]]] = [
     (1, AlterSyncStateSet, _pack_alter, _alter),
     (2, ApplyBrokerId, _pack_apply, _apply),
     (3, ElectMaster, _pack_elect, _elect),

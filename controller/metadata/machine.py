@@ -15,7 +15,7 @@ import attrs
 from controller.metadata import snapshot
 from controller.metadata.alter import alter
 from controller.metadata.clean import clean
-from controller.metadata.codec import FORMAT, MalformedCommand, decode
+from controller.metadata.codec import FORMAT, MalformedCommand, check_reads, decode
 from controller.metadata.commands import (
     AlterSyncStateSet,
     AnyCommand,
@@ -44,10 +44,6 @@ _NOTHING: Final = BrokerGroup()
 
 Observer = Callable[[Applied], None]
 """Sees every command right after it was applied. Must not raise: that would stop the node."""
-
-
-class FormatTooNew(Exception):
-    """The group has moved to a format that this version cannot read. Going on would be a guess; upgrade this node."""
 
 
 @attrs.frozen
@@ -134,9 +130,7 @@ class MetadataMachine:
 
     def restore_from(self, chunks: Iterator[bytes]) -> None:
         """Raises ``UnreadableSnapshot`` or ``FormatTooNew``, and then leaves the state as it was."""
-        groups, format_in_use = snapshot.read(chunks)
-        if format_in_use > self.reads:
-            raise FormatTooNew(_too_new(format_in_use, self.reads))
+        groups, format_in_use = snapshot.read(chunks, self.reads)
         state = _State(format=format_in_use)
         for key, group in groups.items():
             state.put(key, group)
@@ -169,11 +163,13 @@ class MetadataMachine:
     def _group(self, key: GroupKey) -> BrokerGroup:
         return self._state.groups.get(key, _NOTHING)
 
-    def _raise_format(self, command: RaiseFormat) -> FormatRaised:
-        if command.format > self.reads:
-            raise FormatTooNew(_too_new(command.format, self.reads))
-        in_use = max(self._state.format, command.format)
-        return FormatRaised(format=in_use, changed=in_use != self._state.format)
+    def _raise_format(self, command: RaiseFormat) -> Outcome:
+        in_use, wanted = self._state.format, command.format
+        if in_use >= 2 and wanted not in (in_use, in_use + 1):  # refused before it is asked who can read it
+            return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST,
+                           remark=f"format {in_use} is in use: only {in_use + 1} may follow, not {wanted}")
+        check_reads(self.reads, wanted)
+        return FormatRaised(format=max(in_use, wanted), changed=wanted > in_use)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -229,7 +225,3 @@ def _decide_group(before: BrokerGroup, command: AnyCommand) -> tuple[Outcome, Br
 def _full() -> Refused:
     return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST,
                    remark=f"there are {GROUPS_MAX} broker groups, removed ones included, which is all there may be")
-
-
-def _too_new(found: int, reads: int) -> str:
-    return f"the group uses format {found}; this version reads up to {reads}: upgrade this node"

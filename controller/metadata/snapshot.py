@@ -9,6 +9,9 @@
 Where a block ends follows from the groups alone, and so that even brokers with the longest names fill none beyond what
 is read.
 
+What format N adds stands after that of format N - 1, as ``controller.metadata.codec`` says; ``_pack`` and ``_unpack``
+are given the format in use, which the first block names.
+
 The same groups always give the same bytes, so their hash is the state's hash. Removed groups are written too.
 This module does no I/O; whoever stores a snapshot guards it against damage.
 """
@@ -22,7 +25,7 @@ from typing import Any, Final, Protocol
 
 import cbor2
 
-from controller.metadata.codec import DAMAGED, pack_replicas, replicas_of
+from controller.metadata.codec import DAMAGED, FORMAT, check_reads, pack_replicas, replicas_of
 from controller.metadata.fields import ids, integer, items, optional, text
 from controller.metadata.groups import FIRST_BROKER_ID, BrokerGroup, GroupKey
 
@@ -56,7 +59,7 @@ def write(groups: Mapping[GroupKey, BrokerGroup], format_in_use: int, sink: Sink
     records: list[Any] = []
     replicas = 0
     for key in sorted(groups):
-        records.append(_pack(key, groups[key]))
+        records.append(_pack(key, groups[key], format_in_use))
         replicas += len(groups[key].replicas)
         if len(records) == BLOCK_GROUPS or replicas >= BLOCK_REPLICAS:
             block(records)
@@ -65,21 +68,26 @@ def write(groups: Mapping[GroupKey, BrokerGroup], format_in_use: int, sink: Sink
         block(records)
 
 
-def read(chunks: Iterable[bytes]) -> tuple[dict[GroupKey, BrokerGroup], int]:
-    """The groups, and the command format in use. Raises ``UnreadableSnapshot``."""
+def read(chunks: Iterable[bytes], reads: int = FORMAT) -> tuple[dict[GroupKey, BrokerGroup], int]:
+    """The groups, and the command format in use.
+
+    Raises ``UnreadableSnapshot``, and ``FormatTooNew`` for a format above ``reads``.
+    """
     try:
         blocks = _blocks(chunks)
         magic, layout, format_in_use, count = items(next(blocks, None), 4)
         if magic != _MAGIC or layout != LAYOUT:
             raise ValueError(f"it begins {str(magic)[:40]}, {str(layout)[:40]}; due are {_MAGIC}, layout {LAYOUT}")
+        in_use = integer(format_in_use, 1)
+        check_reads(reads, in_use)
         groups: dict[GroupKey, BrokerGroup] = {}
         records = 0
         for block in blocks:
-            groups.update(map(_unpack, items(block)))
+            groups.update(_unpack(record, in_use) for record in items(block))
             records += len(block)
         if not records == len(groups) == integer(count, 0):
             raise ValueError(f"it announces {count} groups and holds {records}, of which {len(groups)} differ")
-        return groups, integer(format_in_use, 1)
+        return groups, in_use
     except DAMAGED as error:
         raise UnreadableSnapshot(f"not a snapshot of broker groups: {error}") from error
 
@@ -125,17 +133,18 @@ def _taker(chunks: Iterator[bytes]) -> Callable[[int, bool], bytes]:
     return take
 
 
-def _pack(key: GroupKey, group: BrokerGroup) -> list[Any]:
+def _pack(key: GroupKey, group: BrokerGroup, in_format: int) -> list[Any]:
     return [
         *key, group.next_broker_id, sorted(group.sync_state_set), group.sync_state_set_epoch, group.master,
-        group.master_epoch, sorted(group.eligible), pack_replicas(group.replicas),
+        group.master_epoch, sorted(group.eligible), pack_replicas(group.replicas, in_format),
     ]
 
 
-def _unpack(record: Any) -> tuple[GroupKey, BrokerGroup]:
+def _unpack(record: Any, in_format: int) -> tuple[GroupKey, BrokerGroup]:
     cluster, name, following, members, epoch, master, master_epoch, eligible, replicas = items(record, 9)
     return GroupKey(text(cluster), text(name)), BrokerGroup(
-        replicas=replicas_of(replicas), next_broker_id=integer(following, FIRST_BROKER_ID), sync_state_set=ids(members),
-        sync_state_set_epoch=integer(epoch, 0), master=optional(master, integer), master_epoch=integer(master_epoch, 0),
+        replicas=replicas_of(replicas, in_format), next_broker_id=integer(following, FIRST_BROKER_ID),
+        sync_state_set=ids(members), sync_state_set_epoch=integer(epoch, 0),
+        master=optional(master, integer), master_epoch=integer(master_epoch, 0),
         eligible=ids(eligible),
     )

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from controller.metadata.codec import FORMAT, encode
+from controller.metadata.commands import RaiseFormat
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.machine import MetadataMachine
 from harness.brokers.controller import NAMES, Channel, Controller
@@ -52,7 +54,10 @@ class BrokerScene(Group):
         super().__init__(tape, plan, world, Network(world, tape, calls, plan.links), counts, key=KEY,
                          controllers=NAMES, ends_ns=plan.duration_ms * MS)
         self.watch = Watch(self)
-        self.machine = MetadataMachine(self.watch.applied)
+        self.machine = MetadataMachine()
+        for following in range(2, FORMAT + 1):
+            self.machine.apply_at(encode(RaiseFormat(term=0, format=following), self.machine.format), 0)
+        self.machine.observer = self.watch.applied
         self.commits, self._told, self._harms = map(tape.stream, ("commits", "told", "nemesis"))
         self.controllers = [Controller(self, number) for number in range(len(NAMES))]
         self._lead(0)

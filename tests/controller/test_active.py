@@ -27,6 +27,7 @@ from controller.metadata.invariants import Checker
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Elected, EligibleDropped, NotElected, Outcome
 from remoting.codes import ResponseCode
+from tests.controller.metadata.fleet import raised
 
 KEY = GroupKey("c", "a")
 GATED = LiveReplica(min_in_sync_replicas=2)
@@ -39,7 +40,7 @@ class Stage:
 
     def __init__(self, *, active: bool = True, **settings: Any) -> None:
         self.checker = Checker()
-        self.machine = MetadataMachine(self.checker)
+        self.machine = raised(MetadataMachine(self.checker))
         self.active = ActiveController(
             self.machine, Liveness(default_timeout_ms=1_000), ElectionSettings(**settings))
         self.now = 0
@@ -59,7 +60,7 @@ class Stage:
 
     def commit(self, command: AnyCommand) -> Outcome:
         """In the log and applied; whoever asked has not heard of it yet."""
-        outcome = self.machine.apply_at(encode(command), self.term)
+        outcome = self.machine.apply_at(encode(command, self.machine.format), self.term)
         self.active.applied(self.now * MS, outcome)
         return outcome
 

@@ -29,6 +29,7 @@ from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.errors import BodyError, HeaderError
+from tests.controller.metadata.fleet import raised
 
 KEY = GroupKey("c", "a")
 SETTINGS = ElectionSettings(unclean=True, policy="preferred", preferred={KEY: 2})
@@ -37,10 +38,10 @@ NAMES = {"clusterName": "c", "brokerName": "a"}
 
 def seen(*clusters: str, names: dict[str, GroupKey] | None = None, settings: ElectionSettings = SETTINGS) -> Seen:
     """A moment of an active controller in term 7, whose groups are called a; brokers 1 and 2 of c/a are alive."""
-    machine = MetadataMachine()
+    machine = raised(MetadataMachine())
     for cluster in clusters or ("c",):
         machine.apply_at(encode(ApplyBrokerId(
-            term=1, key=GroupKey(cluster, "a"), broker_id=1, check_code="b1:1;1")), 1)
+            term=1, key=GroupKey(cluster, "a"), broker_id=1, check_code="b1:1;1"), machine.format), 1)
     active = ActiveController(machine, Liveness(), settings)
     active.activate(0, 7)
     for broker_id in (1, 2):
@@ -119,7 +120,8 @@ def test_an_election_by_a_broker_waits_for_a_lease_as_the_controllers_own_does()
     beat = Heartbeat(KEY, 1, "b1:1", LiveReplica(), master_lease_ms=500)
     active.heartbeat(0, beat, 1)
     machine.apply_at(encode(ElectMaster(
-        term=1, key=KEY, trigger=Trigger.BROKER, broker_id=1, observation=Observation({1: LiveReplica()}))), 1)
+        term=1, key=KEY, trigger=Trigger.BROKER, broker_id=1, observation=Observation({1: LiveReplica()})),
+        machine.format), 1)
     assert active.heartbeat(0, beat, 1, raft_lease=True)
     active.closed(1)
     asked = sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="2")
@@ -135,14 +137,15 @@ def test_a_master_may_resign_from_the_epoch_that_it_leads(broker_id: str, epoch:
     machine = moment.machine
     for number in (1, 2):
         machine.apply_at(encode(RegisterBroker(
-            term=1, key=KEY, broker_id=number, address=f"b{number}:1", observation=LIVE)), 1)
+            term=1, key=KEY, broker_id=number, address=f"b{number}:1", observation=LIVE), machine.format), 1)
     machine.apply_at(encode(ElectMaster(
-        term=1, key=KEY, trigger=Trigger.BROKER, broker_id=1, observation=Observation({1: LiveReplica()}))), 1)
+        term=1, key=KEY, trigger=Trigger.BROKER, broker_id=1, observation=Observation({1: LiveReplica()})),
+        machine.format), 1)
     command = read_command(
         sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId=broker_id, lostEpoch=epoch), moment)
     assert isinstance(command, ElectMaster)
     assert (command.trigger is Trigger.CONTROLLER) is resigns
-    machine.apply_at(encode(command), 7)
+    machine.apply_at(encode(command, machine.format), 7)
     group = machine.group(KEY)
     assert group is not None
     assert (group.master, group.master_epoch) == ((None, 2) if resigns else (1, 1))

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from controller.admin import cli as admin
-from controller.handlers import LEADER_ADDRESS, READS_FORMAT, Controller
+from controller.handlers import FORMAT_IN_USE, LEADER_ADDRESS, READS_FORMAT, Controller
 from controller.metadata.machine import MetadataMachine
 from remoting.daemon import process
 from remoting.headers.controller import (
@@ -68,6 +68,7 @@ def test_every_optional_field_is_one() -> None:
     known = {
         *BrokerHeartbeatRequest("c", "a", "b", 1, 1, 1, 1, 1, 1, 1, True, 1, True).to_ext(),
         *BrokerHeartbeatResponse(True).to_ext(), *ElectMasterRequest(lost_epoch=1).to_ext(),
-        *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS, "committedIndex", READS_FORMAT}
+        *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS, "committedIndex", READS_FORMAT,
+        FORMAT_IN_USE}
     for _, field, _ in section("Optional header fields"):
         assert field.strip("`") in known, field

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from analysis.logs import open_logs
 from analysis.views.commands import controller_groups
+from controller.metadata.codec import FORMAT
 from controller.metadata.machine import MetadataMachine
 from raft.membership import Membership
 from raft.messages import SnapshotMeta
@@ -21,7 +22,7 @@ from tests.analysis.scene import APPLY, NODES, command, lay_out, save, story
 
 pytestmark = pytest.mark.java
 CLAIM = command(APPLY, 1, 1, "h1:1;1")
-NEXT_FORMAT = cbor2.dumps([2, APPLY, 1, "brokers", "b0", 1, "h1:1;1"])
+NEXT_FORMAT = cbor2.dumps([FORMAT + 1, APPLY, 1, "brokers", "b0", 1, "h1:1;1"])
 
 
 @pytest.mark.parametrize(("payloads", "theirs"), [

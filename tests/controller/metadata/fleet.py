@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from controller.metadata.codec import encode
+from controller.metadata.codec import FORMAT, encode
 from controller.metadata.commands import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -14,6 +14,7 @@ from controller.metadata.commands import (
     ElectMaster,
     LiveReplica,
     Observation,
+    RaiseFormat,
     RegisterBroker,
     Trigger,
 )
@@ -59,15 +60,25 @@ def restored(data: bytes, cut: int = 1000) -> MetadataMachine:
     return machine
 
 
+Machine = TypeVar("Machine", bound=MetadataMachine)
+
+
+def raised(machine: Machine, to: int = FORMAT) -> Machine:
+    """The same machine, in this format by now."""
+    while machine.format < to:
+        machine.apply_at(encode(RaiseFormat(term=0, format=machine.format + 1), machine.format), 0)
+    return machine
+
+
 class Fleet:
     """One machine, and a second that is fed the same bytes and restored from the first's snapshot now and then."""
 
-    def __init__(self, key: GroupKey = KEY) -> None:
+    def __init__(self, key: GroupKey = KEY, in_format: int = FORMAT) -> None:
         self.key, self.term = key, 1
         self.checker = Checker()
         self.events: list[Change] = []
-        self.machine = MetadataMachine(self._observe)
-        self.shadow = MetadataMachine()
+        self.machine = raised(MetadataMachine(self._observe), in_format)
+        self.shadow = raised(MetadataMachine(), in_format)
         self.steps = 0
 
     def _observe(self, applied: Applied) -> None:
@@ -75,7 +86,7 @@ class Fleet:
         self.events.extend(changes(applied))
 
     def do(self, command: Command) -> Outcome:
-        data = encode(command)
+        data = encode(command, self.machine.format)
         outcome = self.machine.apply_at(data, self.term)
         assert self.shadow.apply_at(data, self.term) == outcome
         self.steps += 1

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from controller.metadata import commands
-from controller.metadata.codec import encode
+from controller.metadata.codec import FORMAT, encode
 from controller.metadata.commands import (
     ApplyBrokerId,
     CleanBrokerData,
@@ -43,6 +43,7 @@ from tests.controller.metadata.fleet import (
     Fleet,
     led,
     of,
+    raised,
     registered,
     restored,
     seen,
@@ -62,13 +63,13 @@ def test_BUG_K1_a_replay_decides_the_same() -> None:
     fleet = registered(1, 2, 3)
     for broker_id in (1, 2, 3):
         entries.append(encode(ApplyBrokerId(
-            term=1, key=KEY, broker_id=broker_id, check_code=f"10.0.0.{broker_id}:10911;1")))
+            term=1, key=KEY, broker_id=broker_id, check_code=f"10.0.0.{broker_id}:10911;1"), FORMAT))
     for observed in (seen(1, 2, 3), seen(1), Observation(), seen(1, 2)):
         command = ElectMaster(term=1, key=KEY, trigger=BROKER, broker_id=1, observation=observed)
         fleet.do(command)
-        entries.append(encode(command))
+        entries.append(encode(command, FORMAT))
     for upto in range(len(entries) + 1):
-        replayed = MetadataMachine()
+        replayed = raised(MetadataMachine())
         for data in entries[:upto]:
             replayed.apply_at(data, 1)
         resumed = restored(snapshot_of(replayed))
@@ -257,13 +258,13 @@ def test_BUG_K20_a_snapshot_is_the_whole_state() -> None:
     fleet.lost()
     again = restored(snapshot_of(fleet.machine))
     assert again.groups == fleet.machine.groups
-    command = encode(ElectMaster(term=1, key=KEY, trigger=BROKER, broker_id=1, observation=seen(1)))
+    command = encode(ElectMaster(term=1, key=KEY, trigger=BROKER, broker_id=1, observation=seen(1)), 1)
     assert again.apply_at(command, 1) == fleet.machine.apply_at(command, 1)
     assert again.state_hash() == fleet.machine.state_hash()
 
 
 @pytest.mark.parametrize("poison", [
-    b"", b"\xff\xff", b"\x9f" * 500, encode(commands.RaiseFormat(term=1, format=1))[:-1],
+    b"", b"\xff\xff", b"\x9f" * 500, encode(commands.RaiseFormat(term=1, format=1), 1)[:-1],
 ])
 def test_BUG_K21_no_entry_stops_the_machine(poison: bytes) -> None:
     """Bytes that are no command are refused with an outcome, and the next command is carried out."""

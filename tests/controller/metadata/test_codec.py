@@ -63,13 +63,13 @@ def test_format_1_is_written_where_it_is_in_use(data: str, command: Command) -> 
 
 @given(ANY)
 def test_what_is_written_is_read(command: Command) -> None:
-    data = encode(command)
-    assert decode(data) == command and encode(decode(data)) == data
+    data = encode(command, FORMAT)
+    assert decode(data) == command and encode(decode(data), FORMAT) == data
 
 
 @given(ANY, st.data())
 def test_damage_is_another_command_or_malformed_and_nothing_worse(command: Command, data: st.DataObject) -> None:
-    good = bytearray(encode(command))
+    good = bytearray(encode(command, FORMAT))
     for _ in range(data.draw(st.integers(1, 3))):
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(good[: data.draw(st.integers(0, len(good)))])
@@ -78,7 +78,7 @@ def test_damage_is_another_command_or_malformed_and_nothing_worse(command: Comma
             read = decode(bad)
         except MalformedCommand:
             continue
-        assert decode(encode(read)) == read
+        assert decode(encode(read, FORMAT)) == read
 
 
 @given(st.binary(max_size=60))
@@ -115,5 +115,5 @@ def test_a_format_that_is_not_in_use_is_told_apart(found: int) -> None:
 
 
 def test_only_formats_that_are_known_are_written() -> None:
-    with pytest.raises(ValueError, match="format 2"):
+    with pytest.raises(ValueError, match="format 3"):
         encode(RaiseFormat(term=1, format=2), FORMAT + 1)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.metadata import machine as module
-from controller.metadata.codec import encode
+from controller.metadata.codec import FormatTooNew, encode
 from controller.metadata.commands import (
     ApplyBrokerId,
     Command,
@@ -23,7 +23,7 @@ from controller.metadata.commands import (
 )
 from controller.metadata.events import Applied
 from controller.metadata.groups import GroupKey, Replica
-from controller.metadata.machine import FormatTooNew, MetadataMachine
+from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import (
     BrokerIdApplied,
     Elected,
@@ -37,7 +37,7 @@ from controller.metadata.outcomes import (
 from raft.statemachine import Entries, Machine
 from remoting.codes import ResponseCode
 from tests.controller.metadata.commands import ANY
-from tests.controller.metadata.fleet import BROKER, KEY, led, of, registered, restored, seen, snapshot_of
+from tests.controller.metadata.fleet import BROKER, KEY, led, of, raised, registered, restored, seen, snapshot_of
 
 FIRST = ApplyBrokerId(term=3, key=KEY, broker_id=1, check_code="a:1;1")
 
@@ -46,7 +46,7 @@ def test_it_is_a_state_machine_of_raft() -> None:
     machine = MetadataMachine()
     wrapped = Machine(machine)
     assert wrapped.snapshots and not wrapped.threaded
-    results = wrapped.apply_many([encode(FIRST), b"junk", encode(FIRST)], 3, 17, 0)
+    results = wrapped.apply_many([encode(FIRST, 1), b"junk", encode(FIRST, 1)], 3, 17, 0)
     assert [type(result) for result in results] == [BrokerIdApplied, Unreadable, BrokerIdApplied]
     written: list[bytes] = []
 
@@ -63,15 +63,15 @@ def test_it_is_a_state_machine_of_raft() -> None:
 @pytest.mark.parametrize("term", [0, 2, 4])
 def test_a_command_of_another_term_does_nothing(term: int) -> None:
     machine = MetadataMachine()
-    outcome = of(machine.apply_at(encode(FIRST), term), Superseded)
+    outcome = of(machine.apply_at(encode(FIRST, 1), term), Superseded)
     assert outcome.code == ResponseCode.CONTROLLER_NOT_LEADER and not outcome.changed
     assert (outcome.proposed_term, outcome.applied_term) == (3, term) and not machine.groups
 
 
 def test_entries_carry_the_term() -> None:
     machine = MetadataMachine()
-    assert isinstance(machine.apply_entries(Entries([encode(FIRST)], 4, 9, 0))[0], Superseded)
-    assert isinstance(machine.apply_entries(Entries([encode(FIRST)], 3, 10, 0))[0], BrokerIdApplied)
+    assert isinstance(machine.apply_entries(Entries([encode(FIRST, 1)], 4, 9, 0))[0], Superseded)
+    assert isinstance(machine.apply_entries(Entries([encode(FIRST, 1)], 3, 10, 0))[0], BrokerIdApplied)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x00" * 40, cbor2.dumps([1, 2]), cbor2.dumps([7, 2, 3, "c"])])
@@ -95,16 +95,15 @@ def test_preview_tells_the_outcome_and_changes_nothing() -> None:
 def test_no_node_takes_a_newer_format_before_the_group_does() -> None:
     """An old and a new node refuse it alike; once the format is raised the new one takes it and the old one stops."""
     newer = cbor2.dumps([2, 7, 1, "c", "b", 1, 1])
-    old, new = MetadataMachine(), MetadataMachine(reads=2)
+    old, new = MetadataMachine(reads=1), MetadataMachine()
     for machine in (old, new):
         assert isinstance(machine.apply_at(newer, 1), Unreadable)
-        assert of(machine.apply_at(encode(RaiseFormat(term=1, format=1)), 1), FormatRaised).format == 1
+        assert of(machine.apply_at(encode(RaiseFormat(term=1, format=1), 1), 1), FormatRaised).format == 1
     assert old.state_hash() == new.state_hash()
-    raising = encode(RaiseFormat(term=1, format=2))
+    raising = encode(RaiseFormat(term=1, format=2), 1)
     assert of(new.apply_at(raising, 1), FormatRaised).changed and new.format == 2
-    assert not of(new.apply_at(encode(RaiseFormat(term=1, format=1)), 1), FormatRaised).changed and new.format == 2
     dropped = DropEligible(term=1, key=KEY, broker_id=1, master_epoch=1)
-    assert isinstance(new.apply_at(encode(dropped), 1), EligibleDropped)
+    assert isinstance(new.apply_at(encode(dropped, 2), 1), EligibleDropped)
     with pytest.raises(FormatTooNew, match="format 2; this version reads up to 1"):
         old.apply_at(raising, 1)
     with pytest.raises(FormatTooNew):
@@ -112,9 +111,56 @@ def test_no_node_takes_a_newer_format_before_the_group_does() -> None:
     assert old.format == 1 and not restored(snapshot_of(old)).groups
 
 
+@pytest.mark.parametrize("reads", [2, 3])
+@pytest.mark.parametrize("wanted", [1, 4, 2**62])
+def test_from_format_2_on_only_the_next_one_may_follow(reads: int, wanted: int) -> None:
+    """Whoever reads more and whoever reads less refuse it alike, and nobody stops."""
+    machine = raised(MetadataMachine(reads=reads), 2)
+    before = machine.state_hash()
+    outcome = of(machine.apply_at(encode(RaiseFormat(term=1, format=wanted), 2), 1), Refused)
+    assert outcome.code == ResponseCode.CONTROLLER_INVALID_REQUEST
+    assert outcome.remark == f"format 2 is in use: only 3 may follow, not {wanted}"
+    assert machine.state_hash() == before
+
+
+def test_a_raise_that_is_repeated_changes_nothing() -> None:
+    machine = raised(MetadataMachine(), 2)
+    for in_format in (1, 2):
+        outcome = of(machine.apply_at(encode(RaiseFormat(term=1, format=2), in_format), 1), FormatRaised)
+        assert outcome.format == 2 and not outcome.changed and machine.format == 2
+
+
+def test_a_raise_of_another_term_does_nothing() -> None:
+    machine, raising = MetadataMachine(), encode(RaiseFormat(term=1, format=2), 1)
+    assert isinstance(machine.apply_at(raising, 2), Superseded) and machine.format == 1
+    assert of(machine.apply_at(raising, 1), FormatRaised).changed
+
+
+def test_in_format_1_raises_are_decided_as_they_always_were() -> None:
+    """Controllers of the release that knew no other decide so, and may be in the group."""
+    machine = MetadataMachine(reads=3)
+    assert not of(machine.apply_at(encode(RaiseFormat(term=1, format=1), 1), 1), FormatRaised).changed
+    with pytest.raises(FormatTooNew, match="format 4; this version reads up to 3"):
+        machine.apply_at(encode(RaiseFormat(term=1, format=4), 1), 1)
+    assert of(machine.apply_at(encode(RaiseFormat(term=1, format=3), 1), 1), FormatRaised).format == 3
+    assert machine.format == 3
+
+
+def test_who_does_not_read_the_next_format_stops_at_it() -> None:
+    machine = raised(MetadataMachine(), 2)
+    with pytest.raises(FormatTooNew, match="format 3; this version reads up to 2"):
+        machine.apply_at(encode(RaiseFormat(term=1, format=3), 2), 1)
+
+
+def test_commands_of_an_older_format_are_carried_out_in_a_newer_one() -> None:
+    """They were proposed before the raise and are committed behind it."""
+    machine = raised(MetadataMachine(), 2)
+    assert of(machine.apply_at(encode(FIRST, 1), 3), BrokerIdApplied).changed
+
+
 def test_a_raised_format_is_part_of_the_state() -> None:
     low, high = MetadataMachine(reads=2), MetadataMachine(reads=2)
-    high.apply_at(encode(RaiseFormat(term=1, format=2)), 1)
+    high.apply_at(encode(RaiseFormat(term=1, format=2), 1), 1)
     assert low.state_hash() != high.state_hash()
     high2 = MetadataMachine(reads=2)
     high2.restore_from(iter([snapshot_of(high)]))

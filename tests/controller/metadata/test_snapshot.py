@@ -11,12 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.metadata import snapshot
+from controller.metadata.codec import FORMAT, FormatTooNew
 from controller.metadata.groups import BrokerGroup, GroupKey, Replica
 from controller.metadata.identity import CHECK_CODE_CHARS_MAX, NAME_CHARS_MAX, REPLICAS_MAX
-from controller.metadata.machine import FormatTooNew, MetadataMachine
+from controller.metadata.machine import MetadataMachine
 from controller.metadata.snapshot import UnreadableSnapshot
 from tests.controller.metadata.commands import INT64, KEYS, TEXT
-from tests.controller.metadata.fleet import CONTROLLER, GATED, KEY, Bytes, led, registered, restored, seen, snapshot_of
+from tests.controller.metadata.fleet import (
+    CONTROLLER,
+    GATED,
+    KEY,
+    Bytes,
+    led,
+    raised,
+    registered,
+    restored,
+    seen,
+    snapshot_of,
+)
 
 IDS = st.frozensets(INT64, max_size=4)
 GROUPS = st.builds(
@@ -57,11 +69,11 @@ def test_layout_1_is_read() -> None:
 @given(st.dictionaries(KEYS, GROUPS, max_size=6), st.integers(1, 300))
 def test_what_is_written_is_read_however_it_is_cut(groups: dict[GroupKey, BrokerGroup], cut: int) -> None:
     sink = Bytes()
-    snapshot.write(groups, 1, sink)
+    snapshot.write(groups, FORMAT, sink)
     data = b"".join(sink.pieces)
     chunks = [data[start : start + cut] for start in range(0, len(data), cut)]
-    assert snapshot.read(chunks) == (groups, 1)
-    assert snapshot.read([b"", *chunks, b""]) == (groups, 1)
+    assert snapshot.read(chunks) == (groups, FORMAT)
+    assert snapshot.read([b"", *chunks, b""]) == (groups, FORMAT)
 
 
 def test_the_order_in_which_groups_came_is_not_seen() -> None:
@@ -144,11 +156,17 @@ def test_foreign_bytes_are_refused(data: bytes) -> None:
 
 
 def test_a_snapshot_of_a_newer_format_is_for_a_newer_node() -> None:
-    with pytest.raises(FormatTooNew, match="upgrade this node"):
-        restored(block(["quorate-metadata", 1, 2, 0]))
-    newer = MetadataMachine(reads=2)
-    newer.restore_from(iter([block(["quorate-metadata", 1, 2, 0])]))
-    assert newer.format == 2
+    """However its groups look: this version cannot know that."""
+    for reads in range(1, FORMAT + 1):
+        newer = [block(["quorate-metadata", 1, reads + 1, 1]), block([[*GROUP, "what it adds"]])]
+        with pytest.raises(FormatTooNew, match=f"uses format {reads + 1}; this version reads up to {reads}: upgrade"):
+            MetadataMachine(reads=reads).restore_from(iter(newer))
+
+
+@pytest.mark.parametrize("in_format", range(1, FORMAT + 1))
+def test_the_format_in_use_comes_back(in_format: int) -> None:
+    machine = raised(MetadataMachine(), in_format)
+    assert restored(snapshot_of(machine)).format == in_format
 
 
 def test_a_length_that_lies_takes_no_memory() -> None:

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from controller.metadata.codec import encode
+from controller.metadata.codec import FORMAT, encode
 from controller.metadata.commands import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -22,6 +22,7 @@ from controller.metadata.commands import (
     ElectMaster,
     LiveReplica,
     Observation,
+    RaiseFormat,
     RegisterBroker,
     Trigger,
 )
@@ -118,8 +119,11 @@ def play(seed: int, counts: Counter[str]) -> None:
                 continue
             term = cluster.life(leader).replica.term - (random.random() < 0.05)
             with suppress(NotLeader, Rejected, Unknown):
-                asked = command(random, cluster.machine(leader), term)
-                cluster.life(leader).propose([encode(asked)])
+                machine = cluster.machine(leader)
+                wanted: Command = RaiseFormat(term=term, format=machine.format + 1)
+                if machine.format == FORMAT or random.random() < 0.9:
+                    wanted = command(random, machine, term)
+                cluster.life(leader).propose([encode(wanted, machine.format)])
             cluster.run_ms(random.choice((0, 1, 5, 50)))
             if step % 20 == 19:
                 disturb(cluster, random)
