@@ -195,7 +195,7 @@ class Puts:
     def _stored(self, put: _Waiting) -> None:
         """Written and flushed, or not flushed in time; what replicas hold is looked at after that."""
         replication, need = self._replication, put.need
-        if need.acks == 1 or replication is None or satisfied(need, put.end, replication.holders):
+        if replication is None or not need.waits or satisfied(need, put.end, replication.holders):
             put.finish()
             return
         token = self._unacknowledged.add(put.end, need, put.began_ns + self._slave_timeout_ns)

@@ -299,6 +299,7 @@ class ControlledRole:
         (quorum, sync_flush_timeout_ms), gate = self._asked, self.member.manager.gate
         self._services.puts.configure(attrs.evolve(quorum, min_in_sync_replicas=gate.in_force),
                                       sync_flush_timeout_ms=sync_flush_timeout_ms)
+        self._replication.demand(gate.in_force)
         if gate.in_force == gate.announced:
             self._asked = None
 

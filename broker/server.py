@@ -210,7 +210,8 @@ class Broker:
             switch = AutoSwitch(
                 journal, EpochFile(world.store_files, boot=world.boot), ha, ha_address=config.ha_address,
                 connector=world.connector, learner=config.async_learner,
-                sync_from_last_file=config.sync_from_last_file, run_sync=world.run_sync)
+                sync_from_last_file=config.sync_from_last_file, least=config.min_in_sync_replicas,
+                run_sync=world.run_sync)
             role = ControlledRole(
                 self.services, self.registration, self.sync, self.exchange, switch, self.forwarder,
                 forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)

@@ -106,21 +106,23 @@ class Deny:
     need: int
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Need:
     """Write, then wait for so many holders, the master among them; ``ALL``, or 1 and nobody is waited for."""
 
     acks: int
+    least: int = 1
+    """So many members the accepted SyncStateSet must have at the release, too: it may have shrunk since the put."""
 
     @property
     def waits(self) -> bool:
-        return self.acks == ALL or self.acks > 1
+        return self.acks != 1 or self.least > 1
 
 
 @lru_cache(maxsize=64)
-def need_of(acks: int) -> Need:
+def need_of(acks: int, least: int = 1) -> Need:
     """There are few: one is made for each, not for each put."""
-    return Need(acks)
+    return Need(acks, least)
 
 
 def needed_acks(mode: Mode, config: QuorumConfig, replicas: Replicas, wait_store_ok: bool = True) -> Need | Deny:
@@ -130,7 +132,8 @@ def needed_acks(mode: Mode, config: QuorumConfig, replicas: Replicas, wait_store
     group          deny when                 need                                  counted by
     ============== ========================= ===================================== ==========================
     not SYNC       never                     1                                     --
-    controller     accepted < min            ALL, or ``in_sync_replicas``          the accepted SyncStateSet
+    controller     accepted < min            ALL, or ``in_sync_replicas``; min of  the accepted SyncStateSet
+                                             them accepted at the release, too
     acting or auto need > cur                ``in_sync_replicas``; auto: that and  cur = min(alive, in_sync)
                                              cur, the smaller, but min at least
     other          never                     ``in_sync_replicas``                  --
@@ -144,7 +147,7 @@ def needed_acks(mode: Mode, config: QuorumConfig, replicas: Replicas, wait_store
     if mode.controller:
         if replicas.accepted < config.min_in_sync_replicas:
             return Deny(replicas.accepted, config.min_in_sync_replicas)
-        return need_of(ALL if config.all_ack_in_sync_state_set else need)
+        return need_of(ALL if config.all_ack_in_sync_state_set else need, config.min_in_sync_replicas)
     if mode.slave_acting_master or config.enable_auto_in_sync_replicas:
         have = min(replicas.alive, replicas.in_sync)
         if config.enable_auto_in_sync_replicas:
@@ -170,18 +173,24 @@ class Holders(Protocol):
         """How many distinct replicas that may count hold the log up to ``end``, this one among them."""
         ...
 
+    def enough(self, least: int) -> bool:
+        """Whether the SyncStateSet that the controllers accepted has ``least`` members, or more where more are demanded
+        now. Who is asked for or about to join does not count."""
+        ...
+
 
 def satisfied(need: Need, end: int, holders: Holders) -> bool:
-    """Whether a message that ends at ``end`` is held by as many as it needs."""
+    """Whether a message that ends at ``end`` is held by as many as it needs, and as many are in sync."""
     if need.acks == ALL:
-        return holders.holds_all(end)
-    return need.acks <= 1 or holders.holders(end) >= need.acks
+        return holders.enough(need.least) and holders.holds_all(end)
+    return ((need.least <= 1 or holders.enough(need.least))
+            and (need.acks <= 1 or holders.holders(end) >= need.acks))
 
 
 class PutQueue:
     """Puts that wait for acknowledgements, released in the order of their offsets.
 
-    One offset that many need is judged once. Where one put needs ``ALL`` and the next one a number, neither waits for
+    One offset that many need is judged once. Where one put needs something else than the next one, neither waits for
     the other. ``release`` is called with a put's token and its status.
     """
 
@@ -190,7 +199,7 @@ class PutQueue:
         self._waiting_max = waiting_max
         self._waiting: dict[int, None] = {}
         """Tokens, in their order."""
-        self._by_end: dict[int, list[tuple[int, int]]] = {}
+        self._by_end: dict[Need, list[tuple[int, int]]] = {}
         self._by_deadline: list[tuple[int, int]] = []
         self._token = 0
 
@@ -203,19 +212,19 @@ class PutQueue:
             return None
         self._token += 1
         self._waiting[self._token] = None
-        heapq.heappush(self._by_end.setdefault(need.acks, []), (end, self._token))
+        heapq.heappush(self._by_end.setdefault(need, []), (end, self._token))
         heapq.heappush(self._by_deadline, (deadline_ns, self._token))
         return self._token
 
     def advanced(self, holders: Holders) -> None:
         """Somebody acknowledged, or the SyncStateSet changed: release what is held now."""
-        for acks, queue in self._by_end.items():
+        for need, queue in self._by_end.items():
             judged, verdict = -1, True
             while queue:
                 end, token = queue[0]
                 if token in self._waiting:
                     if end != judged:
-                        judged, verdict = end, satisfied(need_of(acks), end, holders)
+                        judged, verdict = end, satisfied(need, end, holders)
                     if not verdict:
                         break
                     del self._waiting[token]

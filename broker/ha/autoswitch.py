@@ -98,7 +98,7 @@ class AutoSwitch:
 
     def __init__(
         self, journal: Journal, epoch_file: EpochFile, config: HaConfig, *, ha_address: str = "",
-        connector: Connector = connect_tcp, learner: bool = False, sync_from_last_file: bool = False,
+        connector: Connector = connect_tcp, learner: bool = False, sync_from_last_file: bool = False, least: int = 1,
         run_sync: Callable[[Callable[[], None]], Awaitable[None]] = at_once,
     ) -> None:
         """``ha_address``: where slaves find this broker. ``run_sync``: where the epoch file is written while this
@@ -113,6 +113,7 @@ class AutoSwitch:
         """Called when the SyncStateSet may have to be changed, and at each end and beginning of a role."""
         self._journal, self._epoch_file, self._config = journal, epoch_file, config
         self._connector, self._learner, self._from_last_file = connector, learner, sync_from_last_file
+        self._least = least
         self._run_sync = run_sync
         found = epoch_file.read()
         if found.damaged:
@@ -179,7 +180,8 @@ class AutoSwitch:
                 raise RoleRefused(str(error)) from error
             self._journal.confirm(in_sync.confirm)
             await self._visible()
-            in_sync = attrs.evolve(in_sync, started_ns=self._journal.now_ns())  # from now on members can catch up
+            in_sync = attrs.evolve(  # from now on members can catch up
+                in_sync, started_ns=self._journal.now_ns(), least=self._least)
             if self._master is None:
                 self._master = HaMaster(self._config, in_sync, self._epochs)
                 self._port.serve(MasterSide(self._master))
@@ -270,7 +272,7 @@ class AutoSwitch:
         assert start is not None
         return InSync(
             self.broker_id, self._config, role.sync_state_set, role.sync_state_set_epoch, start,
-            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns())
+            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(), self._least)
 
     async def _visible(self) -> None:
         """Until consumers see what is confirmed: else they would find queues shorter than they were before."""
@@ -302,6 +304,14 @@ class AutoSwitch:
         if accepted != self._replicas.accepted:
             self._replicas = Replicas(accepted=accepted)
         return self._replicas
+
+    def demand(self, least: int) -> None:
+        """``minInSyncReplicas`` as it is in force from now on."""
+        if least != self._least:
+            self._least = least
+            if self.in_sync is not None:
+                self.in_sync.demand(least)
+                self.advance()
 
     def advance(self) -> None:
         """The SyncStateSet, or what its members hold, is another."""

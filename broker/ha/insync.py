@@ -4,7 +4,7 @@ Sources: ``AutoSwitchHAService`` of RocketMQ; the union rule of apache/rocketmq#
 the controller's answer. *Asked* are sets whose request is unanswered: any may have been accepted, or may be accepted
 later, until an accepted set with a newer epoch makes all of them void. *Joining* are slaves so near to the end that
 the confirm offset waits for them, since on a busy master no slave would ever be exactly at it. What is acknowledged or
-shown to consumers is held by all three.
+shown to consumers is held by all three, and the accepted one alone has as many members as ``minInSyncReplicas`` says.
 Members are broker ids, not connections; one that has not acknowledged on its connection holds nothing. This module
 knows offsets and time, and neither frames nor requests.
 """
@@ -58,9 +58,12 @@ class InSync:
     durable_end: int
     """What this replica itself counts for: the log's end, or what is flushed of it where puts wait for their flush."""
     started_ns: int
+    least: int = 1
+    """``minInSyncReplicas`` as it is in force."""
     asked: dict[int, frozenset[int]] = attrs.field(factory=dict, init=False)
     """Sets whose request got no answer, by request."""
     _asked_ns: dict[int, int] = attrs.field(factory=dict, init=False)
+    _was_enough: bool = attrs.field(default=False, init=False)
     _slaves: dict[int, _Slave] = attrs.field(factory=dict, init=False)
     _counted: list[_Slave] | None = attrs.field(default=None, init=False)
     """The other members, until who they are changes: each put and each acknowledgement asks for them."""
@@ -112,6 +115,11 @@ class InSync:
             if slave.joins_until_ns is not None and slave.joins_until_ns <= now_ns:
                 slave.failed, slave.failed_ns = 1 if broker_id in self._ready() else slave.failed + 1, now_ns
                 slave.joins_until_ns = self._counted = None
+        self._confirm()
+
+    def demand(self, least: int) -> None:
+        """``minInSyncReplicas`` is another."""
+        self.least = least
         self._confirm()
 
     # --- requests to the controller --------------------------------------------------------------------------
@@ -177,6 +185,9 @@ class InSync:
         return (self.durable_end >= end) + sum(
             slave.ack is not None and slave.ack >= end for slave in self._slaves.values() if not slave.learner)
 
+    def enough(self, least: int) -> bool:
+        return len(self.accepted) >= max(least, self.least)
+
     @property
     def joining(self) -> bool:
         """Whether the confirm offset waits for somebody who is about to join."""
@@ -241,9 +252,12 @@ class InSync:
 
     def _confirm(self) -> None:
         """A member whose acknowledgement is unknown holds it where it is; one that acknowledged 0 holds it at 0. It
-        never goes back."""
+        never goes back. A set that has shrunk below what is demanded holds it too: who is left confirms nothing."""
         if not self.config.all_ack_in_sync_state_set:
             self.confirm = max(self.confirm, self.durable_end)
+            return
+        self._was_enough = self._was_enough or self.enough(1)
+        if self._was_enough and not self.enough(1):
             return
         least = self.durable_end
         for slave in self._others():

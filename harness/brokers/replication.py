@@ -223,7 +223,8 @@ class Switch:
         assert start is not None
         return InSync(
             self.broker_id, self.config, role.sync_state_set, role.sync_state_set_epoch, start,
-            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns())
+            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(),
+            self.process.host.min_in_sync)
 
     # --- what holds ------------------------------------------------------------------------------------------
 

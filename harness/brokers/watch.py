@@ -64,6 +64,8 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B20": "no consumer is ahead of the queues of a new master",
     "INV_B21": "a log opens at a message's end, with all that was safe, and nothing counts on more than there is",
     "INV_B22": "healed, all replicas are level with the master and in sync",
+    "INV_B23": "what is acknowledged is held, at that moment, by an accepted SyncStateSet of minInSyncReplicas members "
+               "or more, and by everybody whom a clean election may choose",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
@@ -372,6 +374,25 @@ class Watch:
             self._broken("INV_B16", "a set that was not committed", process, in_sync.accepted, in_sync.accepted_epoch,
                          self.committed.get(in_sync.accepted_epoch))
 
+    def _as_many_as_demanded(self, process: Process, end: int) -> None:
+        """INV_B23, as it is acknowledged."""
+        in_sync, least = process.switch.in_sync, process.host.min_in_sync
+        assert in_sync is not None
+        members = self.committed.get(in_sync.accepted_epoch, frozenset())
+        if least > 1:
+            self.counts["INV_B23"] += 1
+            if len(members) < least:
+                self._broken("INV_B23", "acknowledged with fewer in sync than demanded", process, end, members, least)
+        group = self.scene.group()
+        if not self.scene.plan.all_ack or self.unclean or not self.lossless or group is None:
+            return
+        lacking = self._all_hold(members, end)
+        if group.master_epoch == self._leads(process):  # else whom it no longer leads has been elected, and INV_B1 asks
+            self.counts["INV_B23"] += bool(group.electable)
+            lacking += self._all_hold(group.electable, end)
+        if lacking:
+            self._broken("INV_B23", "acknowledged, and one that may be elected lacks it", process, end, lacking, group)
+
     def answered_put(self, process: Process, result: PutResult) -> None:
         """A put has its outcome."""
         scene, plan = self.scene, self.scene.plan
@@ -388,6 +409,7 @@ class Watch:
             self.counts["INV_B12"] += 1
             if process.journal.store.log.flushed_offset < end:
                 self._broken("INV_B12", "acknowledged before it was flushed", process, end)
+        self._as_many_as_demanded(process, end)
         if plan.all_ack and not self.unclean:
             self._goes_by_a_committed_set(process)
             self.counts["INV_B15"] += 1

@@ -56,6 +56,9 @@ class _Held:
     def holders(self, end: int) -> int:
         return sum(ack >= end for ack in (self.group.journal.durable_end, *self.group.acks))
 
+    def enough(self, least: int) -> bool:
+        return self.group.known.accepted >= least
+
 
 @attrs.define
 class Sent:

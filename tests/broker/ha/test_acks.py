@@ -42,7 +42,7 @@ AUTO = QuorumConfig(3, 2, 1, enable_auto_in_sync_replicas=True)
     # a group under a controller
     (CONTROLLER, QuorumConfig(3, 2), Replicas(accepted=1), Need(2)),  # not clamped to the set, as in Java
     (CONTROLLER, QuorumConfig(3, 1, 2), Replicas(accepted=1), Deny(1, 2)),
-    (CONTROLLER, QuorumConfig(3, 1, 2, all_ack_in_sync_state_set=True), Replicas(accepted=2), Need(ALL)),
+    (CONTROLLER, QuorumConfig(3, 1, 2, all_ack_in_sync_state_set=True), Replicas(accepted=2), Need(ALL, 2)),
     (CONTROLLER, QuorumConfig(3, 1, 2, all_ack_in_sync_state_set=True), Replicas(accepted=1), Deny(1, 2)),
     (CONTROLLER, AUTO, Replicas(accepted=1, alive=1, in_sync=1), Need(2)),  # auto-degradation is the controller's
 ])
@@ -66,6 +66,7 @@ def test_every_combination() -> None:
             assert isinstance(got, Deny) == (group.accepted < config.min_in_sync_replicas)
             if isinstance(got, Need):
                 assert got.acks == (ALL if config.all_ack_in_sync_state_set else config.in_sync_replicas)
+                assert got.least == config.min_in_sync_replicas
         elif mode.slave_acting_master or config.enable_auto_in_sync_replicas:
             have = min(group.alive, group.in_sync)
             if isinstance(got, Deny):
@@ -102,12 +103,16 @@ class Held:
 
     acks: dict[int, int]
     members: set[int]
+    least: int = 1
 
     def holds_all(self, end: int) -> bool:
         return all(self.acks.get(m, 0) >= end for m in self.members)
 
     def holders(self, end: int) -> int:
         return sum(ack >= end for ack in self.acks.values())
+
+    def enough(self, least: int) -> bool:
+        return len(self.members) >= max(least, self.least)
 
 
 def test_puts_are_released_as_their_ends_are_held() -> None:
@@ -131,6 +136,24 @@ def test_puts_are_released_as_their_ends_are_held() -> None:
     held.acks = {1: 300, 2: 300, 3: 300}
     queue.advanced(held)
     assert len(done) == 3, "an expired put is answered once"
+
+
+@pytest.mark.parametrize("acks", [ALL, 1, 2])
+def test_a_set_that_shrank_below_what_was_demanded_releases_nothing(acks: int) -> None:
+    done: list[tuple[int, PutStatus]] = []
+    queue = PutQueue(lambda token, status: done.append((token, status)))
+    held = Held({1: 100, 2: 100, 3: 100}, {1})
+    demanded = queue.add(100, Need(acks, 2), 50)
+    before = queue.add(100, Need(acks), 60)
+    queue.advanced(held)
+    assert done == [(before, PutStatus.PUT_OK)], "one of before the minimum was raised, or after it was lowered"
+    raised = queue.add(100, Need(ALL), 70)
+    held.least = 2
+    queue.advanced(held)
+    assert len(done) == 1, "what is demanded now counts, where it is more"
+    held.members |= {3}
+    queue.advanced(held)
+    assert {token for token, _ in done[1:]} == {demanded, raised}
 
 
 def test_the_queue_has_a_limit_and_a_deposed_master_answers_all() -> None:

@@ -148,3 +148,28 @@ def test_who_does_not_come_up_in_time_is_waited_for_no_longer() -> None:
     held.sent(2, 1_000 * MS)
     held.acked(2, 200, 1_001 * MS)
     assert held.members == {1}, "nor at once again"
+
+
+def test_a_set_that_shrank_below_what_is_demanded_confirms_nothing() -> None:
+    """Nor does it go on when somebody is asked for, or about to join: only what controllers accepted counts."""
+    held = in_sync({1, 2}, end=100)
+    held.demand(2)
+    held.opened(2, False, 0)
+    held.acked(2, 100, 0)
+    held.advanced(200, 200)
+    held.closed(2)
+    held.accept({1}, 2)
+    assert held.confirm == 100 and held.holds_all(200) and not held.enough(2)
+    held.opened(2, False, 1)
+    held.acked(2, 200, 1)
+    held.ask(1, frozenset({1, 2}), 1)
+    assert held.joining or held.asked
+    assert held.confirm == 100 and held.holds_all(200) and not held.enough(2) and held.enough(1) is False
+    held.accept({1, 2}, 3)
+    assert held.confirm == 200 and held.enough(2) and not held.enough(3)
+    held.demand(3)
+    held.advanced(300, 300)
+    held.acked(2, 300, 2)
+    assert held.confirm == 200, "more is demanded now"
+    held.demand(1)
+    assert held.confirm == 300

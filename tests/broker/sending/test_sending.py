@@ -375,7 +375,7 @@ class Slaves:
 
     @property
     def holders(self) -> Holders:
-        return Holding(self.acknowledges)
+        return Holding(self.acknowledges, self.accepted)
 
     def replicas(self) -> Replicas:
         return Replicas(accepted=self.accepted)
@@ -384,12 +384,16 @@ class Slaves:
 @attrs.frozen
 class Holding:
     everything: bool
+    accepted: int
 
     def holds_all(self, end: int) -> bool:
         return self.everything
 
     def holders(self, end: int) -> int:
         return 3 if self.everything else 1
+
+    def enough(self, least: int) -> bool:
+        return self.accepted >= least
 
 
 async def test_acknowledgements(autojump_clock: MockClock) -> None:

@@ -44,7 +44,7 @@ def test_a_seed_is_the_same_every_time() -> None:
 
 
 def test_every_property_of_the_table_is_asked() -> None:
-    assert {f"INV_B{number}" for number in range(1, 23)} | {f"INV_C{number}" for number in range(14, 18)} <= set(
+    assert {f"INV_B{number}" for number in range(1, 24)} | {f"INV_C{number}" for number in range(14, 18)} <= set(
         STATEMENTS) <= set(PREDICATES)
 
 

@@ -146,7 +146,7 @@ PLANTED = (
             "return self.accepted.union({self.self_id}, joining, *self.asked.values())",
             "return self.accepted.union({self.self_id}, joining)", ("INV_B14", "INV_B3", "INV_B13", "INV_B15")),
     Planted("broker: one holder is all", "broker/ha/acks.py",
-            "        return holders.holds_all(end)\n", "        return holders.holders(end) >= 1\n", ("INV_B15",)),
+            " and holders.holds_all(end)\n", " and holders.holders(end) >= 1\n", ("INV_B15", "INV_B23")),
     Planted("broker: follows notifications alone", REPLICAS + "manager.py",
             "        if (self.stage is Stage.RUNNING or config.learner) and self._is_due(\"poll\", now_ns):\n",
             "        if config.learner and self._is_due(\"poll\", now_ns):\n", ("INV_C17", "INV_C20")),
