@@ -82,6 +82,12 @@ def _match(status: Status, node_id: str) -> int:
     return peer.match if peer else 0
 
 
+def _is_lapsed(status: Status, node_id: str) -> bool:
+    """Whether a peer lacks what it had acknowledged."""
+    peer = _peer(status, node_id)
+    return peer is not None and bool(peer.owed or peer.lapsed)
+
+
 # --- situations of this node ---------------------------------------------------------------------------------
 
 
@@ -173,6 +179,16 @@ def _wiped(status: Status) -> Iterator[str]:
                "admits it anew, as a learner first.")
 
 
+def _lapsed(status: Status) -> Iterator[str]:
+    for peer in status.peers:
+        if peer.owed or peer.lapsed:
+            role = "Voter" if peer.voter else "Learner"
+            lost = f" up to entry {peer.owed}" if peer.owed else ""
+            given = ("is being sent a snapshot" if peer.state == "SNAPSHOT" else f"holds entries up to {peer.match}")
+            yield (f"{role} {peer.node_id} lost what it had acknowledged{lost}: its disk was damaged, or an older copy "
+                   f"was put back. It {given} ({_silence(peer)}), and counts for nothing until it holds that again.")
+
+
 def _no_leader(status: Status) -> Iterator[str]:
     if status.leader is not None or status.faulted or not status.membership.votes(status.node_id):
         return
@@ -223,7 +239,8 @@ def _holding_back(status: Status) -> Iterator[str]:
     due = status.commit_index + 1
     waiting = f"{_entries(status.last_index - status.commit_index)} after {status.commit_index}"
     for half, voters in _halves(status):
-        holding = [name for name in voters if _match(status, name) >= due and name not in status.strangers]
+        holding = [name for name in voters
+                   if _match(status, name) >= due and name not in status.strangers and not _is_lapsed(status, name)]
         if len(holding) >= majority(len(voters)):
             continue
         lacking = []
@@ -315,6 +332,7 @@ SITUATIONS: Final[tuple[tuple[str, Callable[[Status], Iterator[str]]], ...]] = (
     ("not_a_member", _not_a_member),
     *((name, _refused(kind)) for kind, (name, _) in _REFUSED.items()),
     ("wiped_voter", _wiped),
+    ("lapsed_voter", _lapsed),
     ("no_leader", _no_leader),
     ("no_quorum", _no_quorum),
     ("commit_held_back", _holding_back),

@@ -72,6 +72,8 @@ class Leadership:
         self._next_beat = self._beaten_at = core.now
         self._notice_at = NEVER
         self._sessions = 0
+        self.uncounted: frozenset[str] = frozenset()
+        """Strangers, and members that lack what they had acknowledged: no commit and no read rests on them."""
         self._answers: dict[str, tuple[int, int]] = {}
 
     # --- life
@@ -142,12 +144,19 @@ class Leadership:
                     self._add_peer(peer)
             elif not progress.departing_until_ns:
                 progress.departing_until_ns = core.now + 20 * self.heartbeat_ns
+        self.recount()
         self.changes.met_again()
 
     def renew(self, peer: str) -> None:
         """The peer came back with another directory: what was known of it is void."""
         if peer in self.peers:
             self._add_peer(peer)
+            self.recount()
+
+    def recount(self) -> None:
+        """Look anew who counts."""
+        self.uncounted = self.core.strangers | {
+            peer for peer, progress in self.peers.items() if progress.lapsed or progress.owed > progress.match}
 
     def _add_peer(self, peer: str) -> None:
         core = self.core
@@ -178,7 +187,7 @@ class Leadership:
         members = core.membership.members
         ranked = [
             (p.match, members[peer].priority if peer in members else 0, peer) for peer, p in self.peers.items()
-            if peer in core.membership.voters and peer not in core.strangers
+            if peer in core.membership.voters and peer not in self.uncounted
             and core.now - p.heard_ns <= 4 * self.heartbeat_ns]
         return max(ranked)[2] if ranked else None
 
@@ -350,6 +359,9 @@ class Leadership:
             return
         self._answers[peer] = reply.code, reply.term
         progress.answered(reply.sequence, core.now)
+        if reply.last_index < progress.match and reply.sequence > progress.match_sequence:
+            self._forgot(progress)
+            return
         progress.last_index = reply.last_index
         if reply.read_round > progress.read_round:
             progress.read_round = min(reply.read_round, self.reads.round)
@@ -378,9 +390,14 @@ class Leadership:
         if reply.match > core.log.last_index:
             core.dropped(progress.peer, reply, "a match beyond the log")
             return
+        if reply.hint_index or progress.lapsed:
+            self._note_lapse(progress, reply)
         if reply.sequence > progress.resolved_sequence:
             progress.resolved_sequence = reply.sequence
         moved = progress.acknowledge(reply.match)
+        if progress.owed and progress.match >= progress.owed:
+            progress.owed = 0
+            self._counts_again(progress)
         if moved or progress.match == core.log.last_index:
             progress.disk_full = False
         if progress.state == PROBE:
@@ -415,11 +432,42 @@ class Leadership:
             index = reply.hint_index
         elif term > reply.hint_term:
             index -= 1  # the logs part below what this log still holds: only a snapshot helps
+        if index < progress.match and reply.sequence > progress.match_sequence:
+            self._forgot(progress)
+            return
         self._to_probe(progress, index + 1, "logs differ")
-        if index < progress.match:
-            # An older copy of its directory: it lost what it acknowledged, and nothing sent will fit. Beats go on.
-            progress.probe_sent = True
         self.feed(progress)
+
+    def _forgot(self, progress: Progress) -> None:
+        """The peer answered, after it had acknowledged entries, that it does not hold them: its disk lost them.
+
+        Its last block rotted, or an older copy of its directory was put back. Nobody may rest on that acknowledgement
+        any more; a session of its own begins, which finds the real end of its log.
+        """
+        owed = max(progress.owed, progress.match)
+        self._add_peer(progress.peer)
+        fresh = self.peers[progress.peer]
+        fresh.owed, fresh.lapsed = owed, progress.lapsed
+        fresh.contact_ns = progress.contact_ns
+        fresh.departing_until_ns = progress.departing_until_ns
+        self.recount()
+        self._trace_peer(fresh, f"lost what it had acknowledged, up to {owed}")
+        self.feed(fresh)
+
+    def _note_lapse(self, progress: Progress, reply: AppendReply) -> None:
+        """A success with a hint: the peer knows of itself that it lost what it had acknowledged. Without: not so."""
+        if reply.hint_index:
+            progress.lapsed, progress.lapse_sequence = True, progress.sequence
+            self.recount()
+        elif reply.sequence > progress.lapse_sequence:
+            progress.lapsed = False
+            self._counts_again(progress)
+            self._count()
+
+    def _counts_again(self, progress: Progress) -> None:
+        """The peer holds again what it had acknowledged. What it said meanwhile goes on counting for nothing."""
+        progress.read_round, progress.counted_ns = 0, self.core.now
+        self.recount()
 
     def on_loaded(self, peer: str, session: int, first: int, frames: list[Frame]) -> None:
         progress = self.peers.get(peer)
@@ -510,7 +558,7 @@ class Leadership:
         if node_id == core.node_id:
             return core.log.durable_index
         progress = self.peers.get(node_id)
-        return progress.match if progress and node_id not in core.strangers else 0
+        return progress.match if progress and node_id not in self.uncounted else 0
 
     def _count(self) -> None:
         """Advance commit to what a quorum holds durably, if that entry is of this term (paper §5.4.2)."""
@@ -558,10 +606,20 @@ class Leadership:
 
     # --- contact
 
-    def quorum_contact(self) -> int:
-        """When the latest message was sent that a quorum has answered; this node answers itself at once."""
-        core = self.core
-        return quorum_value(core.membership.voters, core.membership.outgoing, self._contact)
+    def quorum_contact(self, *, counted: bool = False) -> int:
+        """When the latest message was sent that a quorum has answered; this node answers itself at once.
+
+        ``counted``: by those whose promises count. Who lost what it had acknowledged is in contact, to be given it
+        again; but it may have lost a promise to another leader as well.
+        """
+        membership = self.core.membership
+        return quorum_value(
+            membership.voters, membership.outgoing, self._counted_contact if counted else self._contact)
+
+    def _counted_contact(self, node_id: str) -> int:
+        contact = 0 if node_id in self.uncounted else self._contact(node_id)
+        progress = self.peers.get(node_id)
+        return contact if progress is None or contact >= progress.counted_ns else 0
 
     def _contact(self, node_id: str) -> int:
         core = self.core
@@ -588,7 +646,7 @@ class Leadership:
             if node_id == core.node_id:
                 return number
             progress = self.peers.get(node_id)
-            return progress.read_round if progress and node_id not in core.strangers else 0
+            return progress.read_round if progress and node_id not in self.uncounted else 0
 
         return quorum_value(core.membership.voters, core.membership.outgoing, seen) >= number
 
@@ -603,7 +661,7 @@ class Leadership:
         if not core.membership.votes(core.node_id):
             return False  # it leads until its removal commits, and a sole voter that is left need not wait for it
         length = core.rules.lease_ns * (100 - core.config.clock_drift_percent) // 100
-        start = self.quorum_contact()
+        start = self.quorum_contact(counted=True)
         return start >= self.lease_floor and core.now < start + length
 
     def void_lease(self, now: int) -> None:

@@ -31,9 +31,10 @@ class Progress:
     """One peer in one leadership and one membership incarnation: its ``session``."""
 
     __slots__ = (
-        "chunk_asked_ns", "chunk_offset", "contact_ns", "departing_until_ns", "disk_full", "heard_ns", "inflight",
-        "inflight_bytes", "last_index", "load_pending", "match", "next", "peer", "probe_sent", "read_round",
-        "resolved_sequence", "sent_commit", "sent_times", "sequence", "session", "snapshot_index", "state",
+        "chunk_asked_ns", "chunk_offset", "contact_ns", "counted_ns", "departing_until_ns", "disk_full", "heard_ns",
+        "inflight", "inflight_bytes", "lapse_sequence", "lapsed", "last_index", "load_pending", "match",
+        "match_sequence", "next", "owed", "peer", "probe_sent", "read_round", "resolved_sequence", "sent_commit",
+        "sent_times", "sequence", "session", "snapshot_index", "state",
     )
 
     def __init__(self, peer: str, session: int, next_index: int, now: int) -> None:
@@ -41,6 +42,16 @@ class Progress:
         self.state = State.PROBE
         self.match = 0
         """Largest index known to be durable on the peer and equal to ours."""
+        self.match_sequence = 0
+        """Messages up to here left before ``match`` was known; an answer to a later one cannot fall short of it."""
+        self.owed = 0
+        """Above 0: the peer lost what it had acknowledged up to here; it counts for nothing until it holds that."""
+        self.lapsed = False
+        """The peer says of itself that it lost what it had acknowledged."""
+        self.lapse_sequence = 0
+        """Messages up to here were sent before it said so."""
+        self.counted_ns = 0
+        """Since when it counts again: what it promised before that may contradict what it forgot."""
         self.next = next_index
         self.sequence = 0
         self.resolved_sequence = 0
@@ -97,6 +108,7 @@ class Progress:
         if match <= self.match:
             return False
         self.match = match
+        self.match_sequence = self.sequence
         if match >= self.next:
             self.next = match + 1
         return True

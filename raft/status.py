@@ -35,6 +35,10 @@ class PeerStatus:
     """Since it was last heard; None: never, or not known."""
     disk_full: bool = False
     """It said that its disk is full."""
+    owed: int = 0
+    """Above 0: it lost what it had acknowledged up to this entry, and counts for nothing until it holds that again."""
+    lapsed: bool = False
+    """It says of itself that it lost what it had acknowledged; it counts for nothing until it says otherwise."""
     snapshot_index: int = 0
     """On a leader: the snapshot being sent to it; 0: none."""
     snapshot_offset: int = 0

@@ -64,6 +64,7 @@ def _peer(node: Node, name: str, now: int) -> PeerStatus:
         node_id=name, address=known.address, connected=known.connected, voter=known.voter, state=progress.state.name,
         match=progress.match, next=progress.next, inflight_messages=len(progress.inflight),
         inflight_bytes=progress.inflight_bytes, silent_ns=now - progress.heard_ns, disk_full=progress.disk_full,
+        owed=progress.owed if progress.owed > progress.match else 0, lapsed=progress.lapsed,
         snapshot_index=progress.snapshot_index if sends_snapshot else 0,
         snapshot_offset=progress.chunk_offset if sends_snapshot else 0)
 
@@ -91,4 +92,4 @@ def _lease_remaining(replica: Replica, now: int) -> int:
     if leadership is None or not leadership.lease_valid():
         return 0
     length = replica.rules.lease_ns * (100 - replica.config.clock_drift_percent) // 100
-    return max(0, leadership.quorum_contact() + length - now)
+    return max(0, leadership.quorum_contact(counted=True) + length - now)

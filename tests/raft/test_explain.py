@@ -75,6 +75,12 @@ CASES: dict[str, list[tuple[Status, list[str]]]] = {
     "wrong_identity": [(refused(RefusalKind.IDENTITY, "it says it is n3"), ["n7", "not the node", "n3"])],
     "bad_certificate": [(refused(RefusalKind.CERTIFICATE, "expired"), ["n7", "certificate", "expired"])],
     "refused": [(refused(RefusalKind.OTHER, "it closed the connection"), ["n7", "it closed the connection"])],
+    "lapsed_voter": [
+        (make_status(peers=(peer("n1", owed=100, match=40), peer("n2"))),
+         ["Voter n1 lost what it had acknowledged up to entry 100", "holds entries up to 40"]),
+        (make_status(peers=(peer("n1", lapsed=True, state="SNAPSHOT"), peer("n2"))),
+         ["Voter n1 lost what it had acknowledged:", "is being sent a snapshot"]),
+    ],
     "wiped_voter": [(make_status(strangers=("n2",)), ["Voter n2", "another directory", "reconfigure"])],
     "no_leader": [
         (candidate(election=ElectionStatus(

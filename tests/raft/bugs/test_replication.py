@@ -79,7 +79,8 @@ def acknowledge(script: Script, peer: str, match: int, leader: str = "n0") -> No
     replica = script[leader]
     progress = replica.peers[peer]
     replica.receive(script.now, peer, AppendReply(
-        1, replica.term, progress.session, progress.sequence, Code.SUCCESS, match, match, 0, 0, 0))
+        1, replica.term, progress.session, progress.sequence, Code.SUCCESS, match, max(match, progress.match),
+        0, 0, 0))
     script.pump(leader)
 
 
