@@ -153,6 +153,12 @@ class Config:
                       timers.min_take_leadership_vote_interval_ms < timers.max_take_leadership_vote_interval_ms,
                       "must be above min_take_leadership_vote_interval_ms")
 
+    @property
+    def unsynced_bytes_max(self) -> int:
+        """Frames on their way to a node's own disk, bytes: more than a leader has in flight to it, or uncommitted. From
+        here on it takes none; what is under way already still comes in."""
+        return self.inflight_bytes_max + self.uncommitted_bytes_max
+
     def _require(self, field: str, holds: bool, rule: str) -> None:
         if not holds:
             target: object = self

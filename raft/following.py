@@ -146,6 +146,10 @@ class Following:
                 if frame.first <= max(core.commit_index, log.purged_index):
                     core.dropped(peer, message, f"contradicts committed entry {frame.first}")
                     return None
+            if core.disk_lags:  # the leader sees by the answer that this node lives, and sends it again
+                expected = frame.first
+                break
+            if frame.first <= log.last_index:
                 core.truncate(frame.first)
             if frame.term < log.last_term:
                 core.dropped(peer, message, "a term that falls")
@@ -216,8 +220,8 @@ class Following:
         except MalformedMessage as error:
             core.dropped(peer, message, str(error))
             return
-        if core.installing:
-            core.dropped(peer, message, "a snapshot is being installed")
+        if core.installing or core.disk_lags:
+            core.dropped(peer, message, "a snapshot is being installed" if core.installing else "the disk lags behind")
         elif self._is_here(peer, message, meta):
             return
         elif message.offset + len(message.data) > meta.size:

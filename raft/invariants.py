@@ -16,8 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from raft.bounds import INV_R32, INV_R38
 from raft.config import MS, Config, Read, Rules
 from raft.frame import Frame, Kind
+from raft.held import Held
 from raft.membership import Membership
 from raft.messages import (
     AppendReply,
@@ -32,11 +34,13 @@ from raft.messages import (
     VoteResult,
     Write,
 )
-from raft.replica import GUESTS_MAX, Replica
+from raft.replica import Replica
 from raft.shadow import Ghost
 from raft.trace import BecameLeader, CommitAdvanced, Event, RoundStarted, VoteCast
+from raft.violation import InvariantViolation, require
 
-DECLARED = tuple(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29))
+__all__ = ["DECLARED", "Checker", "InvariantViolation", "quorum", "require"]
+DECLARED = (*(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29)), "INV_R38")
 """Every property that is checked today; R28 and R29 come with client sessions."""
 LEADER: Final = Role.LEADER
 MEMBERSHIP: Final = Kind.MEMBERSHIP
@@ -44,20 +48,6 @@ GRANT = int(VoteResult.ACCEPT)
 ACK = int(Code.SUCCESS)
 ALONE_LOOKS = 15
 """Samples after which a node that hears nobody is taken to be alone."""
-
-
-class InvariantViolation(AssertionError):
-    """A property does not hold. ``id`` is its name, like ``INV_R7``."""
-
-    def __init__(self, id: str, message: str) -> None:  # noqa: A002  the word of the table
-        super().__init__(f"{id}: {message}")
-        self.id, self.message = id, message
-
-
-def require(holds: bool, id: str, message: str, *facts: object) -> None:  # noqa: A002  the word of the table
-    """Raise ``InvariantViolation`` unless ``holds``."""
-    if not holds:
-        raise InvariantViolation(id, f"{message}: {', '.join(map(str, facts))}" if facts else message)
 
 
 def quorum(membership: Membership, names: Iterable[str]) -> bool:
@@ -282,6 +272,12 @@ class Checker:
             if self.strict:
                 INV_R26(self, ghost, replica, version, any(hears(name, peer) for peer in self.nodes if peer != name))
                 INV_R27(self, ghost, replica, clock, hears)
+
+    def waits(self, name: str, clock: int, held: Held) -> None:
+        """``held`` is what a running node holds back at this moment of its clock."""
+        ghost = self.nodes[name]
+        if ghost.replica is not None:
+            INV_R38(self, ghost, ghost.replica, clock, held)
 
     def finished(self, states: Mapping[str, tuple[int, int]], *, leader: str | None, served: int, wanted: int) -> None:
         """After healing and a quiet time: (applied index, state digest) of every live member."""
@@ -765,19 +761,3 @@ def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
     require(quorum(membership, grants) and belongs, "INV_R31",
             f"{node.name} leads term {term} by the votes of", *grants,
             f"of {membership.voters} and {membership.outgoing}")
-
-
-def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
-    """Bounded resources: what is in flight to each peer, reads that wait, and directories of peers met."""
-    config = group.config
-    for progress in replica.peers.values():
-        group.counts["INV_R32"] += 1
-        require(len(progress.inflight) <= config.inflight_messages_max
-                and progress.inflight_bytes <= config.inflight_bytes_max + config.message_bytes_max, "INV_R32",
-                f"{node.name} has {len(progress.inflight)} messages, {progress.inflight_bytes} bytes in flight to",
-                progress.peer)
-    if replica.leadership is not None:
-        waiting = len(replica.leadership.reads)
-        require(waiting <= config.reads_pending_max, "INV_R32", f"{node.name} keeps {waiting} reads waiting")
-    require(len(replica.incarnations) <= GUESTS_MAX, "INV_R32", f"{node.name} remembers too many directories",
-            len(replica.incarnations))

@@ -206,6 +206,8 @@ class Leadership:
             raise Rejected(RejectReason.TOO_LARGE, f"{largest} bytes, entry_bytes_max={config.entry_bytes_max}")
         if self.uncommitted_bytes and self.uncommitted_bytes + total > config.uncommitted_bytes_max:
             raise Busy(f"{self.uncommitted_bytes} bytes wait for commit")
+        if core.disk_lags:
+            raise Busy(f"{core.unsynced_bytes} bytes wait for this node's disk")
         first = core.log.last_index + 1
         if len(payloads) <= config.frame_entries_max and frame_bytes(len(sizes), total) <= config.frame_bytes_max:
             self._append_frame(Kind.COMMANDS, payloads)

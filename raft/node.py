@@ -36,6 +36,7 @@ from raft.errors import (
 from raft.events import EventHub, NodeFaulted, Subscription
 from raft.explain import explain
 from raft.frame import Frame
+from raft.held import Held
 from raft.membership import Membership
 from raft.messages import (
     AppendReply,
@@ -130,7 +131,7 @@ class Node:
         self.storage_state = "ok"
         self.paused_ns = self.paused_at_ns = 0
         self.counters = {"messages_received": 0, "messages_sent": 0, "batches": 0, "reads_asked": 0}
-        self.held: deque[Send] = deque()
+        self.held = Held()
         """Messages whose write is not durable yet."""
         self.promises: deque[tuple[int, str, AppendReply, Promise]] = deque()
         """Acknowledgements that came with writes (their tokens) which are not durable yet."""
@@ -337,15 +338,14 @@ class Node:
         if token <= self.durable_token:
             return
         self.durable_token = token
-        promises, held = self.promises, self.held
+        promises = self.promises
         while promises and promises[0][0] <= token:
             _, peer, reply, promised = promises.popleft()
             if promised.said:
                 self.counters["messages_sent"] += 1
                 self.around.kept(peer, promised)
                 self.replica.following.kept(reply)
-        while held and held[0].after <= token:
-            send = held.popleft()
+        for send in self.held.due(token):
             self._post(send)
         self.replica.durable(self._clock(), token)
 
@@ -399,7 +399,7 @@ class Node:
                         if output.after <= self.durable_token:  # type: ignore[union-attr]
                             self._post(output)  # type: ignore[arg-type]
                         else:
-                            held.append(output)  # type: ignore[arg-type]
+                            held.add(output)  # type: ignore[arg-type]
                     elif kind is Write:
                         writes.append(output)  # type: ignore[arg-type]
                     elif kind is Committed:

@@ -68,6 +68,10 @@ from raft.trace import (
 
 GUESTS_MAX = 1_024
 """Directories remembered of peers, members or not yet."""
+WRITES_MAX = 256
+"""Writes that may be under way to the disk; what comes next joins one that waits here."""
+WRITE_BYTES = 256
+"""What a write counts beside its frames."""
 
 
 class Replica:
@@ -79,7 +83,7 @@ class Replica:
         "durable_token", "election_deadline", "faulted", "following", "group", "heard_leader_at", "incarnation",
         "incarnations", "install_token", "installing", "leader", "leadership", "leadership_seq", "led_term", "log",
         "membership", "node_id", "now", "previous_leader", "rng", "role", "rules", "silence_ns", "strangers", "term",
-        "trace", "voted_for", "wall_ms",
+        "trace", "unsynced_bytes", "voted_for", "wall_ms",
     )
 
     def __init__(
@@ -124,8 +128,7 @@ class Replica:
         self._outputs: list[Output] = []
         self._write: Write | None = None
         self._next_token = 1
-        self.durable_token = 0
-        self._hard_token = 0
+        self.durable_token = self._hard_token = self.unsynced_bytes = 0
         self._install: SnapshotMeta | None = None
         self.install_token = 0
         """The latest snapshot that the log came to stand on, and the write that says so."""
@@ -133,8 +136,8 @@ class Replica:
         """The disk was full: frames behind the durable index are in memory only, to be written again."""
         self._withheld = False
         """Not even a term or vote finds room: no write leaves, nor what rests on it, until there is some."""
-        self._unsynced: deque[tuple[int, int, int]] = deque()
-        """(token, log's last index after it, issued at) of writes that are not durable yet."""
+        self._unsynced: deque[tuple[int, int, int, int]] = deque()
+        """(token, log's last index after it, issued at, bytes) of writes that are not durable yet."""
         self.campaign = Campaign(self)
         self.following = Following(self)
         self.leadership: Leadership | None = None
@@ -217,7 +220,7 @@ class Replica:
 
     def drain(self) -> list[Output]:
         """What is to be done since the last call, in order."""
-        if self._write is not None and not self._withheld:
+        if self._write is not None and not self._withheld and len(self._unsynced) < WRITES_MAX:
             self._seal()
         outputs, self._outputs = self._outputs, []
         return outputs
@@ -246,10 +249,15 @@ class Replica:
         return write
 
     def _seal(self) -> None:
-        assert self._write is not None and not self._withheld
+        write = self._write
+        assert write is not None and not self._withheld
         last = self._kept_index() if self._owed else self.log.last_index
-        self._unsynced.append((self._write.token, last, self.now))
-        self._outputs.append(self._write)
+        size = WRITE_BYTES
+        for frame in write.frames:
+            size += len(frame.data)
+        self._unsynced.append((write.token, last, self.now, size))
+        self.unsynced_bytes += WRITE_BYTES
+        self._outputs.append(write)
         self._write = None
 
     def _kept_index(self) -> int:
@@ -279,6 +287,7 @@ class Replica:
         log = self.log
         log.append(frame)
         self._pending().frames.append(frame)
+        self.unsynced_bytes += len(frame.data)
         if self.trace:
             self.trace(Appended(self.now, self.node_id, self.group, self.term, frame.first, log.last_index, frame.term,
                                 frame.kind, frame.mark))
@@ -293,7 +302,7 @@ class Replica:
         write = self._pending(reorders=True)
         write.truncate_from = first
         self.log.truncate(first)
-        self._unsynced = deque((token, min(last, first - 1), at) for token, last, at in self._unsynced)
+        self._unsynced = deque((token, min(last, first - 1), at, size) for token, last, at, size in self._unsynced)
         self.membership_changed()
 
     def membership_changed(self) -> None:
@@ -594,7 +603,8 @@ class Replica:
         self.durable_token = token
         last, unsynced = -1, self._unsynced
         while unsynced and unsynced[0][0] <= token:
-            last = unsynced.popleft()[1]
+            _, last, _, size = unsynced.popleft()
+            self.unsynced_bytes -= size
         log = self.log
         if last > log.last_index:
             last = log.last_index
@@ -662,7 +672,7 @@ class Replica:
         write.install = meta
         self._install, self.install_token = meta, write.token
         self.log.install(meta)
-        self._unsynced = deque((token, 0, at) for token, _, at in self._unsynced)
+        self._unsynced = deque((token, 0, at, size) for token, _, at, size in self._unsynced)
         self.installing = meta
         self.membership_changed()
         self.commit_index = self.announced_index = meta.index
@@ -731,6 +741,7 @@ class Replica:
         self._write = None
         self._outputs = [out for out in self._outputs if not isinstance(out, Write)]
         self._unsynced.clear()
+        self.unsynced_bytes = 0
         write = self._pending()
         if self.install_token > self.durable_token:
             write.install, self.install_token = self._install, write.token
@@ -751,6 +762,7 @@ class Replica:
             frames = log.cached(kept + 1, NEVER)
             assert frames is not None and frames[0].first == kept + 1, "what is not durable is in memory"
             self._pending().frames.extend(frames)
+            self.unsynced_bytes += sum(len(frame.data) for frame in frames)
 
     def faulted_apply(self, now: int, reason: str) -> None:
         """The state machine raised: stop applying and leading; nothing is skipped."""
@@ -766,6 +778,12 @@ class Replica:
         self.role = FOLLOWER
         self._role_changed()
         self._outputs = [out for out in self._outputs if not isinstance(out, Send)]
+
+    @property
+    def disk_lags(self) -> bool:
+        """Whether so much is on its way to this node's disk, frames that were truncated since among it, that it takes
+        nothing more until some of it is there."""
+        return self.unsynced_bytes >= self.config.unsynced_bytes_max
 
     def oldest_unsynced_ns(self) -> int:
         """When the oldest write that is not durable was issued; ``NEVER`` if all are."""

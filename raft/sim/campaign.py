@@ -25,7 +25,7 @@ from raft.membership import Membership
 from raft.messages import Role
 from raft.sim.cluster import Cluster
 from raft.sim.node import Change, Life, Proposal, Reading
-from raft.sim.swarm import DAMAGE, NEMESES, PROFILES, Plan, draw_plan
+from raft.sim.swarm import DAMAGE, HANG, NEMESES, PROFILES, Plan, draw_plan
 from raft.sim.tape import Chance, Deviations, Tape, Value
 from raft.sim.world import MILLION, World
 
@@ -39,6 +39,7 @@ PATIENCE_MS: Final = 3_000
 DECLARED_FAULTS: Final = (
     "loss", "duplicate", "reorder", "delay", "overflow", "cut", "hold", "crash", "lost writes", "wipe", "pause",
     "partition", "clock rate", "clock step", "disk full", "disk room", "failed sync", "slow sync", "stalled sync",
+    "hang across leaders",
     "bit rot", "misdirected write", "damage refused",
     "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "segment log", "to the dead",
     "index read", "lease read", "log read", "unsafe read",
@@ -330,7 +331,7 @@ class Scene:
         if fault is not None:
             what, who, *rest = fault
             name = self.cluster.leader if who == "leader" else who
-            if what in (*NEMESES, DAMAGE) and (name is None or name in self.cluster.nodes):
+            if what in (*NEMESES, HANG, DAMAGE) and (name is None or name in self.cluster.nodes):
                 getattr(self, f"_do_{what}")(name, *rest)
 
     def _a_fault(self, chance: Chance) -> list[Value] | None:
@@ -543,6 +544,21 @@ class Scene:
     def _do_stall(self, name: str | None, span_ms: int) -> None:
         if name is not None:
             self.cluster.stall_disk(name, span_ms)
+
+    def _do_hang(self, name: str | None, span_ms: int) -> None:
+        """A sync hangs, and the others change their leader meanwhile, again and again."""
+        if name is None or not self._up(name):
+            return
+        life, changes = self.cluster.life(name), 4
+        term = life.replica.term
+        self.cluster.stall_disk(name, span_ms * (changes + 1))
+        for change in range(1, changes + 1):
+            self._after(change * span_ms, partial(self._do_transfer, "leader", None))
+        self._after(span_ms * changes, partial(self._note_hang, life, term))
+
+    def _note_hang(self, life: Life, term: int) -> None:
+        if not life.dead and life.replica.term > term:
+            self.cluster.counts["hang across leaders"] += 1
 
     def _do_transfer(self, name: str | None, target: str | None) -> None:
         life = self._pick(name) if name else None

@@ -500,6 +500,8 @@ class Cluster:
         self.world.at(self.world.now + SAMPLE_NS, self._sample)
         self._greet()
         clocks = {name: life.now for name, life in self._running()}
+        for name, life in self._running():
+            self.checker.waits(name, clocks[name], life.held)
         self.checker.sample(clocks, self._version + self.network.version, self.hears)
 
 

@@ -18,6 +18,7 @@ import attrs
 from raft.config import NEVER, Config, Read
 from raft.errors import DamagedLog, DiskFull, NotLeader, Outcome, Rejected, RejectReason, Unknown
 from raft.frame import Frame
+from raft.held import Held
 from raft.membership import Membership
 from raft.messages import (
     AppendReply,
@@ -139,7 +140,7 @@ class Life:
         self.flying = 0
         """Token of the last write that is being synced; 0: the disk is idle."""
         self.durable = 0
-        self.held: deque[Send] = deque()
+        self.held = Held()
         self.promised: deque[tuple[int, str, AppendReply]] = deque()
         """(token, peer, reply) that leave once that write is synced."""
         self.unheard: deque[tuple[int, AppendReply]] = deque()
@@ -202,7 +203,7 @@ class Life:
         for output in replica.drain():
             if type(output) is Send:  # half of all outputs: worth a branch
                 if output.after > self.durable:
-                    self.held.append(output)
+                    self.held.add(output)
                 else:
                     self._leave(output.peer, output.message)
             else:
@@ -418,9 +419,7 @@ class Life:
 
     def _durable(self, token: int) -> None:
         self.durable = max(self.durable, token)
-        held = self.held
-        while held and held[0].after <= token:
-            send = held.popleft()
+        for send in self.held.due(token):
             self._leave(send.peer, send.message)
         self.replica.durable(self.clock.local(self.world.now), token)
 

@@ -21,6 +21,8 @@ NEMESES: Final = (
 """Faults that happen at moments; ``drift`` is a clock rate beyond what leases allow for."""
 DAMAGE: Final = "damage"
 """A bit flips, or another write lands, in what a disk has stored. Only the segment log can notice."""
+HANG: Final = "hang"
+"""A disk stands still while leaders come and go."""
 TRAITS: Final = ("loss", "duplicate", "reorder", "delay", "overflow", "slow")
 """Faults that a whole seed has."""
 PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clocks", "dledger", "segment", DAMAGE,
@@ -107,6 +109,8 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
     if plan.disk == "segment" and plan.faults and stream.chance(0.5):
         plan.faults += (DAMAGE,)
     plan.promises = stream.chance(0.5)
+    if "stall" in plan.faults and stream.chance(0.4):
+        plan.faults += (HANG,)
     return plan
 
 

@@ -15,6 +15,7 @@ import attrs
 from raft.config import MS, NEVER, Config, Read
 from raft.errors import RejectReason
 from raft.frame import Frame, Kind, build
+from raft.held import Held
 from raft.membership import Member, Membership
 from raft.messages import (
     Committed,
@@ -67,7 +68,7 @@ class Node:
     memberships: list[MembershipChanged] = attrs.Factory(list)
     writes: list[Write] = attrs.Factory(list)
     """Handed over but not synced."""
-    held: list[Send] = attrs.Factory(list)
+    held: Held = attrs.Factory(Held)
     syncing: bool = True
     """False: writes stay un-synced until ``Script.sync``."""
     applying: bool = True
@@ -163,11 +164,11 @@ class Script:
     def pump(self, name: str) -> None:
         """Carry out what this node wants done, as far as the test lets it."""
         node = self.nodes[name]
+        self._release(node)
         for output in node.replica.drain():
             self._carry_out(node, output)
         if node.syncing and node.writes:
             self.sync(name)
-        self._release(node)
         if node.applying and node.up:
             self._apply(node)
 
@@ -182,9 +183,7 @@ class Script:
             self.pump(name)
 
     def _release(self, node: Node) -> None:
-        ready = [send for send in node.held if send.after <= node.replica.durable_token]
-        node.held = [send for send in node.held if send.after > node.replica.durable_token]
-        self.mail += [Mail(node.name, send.peer, send.message) for send in ready]
+        self.mail += [Mail(node.name, s.peer, s.message) for s in node.held.due(node.replica.durable_token)]
 
     def _apply(self, node: Node) -> None:
         replica = node.replica
@@ -201,7 +200,10 @@ class Script:
             storage.write([output])
             node.writes.append(output)
         elif isinstance(output, Send):
-            node.held.append(output)
+            if output.after > replica.durable_token:
+                node.held.add(output)
+            else:
+                self.mail.append(Mail(node.name, output.peer, output.message))
         elif isinstance(output, Committed):
             node.to_apply = output.index
         elif isinstance(output, ReadReady):

@@ -11,6 +11,7 @@ import pytest
 from raft import invariants
 from raft.config import MS, Read
 from raft.frame import Frame, Kind, build
+from raft.held import Held
 from raft.invariants import DECLARED, Checker, InvariantViolation
 from raft.membership import Membership
 from raft.messages import (
@@ -19,6 +20,7 @@ from raft.messages import (
     HardState,
     Recovered,
     Role,
+    Send,
     SnapshotMeta,
     SnapshotReply,
     Vote,
@@ -396,6 +398,29 @@ def forge_r32_guests(group: Group) -> None:
     incarnations = group.replica(group.leader).incarnations
     incarnations.update((f"guest{number}", b"") for number in range(GUESTS_MAX + 1))
     sample(group)
+
+
+def forge_r38(group: Group) -> None:
+    _hang(group)
+    held = Held()
+    for number in range(100):
+        held.add(Send(f"guest{number}", VoteReply(1, 1, 1, VoteResult.ACCEPT, False), 1))
+    group.checker.waits(group.other, group.replica(group.other).now + 60_000 * MS, held)
+
+
+def forge_r38_bytes(group: Group) -> None:
+    _hang(group)
+    config, large = group.cluster.config, group.frame(bytes(1 << 20))
+    for _ in range((config.unsynced_bytes_max + 2 * config.uncommitted_bytes_max) // len(large.data)):
+        group.ghost(group.other).pending.append(Write(10**6, 1, None, 0, None, [large]))
+    group.checker.waits(group.other, group.replica(group.other).now + 60_000 * MS, Held())
+
+
+def _hang(group: Group) -> None:
+    """The other's disk takes nothing more, and a write waits for it."""
+    group.cluster.stall_disk(group.other, 60_000)
+    group.cluster.propose(b"1")
+    group.cluster.run_ms(100)
 
 
 FORGERIES = {name.removeprefix("forge_"): value for name, value in sorted(globals().items())

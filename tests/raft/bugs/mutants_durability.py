@@ -28,7 +28,7 @@ MUTANTS = [
            new="        write.hard_state = HardState(term, voted_for) if voted_for else None\n        self._hard_token",
            tests=(TESTS + "test_BUG_D4_a_term_is_durable_no_later_than_its_entries",)),
     Mutant("D5", "raft/replica.py",
-           old="(token, min(last, first - 1), at) for",
+           old="(token, min(last, first - 1), at, size) for",
            new="(token, last, at) for",
            tests=(TESTS + "test_BUG_D5_a_late_completion_of_a_truncated_append_proves_nothing",)),
     Mutant("D6", "raft/replica.py",

@@ -1,0 +1,51 @@
+"""The properties that say how much may wait: INV_R32 of peers and readers, INV_R38 of a disk that stands still.
+
+Asked by ``raft.invariants.Checker``, of ghosts and replicas. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from raft.config import MS
+from raft.held import Held
+from raft.messages import ReadReply
+from raft.replica import GUESTS_MAX, WRITE_BYTES, WRITES_MAX, Replica
+from raft.violation import require
+
+if TYPE_CHECKING:
+    from raft.invariants import Checker
+    from raft.shadow import Ghost
+
+KINDS: Final = 8
+"""Kinds of messages that one peer is told while a vote or term is not durable."""
+
+
+def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
+    """Bounded resources: what is in flight to each peer, reads that wait, and directories of peers met."""
+    config = group.config
+    for progress in replica.peers.values():
+        group.counts["INV_R32"] += 1
+        require(len(progress.inflight) <= config.inflight_messages_max
+                and progress.inflight_bytes <= config.inflight_bytes_max + config.message_bytes_max, "INV_R32",
+                f"{node.name} has {len(progress.inflight)} messages, {progress.inflight_bytes} bytes in flight to",
+                progress.peer)
+    if replica.leadership is not None:
+        waiting = len(replica.leadership.reads)
+        require(waiting <= config.reads_pending_max, "INV_R32", f"{node.name} keeps {waiting} reads waiting")
+    require(len(replica.incarnations) <= GUESTS_MAX, "INV_R32", f"{node.name} remembers too many directories",
+            len(replica.incarnations))
+
+
+def INV_R38(group: Checker, node: Ghost, replica: Replica, clock: int, held: Held) -> None:
+    """What waits for this node's disk is bounded, however long that stands still and whoever leads meanwhile: writes
+    and frames by bytes, messages by kinds and peers. Asked while a write waits longer than an election timeout."""
+    config, pending = group.config, node.pending
+    if node.full or clock - replica.oldest_unsynced_ns() < config.election_timeout_ms * MS:
+        return
+    group.counts["INV_R38"] += 1
+    size = sum(len(frame.data) for write in pending for frame in write.frames) + len(pending) * WRITE_BYTES
+    most = config.unsynced_bytes_max + config.uncommitted_bytes_max + config.frame_bytes_max + WRITES_MAX * WRITE_BYTES
+    require(size <= most, "INV_R38", f"{node.name} queues {len(pending)} writes, {size} bytes, of at most {most}")
+    messages = sum(type(send.message) is not ReadReply for send in held)
+    require(messages <= KINDS * len(group.nodes), "INV_R38", f"{node.name} holds {messages} messages back")
