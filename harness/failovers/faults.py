@@ -123,6 +123,24 @@ async def kill_both_slaves(scene: Scene) -> Begun:
     return await _killed(scene, scene.slave, scene.slave)
 
 
+async def kill_slaves_then_master(scene: Scene) -> Begun:
+    """The slaves stand still while sends wait for them, and die; then the master does, and they are back before it."""
+    slaves = [scene.slave, scene.slave]
+    for slave in slaves:
+        slave.signal(signal.SIGSTOP)
+    await trio.sleep(scene.chance.uniform(0.2, 0.6))
+    killed = await _killed(scene, *slaves)
+    await trio.sleep(scene.chance.uniform(0.1, 3.5))
+    last = await _killed(scene, scene.master)
+
+    async def start() -> None:
+        await killed.undo()
+        await trio.sleep(scene.chance.uniform(0.5, 3.0))
+        await last.undo()
+
+    return Begun(f"stop the slaves, {killed.words}, then {last.words}", start)
+
+
 async def kill_everything(scene: Scene) -> Begun:
     """All brokers of the group and all controllers, at once."""
     return await _killed(scene, *scene.everybody())
@@ -247,7 +265,8 @@ def _names(servers: Iterable[Server]) -> str:
 
 
 FAULTS: Final[Mapping[Fault, int]] = {
-    kill_master: 12, kill_slave: 2, kill_active_controller: 2, kill_both: 3, kill_both_slaves: 1, kill_everything: 2,
+    kill_master: 12, kill_slave: 2, kill_active_controller: 2, kill_both: 3, kill_both_slaves: 1,
+    kill_slaves_then_master: 2, kill_everything: 2,
     stop_master: 1, stop_slave: 1, stop_active_controller: 1,
     cut_master: 1, mute_master: 1, deafen_master: 1, cut_master_from_controllers: 1, cut_master_from_slaves: 1,
     cut_slave: 1, cut_active_controller: 1,

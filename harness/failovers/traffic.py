@@ -39,6 +39,8 @@ class Traffic:
     began: float = attrs.field(factory=time.monotonic)
     acked_at: dict[str, float] = attrs.field(factory=dict)
     """By group: when it acknowledged last."""
+    longest_s: dict[str, float] = attrs.field(factory=dict)
+    """By group: the longest time without an acknowledgement since that was last set to nothing."""
     stop: trio.Event = attrs.field(factory=trio.Event)
 
     async def produce(self, queue: MessageQueue, name: str, pause_s: float) -> None:
@@ -57,8 +59,13 @@ class Traffic:
                     self._add(Op.FAILED, body)
                 else:
                     self._add(Op.ACKED, body, Place(queue.broker_name, queue.queue_id, sent.queue_offset))
-                    self.acked_at[queue.broker_name] = time.monotonic()
+                    self._acked(queue.broker_name, time.monotonic())
                 await trio.sleep(pause_s)
+
+    def _acked(self, group: str, now: float) -> None:
+        gap = now - self.acked_at.get(group, now)
+        self.longest_s[group] = max(self.longest_s.get(group, 0.0), gap)
+        self.acked_at[group] = now
 
     async def read(self, queue: MessageQueue, group: str) -> None:
         """Read what comes, and again and again the last of it; until cancelled."""
