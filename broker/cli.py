@@ -32,6 +32,7 @@ from broker.roles import Roles
 from broker.server import RunningBroker, World, serve_broker
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import StoreError
+from raft.loglimit import RepeatLimit
 from remoting.client import open_client
 from remoting.config import ServerConfig, TLSMode
 from remoting.daemon.files import DiskFiles
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         return USAGE
-    set_up(options.log_level, as_json=options.log_json)
+    set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     inherited = inherited_sockets()
     if not inherited:
         tell_of_idle_keys(config.without_meaning, None)

@@ -178,6 +178,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     # --- replication -------------------------------------------------------------------------------------------
     ha_send_heartbeat_interval: int = _ms(5_000, "between two signs of life of an idle connection", least=10)
     ha_housekeeping_interval: int = _ms(20_000, "a connection silent for so long is closed", least=20)
+    ha_handshake_timeout: int = _ms(2_000, "ours: who connects to haListenPort and says nothing for so long is closed")
     ha_transfer_batch_size: int = _count(32 << 10, "bytes of the log sent at a time", most=4 << 20)
     ha_flow_control_enable: bool = key(False, "see maxHaTransferByteInSecond")
     max_ha_transfer_byte_in_second: int = _count(100 << 20, "bytes to one slave in a second, with haFlowControlEnable",

@@ -12,6 +12,7 @@ import trio
 from controller.config import ControllerConfig, check, from_properties, listing
 from controller.server import serve_controller
 from raft.errors import RaftError
+from raft.loglimit import RepeatLimit
 from raft.tls import ALPN
 from remoting.address import split_address
 from remoting.daemon.files import DiskFiles
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         print(f"mqcontroller: {error}", file=sys.stderr)
         return USAGE
-    set_up(options.log_level, as_json=options.log_json)
+    set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     tell_of_idle_keys(config.without_meaning, options.namesrvAddr)
     code = STOPPED
     try:

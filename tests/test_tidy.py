@@ -30,9 +30,9 @@ LONG_FUNCTIONS: dict[str, str] = {
 
 SHELLS = {
     "raft/alarms.py", "raft/applier.py", "raft/barriers.py", "raft/cli.py", "raft/client.py", "raft/clientserver.py",
-    "raft/events.py", "raft/handshake.py", "raft/host.py", "raft/metrics.py", "raft/node.py", "raft/outbox.py",
-    "raft/pending.py", "raft/raftlog.py", "raft/snapshotio.py", "raft/tls.py", "raft/tracefile.py", "raft/transport.py",
-    "raft/wakeup.py", "raft/storage/audit.py",
+    "raft/events.py", "raft/handshake.py", "raft/host.py", "raft/loglimit.py", "raft/metrics.py", "raft/node.py",
+    "raft/outbox.py", "raft/pending.py", "raft/raftlog.py", "raft/snapshotio.py", "raft/tls.py", "raft/tracefile.py",
+    "raft/transport.py", "raft/wakeup.py", "raft/storage/audit.py",
     "raft/storage/conformance.py", "raft/storage/directory.py", "raft/storage/faulty.py", "raft/storage/reading.py",
     "raft/storage/segment.py", "raft/storage/snapshots.py", "raft/storage/spares.py", "raft/storage/writer.py",
     "remoting/background.py", "remoting/client.py", "remoting/connection.py", "remoting/deadlines.py",

@@ -24,6 +24,7 @@ from broker.ha.epochs import EpochError, EpochList
 from broker.ha.following import Following
 from broker.ha.insync import InSync
 from broker.ha.master import Close, HaMaster, Idle, LogView, SendLog
+from broker.ha.places import Standing
 from broker.ha.serving import Frame, HaPort
 from broker.ha.slave import HaSlave
 from broker.ha.tail import cut_unfinished, undispatched
@@ -77,6 +78,9 @@ class MasterSide:
 
     def tick(self, now_ns: int) -> list[Close]:
         return self.core.tick(now_ns)
+
+    def standing(self, link: int) -> Standing:
+        return self.core.standing(link)
 
     def next_frame(self, link: int, log: LogView, now_ns: int) -> Frame | Idle | Close:
         todo = self.core.next_send(link, log, now_ns)

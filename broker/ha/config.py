@@ -23,8 +23,11 @@ class HaConfig:
     """``haSendHeartbeatInterval``."""
     housekeeping_interval_ms: int = 20_000
     """``haHousekeepingInterval``: a connection silent for so long is closed."""
-    handshake_timeout_ms: int = 10_000
-    """Ours: who connects and says nothing, as a port probe does, is closed (apache/rocketmq#8875)."""
+    handshake_timeout_ms: int = 2_000
+    """``haHandshakeTimeout``, ours: who connects and says nothing, as a port probe does, is closed
+    (apache/rocketmq#8875)."""
+    role_wait_ms: int = 10_000
+    """Ours: who has spoken to a broker that is not master, and may be about to become it, is closed after so long."""
     max_time_not_caught_up_ms: int = 15_000
     """``haMaxTimeSlaveNotCatchup``: a member that long behind leaves the SyncStateSet."""
     admission_ms: int = 1_000
@@ -47,7 +50,7 @@ class HaConfig:
     dispatch_wait_ms: int = 30_000
     """Ours: a new master waits at most so long until consumers see all that is confirmed. In Java without end."""
     connections_max: int = 256
-    """Ours: so many connections on the HA port, whoever they are."""
+    """Ours: so many connections of replicas that copy, and so many of others (``broker.ha.places``)."""
 
     def __attrs_post_init__(self) -> None:
         if self.heartbeat_interval_ms * 2 > self.housekeeping_interval_ms:
@@ -60,3 +63,8 @@ class HaConfig:
         for name in ("transfer_batch_bytes", "catch_up_batch_bytes"):
             if not 1 <= getattr(self, name) <= BODY_BYTES_MAX:
                 raise ValueError(f"{name} is {getattr(self, name)}; 1 to {BODY_BYTES_MAX} are possible")
+
+    @property
+    def first_report_ms(self) -> int:
+        """In the default protocol: a Java slave that has nothing new reports after its own heartbeat interval only."""
+        return max(self.handshake_timeout_ms, 2 * self.heartbeat_interval_ms)

@@ -14,6 +14,7 @@ from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.epochs import Epoch, EpochList
 from broker.ha.insync import InSync
 from broker.ha.pace import Pace
+from broker.ha.places import Standing
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
 from remoting.bodies.controller import END_OFFSET_OPEN
 
@@ -132,6 +133,15 @@ class HaMaster:
                 silent.append(Close(connection, f"slave {here.handshake.broker_id} said nothing for "
                                                 f"{self._config.housekeeping_interval_ms} ms"))
         return silent
+
+    def standing(self, connection: int) -> Standing:
+        """How far it has got; a connection that is gone has got nowhere."""
+        here = self._connections.get(connection)
+        if here is None or here.handshake is None:
+            return Standing.SILENT
+        if here.handshake.broker_id in self.in_sync.members:
+            return Standing.MEMBER
+        return Standing.SPOKE if here.ack is None else Standing.COPIES
 
     def slave_of(self, connection: int) -> tuple[int, int] | None:
         """Broker id, and what it has acknowledged, by -1 if nothing; None while nobody has said who is there."""

@@ -3,7 +3,8 @@
 What the log grew by is written where that is told, as far as the socket takes it: to wake a task for each slave would
 cost more than the writing. Each connection has a task that reads, and one that writes all the rest: what the socket did
 not take, a copy that catches up, what its core has to say in its own time. A broker that is no master yet lets
-connections wait for a while: a slave may have heard of the new master before the master itself has.
+connections wait for a while: a slave may have heard of the new master before the master itself has. When there are too
+many, ``broker.ha.places`` says whose end.
 Sources: ``DefaultHAConnection``, ``AutoSwitchHAConnection`` and ``HAService.AcceptSocketService`` of RocketMQ.
 It knows streams and bytes, and neither roles nor what a frame means.
 """
@@ -21,6 +22,7 @@ from trio.abc import Listener, Stream
 
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.master import Close, Idle, LogView
+from broker.ha.places import Place, Standing, superfluous
 from broker.ha.wire import HaFrameError
 from broker.journal import Journal
 from broker.store.errors import StoreError
@@ -33,6 +35,8 @@ logger = logging.getLogger("broker")
 NS_PER_S: Final = 1_000_000_000
 _READ_BYTES: Final = 64 << 10
 """Some thousand acknowledgements."""
+_FIRST_BYTES: Final = 1 << 10
+"""Kept of who speaks before this broker is master: more than any slave says before it is answered."""
 _ACCEPT_PAUSE_S: Final = 0.1
 _JOIN_BYTES: Final = 64 << 10
 """Up to this size one copy costs less than a second system call."""
@@ -59,6 +63,8 @@ class Side(Protocol):
 
     def tick(self, now_ns: int) -> list[Close]: ...
 
+    def standing(self, link: int) -> Standing: ...
+
     def next_frame(self, link: int, log: LogView, now_ns: int) -> Frame | Idle | Close: ...
 
 
@@ -80,6 +86,7 @@ class Link:
     """Of a frame that the socket did not take whole."""
     side: Side | None = None
     """None before this broker is master, and when it is no longer."""
+    spoke: bool = False
     ready: trio.Event = attrs.field(factory=trio.Event)
     began: bool = False
     """The log is being sent: acknowledgements have nothing to tell its writer any more."""
@@ -94,6 +101,11 @@ class Link:
     @property
     def host(self) -> str:
         return self.peer.rpartition(":")[0]
+
+    @property
+    def place(self) -> Place:
+        standing = Standing.SILENT if self.side is None else self.side.standing(self.number)
+        return Place(self.number, self.host, max(standing, Standing.SPOKE) if self.spoke else standing)
 
     def close(self, reason: str) -> None:
         self.reason = self.reason or reason
@@ -150,11 +162,13 @@ class HaPort:
         """Time passed: call it some times in a second."""
         if self._side is not None:
             self._close(self._side.tick(now_ns))
-        waited_ns = now_ns - self._config.handshake_timeout_ms * NS_PER_MS
+        config = self._config
         for link in self.links.values():
             link.count(now_ns)
-            if link.side is None and link.accepted_ns <= waited_ns:
-                link.close("this broker is not the master")
+            if link.side is None:
+                limit_ms = config.role_wait_ms if link.spoke else config.handshake_timeout_ms
+                if now_ns - link.accepted_ns >= limit_ms * NS_PER_MS:
+                    link.close("this broker is not the master" if link.spoke else f"no handshake in {limit_ms} ms")
             link.bell.ring()
 
     # --- connections -----------------------------------------------------------------------------------------
@@ -188,16 +202,13 @@ class HaPort:
     async def serve_stream(self, stream: Stream) -> None:
         """One connection to its end. Raises nothing that the other end could cause."""
         peer = ends(stream)[0]
-        if len(self.links) >= self._config.connections_max:
-            logger.warning("replica at %s refused: %d connections are open", peer, len(self.links))
-            await trio.aclose_forcefully(stream)
-            return
         tune(stream)
         self._number += 1
         link = self.links[self._number] = Link(self._number, stream, peer, self._journal.now_ns())
         link.fd = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
         if self._side is not None:
             self._open(link, self._side)
+        self._make_room()
         try:
             with link.scope:
                 async with trio.open_nursery() as nursery:
@@ -217,15 +228,26 @@ class HaPort:
                        "connection of the replica at %s ended: %s", peer, link.reason or "this end is shutting down")
             await trio.aclose_forcefully(stream)
 
+    def _make_room(self) -> None:
+        """Somebody came."""
+        if len(self.links) > self._config.connections_max:
+            there = (link.place for link in self.links.values() if not link.reason)
+            self._close([Close(number, "others need its place")
+                         for number in superfluous(there, self._config.connections_max)])
+
     async def _read(self, link: Link) -> None:
-        await link.ready.wait()
-        while data := await _receive(link):
+        data = await _receive(link, _FIRST_BYTES)
+        link.spoke = bool(data)
+        if data:
+            await link.ready.wait()
+        while data:
             if link.side is None:
                 return
             self._close(link.side.heard(link.number, data, self._journal.now_ns()))
             if not link.began:
                 link.bell.ring()
             self._advanced()
+            data = await _receive(link, _READ_BYTES)
 
     async def _write(self, link: Link) -> None:
         await link.ready.wait()
@@ -302,14 +324,14 @@ class HaPort:
             self._advanced()
 
 
-async def _receive(link: Link) -> bytes:
+async def _receive(link: Link, bytes_max: int) -> bytes:
     """b"" at the end."""
     if link.fd < 0:
-        return bytes(await link.stream.receive_some(_READ_BYTES))
+        return bytes(await link.stream.receive_some(bytes_max))
     while True:
         await trio.lowlevel.wait_readable(link.fd)
         try:
-            return os.read(link.fd, _READ_BYTES)
+            return os.read(link.fd, bytes_max)
         except BlockingIOError:
             continue
 

@@ -75,7 +75,7 @@ class MasterCore:
         """Time passed: who has been silent for too long."""
         silent = []
         for connection, here in self._slaves.items():
-            limit_ms = (self._config.handshake_timeout_ms if here.ack is None
+            limit_ms = (self._config.first_report_ms if here.ack is None
                         else self._config.housekeeping_interval_ms)
             if now_ns - here.read_ns >= limit_ms * NS_PER_MS:
                 silent.append(Close(connection, f"the slave said nothing for {limit_ms} ms"))

@@ -16,6 +16,7 @@ from broker.ha.acks import BrokerRole, Holders, Mode, QuorumConfig, Replicas, in
 from broker.ha.config import HaConfig
 from broker.ha.following import Following
 from broker.ha.master import Close, Idle, LogView
+from broker.ha.places import Standing
 from broker.ha.serving import Frame, HaPort
 from broker.ha.wire import BLOCK, Block, Blocks, Reports
 from broker.journal import Journal
@@ -46,6 +47,9 @@ class MasterSide:
 
     def tick(self, now_ns: int) -> list[Close]:
         return self.core.tick(now_ns)
+
+    def standing(self, link: int) -> Standing:
+        return Standing.COPIES if self.core.ack(link) >= 0 else Standing.SILENT
 
     def next_frame(self, link: int, log: LogView, now_ns: int) -> Frame | Idle | Close:
         todo = self.core.next_send(link, log, now_ns)

@@ -20,6 +20,7 @@ from controller.namesrv.server import serve_namesrv
 from controller.server import serve_controller
 from raft.errors import RaftError
 from raft.host import monotonic_ns
+from raft.loglimit import RepeatLimit
 from raft.tls import ALPN
 from remoting.address import join_address, split_address
 from remoting.daemon.files import DiskFiles, Files
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         print(f"mqnamesrv: {error}", file=sys.stderr)
         return USAGE
-    set_up(options.log_level, as_json=options.log_json)
+    set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     if config.controller is None:
         tell_of_idle_keys(config.namesrv.kept, options.namesrvAddr)
     code = STOPPED

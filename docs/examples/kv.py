@@ -20,6 +20,7 @@ import cbor2
 import trio
 
 import raft
+from raft.loglimit import RepeatLimit
 
 
 class KeyValueStore(raft.StateMachine):
@@ -129,6 +130,7 @@ def main() -> None:
     parser.add_argument("--rules", choices=[rules.value for rules in raft.Rules], default="strict")
     parser.add_argument("--trace", help="write trace events to this file")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    logging.getLogger().handlers[0].addFilter(RepeatLimit())
     trio.run(run_node, parser.parse_args())
 
 

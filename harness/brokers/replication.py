@@ -330,7 +330,7 @@ class Port:
         if self._side is not None:
             self._close(self._side.tick(now_ns))
         for link in [*self.links.values()]:
-            if link.side is None and now_ns - link.accepted_ns >= self.switch.config.handshake_timeout_ms * MS:
+            if link.side is None and now_ns - link.accepted_ns >= self.switch.config.role_wait_ms * MS:
                 self._lost(link)
             link.rung = True
 

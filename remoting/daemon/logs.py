@@ -61,8 +61,12 @@ def _word(value: object) -> str:
     return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
 
 
-def set_up(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> None:
-    """Send every record of ``level`` and above to ``stream``, standard error by default. For a program's start."""
+def set_up(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None,
+           limit: logging.Filter | None = None) -> None:
+    """Send every record of ``level`` and above that ``limit`` lets pass to ``stream``, standard error by default. For a
+    program's start."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JSONLines() if as_json else TextLines())
+    if limit is not None:
+        handler.addFilter(limit)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -82,10 +82,13 @@ async def test_random_bytes_cost_their_connection(seed: int, autojump_clock: Moc
 
 async def test_only_so_many_connections(autojump_clock: MockClock) -> None:
     async with group(1) as (net, (a,)):
-        streams = [await net.connect(a.address) for _ in range(ALL_ACK.connections_max)]
-        await trio.sleep(0.1)
-        assert await ended(await net.connect(a.address))
-        await trio.sleep(11)
+        streams = []
+        for _ in range(ALL_ACK.connections_max + 1):
+            streams.append(await net.connect(a.address))
+            await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(1):
+            assert await ended(streams[0]), "the newest took its place"
+        await trio.sleep(3)
         for stream in streams:
             assert await ended(stream)
         await a.lead(1)

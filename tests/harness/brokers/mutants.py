@@ -16,6 +16,7 @@ REPLICATION: Final = "tests/broker/ha/test_replication.py::"
 IN_SYNC: Final = "tests/broker/ha/test_insync.py::"
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
+PLACES: Final = "tests/broker/ha/test_places.py::"
 MANAGERS: Final = "tests/broker/replicas/test_manager.py::"
 FOLDERS: Final = "tests/broker/store/test_directory.py::"
 RAFT_FOLDERS: Final = "tests/raft/storage/test_directory.py::"
@@ -174,6 +175,34 @@ PLANTED: Final = (
     Planted("a new master writes behind the part of a message", HA + "autoswitch.py",
             "                    cut_unfinished(self._journal)\n", "                    pass\n",
             (SWITCH + "test_a_new_master_cuts_the_part_of_a_message",)),
+    # --- log lines
+    Planted("each line is a kind of its own", "raft/loglimit.py",
+            "record.levelno, str(record.msg)", "record.levelno, record.getMessage()",
+            ("tests/raft/test_loglimit.py::test_a_flood_is_some_lines_and_a_number",)),
+    Planted("nobody hears of the lines that were left out last", "raft/loglimit.py",
+            "        if ask:\n", "        if False:\n",
+            ("tests/raft/test_loglimit.py::test_what_was_left_out_is_said_though_nobody_logs_any_more",)),
+    # --- places on the HA port
+    Planted("strangers take the members' places", HA + "master.py",
+            "        if here.handshake.broker_id in self.in_sync.members:\n            return Standing.MEMBER\n", "",
+            (PLACES + "test_members_need_none_of_the_places",)),
+    Planted("who copies makes room for strangers", HA + "places.py",
+            "        if place.standing is Standing.COPIES:\n", "        if False:\n",
+            (PLACES + "test_who_copies_keeps_its_place_before_those_who_began_later",)),
+    Planted("who comes last finds no place", HA + "places.py",
+            "spared=most // _SPARED + 1", "spared=0",
+            (PLACES + "test_who_came_last_is_let_in_and_stays_for_a_while",)),
+    Planted("one address can fill all places", HA + "places.py",
+            "            -max(crowd[place.host], NEIGHBOURS), place.standing,", "            place.standing,",
+            (PLACES + "test_the_most_crowded_address_makes_room_the_silent_and_the_oldest_first",)),
+    Planted("two of one address are a crowd", HA + "places.py",
+            "-max(crowd[place.host], NEIGHBOURS)", "-crowd[place.host]",
+            (PLACES + "test_replicas_behind_one_address_stay_while_strangers_come_from_many",)),
+    Planted("what a slave says early counts for nothing", HA + "serving.py",
+            "max(standing, Standing.SPOKE) if self.spoke else standing)", "standing)",
+            (PLACES + "test_slaves_that_wait_for_their_master_keep_their_places",)),
+    Planted("nobody makes room", HA + "serving.py", "        self._make_room()\n", "",
+            (PLACES + "test_a_flood_that_goes_on_breaks_no_copying_and_no_new_beginning",)),
     Planted("what is sent counts as caught up", HA + "insync.py",
             "            slave.sent_max, slave.sent_ns = self.log_end, now_ns\n\n    def acked",
             "            slave.sent_max, slave.sent_ns = self.log_end, now_ns\n        slave.caught_up_ns = now_ns\n\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import logging
@@ -11,6 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from raft.loglimit import RepeatLimit
 from remoting.codes import RequestCode
 from remoting.daemon.logs import of_peer, set_up
 from remoting.headers.controller import CleanBrokerDataRequest
@@ -52,6 +54,25 @@ def test_json_has_fields_as_members() -> None:
     assert {name: first[name] for name in ("level", "logger", "message", "broker", "id")} == {
         "level": "WARNING", "logger": "t", "message": "a word", "broker": "a b", "id": 0}
     assert "ValueError: why" in second["exception"]
+
+
+@pytest.mark.parametrize("module", ["broker.cli", "controller.cli", "controller.namesrv.cli"])
+def test_every_server_limits_repeated_lines(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked of the commands themselves: where logging is set up they go no further here."""
+    class Enough(Exception):
+        pass
+
+    def stop(*_: object, limit: logging.Filter, **__: object) -> None:
+        assert type(limit) is RepeatLimit
+        raise Enough
+
+    command = importlib.import_module(module)
+    monkeypatch.setattr(command, "set_up", stop)
+    settings = {"broker.cli": ["-D", "brokerName=a", "-D", "brokerIP1=127.0.0.1"], "controller.cli": [
+        "-D", "controllerDLegerGroup=g", "-D", "controllerDLegerSelfId=n0",
+        "-D", "controllerDLegerPeers=n0-127.0.0.1:9"]}
+    with pytest.raises(Enough):
+        command.main(settings.get(module, []))
 
 
 def test_what_a_peer_sent_is_cut() -> None:

@@ -1,0 +1,66 @@
+"""Whose connection ends when the HA port has no place left, so that strangers keep no replica out.
+
+Members of the SyncStateSet have places of their own, and so have replicas that copy: a flood takes neither. Of all
+others the newest is always let in, for a replica says who it is at once and who says nothing can wait for nothing.
+Pure: it knows who came from where and how far each has got, and closes nothing itself.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+_SPARED: Final = 4
+"""One part in so many of the places is of those who came last: a replica has that long to say who it is."""
+NEIGHBOURS: Final = 8
+"""So many of one address are no crowd: replicas behind one NAT."""
+
+
+class Standing(enum.IntEnum):
+    """How far a connection has got; the least goes first."""
+
+    SILENT = 0
+    SPOKE = 1
+    """What it said makes it no replica that copies, so far."""
+    COPIES = 2
+    """It has acknowledged something."""
+    MEMBER = 3
+    """Its broker id counts for what is confirmed, or is about to."""
+
+
+@attrs.frozen
+class Place:
+    """One connection. Numbers rise in the order in which they came."""
+
+    number: int
+    host: str
+    standing: Standing
+
+
+def superfluous(places: Iterable[Place], most: int) -> list[int]:
+    """Whose connections end, so that at most ``most`` copy and as many others are there; ``places`` as they came."""
+    copying: list[Place] = []
+    others: list[Place] = []
+    for place in places:
+        if place.standing is Standing.COPIES:
+            copying.append(place)
+        elif place.standing < Standing.COPIES:
+            others.append(place)
+    # Who copies keeps its place before those who began later; who does not makes room for those who came later.
+    return [*_beyond(copying, most, newest_first=True), *_beyond(others, most, spared=most // _SPARED + 1)]
+
+
+def _beyond(places: list[Place], most: int, *, newest_first: bool = False, spared: int = 0) -> list[int]:
+    """From the most crowded address, of those the ones that have got least far; never one of the newest ``spared``."""
+    ended: list[int] = []
+    while len(places) > most:
+        crowd = Counter(place.host for place in places)
+        least = min(places[:len(places) - spared], key=lambda place: (
+            -max(crowd[place.host], NEIGHBOURS), place.standing, -place.number if newest_first else place.number))
+        places.remove(least)
+        ended.append(least.number)
+    return ended
