@@ -1,6 +1,7 @@
 """A slave's connection to its master, for either protocol: connects, reads, and carries out what the core says.
 
-What a master sent is appended as it was read, and acknowledged once for each read, not once for each frame.
+What a master sent is appended as it was read, but for the part of a last record, which waits for the rest of it; and
+acknowledged once for each read, not once for each frame.
 Sources: ``DefaultHAClient`` and ``AutoSwitchHAClient`` of RocketMQ.
 It knows streams and the journal, and nothing of what a frame means.
 """
@@ -28,6 +29,7 @@ from broker.ha.slave import (
     TruncateLog,
     WriteEpochs,
 )
+from broker.ha.whole import WholeRecords
 from broker.ha.wire import HaFrameError
 from broker.journal import Journal
 from broker.store.errors import StoreError
@@ -94,6 +96,7 @@ class Following(Generic[MessageT]):
         self._read_bytes, self._counted = 0, (0, 0)
         self._journal, self._core, self._decoder, self._config = journal, core, decoder, config
         self._connector, self._epoch_file = connector, epoch_file
+        self._whole = WholeRecords(journal.store.log.file_bytes)
         self._bell = Bell()
         self._to_connect: str | None = None
         self._said = "", ""
@@ -165,6 +168,8 @@ class Following(Generic[MessageT]):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._drain, stream)
                 self.connected = True
+                self._whole = WholeRecords(self._journal.store.log.file_bytes)
+                self._core.not_stored(self._journal.end)  # a part of a record went with the connection before
                 self._do(self._core.connected(self._journal.now_ns()))
                 await self._read(stream)
                 nursery.cancel_scope.cancel()
@@ -227,7 +232,7 @@ class Following(Generic[MessageT]):
                     self._send(data)
                 case AppendLog(offset, body):
                     try:
-                        journal.append_raw(body, offset)
+                        self._append(body, offset)
                     except StoreError:
                         self._core.not_stored(journal.end)
                         raise
@@ -247,6 +252,12 @@ class Following(Generic[MessageT]):
                     self._bell.ring()
                 case Disconnect(reason):
                     self._leave(reason)
+
+    def _append(self, body: bytes | memoryview, offset: int) -> None:
+        at = offset - self._whole.bytes_held
+        for part in self._whole.take(body, offset):
+            self._journal.append_raw(part, at)
+            at += len(part)
 
     def _truncate(self, cut: TruncateLog) -> int | None:
         journal = self._journal

@@ -62,7 +62,8 @@ class WriteEpochs:
 
 @attrs.frozen
 class AppendLog:
-    """Append these bytes at ``offset``, then call ``stored``."""
+    """These bytes of the log stand at ``offset``, and end anywhere: append what is whole of them and of those before,
+    then call ``stored``."""
 
     offset: int
     body: bytes | memoryview
@@ -191,8 +192,8 @@ class HaSlave:
         return self._take_confirm() + self._ack_what_is_stored(now_ns)
 
     def not_stored(self, log_end: int) -> None:
-        """An ``AppendLog`` or ``WriteEpochs`` failed, as on a full disk, and what came behind it was not carried out:
-        the log ends there. To be followed by ``closed``."""
+        """The log ends there, whatever came behind: an ``AppendLog`` or ``WriteEpochs`` failed, as on a full disk, and
+        ``closed`` is next; or ``connected`` is, and a part of a record went with the connection before."""
         self._received_end = log_end
         self._empty = log_end == 0
 

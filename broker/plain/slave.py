@@ -75,7 +75,8 @@ class SlaveCore:
         return [SetConfirm(log_end), *(self._report_what_is_stored(now_ns) if self._connected else [])]
 
     def not_stored(self, log_end: int) -> None:
-        """An ``AppendLog`` failed, as on a full disk: the log ends there. To be followed by ``closed``."""
+        """The log ends there, whatever came behind: an ``AppendLog`` failed, as on a full disk, and ``closed`` is next;
+        or ``connected`` is, and a part of a record went with the connection before."""
         self._received_end = log_end
 
     def truncated(self, log_end: int | None, now_ns: int) -> list[Output]:

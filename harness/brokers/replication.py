@@ -26,6 +26,7 @@ from broker.ha.slave import (
     WriteEpochs,
 )
 from broker.ha.tail import cut_unfinished, undispatched
+from broker.ha.whole import WholeRecords
 from broker.ha.wire import HaFrameError, MasterHandshake, MasterMessages, SlaveMessages, transfer_header
 from broker.replicas.manager import Role
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
@@ -422,7 +423,7 @@ class Following:
         self._to_connect: str | None = None
         self._left = ""
         self._hearing = self._over = False
-        self._decoder = MasterMessages()
+        self._decoder, self._whole = MasterMessages(), WholeRecords(self.journal.store.log.file_bytes)
         self.journal.grown.append(self._grown)
         self.journal.ticks.append(self._tick)
 
@@ -473,6 +474,8 @@ class Following:
                 return
             self._connecting = 0
             self.end_, self._decoder = mine, MasterMessages()
+            self._whole = WholeRecords(self.journal.store.log.file_bytes)
+            self.core.not_stored(self.journal.end)
             mine.heard, mine.lost = self._heard, self._lost
             self._carefully(lambda: self._do(self.core.connected(self._now)))
 
@@ -537,9 +540,8 @@ class Following:
                     if self.end_ is not None:
                         self.end_.send(data)
                 case AppendLog(offset, body):
-                    watch.stores(self.process, self.end_, offset, bytes(body))
                     try:
-                        journal.append_raw(body, offset)
+                        self._append(body, offset)
                     except StoreError:
                         self.core.not_stored(journal.end)
                         raise
@@ -556,6 +558,13 @@ class Following:
                     self._to_connect = address
                 case Disconnect(reason):
                     self._leave(reason)
+
+    def _append(self, body: bytes | memoryview, offset: int) -> None:
+        at = offset - self._whole.bytes_held
+        for part in self._whole.take(body, offset):
+            self.scene.watch.stores(self.process, self.end_, at, bytes(part))
+            self.journal.append_raw(part, at)
+            at += len(part)
 
     def _truncate(self, cut: TruncateLog) -> int | None:
         journal = self.journal

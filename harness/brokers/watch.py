@@ -33,7 +33,7 @@ from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
 from remoting.errors import DamagedRecord
-from remoting.record import Outline, Record
+from remoting.record import BLANK_BYTES_MIN, Outline, Record, blank_size, outlines
 
 if TYPE_CHECKING:
     from harness.brokers.group import Group
@@ -66,6 +66,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B22": "healed, all replicas are level with the master and in sync",
     "INV_B23": "what is acknowledged is held, at that moment, by an accepted SyncStateSet of minInSyncReplicas members "
                "or more, and by everybody whom a clean election may choose",
+    "INV_B28": "what a slave appends is whole messages and blanks, however its master's frames cut them",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
@@ -477,8 +478,11 @@ class Watch:
             self.confirmed = whole
 
     def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
-        """INV_B8, INV_B11: right before a slave appends."""
+        """INV_B8, INV_B11, INV_B28: right before a slave appends."""
         log = process.journal.store.log
+        self.counts["INV_B28"] += 1
+        if not self._is_whole(body, offset, log.file_bytes):
+            self._broken("INV_B28", "a part of a record", process, offset, len(body))
         self.counts["INV_B11"] += 1
         if log.max_offset != offset and log.max_offset != log.min_offset:
             self._broken("INV_B11", "not what comes next", process, log.max_offset, offset)
@@ -492,6 +496,18 @@ class Watch:
             self._broken("INV_B8", "bytes of another epoch", process, offset, last, mine, theirs)
         if master.journal.begin <= offset and self.log(master, offset, offset + len(body)) != body:
             self._broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
+
+    @staticmethod
+    def _is_whole(body: bytes, offset: int, file_bytes: int) -> bool:
+        """Messages, and blanks up to the ends of files."""
+        at = 0
+        while at < len(body):
+            at = outlines(body, offset, at)[1]
+            if at < len(body):
+                if len(body) - at < BLANK_BYTES_MIN or blank_size(body, at) is None:
+                    return False
+                at += file_bytes - (offset + at) % file_bytes
+        return at == len(body)
 
     def acknowledges(self, process: Process, end: End | None, data: bytes) -> None:
         """INV_B2, INV_B7, INV_B12, INV_C14: as a slave sends."""

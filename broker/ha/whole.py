@@ -1,0 +1,93 @@
+"""Whole records of a log that comes in pieces: a master's frames, and what one read brings, cut them anywhere.
+
+A record that is written at once is there after a power cut, or fails its checks; of one that was written in pieces, a
+piece in front of the last may be lost where no checksum looks. So what has come of a record waits for the rest, and so
+does a blank at a file's end. This module knows where records begin and end, and no log.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from broker.ha.wire import HaFrameError
+from remoting.record import MAGIC, MAGIC_BLANK, MAGIC_LONG_TOPIC, RECORD_BYTES_MAX, RECORD_BYTES_MIN
+
+_FRONT: Final = Struct(">ii")
+"""Size and magic, of records and blanks."""
+_JOINED_BYTES_MAX: Final = 64 << 10
+"""Up to this size a copy costs less than a second write."""
+
+
+class WholeRecords:
+    """Of one connection; ``file_bytes``: of the log that they are for."""
+
+    def __init__(self, file_bytes: int) -> None:
+        self._file_bytes = file_bytes
+        self._held = bytearray()
+        self._needed = 0
+        """Size of the record of which a part is held; 0 while its front is not all here."""
+
+    @property
+    def bytes_held(self) -> int:
+        return len(self._held)
+
+    def take(self, data: bytes | memoryview, offset: int) -> list[bytes | memoryview]:
+        """What is whole now that ``data`` has come, which stands at ``offset`` of the log, behind all that came before.
+        Raises ``HaFrameError``."""
+        whole: list[bytes | memoryview] = []
+        held, at, size = self._held, 0, len(data)
+        if held:
+            at = self._fill(data, offset)
+            if not self._needed or len(held) < self._needed:
+                return whole
+        end = self._end(data, at, offset)
+        if held:
+            if end - at <= _JOINED_BYTES_MAX:
+                held += data[at:end]
+                at = end
+            whole.append(bytes(held))
+            held.clear()
+        if end > at:
+            whole.append(data[at:end])
+        if end < size:
+            held += data[end:]
+            self._needed = self._size(held, 0, offset + end) if size - end >= _FRONT.size else 0
+        return whole
+
+    def _fill(self, data: bytes | memoryview, offset: int) -> int:
+        """Add to what is held what it lacks; returns how much that was."""
+        held, at = self._held, 0
+        if not self._needed:
+            begin = offset - len(held)
+            at = min(_FRONT.size - len(held), len(data))
+            held += data[:at]
+            if len(held) < _FRONT.size:
+                return at
+            self._needed = self._size(held, 0, begin)
+        more = min(self._needed - len(held), len(data) - at)
+        held += data[at : at + more]
+        return at + more
+
+    def _end(self, data: bytes | memoryview, at: int, offset: int) -> int:
+        """Where the last record ends that is whole in ``data``, of those that begin at ``at``."""
+        unpack, record = _FRONT.unpack_from, 0
+        last = len(data) - _FRONT.size
+        while at <= last:
+            record, magic = unpack(data, at)
+            if magic != MAGIC or record < RECORD_BYTES_MIN:
+                record = self._size(data, at, offset + at)
+            at += record
+        return at if at <= len(data) else at - record
+
+    def _size(self, data: bytes | bytearray | memoryview, at: int, offset: int) -> int:
+        """Of the record, or blank, whose front is at ``at`` and which stands at ``offset``. Raises ``HaFrameError``."""
+        size, magic = _FRONT.unpack_from(data, at)
+        left = self._file_bytes - offset % self._file_bytes
+        if magic == MAGIC_BLANK and size == left:
+            return left
+        if magic in (MAGIC, MAGIC_LONG_TOPIC) and RECORD_BYTES_MIN <= size <= min(RECORD_BYTES_MAX, left):
+            return int(size)
+        raise HaFrameError(f"the master sent no message at offset {offset}: size {size}, magic "
+                           f"{magic & 0xFFFFFFFF:#010x}, where a file of {self._file_bytes} bytes has {left} left. Is "
+                           "mappedFileSizeCommitLog the master's, and does this log end behind a message?")
