@@ -48,8 +48,10 @@ class Following:
         """The latest chunk handed to storage, to be answered when stored."""
         self._installed_for: tuple[SnapshotChunk, SnapshotMeta] | None = None
         self._timeout_now: TimeoutNow | None = None
-        self._tickets: dict[int, int] = {}
-        """Reads asked of the leader -> when to give up."""
+        self._asked = core.life
+        """Number of the latest question to a leader: never one of another life, to which answers may be under way."""
+        self._questions: dict[int, tuple[int, int]] = {}
+        """Number of a read asked of the leader -> (the caller's ticket, when to give up)."""
 
     def reset(self) -> None:
         """Another leader, or none: nothing is verified, and what was asked of the old one is void."""
@@ -284,36 +286,37 @@ class Following:
     def ask_leader(self, ticket: int) -> None:
         core = self.core
         assert core.leader is not None
-        self._tickets[ticket] = core.now + 2 * core.silence_ns
-        core.send(core.leader, ReadRequest(core.group, core.term, ticket))
+        self._asked += 1
+        self._questions[self._asked] = ticket, core.now + 2 * core.silence_ns
+        core.send(core.leader, ReadRequest(core.group, core.term, self._asked))
 
     def on_read_reply(self, peer: str, reply: ReadReply) -> None:
         core = self.core
-        if reply.ticket not in self._tickets or peer != core.leader or reply.term != core.term:
+        if reply.ticket not in self._questions or peer != core.leader or reply.term != core.term:
             core.dropped(peer, reply, "no such read")
             return
-        del self._tickets[reply.ticket]
+        ticket, _ = self._questions.pop(reply.ticket)
         if reply.code == SUCCESS:
             core.advance_commit(min(reply.index, self.verified), counted=False)
-            core.output(ReadReady(reply.ticket, reply.index))
+            core.output(ReadReady(ticket, reply.index))
         else:
             moving = reply.code == Code.LEADER_TRANSFERRING
-            core.output(ReadReady(reply.ticket, 0, RejectReason.TRANSFERRING if moving else RejectReason.LEADER_LOST))
+            core.output(ReadReady(ticket, 0, RejectReason.TRANSFERRING if moving else RejectReason.LEADER_LOST))
 
     def refuse_reads(self, reason: RejectReason) -> None:
-        for ticket in self._tickets:
+        for ticket, _ in self._questions.values():
             self.core.output(ReadReady(ticket, 0, reason))
-        self._tickets.clear()
+        self._questions.clear()
 
     def tick(self) -> None:
-        expired = [ticket for ticket, until in self._tickets.items() if self.core.now >= until]
-        for ticket in expired:
-            del self._tickets[ticket]
+        expired = [number for number, (_, until) in self._questions.items() if self.core.now >= until]
+        for number in expired:
+            ticket, _ = self._questions.pop(number)
             self.core.output(ReadReady(ticket, 0, RejectReason.TIMED_OUT))
 
-    def tickets_deadline(self) -> int:
+    def questions_deadline(self) -> int:
         """The oldest read's limit, ns."""
-        return next(iter(self._tickets.values())) if self._tickets else NEVER
+        return next(iter(self._questions.values()))[1] if self._questions else NEVER
 
     # --- taking over
 

@@ -29,7 +29,7 @@ from raft.hello import Hello, Lane
 from raft.membership import Member, Membership
 from raft.messages import PeerMessage, Recovered, Write
 from raft.node import Clock, Node, Surroundings
-from raft.replica import GUESTS_MAX, Replica
+from raft.replica import GUESTS_MAX, LIFE_BITS, Replica
 from raft.rules import make_rules
 from raft.statemachine import AnyMachine
 from raft.storage.directory import DirectoryFiles
@@ -161,7 +161,8 @@ class Host:
         replica = Replica(
             group=number, node_id=self.node_id, config=config, rules=make_rules(config), now=self._clock(),
             rng=Random(self._rng.getrandbits(64)), recovered=self._recovered.get(number, Recovered()),
-            membership=origin.membership, incarnation=self.incarnation, trace=trace)
+            membership=origin.membership, life=self._rng.getrandbits(LIFE_BITS), incarnation=self.incarnation,
+            trace=trace)
         node = Node(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
                     around=self._surroundings())
         self._learn_addresses({**_addresses(replica.membership), **peers})

@@ -185,6 +185,7 @@ class ReadRequest:
     group: int
     term: int
     ticket: int
+    """Echoed. No other life of the follower uses it (``Replica.life``), so an answer to another answers nothing."""
 
 
 @attrs.define(eq=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from random import Random
+from typing import Final
 
 from raft.candidacy import Campaign
 from raft.config import MS, NEVER, Config, Read
@@ -66,6 +67,8 @@ from raft.trace import (
     VoteCast,
 )
 
+LIFE_BITS: Final = 62
+"""Questions are counted from a number this wide, and travel in 63 bits (``wire``)."""
 GUESTS_MAX = 1_024
 """Directories remembered of peers, members or not yet."""
 WRITES_MAX = 256
@@ -81,21 +84,22 @@ class Replica:
         "_followed_term", "_hard_token", "_install", "_next_token", "_outputs", "_owed", "_unsynced", "_withheld",
         "_write", "announced_index", "applied_index", "campaign", "commit_index", "config", "departed", "disk_full",
         "durable_token", "election_deadline", "faulted", "following", "group", "heard_leader_at", "incarnation",
-        "incarnations", "install_token", "installing", "leader", "leadership", "leadership_seq", "led_term", "log",
-        "membership", "node_id", "now", "previous_leader", "rng", "role", "rules", "silence_ns", "strangers", "term",
-        "trace", "unsynced_bytes", "voted_for", "wall_ms",
+        "incarnations", "install_token", "installing", "leader", "leadership", "leadership_seq", "led_term", "life",
+        "log", "membership", "node_id", "now", "previous_leader", "rng", "role", "rules", "silence_ns", "strangers",
+        "term", "trace", "unsynced_bytes", "voted_for", "wall_ms",
     )
 
     def __init__(
         self, *, group: int, node_id: str, config: Config, rules: ElectionRules, rng: Random, now: int,
-        recovered: Recovered, membership: Membership, incarnation: bytes = b"", trace: Trace | None = None,
+        recovered: Recovered, membership: Membership, life: int, incarnation: bytes = b"", trace: Trace | None = None,
     ) -> None:
+        """``life`` is below 2**62 and as far as can be from that of every other run: ``LIFE_BITS`` drawn by chance."""
         if recovered.hard_state.term < recovered.last_term:
             raise DamagedLog(
                 "log", 0, f"term {recovered.hard_state.term} is older than the log's last term {recovered.last_term}: "
                 "the vote state was lost; rejoin this node with an empty directory")
         self.group, self.node_id, self.config, self.rules, self.rng = group, node_id, config, rules, rng
-        self.incarnation, self.trace, self.now = incarnation, trace, now
+        self.incarnation, self.trace, self.now, self.life = incarnation, trace, now, life
         self.wall_ms = 0
         """Wall clock for the frames the core makes itself; the shell keeps it fresh. Decides nothing."""
         self.log = RaftLog(recovered, membership, config.cache_bytes_max)
@@ -177,7 +181,7 @@ class Replica:
         if self.leadership:
             return self.leadership.deadline()
         return min(self.campaign.deadline() if self.role == CANDIDATE else self.follower_deadline(),
-                   self.following.tickets_deadline(), self.departed[2] if self.departed else NEVER)
+                   self.following.questions_deadline(), self.departed[2] if self.departed else NEVER)
 
     def follower_deadline(self) -> int:
         return self.election_deadline if self.may_campaign else NEVER

@@ -46,7 +46,6 @@ class Channel:
 
     process: Process
     controller: Controller
-    number: int
     names: dict[str, GroupKey] = attrs.field(factory=dict)
     open_here: bool = True
     """At the broker."""

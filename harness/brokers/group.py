@@ -44,7 +44,6 @@ class Group(ABC):
             tape.stream(name + what) for what in ("pieces", "syncs", "turns", "bodies"))
         self._sites, self._luck, self._closes, self._acts, self._guesses = (
             tape.stream(name + what) for what in ("sites", "luck", "closes", "client", "guesses"))
-        self._serials = 0
         self.healed = False
         self._ends = ends_ns
         self.hosts = [self._make_host(number) for number in range(plan.brokers)]
@@ -100,10 +99,6 @@ class Group(ABC):
         group = self.group()
         address = group.address_of(broker_id) if group is not None else None
         return self.host_at(address) if address else None
-
-    def serial(self) -> int:
-        self._serials += 1
-        return self._serials
 
     def guess_master(self, tried: int) -> int:
         """Where a producer turns to next: what the controllers say, mostly."""

@@ -77,6 +77,8 @@ class Switch:
         self.port = Port(self)
         self._was_joining = False
         self._taking: tuple[Taking, Done] | None = None
+        self.dialled = 0
+        """Connections that this run of the process asked for."""
         self._rung = False
 
     def run(self) -> None:
@@ -297,6 +299,8 @@ class Port:
     def __init__(self, switch: Switch) -> None:
         self.switch = switch
         self.links: dict[int, _Link] = {}
+        self._accepted = 0
+        """Connections so far, of this run of the process: they are numbered here, as by the real port."""
         self._side: HaMaster | None = None
 
     @property
@@ -304,7 +308,8 @@ class Port:
         return self.switch.process.now
 
     def accept(self, end: End) -> None:
-        link = self.links[end.number] = _Link(end.number, end, self._now)
+        self._accepted += 1
+        link = self.links[self._accepted] = _Link(self._accepted, end, self._now)
         end.heard = lambda data: self._heard(link, data)
         end.lost = lambda: self._lost(link)
         end.room = lambda: self._room(link)
@@ -466,7 +471,8 @@ class Following:
     def _connect(self, address: str) -> None:
         scene, host = self.scene, self.process.host
         target = scene.host_at(address)
-        number = self._connecting = scene.serial()
+        self.switch.dialled += 1
+        number = self._connecting = self.switch.dialled
 
         def through(there: Process, theirs: End) -> None:
             if self._connecting != number or self._over:

@@ -95,7 +95,7 @@ class BrokerScene(Group):
         host = process.host
         channel = process.channels.get(address)
         if channel is None or not channel.open_here or not channel.open_there:
-            channel = process.channels[address] = Channel(process, controller, self.serial())
+            channel = process.channels[address] = Channel(process, controller)
         done = [False]
 
         def once(answer: Command | None) -> None:
@@ -269,7 +269,7 @@ class BrokerScene(Group):
         ids = list(group.replicas)
         process = host.process
         if process is not None and host.paused is None:
-            channel = Channel(process, leader, self.serial())
+            channel = Channel(process, leader)
             leader.asked(channel, request(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
                 CLUSTER, GROUP, ids[number % len(ids)], True)), _ignore)
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import attrs
-
 from controller.metadata.groups import GroupKey
 from harness.brokers.process import E_TOLD
-from harness.controllers.messages import Answer, Ask, Channel, Closed, Notify, Told
+from harness.controllers.messages import Answer, Answered, Ask, Channel, Closed, Notify, Told
 from raft.config import MS
 from remoting.command import Command
 
@@ -23,16 +21,6 @@ if TYPE_CHECKING:
 
 E_DELIVER = 48
 Incoming = Answer | Closed | Notify
-Answered = Callable[[Command | None], None]
-"""Gets the answer, or None when none comes."""
-
-
-@attrs.define(eq=False)
-class Open:
-    """A request without an answer yet."""
-
-    channel: Channel
-    then: Answered
 
 
 class Machine:
@@ -45,8 +33,9 @@ class Machine:
         self.up = False
         self.port = 1
         self.channels: dict[str, Channel] = {}
-        self._asks: dict[int, Open] = {}
         self._channels_made = 0
+        self._sent = 0
+        """Requests so far, of all lives: only the watch compares them."""
 
     @property
     def address(self) -> str:
@@ -60,7 +49,7 @@ class Machine:
         self.life += 1
         life = self.life
         self.up = True
-        self.channels, self._asks = {}, {}
+        self.channels = {}
         for host in self.brokers.values():
             if self.life == life:  # one that dies as it starts takes the others along
                 host.start()
@@ -100,10 +89,11 @@ class Machine:
             if then is not None:
                 self.scene.world.at(self.scene.world.now + MS, _unanswered, then)
             return None
-        number = self.scene.serial()
+        channel.asked += 1
+        self._sent += 1
         if then is not None:
-            self._asks[number] = Open(channel, then)
-        self.scene.send(self.name, controller, channel.kind, Ask(channel, number, command, number))
+            channel.waiting[channel.asked] = then
+        self.scene.send(self.name, controller, channel.kind, Ask(channel, channel.asked, command, self._sent))
         return channel
 
     def _connect(self, controller: str) -> Channel | None:
@@ -112,7 +102,8 @@ class Machine:
                 not self.scene.outer.open(controller, self.name, "net0")):
             return None
         self._channels_made += 1
-        channel = self.channels[controller] = Channel(self.name, process, self._channels_made)
+        process.accepted += 1
+        channel = self.channels[controller] = Channel(self.name, process, process.accepted, self._channels_made)
         self.scene.counts["channel"] += 1
         return channel
 
@@ -128,14 +119,17 @@ class Machine:
             return
         self.scene.world.fold(self.number, E_DELIVER, self.life, 0, 0, 0)
         if isinstance(message, Answer):
-            waiting = self._asks.pop(message.number, None) if message.channel.open_here else None
-            if waiting is not None:
-                waiting.then(message.command)
+            channel = message.channel
+            then = channel.waiting.pop(message.number, None) if channel.open_here else None
+            if then is not None:
+                then(message.command)
         elif isinstance(message, Closed):
             if message.channel.open_here:
-                message.channel.open_here = False
-                for number in [number for number, open_ in self._asks.items() if open_.channel is message.channel]:
-                    self._asks.pop(number).then(None)
+                channel = message.channel
+                channel.open_here = False
+                waiting, channel.waiting = channel.waiting, {}
+                for then in waiting.values():
+                    then(None)
         else:
             host = self.brokers.get(message.key)
             if host is not None and message.address == self.address:

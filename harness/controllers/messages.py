@@ -5,6 +5,7 @@ Contents are remoting's own commands, unframed: frames have tests of their own. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,6 +16,9 @@ from remoting.command import Command
 if TYPE_CHECKING:
     from harness.controllers.process import Process
 
+Answered = Callable[[Command | None], None]
+"""What waits for an answer; None: none will come."""
+
 
 @attrs.define(eq=False)
 class Channel:
@@ -23,8 +27,15 @@ class Channel:
     host: str
     process: Process
     number: int
+    """At the controller: each run of it counts those it accepted, from 1."""
+    turn: int
+    """At the host: which of its connections this is."""
     names: dict[str, GroupKey] = attrs.field(factory=dict)
     """At the controller: the groups it spoke for."""
+    asked: int = 0
+    """At the host: requests so far. Each connection counts its own, from 1, as remoting does."""
+    waiting: dict[int, Answered] = attrs.field(factory=dict)
+    """At the host: what waits for the answer to a request of this number."""
     heard: set[int] = attrs.field(factory=set)
     """At the controller: requests. It is a TCP connection, by which none arrives twice."""
     open_here: bool = True
@@ -35,12 +46,12 @@ class Channel:
     @property
     def kind(self) -> str:
         """Its messages keep their order, those of the host's next channel keep their own."""
-        return f"net{self.number % 2}"
+        return f"net{self.turn % 2}"
 
 
 @attrs.frozen(eq=False)
 class Ask:
-    """A request. ``number`` names it; ``sent`` orders the heartbeats of one host."""
+    """A request. ``number`` names it on its channel; ``sent`` orders the heartbeats of one host."""
 
     channel: Channel
     number: int
@@ -64,7 +75,7 @@ class Closed:
 
 @attrs.frozen(eq=False)
 class Notify:
-    """1008, by a connection of the controller's own."""
+    """1008, by a connection of the controller's own. Each run of a controller counts its own, from 1."""
 
     process: Process
     number: int

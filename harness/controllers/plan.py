@@ -13,7 +13,7 @@ from controller.active import ElectionSettings
 from harness.brokers.plan import BrokerPlan
 from raft.config import MS, Config, Read, Rules
 from raft.sim.links import LinkProfile
-from raft.sim.swarm import NEMESES, PROFILES, Plan, draw_plan
+from raft.sim.swarm import BOUNCE, NEMESES, PROFILES, Plan, draw_plan
 from raft.sim.tape import Stream, Tape
 
 BROKER_FAULTS: Final = (
@@ -82,6 +82,8 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
     base = draw_plan(tape, BASES.get(profile, profile))
     stream = tape.stream("fleet")
     fields = {field.name: getattr(base, field.name) for field in attrs.fields(Plan)}
+    if profile != BOUNCE:
+        fields["faults"] = tuple(fault for fault in base.faults if fault != BOUNCE)
     plan = ControllerPlan(**{**fields, "rules": Rules.STRICT, "op_ns": 40 * MS, "tight": False})
     plan.groups = stream.pick((1, 1, 2, 3), 1)
     plan.brokers = stream.pick((1, 2, 3, 3, 3, 4), 3)

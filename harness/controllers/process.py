@@ -70,6 +70,7 @@ class Process:
         self._looking = False
         self._timer = NEVER
         self._told: dict[int, Notification] = {}
+        self._notices = self.accepted = 0
         self._role = 0
         """Rises with each change of role."""
 
@@ -328,7 +329,8 @@ class Process:
     # --- notifications ---------------------------------------------------------------------------------------
 
     def _notify(self, notification: Notification) -> None:
-        number = self.scene.serial()
+        self._notices += 1
+        number = self._notices
         self._told[number] = notification
         self.scene.notify(Notify(
             self, number, notification.address, notification.change.key, notification.broker_id,

@@ -20,11 +20,12 @@ from harness.controllers.metadata import SimMetadata
 from harness.controllers.plan import BROKER_FAULTS, OWN_PROFILES, ControllerPlan, draw
 from harness.controllers.process import Process
 from harness.controllers.watch import PREDICATES, Watch
-from raft.config import MS
+from raft.config import MS, Read
 from raft.invariants import require
 from raft.sim.campaign import Healing, Program, Scene
 from raft.sim.cluster import Cluster
 from raft.sim.links import Link, LinkProfile, Network, Receiver
+from raft.sim.node import Life
 from raft.sim.tape import Chance, Tape, Value
 from remoting.codes import RequestCode
 from remoting.command import Command, request
@@ -88,7 +89,6 @@ class ControllerScene(Scene):
         self.plan = plan
         self.tape = tape
         self.machines: dict[str, Machine] = {}
-        self._serials = 0
         self.fleets: dict[GroupKey, Fleet] = {}
         self.watch = Watch(self)
         super().__init__(tape, plan)
@@ -165,10 +165,11 @@ class ControllerScene(Scene):
     def happened(self) -> Counter[str]:
         return self.cluster.counts + Counter({f"broker {name}": n for name, n in self.outer.counts.items()})
 
-    def serial(self) -> int:
-        """A number that nothing else has."""
-        self._serials += 1
-        return self._serials
+    def put(self, name: str) -> None:
+        """Brokers write as they need to; what a controller has in its log is nobody else's."""
+
+    def ask(self, life: Life, level: Read) -> None:
+        self._open.append(life.read(level, lambda machine: None))
 
     # --- the outer network -----------------------------------------------------------------------------------
 

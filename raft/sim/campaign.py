@@ -23,9 +23,10 @@ from raft.errors import NotLeader, Outcome, Rejected, Unknown
 from raft.invariants import DECLARED, InvariantViolation
 from raft.membership import Membership
 from raft.messages import Role
+from raft.sim.bounces import Bounce
 from raft.sim.cluster import Cluster
 from raft.sim.node import Change, Life, Proposal, Reading
-from raft.sim.swarm import DAMAGE, HANG, NEMESES, PROFILES, Plan, draw_plan
+from raft.sim.swarm import BOUNCE, DAMAGE, HANG, NEMESES, PROFILES, Plan, draw_plan
 from raft.sim.tape import Chance, Deviations, Tape, Value
 from raft.sim.world import MILLION, World
 
@@ -42,7 +43,7 @@ DECLARED_FAULTS: Final = (
     "hang across leaders",
     "bit rot", "misdirected write", "damage refused",
     "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "segment log", "to the dead",
-    "index read", "lease read", "log read", "unsafe read",
+    "index read", "lease read", "log read", "unsafe read", "bounce", "late answer",
 )
 """Faults and events that must have happened at least once in a campaign."""
 
@@ -261,14 +262,30 @@ class Scene:
         life, what, rest = act
         try:
             if what == "put":
-                number, size = rest
-                self._serial += 1
-                self._open.append(life.propose(
-                    [f"{self._serial}.{part}".encode().ljust(size, b".") for part in range(number)]))
+                self._put(life, *rest)
             else:
-                self._open.append(life.read(Read(what), _sum))
+                self.ask(life, Read(what))
         except Outcome as error:
             self._count(error)
+
+    def _put(self, life: Life, number: int = 1, size: int = 8) -> None:
+        self._serial += 1
+        self._open.append(life.propose(
+            [f"{self._serial}.{part}".encode().ljust(size, b".") for part in range(number)]))
+
+    def put(self, name: str) -> None:
+        """One small write at a node, if it takes it."""
+        life = self.running(name)
+        if life is not None:
+            self._do((life, "put", []))
+
+    def ask(self, life: Life, level: Read) -> None:
+        """One read. Raises ``NotLeader``, ``Rejected`` or ``Busy``."""
+        self._open.append(life.read(level, _sum))
+
+    def running(self, name: str) -> Life | None:
+        """A node's process, unless it is down or paused."""
+        return self._pick(name)
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
         plan = self.plan
@@ -331,7 +348,7 @@ class Scene:
         if fault is not None:
             what, who, *rest = fault
             name = self.cluster.leader if who == "leader" else who
-            if what in (*NEMESES, HANG, DAMAGE) and (name is None or name in self.cluster.nodes):
+            if what in (*NEMESES, HANG, DAMAGE, BOUNCE) and (name is None or name in self.cluster.nodes):
                 getattr(self, f"_do_{what}")(name, *rest)
 
     def _a_fault(self, chance: Chance) -> list[Value] | None:
@@ -358,6 +375,8 @@ class Scene:
             return [what, "leader", *self._a_membership(chance)]
         if what == "snapshot":
             return [what, who]
+        if what == BOUNCE:
+            return [what, self._someone(chance), 1 + int(chance() * 4)]
         if what == DAMAGE:
             return [what, who, span_ms, chance(), int(chance() * 65_536)]
         return [what, who, span_ms]
@@ -389,6 +408,10 @@ class Scene:
         if not self._up(name):
             self.cluster.counts["restart"] += 1
             self.cluster.start(name)
+
+    def _do_bounce(self, name: str | None, reads: int) -> None:
+        if name is not None:
+            Bounce(self, name, reads)
 
     def _do_wipe(self, name: str | None, span_ms: int) -> None:
         """A lost disk, only where the group can know: every disk records the directory that is lost."""

@@ -74,7 +74,6 @@ class Cluster:
         self.counts: Counter[str] = self.network.counts
         """How often each fault was applied, and other things worth knowing to have happened."""
         self.nodes: dict[str, SimNode] = {}
-        self.tickets = 0
         self.twice = self.tape.stream("delivered twice")
         self.twice_rate = 0.0
         """Chance that a message is delivered again at once, to see that nothing changes."""

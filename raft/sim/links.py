@@ -114,6 +114,17 @@ class Link:
             self._last = max(self._world.now + self.profile.latency_ns, self._last)
             self._fly(self._last, message)
 
+    def divert(self) -> list[Any]:
+        """Hold nothing any more and take out what was held: it travels by another way, until ``bring``."""
+        held, self.held = self.held or [], None
+        self.flying -= len(held)
+        return held
+
+    def bring(self, messages: Iterable[Any]) -> None:
+        """What was diverted arrives, in order among itself, after what was sent behind it."""
+        for message in messages:
+            self._fly(self._world.now + 1, message)
+
     def _fly(self, when: int, message: Any) -> None:
         self.flying += 1
         self._world.at(when, self._arrives, message)

@@ -123,10 +123,10 @@ class Life:
     """One process."""
 
     __slots__ = (  # more attributes than an instance's shared keys hold
-        "_fold", "_handlers", "_links", "_number", "applying", "broken", "checker", "clock", "cluster", "commit",
-        "config", "dead", "durable", "flying", "ghost", "held", "installing", "log_bytes", "machine", "met", "name",
-        "node", "paused", "promised", "proposals", "queue", "replica", "snapshotting", "storage", "tickets", "timer",
-        "unheard", "waiting", "world",
+        "_fold", "_handlers", "_links", "_number", "_ticket_last", "applying", "broken", "checker", "clock", "cluster",
+        "commit", "config", "dead", "durable", "flying", "ghost", "held", "installing", "log_bytes", "machine", "met",
+        "name", "node", "paused", "promised", "proposals", "queue", "replica", "snapshotting", "storage", "tickets",
+        "timer", "unheard", "waiting", "world",
     )
 
     def __init__(self, cluster: Cluster, node: SimNode, config: Config, machine: SimMachine) -> None:
@@ -154,6 +154,7 @@ class Life:
         self.log_bytes = 0
         self.proposals: deque[Proposal] = deque()
         self.tickets: dict[int, Reading | Change] = {}
+        self._ticket_last = 0
         self.waiting: list[Reading] = []
         self._links = cluster.links_from(node.name)
         self._number, self._fold = node.number, cluster.world.fold
@@ -174,7 +175,8 @@ class Life:
         self.replica = Replica(
             group=GROUP, node_id=node.name, config=self.config, rules=cluster.rules,
             rng=cluster.tape.rng(f"timeouts/{node.name}", (node.number % 97 + 0.5) / 97), now=self.now,
-            recovered=recovered, membership=node.bootstrap, incarnation=node.incarnation, trace=self.checker.event)
+            recovered=recovered, membership=node.bootstrap, life=node.boots << 32, incarnation=node.incarnation,
+            trace=self.checker.event)
         self.checker.started(self.name, self.replica, recovered)
         self.ghost = self.checker.nodes[self.name]
 
@@ -668,9 +670,9 @@ class Life:
         return change
 
     def _ticket(self, waiter: Reading | Change) -> int:
-        self.cluster.tickets += 1
-        self.tickets[self.cluster.tickets] = waiter
-        return self.cluster.tickets
+        self._ticket_last += 1
+        self.tickets[self._ticket_last] = waiter
+        return self._ticket_last
 
     def _resolved(self, resolved: Resolved) -> None:
         change = self.tickets.pop(resolved.ticket, None)

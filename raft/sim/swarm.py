@@ -23,10 +23,12 @@ DAMAGE: Final = "damage"
 """A bit flips, or another write lands, in what a disk has stored. Only the segment log can notice."""
 HANG: Final = "hang"
 """A disk stands still while leaders come and go."""
+BOUNCE: Final = "bounce"
+"""A process that is back at once, in the same term, and meets answers to its earlier life."""
 TRAITS: Final = ("loss", "duplicate", "reorder", "delay", "overflow", "slow")
 """Faults that a whole seed has."""
 PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clocks", "dledger", "segment", DAMAGE,
-                   *NEMESES)
+                   BOUNCE, *NEMESES)
 
 
 @attrs.define(kw_only=True)
@@ -111,6 +113,8 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
     plan.promises = stream.chance(0.5)
     if "stall" in plan.faults and stream.chance(0.4):
         plan.faults += (HANG,)
+    if plan.faults and profile != BOUNCE and tape.stream("bounces").chance(0.3):
+        plan.faults += (BOUNCE,)
     return plan
 
 
@@ -120,7 +124,7 @@ def _faults(stream: Stream, profile: str, mix: int) -> tuple[str, ...]:
     if profile in NEMESES:
         return (profile,) if profile != "wipe" else ("wipe", "crash", "reconfigure")
     groups = {
-        DAMAGE: (DAMAGE, "crash", "snapshot", "reconfigure"),
+        DAMAGE: (DAMAGE, "crash", "snapshot", "reconfigure"), BOUNCE: (BOUNCE,),
         "network": ("partition", "isolate", "cut", "hold"), "disk": ("crash", "full", "fail", "stall", "wipe"),
         "members": ("reconfigure", "transfer", "wipe", "crash", "snapshot"),
         "clocks": ("rate", "drift", "step", "pause", "isolate"), "calm": (),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from random import Random
+from random import Random, SystemRandom
 from typing import Any
 
 import attrs
@@ -21,7 +21,7 @@ from raft.host import monotonic_ns, run_inline
 from raft.membership import Member, Membership
 from raft.messages import PeerMessage, Recovered, Write
 from raft.node import Node, Surroundings
-from raft.replica import Replica
+from raft.replica import LIFE_BITS, Replica
 from raft.rules import make_rules
 from raft.statemachine import AnyMachine
 from raft.storage.memory import MemoryStorage
@@ -126,7 +126,8 @@ class Net:
         recovered = storage.open().get(1)
         replica = Replica(
             group=1, node_id=name, config=config, rules=make_rules(config), rng=Random(name), now=monotonic_ns(),
-            recovered=recovered or Recovered(), incarnation=name.encode().ljust(16, b"."),
+            recovered=recovered or Recovered(), life=SystemRandom().getrandbits(LIFE_BITS),
+            incarnation=name.encode().ljust(16, b"."),
             membership=Membership(voters=tuple(voters), members={v: Member(a) for v, a in voters.items()}))
 
         def send(peer: str, message: PeerMessage) -> None:

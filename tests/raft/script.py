@@ -6,6 +6,7 @@ Nothing is random but what a test asks for, nothing happens by itself: ``settle`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
@@ -76,6 +77,12 @@ class Node:
     to_apply: int = 0
     sink: SnapshotSink | None = None
     up: bool = True
+    tickets: int = 0
+    """Of this life: a process begins at 1."""
+
+    def ticket(self) -> int:
+        self.tickets += 1
+        return self.tickets
 
     def persisted(self) -> list[tuple[int, int]]:
         """(index, term) of every entry in this node's log as its storage gives it back."""
@@ -106,9 +113,9 @@ class Script:
         self.filter: Callable[[Mail], bool] | None = None
         """Called for every mail about to be delivered; False drops it."""
         self.incarnations: dict[str, bytes] = {}
-        self.tickets = 0
         self.nodes: dict[str, Node] = {}
         self._lives = 0
+        self._lived: Counter[str] = Counter()
         for name in (*names, *learners):
             self.start(name, disks[name] if disks and name in disks else MemoryStorage())
 
@@ -120,6 +127,7 @@ class Script:
     def start(self, name: str, storage: MemoryStorage, membership: Membership | None = None) -> Node:
         """Start a node on this disk; ``membership`` () for a joiner, default the bootstrap one."""
         self._lives += 1
+        self._lived[name] += 1
         traces: list[Event] = []
         recovered = storage.open().get(1) or Recovered()
         self.incarnations.setdefault(name, f"life of {name}".encode().ljust(16, b"."))
@@ -127,7 +135,8 @@ class Script:
             group=1, node_id=name, config=self.config, rules=make_rules(self.config),
             rng=Random(f"{self.seed}/{name}/{self._lives}"), now=self.now,
             membership=self.bootstrap if membership is None else membership,
-            incarnation=self.incarnations[name], trace=traces.append, recovered=recovered)
+            life=self._lived[name] << 32, incarnation=self.incarnations[name], trace=traces.append,
+            recovered=recovered)
         node = Node(name, storage, replica, traces=traces)
         snapshot = storage.newest_snapshot(1)
         if snapshot:
@@ -331,23 +340,23 @@ class Script:
         return indexes
 
     def read(self, name: str, level: Read = Read.INDEX) -> int:
-        self.tickets += 1
-        self[name].read(self.now, self.tickets, level)
+        ticket = self.nodes[name].ticket()
+        self[name].read(self.now, ticket, level)
         self.pump(name)
-        return self.tickets
+        return ticket
 
     def reconfigure(self, name: str, voters: Iterable[str], learners: Iterable[str] = ()) -> int:
-        self.tickets += 1
+        ticket = self.nodes[name].ticket()
         self[name].reconfigure(
-            self.now, self.tickets, {v: f"{v}:1" for v in voters}, {v: f"{v}:1" for v in learners})
+            self.now, ticket, {v: f"{v}:1" for v in voters}, {v: f"{v}:1" for v in learners})
         self.pump(name)
-        return self.tickets
+        return ticket
 
     def transfer(self, name: str, target: str | None) -> int:
-        self.tickets += 1
-        self[name].transfer(self.now, self.tickets, target)
+        ticket = self.nodes[name].ticket()
+        self[name].transfer(self.now, ticket, target)
         self.pump(name)
-        return self.tickets
+        return ticket
 
     def snapshot(self, name: str) -> SnapshotMeta:
         """Take a snapshot of what this node has applied, at once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.raft.bugs.mutant import Impossible, Mutant
 
 TESTS = "tests/raft/bugs/test_reads.py::"
+LIVES = "tests/raft/bugs/test_lives.py::"
 
 MUTANTS = [
     Mutant("Q1", "raft/reads.py",
@@ -70,6 +71,34 @@ MUTANTS = [
            old="            leadership.lease_dead = True\n",
            new="",
            tests=(TESTS + "test_BUG_Q14_the_lease_is_gone_once_the_successor_was_told",)),
+    Mutant("Q15", "raft/following.py",
+           old="        self._asked = core.life\n",
+           new="        self._asked = 0\n",
+           tests=(LIVES + "test_BUG_Q15_an_answer_to_an_earlier_life_answers_no_read_of_this_one",)),
+    Mutant("Q15", "raft/following.py",
+           old="        self._asked += 1\n",
+           new="        self._asked = core.life + 1\n",
+           tests=(LIVES + "test_BUG_Q15_each_question_of_a_life_has_a_number_of_its_own",)),
+    Mutant("Q15", "raft/following.py",
+           old="        ticket, _ = self._questions.pop(reply.ticket)\n",
+           new="        ticket, _ = self._questions.pop(min(self._questions))\n",
+           tests=(LIVES + "test_BUG_Q15_each_question_of_a_life_has_a_number_of_its_own",)),
+    Mutant("Q15", "raft/host.py",
+           old="life=self._rng.getrandbits(LIFE_BITS)",
+           new="life=0",
+           tests=(LIVES + "test_BUG_Q15_every_opening_of_a_group_is_a_life_of_its_own",)),
+    Mutant("Q15", "raft/host.py",
+           old="life=self._rng.getrandbits(LIFE_BITS)",
+           new="life=self._rng.getrandbits(16)",
+           tests=(LIVES + "test_BUG_Q15_every_opening_of_a_group_is_a_life_of_its_own",)),
+    Mutant("Q15", "raft/wire.py",
+           old="_head(_READ_REPLY, 0, m.code, m.group, m.term, 0, 0, m.ticket, m.index)",
+           new="_head(_READ_REPLY, 0, m.code, m.group, m.term, 0, 0, m.ticket & 0xFFFFFFFF, m.index)",
+           tests=(LIVES + "test_BUG_Q15_the_wire_carries_what_a_life_counts_from_and_what_older_peers_send",)),
+    Mutant("Q15", "raft/sim/node.py",
+           old="life=node.boots << 32",
+           new="life=0",
+           tests=(LIVES + "test_BUG_Q15_the_simulation_sees_lives_that_count_alike",)),
 ]
 IMPOSSIBLE = [
     Impossible("Q4", why="no core can read a clock: time comes in as an argument, and the wall clock's number is only "

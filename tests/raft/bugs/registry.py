@@ -26,7 +26,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "R": ("Replies, sessions, progress", 10),
     "S": ("Snapshots and compaction", 20),
     "M": ("Membership", 15),
-    "Q": ("Reads, leases, clocks", 14),
+    "Q": ("Reads, leases, clocks", 15),
     "V": ("Liveness", 16),
     "A": ("Applying, resources, the API", 10),
     "G": ("Disks that stand still, groups that say nothing", 3),

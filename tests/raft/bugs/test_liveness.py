@@ -103,11 +103,11 @@ def test_BUG_V6_a_leader_is_known_by_its_id_not_by_its_address() -> None:
     Guards that addresses decide nothing.
     """
     script = led(settled_ms=10)
-    script.tickets += 1
-    script["n0"].reconfigure(script.now, script.tickets, {name: f"{name}.elsewhere:9" for name in script.nodes}, {})
+    ticket = script.nodes["n0"].ticket()
+    script["n0"].reconfigure(script.now, ticket, {name: f"{name}.elsewhere:9" for name in script.nodes}, {})
     script.pump("n0")
     script.elapse(2_000)
-    assert script.outcome("n0", script.tickets) == "done"
+    assert script.outcome("n0", ticket) == "done"
     assert script.leader() is script["n0"] and terms(script) == [1, 1, 1]
     script.crash("n0")
     script.elapse(3 * TIMEOUT)

@@ -374,7 +374,7 @@ def test_BUG_A5_a_group_that_has_run_for_ever_runs_on() -> None:
         progress.sequence = (1 << 64) - 10_000
         progress.session = LARGEST - 5
     leader.leadership.reads.round = (1 << 32) - 50
-    script.tickets = far
+    script["n1"].following._asked = LARGEST - 500
     for number in range(100):
         script.propose("n0", b"%d" % number)
         ticket = script.read("n0")
