@@ -119,7 +119,7 @@ class ActiveController:
             self._marked[key] = None
         if group.master != broker_id:
             return False
-        if group.eligible and not announces_gate(beat.replica):
+        if group.eligible and not announces_gate(beat.replica, len(group.sync_state_set)):
             self._marked[key] = None
             return False
         if not raft_lease or key in self._asked or key in self._doubted:
@@ -242,7 +242,7 @@ class ActiveController:
         if life in (Life.CLOSED, Life.SILENT):
             return self._election(key, self.liveness.observe(now, key, group.master))
         beat = self.liveness.beat(key, group.master)
-        if group.eligible and beat is not None and not announces_gate(beat.replica):
+        if group.eligible and beat is not None and not announces_gate(beat.replica, len(group.sync_state_set)):
             return DropEligible(term=self.term, key=key, broker_id=group.master, master_epoch=group.master_epoch)
         return None
 

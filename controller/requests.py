@@ -103,7 +103,7 @@ def _alter(request: Command, seen: Seen) -> AnyCommand | Refused:
     return AlterSyncStateSet(
         term=seen.active.term, key=key, broker_id=header.master_broker_id, master_epoch=header.master_epoch,
         sync_state_set=wanted.sync_state_set, sync_state_set_epoch=wanted.sync_state_set_epoch,
-        observation=seen.observe(key))
+        observation=seen.observe(key), least=header.min_in_sync_replicas)
 
 
 def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:

@@ -70,6 +70,9 @@ UNLEASED_BEAT_MS: Final = 200
 """Between heartbeats of a master that was never granted a lease, and serves nobody for the lack of it."""
 
 
+UNSETTLED: Final = -1
+"""In place of the generation of an announcement, of a heartbeat that leaves while a change of the SyncStateSet is under
+way: that one may have said that more is demanded, and have let others be elected for it."""
 _HANDED_OVER: Final = "mastership is handed over"
 
 
@@ -385,7 +388,8 @@ class ReplicasManager:
         header = BrokerHeartbeatRequest(
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
             self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority, **self._announced())
-        generation = self.gate.generation
+        held = self.in_sync
+        generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
         def on_answer(address: str) -> Callable[[Command | None, int], list[Output]]:
             return lambda answer, _: self._beat_answered(answer, address, generation, now_ns)
@@ -531,8 +535,9 @@ class ReplicasManager:
             held.tick(now_ns)
             return []
         self._due["alter"] = now_ns + self._config.retry_ms * NS_PER_MS
+        least = self.gate.announced if self._config.all_ack_in_sync_state_set and self.gate.announced > 1 else None
         header = AlterSyncStateSetRequest(self._config.broker_name, held.self_id, self.role.epoch,
-                                          cluster_name=self._config.cluster_name)
+                                          cluster_name=self._config.cluster_name, min_in_sync_replicas=least)
 
         def on_answer(answer: Command | None, number: int) -> list[Output]:
             return self._altered(held, answer, number, now_ns)

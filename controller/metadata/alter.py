@@ -20,21 +20,22 @@ from __future__ import annotations
 
 import attrs
 
+from controller.metadata import eligible
 from controller.metadata.commands import AlterSyncStateSet
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.outcomes import Altered, Outcome, Refused
 from remoting.codes import ResponseCode
 
 
-def alter(group: BrokerGroup, command: AlterSyncStateSet) -> tuple[Outcome, BrokerGroup]:
-    """The outcome, and the group after it (the same object when nothing changes)."""
+def alter(group: BrokerGroup, command: AlterSyncStateSet, in_use: int) -> tuple[Outcome, BrokerGroup]:
+    """The outcome, and the group after it (the same object when nothing changes). ``in_use``: the log's format."""
     refused = _fence(group, command)
     if refused is None and command.sync_state_set != group.sync_state_set:
         refused = _unfit(group, command)
         if refused is None:
             group = attrs.evolve(
                 group, sync_state_set=command.sync_state_set, sync_state_set_epoch=group.sync_state_set_epoch + 1,
-                eligible=frozenset(),
+                eligible=eligible.after_alter(group, command, in_use),
             )
             return _accepted(group, command, changed=True), group
     return refused or _accepted(group, command, changed=False), group

@@ -143,15 +143,18 @@ def _key(cluster: Any, name: Any) -> GroupKey:
 
 
 def _pack_alter(c: AlterSyncStateSet, in_format: int) -> list[Any]:
-    return [*c.key, c.broker_id, c.master_epoch, sorted(c.sync_state_set), c.sync_state_set_epoch,
-            _pack_live(c.observation, in_format)]
+    fields = [*c.key, c.broker_id, c.master_epoch, sorted(c.sync_state_set), c.sync_state_set_epoch,
+              _pack_live(c.observation, in_format)]
+    return [*fields, c.least] if in_format >= 2 else fields
 
 
 def _alter(term: int, fields: list[Any], in_format: int) -> AlterSyncStateSet:
-    cluster, name, broker_id, master_epoch, members, epoch, live = items(fields, 7)
+    cluster, name, broker_id, master_epoch, members, epoch, live, least = items(
+        fields if in_format >= 2 else [*fields, None], 8)
     return AlterSyncStateSet(
         term=term, key=_key(cluster, name), broker_id=integer(broker_id), master_epoch=integer(master_epoch),
-        sync_state_set=ids(members), sync_state_set_epoch=integer(epoch), observation=_observation(live, in_format))
+        sync_state_set=ids(members), sync_state_set_epoch=integer(epoch), observation=_observation(live, in_format),
+        least=optional(least, integer))
 
 
 def _pack_apply(c: ApplyBrokerId, in_format: int) -> list[Any]:

@@ -60,6 +60,9 @@ class AlterSyncStateSet(Command):
     sync_state_set_epoch: int
     """The epoch that the sender knows, not the one it wants."""
     observation: Observation
+    least: int | None = None
+    """``minInSyncReplicas`` of a sender that acknowledges what its whole SyncStateSet holds, and nothing while that has
+    fewer members; None: it does not say so. Since format 2."""
 
 
 class Trigger(enum.IntEnum):
@@ -127,7 +130,7 @@ class CleanBrokerData(Command):
 
 @attrs.frozen(kw_only=True)
 class DropEligible(Command):
-    """The master's heartbeat no longer announces ``minInSyncReplicas`` of 2 or more."""
+    """The master's heartbeat announces a ``minInSyncReplicas`` that the SyncStateSet meets."""
 
     key: GroupKey
     broker_id: int

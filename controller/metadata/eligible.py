@@ -8,6 +8,11 @@ acknowledged.
 beside it. The others of P stay eligible until the first AlterSyncStateSet of m that changes the set, but only if and
 while m announces ``minInSyncReplicas`` >= 2.
 
+*And since format 2*, where m announces all-ack, too: what ends it is an alter to a set of ``minInSyncReplicas`` members
+or more. One that leaves fewer has whoever was electable and is not in the set eligible beside it: the members of the
+last set that was large enough, and nobody who left before that. So a master that is left alone, and dies, is replaced.
+The alter itself says what m demands: a heartbeat that this controller heard may be of before m lowered it.
+
 *Why it is safe.* A master that announces it acknowledges nothing while the SyncStateSet that the controller has
 accepted is smaller than that; the gate counts that set alone, never what the master itself believes. In epoch e that
 set is {m} until m's first alter, so until then nothing is acknowledged in e. So whoever held, at the start of e, all
@@ -16,10 +21,13 @@ electing one of them is exactly as safe as it was to elect it in place of m. Wha
 
 - the first alter that changes the set is applied: from then on m may acknowledge with its new set. m learns of the
   acceptance only after it was applied here, hence the eligible are gone before the first acknowledgement. An alter to
-  the set that is already accepted opens no gate and ends nothing;
-- a heartbeat of m announces less (``DropEligible``). A broker may lower its gate only after an answer that
-  renewed its lease came to a heartbeat that said so (``masterLeaseRenewed``, which waits until nobody is eligible);
-  that is part of announcing it. Java brokers announce nothing, so none of their former members is ever eligible;
+  the set that is already accepted opens no gate and ends nothing. With all-ack one to a set that is too small opens no
+  gate either: what was acknowledged before it is held by every member of the set before it, and by all that are asked
+  for, and nothing is after it;
+- a heartbeat of m announces a minimum that the set meets (``DropEligible``). A broker may lower its gate only after an
+  answer that renewed its lease came to a heartbeat that said so, and that left while no alter was under way
+  (``masterLeaseRenewed``, which waits until nobody is eligible whom the announced gate does not protect); that is part
+  of announcing it. Java brokers announce nothing, so none of their former members is ever eligible;
 - m registers again: its process is new and its configuration may be. It has acknowledged nothing as the new process,
   since that learns of its mastership from the answer;
 - a removed replica is not eligible, and an election starts anew.
@@ -40,26 +48,34 @@ from __future__ import annotations
 
 import attrs
 
-from controller.metadata.commands import DropEligible, LiveReplica
+from controller.metadata.commands import AlterSyncStateSet, DropEligible, LiveReplica
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.outcomes import EligibleDropped
 
-GATED_FROM = 2
-"""The least ``minInSyncReplicas`` with which a lone master acknowledges nothing."""
+ALL_ACK_FROM = 2
+"""The format since which an alter may say that its sender acknowledges what all of its set hold."""
 
 
-def announces_gate(replica: LiveReplica) -> bool:
-    """Whether this broker, were it master and alone, would acknowledge nothing."""
-    return replica.min_in_sync_replicas is not None and replica.min_in_sync_replicas >= GATED_FROM
+def announces_gate(replica: LiveReplica, in_sync: int) -> bool:
+    """Whether this broker, were it master with so many in sync, would acknowledge nothing."""
+    return replica.min_in_sync_replicas is not None and in_sync < replica.min_in_sync_replicas
 
 
 def after_election(before: BrokerGroup, master: int, replica: LiveReplica) -> frozenset[int]:
     """Who is eligible beside the new master alone."""
-    return before.electable - {master} if announces_gate(replica) else frozenset()
+    return before.electable - {master} if announces_gate(replica, 1) else frozenset()
+
+
+def after_alter(before: BrokerGroup, command: AlterSyncStateSet, in_use: int) -> frozenset[int]:
+    """Who is eligible beside the set that its master reports."""
+    least = command.least if in_use >= ALL_ACK_FROM else None
+    if least is None or len(command.sync_state_set) >= least:
+        return frozenset()
+    return before.electable - command.sync_state_set
 
 
 def drop(group: BrokerGroup, command: DropEligible) -> tuple[EligibleDropped, BrokerGroup]:
-    """The master no longer announces its gate. One of an earlier mastership says nothing about this one."""
+    """The master announces no closed gate any more. One of an earlier mastership says nothing about this one."""
     if group.eligible and (command.broker_id, command.master_epoch) == (group.master, group.master_epoch):
         return EligibleDropped(key=command.key, changed=True), attrs.evolve(group, eligible=frozenset())
     return EligibleDropped(key=command.key), group

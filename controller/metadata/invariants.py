@@ -231,16 +231,21 @@ def one_epoch_per_loss(step: Step, history: History) -> bool:
 
 
 def eligible_stand_beside_one(step: Step, history: History) -> bool:
-    """Eligible brokers are beside a SyncStateSet of one, not in it; an alter that changes the set ends them."""
-    after = step.after
+    """Eligible brokers were electable, and are not in the SyncStateSet. They become so by an election, or as the set
+    shrinks below what its master demands of it; an alter to a set that is large enough ends it."""
+    before, after, command = step.before, step.after, step.command
+    altered = after.sync_state_set != before.sync_state_set and isinstance(command, AlterSyncStateSet)
     if not after.eligible:
-        return False
-    require(len(after.sync_state_set) == 1 and not after.eligible & after.sync_state_set,
-            "INV_ELIGIBLE", "eligible although more than one is in sync", step)
-    require(isinstance(step.outcome, Elected) or after.eligible <= step.before.eligible,
-            "INV_ELIGIBLE", "somebody became eligible without an election", step)
-    if isinstance(step.outcome, Elected):
-        require(after.eligible <= step.before.electable, "INV_ELIGIBLE", "eligible without having been electable", step)
+        return bool(before.eligible) and altered
+    require(not after.eligible & after.sync_state_set, "INV_ELIGIBLE", "eligible and in sync", step)
+    require(after.eligible <= before.electable, "INV_ELIGIBLE", "eligible without having been electable", step)
+    if altered:
+        assert isinstance(command, AlterSyncStateSet)
+        require(command.least is not None and len(after.sync_state_set) < command.least,
+                "INV_ELIGIBLE", "eligible beside a set in which its master may acknowledge", step)
+    else:
+        require(isinstance(step.outcome, Elected) or after.eligible <= before.eligible,
+                "INV_ELIGIBLE", "somebody became eligible without an election or an alter", step)
     return True
 
 

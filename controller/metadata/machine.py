@@ -157,7 +157,7 @@ class MetadataMachine:
         before = self._group(command.key)
         if isinstance(command, ApplyBrokerId) and before is _NOTHING and len(self._state.groups) >= GROUPS_MAX:
             return _full(), {}
-        outcome, after = _decide_group(before, command)
+        outcome, after = _decide_group(before, command, self._state.format)
         return outcome, {command.key: after}
 
     def _group(self, key: GroupKey) -> BrokerGroup:
@@ -205,12 +205,12 @@ class MetadataMachine:
         return snapshot.digest(self._state.groups, self._state.format)
 
 
-def _decide_group(before: BrokerGroup, command: AnyCommand) -> tuple[Outcome, BrokerGroup]:
+def _decide_group(before: BrokerGroup, command: AnyCommand, in_use: int) -> tuple[Outcome, BrokerGroup]:
     match command:
         case ElectMaster():
             return elect(before, command)
         case AlterSyncStateSet():
-            return alter(before, command)
+            return alter(before, command, in_use)
         case RegisterBroker():
             return register(before, command)
         case ApplyBrokerId():

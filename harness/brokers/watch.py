@@ -71,6 +71,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
     "INV_C17": "healed, all brokers agree with the controllers, though notifications be lost",
+    "INV_C25": "who is eligible beside the SyncStateSet holds all that was acknowledged",
     "INV_LEASE": "where leases are waited for, no write is accepted beside another master",
 }
 KEY: Final = GroupKey(CLUSTER, GROUP)
@@ -201,6 +202,12 @@ class Watch:
             if after.sync_state_set_epoch != before.sync_state_set_epoch:
                 self.committed[after.sync_state_set_epoch] = after.sync_state_set
             self._beside = after.eligible
+            self.scene.counts["eligible beside a set that shrank"] += (
+                isinstance(applied.command, AlterSyncStateSet) and bool(after.eligible - before.eligible))
+            if after.eligible and self.lossless:
+                self.counts["INV_C25"] += 1
+                lacking = self._all_hold(after.eligible, len(self.acknowledged))
+                require(not lacking, "INV_C25", "eligible without what was acknowledged", lacking, before, after)
             if after.master is not None:
                 self._sets[after.master_epoch] = after.sync_state_set
                 if not after.eligible and after.master_epoch == before.master_epoch:

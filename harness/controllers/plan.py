@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from controller.active import ElectionSettings
+from controller.metadata.codec import FORMAT
 from harness.brokers.plan import BrokerPlan
 from raft.config import MS, Config, Read, Rules
 from raft.sim.links import LinkProfile
@@ -63,6 +64,8 @@ class ControllerPlan(Plan):
     harms: tuple[str, ...] = ()
     snapshot_bytes: int = 0
     """Log of so many bytes makes a snapshot."""
+    format: int = FORMAT
+    """Of the log, to which active controllers raise it."""
 
     def config(self) -> Config:
         return attrs.evolve(super().config(), snapshot_log_bytes=self.snapshot_bytes, snapshot_tail_entries=4)
@@ -100,6 +103,7 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
     plan.read = Read.LEASE if stream.chance(0.5) else Read.INDEX
     plan.snapshot_bytes = stream.pick((0, 1_000, 4_000), 0)
     _harm(plan, stream, profile)
+    plan.format = FORMAT - 1 if stream.chance(0.2) else FORMAT
     return plan
 
 

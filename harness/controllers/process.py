@@ -15,7 +15,7 @@ from controller import answers
 from controller.active import ActiveController
 from controller.liveness import Liveness
 from controller.metadata.codec import encode
-from controller.metadata.commands import AnyCommand, ElectMaster
+from controller.metadata.commands import AnyCommand, ElectMaster, RaiseFormat
 from controller.metadata.groups import GroupKey
 from controller.metadata.outcomes import Outcome, Refused
 from controller.notifications import Notification
@@ -104,6 +104,8 @@ class Process:
             self.scene.watch.activated(self)
             self.active.activate(self.now, term)
             self._fold(K_ACTIVE, term)
+            if self.machine.format < self.scene.plan.format:
+                self._propose(RaiseFormat(term=term, format=self.machine.format + 1), _whatever)
             self._act()
 
         self._read(through)
@@ -345,6 +347,10 @@ class Process:
 
     def _fold(self, kind: int, what: int) -> None:
         self.life.world.fold(self.number, kind, self.active.term, int(self.active.active), what, 0)
+
+
+def _whatever(result: object) -> None:
+    """The next leader tries again."""
 
 
 def _call(what: tuple[Then, object]) -> None:

@@ -53,6 +53,8 @@ class AlterSyncStateSetRequest(Header):
     invoke_time: Int64 = 0
     cluster_name: str | None = None
     """Ours."""
+    min_in_sync_replicas: Int32 | None = None
+    """Ours: this master acknowledges what every member of its SyncStateSet holds, and nothing while that has fewer."""
 
 
 @header

@@ -7,7 +7,7 @@ import trio
 from remoting.codes import ResponseCode
 from remoting.command import Command
 from tests.broker.cluster import Cluster, Node, cluster, until
-from tests.broker.test_server import bodies, in_sync, send_all, three
+from tests.broker.test_server import bodies, in_sync, new_master, send_all, three
 
 TWO = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2", "totalReplicas": "3",
        "haMaxTimeSlaveNotCatchup": "1000", "haSendHeartbeatInterval": "500"}
@@ -62,3 +62,23 @@ async def test_a_send_waits_for_members_that_come_back_in_time(autojump_clock: t
         assert [answer.code for answer in answers] == [ResponseCode.SUCCESS]
         assert first.broker.journal.read(0, 1 << 20) == master.broker.journal.read(0, 1 << 20)
         assert await bodies(made, master.address) == [b"waits"]
+
+
+async def test_a_master_that_is_left_alone_and_dies_is_replaced_at_once(autojump_clock: trio.abc.Clock) -> None:
+    """It acknowledged nothing since the others left: they hold all that was."""
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **TWO)
+        await send_all(made, master.address, b"held")
+        await trio.sleep(1)  # by then format 2 of the controllers' log is in use
+        made.network.listeners.pop(f"{master.host}:10912")
+        await made.network.drop(f"{master.host}:10912")
+        await in_sync(master, 0)
+        answer = await made.send(master.address, b"refused")
+        assert answer.code == ResponseCode.SYSTEM_ERROR and "2 are needed" in (answer.remark or "")
+        lost = trio.current_time()
+        await master.kill()
+        second = await new_master(*others)
+        assert trio.current_time() - lost < 1
+        await in_sync(second, 1)
+        await send_all(made, second.address, b"after")
+        assert await bodies(made, second.address) == [b"held", b"after"]

@@ -316,6 +316,20 @@ def test_a_lowered_gate_is_confirmed_by_a_renewal_only_when_nobody_is_eligible()
     assert stage.beat(2)
 
 
+def test_a_gate_is_judged_by_how_many_are_in_sync_not_by_whether_it_is_two() -> None:
+    """Of three demanded two are in sync, and one may be elected beside them, until two are enough."""
+    stage = Stage().form(1, 2, 3, replica=LiveReplica(min_in_sync_replicas=3))
+    stage.commit(AlterSyncStateSet(
+        term=1, key=KEY, broker_id=1, master_epoch=1, sync_state_set=frozenset({1, 2}), sync_state_set_epoch=2,
+        observation=stage.active.observe(0, KEY), least=3))
+    assert stage.group.eligible == {3}
+    assert stage.beat(1, replica=LiveReplica(min_in_sync_replicas=3)) and stage.asked() == []
+    assert not stage.beat(1, replica=GATED), "two are in sync: it may acknowledge as soon as that is answered"
+    (dropped,) = stage.carry_out()
+    assert isinstance(dropped, EligibleDropped) and stage.group.eligible == frozenset()
+    assert stage.beat(1, replica=GATED)
+
+
 @pytest.mark.parametrize(("who", "raft_lease", "active", "renewed"), [
     (1, True, True, True), (2, True, True, False), (1, False, True, False), (1, True, False, False),
 ])

@@ -635,6 +635,37 @@ def test_the_gate_is_lowered_when_the_active_controller_has_answered() -> None:
     assert broker.manager.gate.in_force == 1
 
 
+def test_an_answer_to_a_heartbeat_of_while_a_change_of_the_set_was_under_way_lowers_no_gate() -> None:
+    """That one said that two are demanded, and may let others be elected after the heartbeat was answered."""
+    broker = Broker(Controller(), attrs.evolve(CONFIG, min_in_sync_replicas=2, all_ack_in_sync_state_set=True))
+    broker.run(100)
+    held = slave_caught_up(broker)
+    broker.lose = {RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET}
+    broker.run(1)
+    assert held.asked and broker.held[0].command.ext["minInSyncReplicas"] == "2"
+    broker.manager.announce(1)
+    broker.run(3_000)
+    assert held.asked and broker.manager.gate.in_force == 2
+    broker.lose = set()
+    (late,) = broker.held
+    broker.do(broker.manager.answered(late.request, broker.controller.answer("ctl1", late.command), broker.now))
+    broker.run(3_000)
+    assert not held.asked and broker.manager.gate.in_force == 1
+
+
+@pytest.mark.parametrize(("all_ack", "least", "said"), [(True, 3, "3"), (True, 1, None), (False, 3, None)])
+def test_a_master_that_waits_for_its_whole_set_says_with_each_change_of_it_how_many_it_demands(
+    all_ack: bool, least: int, said: str | None,
+) -> None:
+    config = attrs.evolve(CONFIG, min_in_sync_replicas=least, all_ack_in_sync_state_set=all_ack)
+    broker = Broker(Controller(), config)
+    broker.run(100)
+    slave_caught_up(broker)
+    broker.lose = {RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET}
+    broker.run(1)
+    assert broker.held[0].command.ext.get("minInSyncReplicas") == said
+
+
 def test_a_lost_leader_is_looked_for_without_haste_and_an_unreadable_answer_harms_nobody() -> None:
     broker = booted()
     broker.controller.down = True

@@ -34,7 +34,7 @@ _SETS = st.frozensets(INT64, max_size=5)
 
 ANY: st.SearchStrategy[Command] = st.one_of(
     st.builds(AlterSyncStateSet, **_KEY, broker_id=INT64, master_epoch=INT64, sync_state_set=_SETS,
-              sync_state_set_epoch=INT64, observation=OBSERVATIONS),
+              sync_state_set_epoch=INT64, observation=OBSERVATIONS, least=st.none() | INT64),
     st.builds(ElectMaster, **_KEY, trigger=st.sampled_from(Trigger), broker_id=st.none() | INT64,
               designate=st.booleans(), unclean=st.booleans(), policy=st.sampled_from([*POLICIES, "x"]),
               preferred=st.none() | INT64, observation=OBSERVATIONS),

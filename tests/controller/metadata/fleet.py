@@ -127,7 +127,7 @@ class Fleet:
         return self.elect(CONTROLLER, None, seen(*living), **more)
 
     def alter(self, broker_id: int, members: set[int], *, master_epoch: int | None = None, epoch: int | None = None,
-              observed: Observation | None = None) -> Outcome:
+              observed: Observation | None = None, least: int | None = None) -> Outcome:
         """Epochs that are not given are the current ones; members are alive unless told otherwise."""
         group = self.machine.group(self.key) or BrokerGroup()
         return self.do(AlterSyncStateSet(
@@ -135,7 +135,7 @@ class Fleet:
             master_epoch=group.master_epoch if master_epoch is None else master_epoch,
             sync_state_set=frozenset(members),
             sync_state_set_epoch=group.sync_state_set_epoch if epoch is None else epoch,
-            observation=seen(*members) if observed is None else observed))
+            observation=seen(*members) if observed is None else observed, least=least))
 
     def clean(self, ids: set[int] | None, *living: int, force: bool = False) -> Outcome:
         return self.do(CleanBrokerData(
@@ -152,18 +152,18 @@ def of(outcome: Outcome, kind: type[Kind]) -> Kind:
     return outcome
 
 
-def registered(*ids: int, key: GroupKey = KEY) -> Fleet:
+def registered(*ids: int, key: GroupKey = KEY, in_format: int = FORMAT) -> Fleet:
     """A group with these members, in order, and no master yet."""
-    fleet = Fleet(key)
+    fleet = Fleet(key, in_format)
     for broker_id in ids:
         fleet.apply_id(broker_id)
         fleet.register(broker_id)
     return fleet
 
 
-def led(*members: int, observed: Observation | None = None) -> Fleet:
+def led(*members: int, observed: Observation | None = None, in_format: int = FORMAT) -> Fleet:
     """Members 1 to 3, broker 1 master in epoch 1, these (or all) in sync: SyncStateSet epoch 1 for 1 alone, else 2."""
-    fleet = registered(1, 2, 3)
+    fleet = registered(1, 2, 3, in_format=in_format)
     fleet.elect(BROKER, 1, observed or seen(1, 2, 3))
     if members != (1,):
         fleet.alter(1, set(members or (1, 2, 3)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller.metadata.commands import LiveReplica
+from controller.metadata.alter import alter
+from controller.metadata.codec import encode
+from controller.metadata.commands import AlterSyncStateSet, LiveReplica
 from controller.metadata.eligible import announces_gate
 from controller.metadata.events import EligibleChanged
 from controller.metadata.outcomes import Altered, Elected, EligibleDropped, NotElected, Refused, Registered
-from tests.controller.metadata.fleet import ADMIN, GATED, Fleet, led, of, seen
+from tests.controller.metadata.fleet import ADMIN, GATED, KEY, Fleet, led, of, raised, seen
 
 
 def failed_over() -> Fleet:
@@ -22,7 +24,81 @@ def failed_over() -> Fleet:
 @pytest.mark.parametrize(
     ("announced", "gated"), [(None, False), (-1, False), (0, False), (1, False), (2, True), (3, True)])
 def test_a_gate_is_two_or_more(announced: int | None, gated: bool) -> None:
-    assert announces_gate(LiveReplica(min_in_sync_replicas=announced)) == gated
+    assert announces_gate(LiveReplica(min_in_sync_replicas=announced), 1) == gated
+
+
+@pytest.mark.parametrize(("in_sync", "gated"), [(1, True), (2, True), (3, False), (4, False)])
+def test_a_gate_is_closed_while_fewer_are_in_sync_than_it_says(in_sync: int, gated: bool) -> None:
+    assert announces_gate(LiveReplica(min_in_sync_replicas=3), in_sync) == gated
+
+
+# --- a master that acknowledges what its whole set holds, and says of how many ------------------------------------
+
+
+def test_who_left_a_set_that_is_too_small_by_then_stays_eligible() -> None:
+    fleet = led()
+    assert of(fleet.alter(1, {1}, least=2), Altered).changed and fleet.group.eligible == {2, 3}
+    assert of(fleet.lost(3), Elected).clean and fleet.state() == (3, 2, {3}, 4)
+
+
+def test_who_left_while_there_were_enough_does_not_come_back() -> None:
+    fleet = led()
+    fleet.alter(1, {1, 2}, least=2)
+    fleet.alter(1, {1}, least=2)
+    assert fleet.group.eligible == {2}, "3 may lack what 1 and 2 acknowledged"
+    assert of(fleet.lost(3), NotElected).changed
+
+
+def test_all_of_the_last_set_that_was_large_enough_stay_eligible_however_it_shrinks_and_changes() -> None:
+    fleet = led()
+    fleet.alter(1, {1, 2}, least=3)
+    assert fleet.group.eligible == {3}
+    fleet.alter(1, {1}, least=3)
+    assert fleet.group.eligible == {2, 3}
+    fleet.alter(1, {1, 3}, least=3)
+    assert fleet.group.eligible == {2}
+    fleet.alter(1, {1, 2, 3}, least=3)
+    assert fleet.group.eligible == set()
+
+
+def test_a_lowered_minimum_that_the_present_set_meets_opens_the_gate() -> None:
+    fleet = led()
+    fleet.alter(1, {1, 2}, least=3)
+    fleet.alter(1, {1}, least=2)
+    assert fleet.group.eligible == {2, 3}, "2 and 3 hold all: nothing was acknowledged since the three of them did"
+    fleet.alter(1, {1, 2}, least=2)
+    assert fleet.group.eligible == set()
+
+
+def test_without_all_ack_the_first_alter_ends_it_as_ever() -> None:
+    fleet = led()
+    fleet.alter(1, {1})
+    assert fleet.group.eligible == set()
+
+
+def test_the_first_alter_of_a_new_master_to_a_set_that_is_too_small_ends_nothing() -> None:
+    fleet = failed_over()
+    fleet.alter(2, {2, 3}, least=3)
+    assert fleet.group.eligible == {1}
+    fleet.alter(2, {1, 2, 3}, least=3)
+    assert fleet.group.eligible == set()
+
+
+def test_in_format_1_a_shrinking_set_leaves_nobody_eligible() -> None:
+    fleet = led(in_format=1)
+    fleet.alter(1, {1}, least=2)
+    assert fleet.group.eligible == set()
+
+
+def test_what_format_1_cannot_carry_counts_for_nothing_in_a_preview() -> None:
+    fleet = led(in_format=1)
+    wish = AlterSyncStateSet(
+        term=1, key=KEY, broker_id=1, master_epoch=1, sync_state_set=frozenset({1}), sync_state_set_epoch=2,
+        observation=seen(1), least=2)
+    assert alter(fleet.group, wish, 1)[1].eligible == set() and alter(fleet.group, wish, 2)[1].eligible == {2, 3}
+    raised(fleet.machine)
+    data = encode(wish, 1)
+    assert fleet.machine.apply_at(data, 1).changed and fleet.group.eligible == set(), "written before the raise"
 
 
 def test_without_the_announcement_nobody_is_eligible() -> None:
