@@ -137,6 +137,13 @@ async def _snapshot(arguments: argparse.Namespace, client: Client) -> int:
     return DONE
 
 
+async def _accept_loss(arguments: argparse.Namespace, client: Client) -> int:
+    lapsed = await client.accept_loss(arguments.address, timeout_ms=arguments.timeout_ms)
+    _tell(arguments, {"accepted": lapsed}, f"{arguments.address} votes and counts again; what it lost is given up."
+          if lapsed else f"{arguments.address} had lost nothing.")
+    return DONE
+
+
 async def _reconfigure(arguments: argparse.Namespace, client: Client) -> int:
     status = await _leaders_status(client, arguments.timeout_ms)
     voters, learners, priorities = plan_membership(
@@ -253,6 +260,9 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("node", nargs="?", help="id of the voter that shall lead (default: the best placed)")
     command = add("snapshot", _snapshot, "Take a snapshot now, so that the log behind it may go.")
     command.add_argument("address", nargs="?", metavar="HOST:PORT", help="on this node (default: the leader)")
+    command = add("accept-loss", _accept_loss, "Let a node that lost what it had acknowledged vote and count again, "
+                  "although nobody gave it back: what only it and nodes that never return held is lost then.")
+    command.add_argument("address", metavar="HOST:PORT", help="that node")
     _add_reconfigure(add("reconfigure", _reconfigure,
                          "Change who belongs to the group: say what it shall be, or what shall change."))
     return parser

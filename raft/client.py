@@ -203,6 +203,11 @@ class Client:
         assert isinstance(index, int)
         return index
 
+    async def accept_loss(self, address: str, *, timeout_ms: int | None = None) -> bool:
+        """Let the node at ``address`` vote and count again although it lost what it had acknowledged; see
+        ``Node.accept_loss``. False: it had lost nothing."""
+        return bool(await self._read(Request(0, Op.ACCEPT_LOSS, self._group), address, timeout_ms))
+
     # --- asking until it is answered
 
     async def _write(self, request: Request, timeout_ms: int | None) -> Any:

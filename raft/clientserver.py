@@ -95,6 +95,7 @@ class ServedNode(Protocol):
         priorities: Mapping[str, int] | None = None,
     ) -> Awaitable[None]: ...
     def take_snapshot(self) -> Awaitable[SnapshotMeta]: ...
+    def accept_loss(self) -> Awaitable[bool]: ...
 
 
 async def serve_client(
@@ -258,6 +259,8 @@ class _Connection:
             plan = request.plan
             assert plan is not None
             return await node.reconfigure(plan.voters, plan.learners, priorities=plan.priorities)
+        if op is Op.ACCEPT_LOSS:
+            return await node.accept_loss()
         return (await node.take_snapshot()).index
 
     # --- out

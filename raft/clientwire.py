@@ -74,6 +74,7 @@ class Op(enum.IntEnum):
     TRANSFER = 6
     RECONFIGURE = 7
     SNAPSHOT = 8
+    ACCEPT_LOSS = 9
 
 
 class Result(enum.IntEnum):
@@ -96,7 +97,7 @@ class Result(enum.IntEnum):
 
 _LEVELS: Final = (Read.INDEX, Read.LEASE, Read.LOG, Read.UNSAFE)
 _OPS: Final = frozenset(map(int, Op))
-_BARE: Final = frozenset((Op.STATUS, Op.EXPLAIN, Op.SNAPSHOT))
+_BARE: Final = frozenset((Op.STATUS, Op.EXPLAIN, Op.SNAPSHOT, Op.ACCEPT_LOSS))
 
 
 @attrs.frozen

@@ -180,6 +180,14 @@ def _wiped(status: Status) -> Iterator[str]:
 
 
 def _lapsed(status: Status) -> Iterator[str]:
+    if status.lapse_index:
+        yield (f"This node lost what it had acknowledged, up to entry {status.lapse_index} or further: its disk was "
+               f"damaged, or an older copy of its directory was put back. It holds entries up to {status.last_index}, "
+               "and neither votes nor counts until a leader has given it the rest.")
+        if status.leader is None:
+            yield ("No leader can be elected with its vote. If those that hold what it lost never come back, open the "
+                   "group on purpose: `raftctl accept-loss` with this node's address; what only they and it had "
+                   "acknowledged is lost then.")
     for peer in status.peers:
         if peer.owed or peer.lapsed:
             role = "Voter" if peer.voter else "Learner"

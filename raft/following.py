@@ -166,12 +166,19 @@ class Following:
     def _reply(self, peer: str, message: Append, code: Code, hint: int = 0, hint_term: int = 0) -> None:
         core = self.core
         match = min(self.verified, core.log.durable_index) if code == SUCCESS else 0
+        read_round = message.read_round
+        if core.lapse is not None:
+            core.regaining.look()
+            if code == SUCCESS and core.lapse is not None:
+                hint, hint_term, read_round = core.lapse.index, core.lapse.term, 0
         core.send(peer, AppendReply(core.group, core.term, message.session, message.sequence, code, match,
-                                    core.log.last_index, hint, hint_term, message.read_round))
+                                    core.log.last_index, hint, hint_term, read_round))
 
     def on_durable(self) -> None:
         """One cumulative acknowledgement per sync."""
         core = self.core
+        if core.lapse is not None:
+            core.regaining.look()
         if self._ack_due and core.leader is not None and core.role == FOLLOWER:
             match = min(self.verified, core.log.durable_index)
             self._ack_due = match < self.verified
@@ -183,7 +190,10 @@ class Following:
             self._take_over()
 
     def _acknowledgement(self, match: int) -> AppendReply:
-        core = self.core
+        core, lapse = self.core, self.core.lapse
+        if lapse is not None:
+            return AppendReply(core.group, core.term, self._session, self._sequence, SUCCESS, match,
+                               core.log.last_index, lapse.index, lapse.term, 0)
         return AppendReply(core.group, core.term, self._session, self._sequence, SUCCESS, match,
                            core.log.last_index, 0, 0, self._read_round)
 
@@ -272,6 +282,8 @@ class Following:
             return
         self._installed_for = None
         self.verified = max(self.verified, meta.index)
+        if core.lapse is not None:
+            core.regaining.look()
         self._chunk_reply(core.leader, message, SUCCESS, meta.index, meta.size, True)
 
     def _chunk_reply(
@@ -286,12 +298,19 @@ class Following:
     def ask_leader(self, ticket: int) -> None:
         core = self.core
         assert core.leader is not None
+        number = self.next_question()
+        self._questions[number] = ticket, core.now + 2 * core.silence_ns
+        core.send(core.leader, ReadRequest(core.group, core.term, number))
+
+    def next_question(self) -> int:
+        """A number for a question to a leader."""
         self._asked += 1
-        self._questions[self._asked] = ticket, core.now + 2 * core.silence_ns
-        core.send(core.leader, ReadRequest(core.group, core.term, self._asked))
+        return self._asked
 
     def on_read_reply(self, peer: str, reply: ReadReply) -> None:
         core = self.core
+        if core.lapse is not None and core.regaining.answered(peer, reply):
+            return
         if reply.ticket not in self._questions or peer != core.leader or reply.term != core.term:
             core.dropped(peer, reply, "no such read")
             return

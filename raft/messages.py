@@ -110,10 +110,12 @@ class AppendReply:
     match: int
     last_index: int
     hint_index: int
-    """On INCONSISTENT_STATE: largest index at which the logs may agree. Else 0."""
+    """On INCONSISTENT_STATE: largest index at which the logs may agree. On SUCCESS, above 0: this node lost what it had
+    acknowledged, up to here as far as it knows, and is to count for nothing (``Lapse``). Else 0."""
     hint_term: int
-    """Term of the follower's entry at ``hint_index``, 0 if it has none. Else 0."""
+    """Term of the follower's entry at ``hint_index``, 0 if it has none; of the lost one on SUCCESS. Else 0."""
     read_round: int
+    """Echoed; 0 from a node that lost what it had acknowledged."""
 
 
 @attrs.define(eq=True)
@@ -215,6 +217,21 @@ class HardState:
 
 
 @attrs.frozen
+class Lapse:
+    """A node lost entries or votes that its disk had held, synced: up to entry ``index`` of ``term``, or more.
+
+    Until it holds that again it neither votes nor counts.
+    """
+
+    index: int = 0
+    """0: nothing is lost (any more)."""
+    term: int = 0
+
+
+WHOLE: Final = Lapse()
+
+
+@attrs.frozen
 class SnapshotMeta:
     """A snapshot covers the log up to ``index``. ``mark`` is the ``Frame.mark`` there (0: unknown)."""
 
@@ -248,6 +265,8 @@ class Recovered:
     memberships: list[Frame] = attrs.Factory(list)
     """Frames of kind MEMBERSHIP still in the log, rising."""
     snapshot: SnapshotMeta | None = None
+    lapse: Lapse | None = None
+    """What the storage knows to have been synced here, and is not here any more."""
 
 
 # --- outputs -------------------------------------------------------------------------------------------------
@@ -267,6 +286,8 @@ class Write:
     frames: list[Frame] = attrs.Factory(list)
     purge_to: int = 0
     """Entries up to here may go (never beyond the newest snapshot); 0: none. May be carried out lazily."""
+    lapse: Lapse | None = None
+    """To be kept beside the log until another takes its place; ``WHOLE`` ends it."""
 
 
 @attrs.define(eq=False)

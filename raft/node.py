@@ -274,6 +274,21 @@ class Node:
             raise self._refusal()
         return await self.snapshots.take()
 
+    async def accept_loss(self) -> bool:
+        """Let this node vote and count again although it lost what it had acknowledged, and no leader gave it that.
+
+        For when those that hold it will never come back: what only they and this node had acknowledged is lost then,
+        and a vote that this node forgot may be given twice. Returns whether it had lost anything. Raises ``Faulted``,
+        ``Rejected`` (this node is stopping).
+        """
+        await trio.lowlevel.checkpoint()
+        if self.replica.faulted or self._stopping:
+            raise self._refusal()
+        lapsed = self.replica.lapse is not None
+        self.replica.accept_loss(self._clock())
+        self.pump()
+        return lapsed
+
     # --- for the user: looking -------------------------------------------------------------------------------
 
     @property

@@ -31,6 +31,7 @@ from raft.messages import (
     Committed,
     HardState,
     Install,
+    Lapse,
     MembershipChanged,
     Output,
     PeerMessage,
@@ -46,10 +47,10 @@ from raft.messages import (
     SnapshotReply,
     Vote,
     VoteReply,
-    VoteResult,
     Write,
 )
 from raft.progress import Progress
+from raft.regaining import Regaining
 from raft.rules.interface import ElectionRules, LeaderDecision, Voter
 from raft.trace import (
     Appended,
@@ -64,8 +65,8 @@ from raft.trace import (
     StorageTrouble,
     Trace,
     Truncated,
-    VoteCast,
 )
+from raft.voting import answer_vote
 
 LIFE_BITS: Final = 62
 """Questions are counted from a number this wide, and travel in 63 bits (``wire``)."""
@@ -84,9 +85,9 @@ class Replica:
         "_followed_term", "_hard_token", "_install", "_next_token", "_outputs", "_owed", "_unsynced", "_withheld",
         "_write", "announced_index", "applied_index", "campaign", "commit_index", "config", "departed", "disk_full",
         "durable_token", "election_deadline", "faulted", "following", "group", "heard_leader_at", "incarnation",
-        "incarnations", "install_token", "installing", "leader", "leadership", "leadership_seq", "led_term", "life",
-        "log", "membership", "node_id", "now", "previous_leader", "rng", "role", "rules", "silence_ns", "strangers",
-        "term", "trace", "unsynced_bytes", "voted_for", "wall_ms",
+        "incarnations", "install_token", "installing", "lapse", "leader", "leadership", "leadership_seq",
+        "led_term", "life", "log", "membership", "node_id", "now", "previous_leader", "regaining", "rng", "role",
+        "rules", "silence_ns", "strangers", "term", "trace", "unsynced_bytes", "voted_for", "wall_ms",
     )
 
     def __init__(
@@ -131,19 +132,19 @@ class Replica:
         self._followed_term = self.term
         self._outputs: list[Output] = []
         self._write: Write | None = None
-        self._next_token = 1
+        self._next_token, self.install_token = 1, 0
         self.durable_token = self._hard_token = self.unsynced_bytes = 0
         self._install: SnapshotMeta | None = None
-        self.install_token = 0
         """The latest snapshot that the log came to stand on, and the write that says so."""
-        self._owed = False
-        """The disk was full: frames behind the durable index are in memory only, to be written again."""
-        self._withheld = False
-        """Not even a term or vote finds room: no write leaves, nor what rests on it, until there is some."""
+        self._owed = self._withheld = False
+        """The disk was full: frames behind the durable index are in memory only, to be written again.
+        Not even a term or vote finds room: no write leaves, nor what rests on it, until there is some."""
         self._unsynced: deque[tuple[int, int, int, int]] = deque()
         """(token, log's last index after it, issued at, bytes) of writes that are not durable yet."""
         self.campaign = Campaign(self)
-        self.following = Following(self)
+        self.following, self.regaining = Following(self), Regaining(self)
+        self.lapse = recovered.lapse
+        """What this node acknowledged and lost; None: nothing. Until it is here again it neither votes nor counts."""
         self.leadership: Leadership | None = None
         self.departed: tuple[int, str, int] | None = None
         """A transfer whose outcome is open after stepping down: (ticket, target, deadline)."""
@@ -181,7 +182,8 @@ class Replica:
         if self.leadership:
             return self.leadership.deadline()
         return min(self.campaign.deadline() if self.role == CANDIDATE else self.follower_deadline(),
-                   self.following.questions_deadline(), self.departed[2] if self.departed else NEVER)
+                   self.following.questions_deadline(), self.regaining.deadline,
+                   self.departed[2] if self.departed else NEVER)
 
     def follower_deadline(self) -> int:
         return self.election_deadline if self.may_campaign else NEVER
@@ -198,7 +200,7 @@ class Replica:
         voter = self.membership.votes(self.node_id) or (
             self.log.membership_index > self.commit_index
             and self.log.membership_at(self.commit_index)[1].votes(self.node_id))
-        return (voter and not self.installing
+        return (voter and not self.installing and self.lapse is None
                 and (member is None or not member.incarnation or member.incarnation == self.incarnation))
 
     def voter(self) -> Voter:
@@ -345,14 +347,15 @@ class Replica:
         if leadership:
             leadership.end(reason)
         self.campaign.stop()
-        self._wait_for_leader()
+        self.wait_for_leader()
         self.following.reset()
         self._role_changed()
         if self.trace:
             self.trace(BecameFollower(self.now, self.node_id, self.group, self.term, leader, reason))
+        self.regaining.reset()
         self._settle_departed()
 
-    def _wait_for_leader(self) -> None:
+    def wait_for_leader(self) -> None:
         self.silence_ns = self.rules.follower_timeout_ns(self.rng, self.membership, self.node_id)
         self.election_deadline = self.now + self.silence_ns
 
@@ -478,7 +481,7 @@ class Replica:
             if leadership:
                 leadership.on_append_reply(peer, message)
         elif isinstance(message, Vote):
-            self._on_vote(peer, message)
+            answer_vote(self, peer, message)
         elif isinstance(message, VoteReply):
             self.campaign.on_reply(peer, message)
         elif isinstance(message, SnapshotChunk):
@@ -496,30 +499,6 @@ class Replica:
     def dropped(self, peer: str, message: object, reason: str) -> None:
         if self.trace:
             self.trace(Dropped(self.now, self.node_id, self.group, self.term, peer, type(message).__name__, reason))
-
-    def _on_vote(self, peer: str, request: Vote) -> None:
-        me = self.voter()
-        decision = self.rules.decide_vote(me, peer, request)
-        if self.trace:
-            self.trace(VoteCast(
-                self.now, self.node_id, self.group, self.term, peer, request.term, request.probe,
-                decision.result.name, (request.last_term, request.last_index), (me.last_term, me.last_index)))
-        if not request.probe:
-            if decision.adopt_term > self.term:
-                self.set_hard_state(decision.adopt_term, None)
-                if self.role != FOLLOWER or self.leader is not None:
-                    self.become_follower(None, f"{peer} asks for votes in term {request.term}")
-            if decision.become_candidate:
-                self.become_candidate(f"{peer} asks for votes in term {request.term}")
-                self.learn_term(decision.known_term)
-                self.campaign.increase_term()
-            if decision.grant:
-                assert self.role != LEADER and request.term == self.term
-                self.set_hard_state(request.term, peer)
-                self._wait_for_leader()
-        small = decision.result == VoteResult.REJECT_TERM_SMALL_THAN_LEDGER
-        term = self.log.last_term if small else self.term
-        self.send(peer, VoteReply(self.group, term, request.round, decision.result, request.probe))
 
     def _on_read_request(self, peer: str, request: ReadRequest) -> None:
         if self.leadership:
@@ -542,6 +521,7 @@ class Replica:
             self.become_candidate("no leader heard")
             self.campaign.tick()
         self.following.tick()
+        self.regaining.tick()
 
     def propose(self, now: int, payloads: list[bytes], wall_ms: int) -> tuple[int, int]:
         """Append commands in this leadership; returns their first and last index.
@@ -603,7 +583,7 @@ class Replica:
         if not self._enter(now) or token <= self.durable_token:
             return
         if self.durable_token < self._hard_token <= token and self.role == FOLLOWER and self.leader is None:
-            self._wait_for_leader()  # patience with whom the vote went to starts when the vote may leave (Ratis 980)
+            self.wait_for_leader()  # patience with whom the vote went to starts when the vote may leave (Ratis 980)
         self.durable_token = token
         last, unsynced = -1, self._unsynced
         while unsynced and unsynced[0][0] <= token:
@@ -708,6 +688,16 @@ class Replica:
             if known is not None or peer in self.strangers:
                 self.leadership.renew(peer)
             self.leadership.changes.record_incarnations()
+
+    def keep_lapse(self, lapse: Lapse) -> None:
+        """What this node is known to lack, from now on."""
+        self._pending().lapse = lapse
+        self.wait_for_leader()
+
+    def accept_loss(self, now: int) -> None:
+        """An operator gives up what this node lost, or knows that nothing that counts is lost."""
+        if self._enter(now) and self.lapse is not None:
+            self.regaining.end("accepted")
 
     def unreachable(self, now: int, peer: str) -> None:
         """Hint: messages to ``peer`` may have been lost."""

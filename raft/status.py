@@ -141,6 +141,8 @@ class Status:
     """On a leader: whether an entry of its own term is committed; before that it answers no reads."""
     strangers: tuple[str, ...] = ()
     """Members that came back with another directory than the one the membership knows."""
+    lapse_index: int = 0
+    """Above 0: this node lost what it had acknowledged, up to this entry or further; it neither votes nor counts."""
     refusals: tuple[Refusal, ...] = ()
     transfer_target: str | None = None
     """On a leader: who is being handed the leadership."""

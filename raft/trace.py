@@ -146,6 +146,13 @@ class Transfer(Event):
 
 
 @attrs.define(eq=False)
+class Regained(Event):
+    index: int
+    entry_term: int
+    how: str
+
+
+@attrs.define(eq=False)
 class StorageTrouble(Event):
     kind: str
 

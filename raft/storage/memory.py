@@ -14,7 +14,7 @@ from google_crc32c import extend as crc32c_extend
 
 from raft.errors import DamagedLog, UsageError
 from raft.frame import Frame, Kind
-from raft.messages import HardState, Recovered, SnapshotMeta, Write
+from raft.messages import HardState, Lapse, Recovered, SnapshotMeta, Write
 
 SNAPSHOTS_KEPT = 2
 
@@ -29,6 +29,7 @@ class _Log:
     frames: list[Frame] = attrs.Factory(list)
     firsts: list[int] = attrs.Factory(list)
     purge_to: int = 0
+    lapse: Lapse | None = None
 
     @property
     def end(self) -> tuple[int, int, int]:
@@ -75,6 +76,8 @@ class MemoryStorage:
     def __init__(self) -> None:
         self._logs: dict[int, _Log] = {}
         self._undo: list[_Undo] = []
+        self._synced: list[_Undo] = []
+        """How to undo the latest group commit that was synced: what its rot would take."""
         self._snapshots: dict[int, list[tuple[SnapshotMeta, bytes]]] = {}
         self._staged: dict[int, _MemorySink] = {}
 
@@ -94,7 +97,7 @@ class MemoryStorage:
                     runs.append((frame.first, frame.term))
             out[group] = Recovered(
                 log.hard_state, *log.purged, *log.end, runs,
-                [frame for frame in log.frames if frame.kind == Kind.MEMBERSHIP], newest,
+                [frame for frame in log.frames if frame.kind == Kind.MEMBERSHIP], newest, log.lapse,
             )
         return out
 
@@ -127,6 +130,8 @@ class MemoryStorage:
                     chain = frame.mark
                     held.append(frame)
                     log.firsts.append(frame.first)
+            if write.lapse is not None:
+                log.lapse = write.lapse if write.lapse.index else None
             if write.purge_to > log.purge_to:
                 log.purge_to = write.purge_to
 
@@ -136,7 +141,7 @@ class MemoryStorage:
             for entry in undo:
                 if entry[0].purge_to:
                     self._purge(entry[0])
-            undo.clear()
+            self._synced, self._undo = undo, []
 
     def _purge(self, log: _Log) -> None:
         newest = self.newest_snapshot(log.group)
@@ -158,6 +163,26 @@ class MemoryStorage:
             log.purge_to = 0
         undo.clear()
         self._staged.clear()
+
+    def rot(self, group: int, *, known: bool) -> bool:
+        """After a crash: the last block that was synced rots. ``known``: it was marked, so the loss is noticed.
+
+        False: it held no entries, or more than entries, term and vote of this group.
+        """
+        lost, self._synced = self._synced, []
+        log = self._logs.get(group)
+        if log is None or not lost or any(entry[0] is not log or entry[3] is not None for entry in lost):
+            return False
+        _, count, hard_state, _ = lost[0]
+        if count >= len(log.frames):
+            return False
+        end = log.end
+        del log.frames[count:], log.firsts[count:]
+        if known:
+            log.lapse = log.lapse or Lapse(end[0], end[1])
+        else:
+            log.hard_state = hard_state
+        return True
 
     @property
     def unsynced(self) -> int:

@@ -33,6 +33,7 @@ from raft.storage.blocks import (
 from raft.storage.catalog import Catalog, Segment, encode_footer
 from raft.storage.identity import Identity, check_identity
 from raft.storage.interface import File, Files, SnapshotSink
+from raft.storage.mark import Mark
 from raft.storage.reading import SegmentReader
 from raft.storage.recovery import LOG_DIR, recover, scrub, segment_path, segment_sequences
 from raft.storage.snapshots import SnapshotStore
@@ -106,6 +107,7 @@ class SegmentStorage:
         self.snapshots = SnapshotStore(files)
         self.identity: Identity | None = None
         self._owner = self._life = 0
+        self._mark = Mark(files, 0)
         self._catalog = Catalog()
         self._map_lock = threading.Lock()
         self._reader = SegmentReader(files)
@@ -153,6 +155,7 @@ class SegmentStorage:
             self._chain = found.cursor.chain
         self._is_open = True
         self._stand_on_snapshots()
+        self._remember(found.cursor.sequence if found is not None else 0)
         return {number: self._recovered(number) for number in sorted(self._catalog.groups)}
 
     def _begin_empty(self) -> None:
@@ -204,6 +207,16 @@ class SegmentStorage:
                                  f"the log of group {number} begins behind entry {group.purged.index}, but {have}"
                                  f"{self.snapshots.broken_words(number)}")
 
+    def _remember(self, sequence: int) -> None:
+        """Compare what was found, up to write ``sequence``, with what was marked as synced."""
+        self._mark = mark = Mark(self._files, self._owner)
+        self._guard(mark.load)
+        newest = {number: meta.index for number in self.snapshots.groups()
+                  if (meta := self.snapshots.newest(number)) is not None}
+        for number, hard_state in self._guard(mark.judge, self._catalog, sequence, newest).items():
+            self.write([Write(0, number, hard_state=hard_state)])
+            self.sync()
+
     def _recovered(self, number: int) -> Recovered:
         group = self._catalog.groups[number]
         memberships = [
@@ -212,7 +225,7 @@ class SegmentStorage:
             for index, _ in segment.spans[number].memberships
         ]
         return Recovered(group.hard_state, *group.purged, *group.last, self._catalog.term_runs(number), memberships,
-                         self.snapshots.newest(number))
+                         self.snapshots.newest(number), self._mark.lapse(number))
 
     def close(self) -> None:
         """Leaves word that everything is synced, so that the next opening can tell rot in the very last block."""
@@ -226,6 +239,7 @@ class SegmentStorage:
         self._file = None
         self._is_open = False
         self._reader.close()
+        self._mark.close()
         self.snapshots.close()
         self._files.unlock()
 
@@ -257,6 +271,9 @@ class SegmentStorage:
         if place.buffers:
             self._guard(self._write_block, place)
         for write in writes:
+            self._mark.touched.add(write.group)
+            if write.lapse is not None:
+                self._mark.keep_lapse(write.group, write.lapse)
             if write.purge_to > self._purge_to.get(write.group, 0):
                 self._purge_to[write.group] = write.purge_to
                 self._purge_pending = True
@@ -432,6 +449,8 @@ class SegmentStorage:
             assert self._file is not None
             self._guard(self._file.sync)
             self._synced = self._sequence
+        if self._mark.touched:
+            self._guard(self._mark.keep, self._catalog, self._synced)
         if self._purge_pending:
             self._guard(self._retire)
 

@@ -113,6 +113,10 @@ class FakeNode:
         await self._pass()
         self.seen.append(("reconfigure", voters, learners, priorities))
 
+    async def accept_loss(self) -> bool:
+        await self._pass()
+        return True
+
     async def take_snapshot(self) -> SnapshotMeta:
         await self._pass()
         return SnapshotMeta(77, 1, 0, Membership(), 0)

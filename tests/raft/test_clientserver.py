@@ -78,6 +78,7 @@ async def test_each_request_has_its_answer() -> None:
         plan = Plan({"n0": "a:1"}, {"n3": "b:2"}, {"n0": 5})
         assert await talk.ask(Request(8, Op.RECONFIGURE, plan=plan)) == Answer(8, Result.OK)
         assert await talk.ask(Request(9, Op.SNAPSHOT)) == Answer(9, Result.OK, 77)
+        assert await talk.ask(Request(10, Op.ACCEPT_LOSS)) == Answer(10, Result.OK, True)
     assert node.seen[0] == ("propose", b"5", None)
     assert node.seen[1] == ("propose", b"1", 30)
     assert node.seen[-2:] == [("transfer", "n2"), ("reconfigure", {"n0": "a:1"}, {"n3": "b:2"}, {"n0": 5})]

@@ -56,7 +56,7 @@ def requests() -> st.SearchStrategy[Request]:
     one, many = st.tuples(commands), st.lists(commands, min_size=1, max_size=20)
     return st.one_of(
         of(Op.PROPOSE, commands=one), of(Op.QUERY, commands=one), of(Op.PROPOSE_MANY, commands=many), of(Op.STATUS),
-        of(Op.EXPLAIN), of(Op.SNAPSHOT), of(Op.TRANSFER, target=st.none() | st.text(max_size=8)),
+        of(Op.EXPLAIN), of(Op.SNAPSHOT), of(Op.ACCEPT_LOSS), of(Op.TRANSFER, target=st.none() | st.text(max_size=8)),
         of(Op.RECONFIGURE, plan=plans))
 
 
@@ -146,7 +146,7 @@ def _body(op: int, body: bytes, level: int = 0, zero: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("block", [
-    b"", b"\0" * 23, _body(0, b""), _body(9, b""), _body(1, b"", level=4), _body(1, b"", zero=1), _body(4, b"x"),
+    b"", b"\0" * 23, _body(0, b""), _body(10, b""), _body(1, b"", level=4), _body(1, b"", zero=1), _body(4, b"x"),
     _body(2, b""), _body(2, struct.pack("<I", 0)), _body(2, struct.pack("<II", 1, 5) + b"four"),
     _body(2, struct.pack("<II", 1, 3) + b"four"), _body(6, b"\xff"), _body(6, cbor2.dumps(1)), _body(7,
                                                                                                      cbor2.dumps([])),

@@ -76,6 +76,9 @@ CASES: dict[str, list[tuple[Status, list[str]]]] = {
     "bad_certificate": [(refused(RefusalKind.CERTIFICATE, "expired"), ["n7", "certificate", "expired"])],
     "refused": [(refused(RefusalKind.OTHER, "it closed the connection"), ["n7", "it closed the connection"])],
     "lapsed_voter": [
+        (follower(lapse_index=120),
+         ["up to entry 120 or further", "holds entries up to 100", "neither votes nor counts"]),
+        (candidate(lapse_index=120), ["No leader can be elected with its vote", "raftctl accept-loss"]),
         (make_status(peers=(peer("n1", owed=100, match=40), peer("n2"))),
          ["Voter n1 lost what it had acknowledged up to entry 100", "holds entries up to 40"]),
         (make_status(peers=(peer("n1", lapsed=True, state="SNAPSHOT"), peer("n2"))),

@@ -12,8 +12,9 @@ import attrs
 import pytest
 
 from raft.config import Config, DLedgerTimers, Rules
-from raft.messages import Append, AppendReply, Role
+from raft.messages import Append, AppendReply, ReadReply, Role
 from raft.progress import Progress
+from raft.replica import Replica
 from raft.storage.memory import MemoryStorage
 from tests.raft.script import Mail, Script, led
 
@@ -31,6 +32,11 @@ def config(request: pytest.FixtureRequest) -> Config:
 
 def peer(script: Script, name: str, leader: str = "n0") -> Progress:
     return script[leader].peers[name]
+
+
+def found(leader: Replica | None) -> Replica:
+    assert leader is not None
+    return leader
 
 
 def write(script: Script, count: int = 5, leader: str = "n0") -> None:
@@ -138,7 +144,119 @@ def test_another_entry_where_it_had_acknowledged_ours_is_a_loss_too() -> None:
     put_back(script, "n1", copy)
     assert script["n1"].last_index >= 1
     script.elapse(600)
-    leader = script.leader()
-    assert leader is not None
+    leader = found(script.leader())
     assert script["n1"].log.term_at(match) == leader.log.term_at(match)
     assert script["n1"].durable_index == leader.last_index
+
+
+# --- what the node's own mark knows -------------------------------------------------------------------------------
+
+
+def rotten(script: Script, name: str, *, known: bool = True) -> None:
+    """Stop a node; its last block rots; start it again."""
+    script.crash(name)
+    assert script.nodes[name].storage.rot(1, known=known)
+    script.restart(name)
+
+
+def test_a_node_that_knows_of_its_loss_neither_votes_nor_asks_for_votes(config: Config) -> None:
+    """Its vote could elect a leader without an entry that is committed by its acknowledgement."""
+    script = led(config=config)
+    script.cut("n2")
+    write(script, 3)
+    committed = script["n0"].commit_index
+    script.crash("n0")
+    rotten(script, "n1")
+    assert script["n1"].lapse is not None
+    assert script["n1"].last_index == committed - 1
+    script.heal()
+    script.elapse(20_000)
+    assert script.leader() is None  # n2 lacks what was committed, and n1 cannot tell
+    term = max(script["n1"].term, script["n2"].term)
+    script.elapse(20_000)
+    assert max(script["n1"].term, script["n2"].term) == term  # nobody elects for ever
+    script.restart("n0")
+    script.elapse(20_000)
+    assert found(script.leader()).last_index >= committed
+
+
+def test_it_votes_again_once_a_leader_has_given_it_what_it_lost(config: Config) -> None:
+    script = led(config=config)
+    write(script, 3)
+    rotten(script, "n1")
+    assert script["n1"].lapse is not None
+    script.elapse(1_000)
+    assert [script["n1"].lapse, script["n1"].may_campaign] == [None, True]
+    script.crash("n0")
+    script.elapse(20_000)
+    assert script.leader() is not None
+    script.crash("n1")
+    script.restart("n1")
+    assert script["n1"].lapse is None
+
+
+def test_a_leader_counts_it_for_nothing_while_it_says_so() -> None:
+    script = led()
+    write(script, 3)
+    script.cut("n2")
+    script.filter = lambda mail: not (mail.target == "n1" and isinstance(mail.message, Append) and mail.message.frames)
+    rotten(script, "n1")
+    script.elapse(100)
+    leading = script["n0"].leadership
+    assert leading is not None and "n1" in leading.uncounted and peer(script, "n1").lapsed
+
+
+def test_what_an_older_life_was_told_is_committed_does_not_end_a_later_lapse() -> None:
+    """The question has a number that no earlier life can have asked under."""
+    script = led()
+    write(script, 3)
+    kept: list[Mail] = []
+
+    def keep(mail: Mail) -> bool:
+        if mail.target == "n1" and isinstance(mail.message, ReadReply):
+            kept.append(mail)
+            return False
+        return not (mail.target == "n1" and isinstance(mail.message, Append) and mail.message.frames)
+
+    script.filter = keep
+    rotten(script, "n1")
+    script.elapse(200)
+    assert kept and script["n1"].lapse is not None
+    write(script, 3)
+    script.crash("n1")
+    script.restart("n1")
+    script.elapse(1)
+    script.filter = None
+    for mail in kept:
+        script.nodes["n1"].replica.receive(script.now, "n0", mail.message)
+    assert script["n1"].lapse is not None
+
+
+def test_a_loss_is_accepted_on_purpose() -> None:
+    """Those that held it never come back: the two that are left elect without it, and say nothing any more."""
+    script = led()
+    script.cut("n2")
+    write(script, 3)
+    script.crash("n0")
+    rotten(script, "n1")
+    script.heal()
+    script.elapse(5_000)
+    assert script.leader() is None
+    script["n1"].accept_loss(script.now)
+    script.pump("n1")
+    script.elapse(5_000)
+    assert found(script.leader()).lapse is None and script["n1"].lapse is None
+    script.crash("n1")
+    assert script.restart("n1").replica.lapse is None
+
+
+def test_a_single_voter_that_lost_its_end_waits_for_that_act() -> None:
+    script = led(1)
+    write(script, 3)
+    rotten(script, "n0")
+    script.elapse(5_000)
+    assert script.leader() is None
+    script["n0"].accept_loss(script.now)
+    script.pump("n0")
+    script.elapse(5_000)
+    assert script["n0"].role is Role.LEADER

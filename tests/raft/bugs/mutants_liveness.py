@@ -32,7 +32,7 @@ MUTANTS = [
            new="        if tally.quorum_contact_ns > 1 << 62:\n",
            tests=(TESTS + "test_BUG_V7_a_leader_that_can_send_but_not_hear_gives_way",)),
     Mutant("V8", "raft/replica.py",
-           old="            self._wait_for_leader()  # patience with whom",
+           old="            self.wait_for_leader()  # patience with whom",
            new="            pass  # patience with whom",
            tests=(TESTS + "test_BUG_V8_patience_starts_when_the_vote_is_durable",)),
     Mutant("V9", "raft/leadership.py",

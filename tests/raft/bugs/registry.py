@@ -28,7 +28,6 @@ TABLES: dict[str, tuple[str, int]] = {
     "M": ("Membership", 15),
     "Q": ("Reads, leases, clocks", 15),
     "V": ("Liveness", 16),
-    "U": ("Guards that no test held", 17),
     "A": ("Applying, resources, the API", 10),
     "G": ("Disks that stand still, groups that say nothing", 3),
     "DL_R": ("DLedger's own schedules", 20),
