@@ -15,7 +15,9 @@ import attrs
 from controller.membership import NODE_ID
 from controller.metadata.identity import BROKER_ID_MAX
 from controller.metadata.policy import POLICIES
+from raft.access import Access, networks_of
 from raft.config import Config as RaftConfig
+from raft.errors import ConfigError as RaftConfigError
 from raft.errors import UsageError
 from raft.groups import NAME_BYTES_MAX, group_number
 from remoting.address import split_address
@@ -49,7 +51,10 @@ WITHOUT_MEANING: Mapping[str, object] = {
 """Keys of Java that nothing here depends on, with Java's defaults. A silent broker is judged at its deadline and a lost
 election asked for again when something changes, so there is nothing to scan and nothing to count."""
 
-ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "rocketmqHome")
+ALWAYS_BLACKLISTED = (
+    "configBlackList", "configStorePath", "rocketmqHome",
+    "adminNetworks", "adminCertificates", "controllerNetworks", "checkNodeId")
+"""What tells who may change something is not for who asks to."""
 DLEDGER, JRAFT = "DLedger", "jRaft"
 _PEER = re.compile(r"(?P<id>[^-\s]+)-(?P<address>(?:\[[^]\s]+\]|[^]\s,;:/[]+):[^:]*)")
 
@@ -101,6 +106,15 @@ class ControllerConfig(MetricsKeys, TLSKeys):
         False, "ours: on a closed channel, wait for the master's lease where it announced one", live=True)
     readmit_wiped_controllers: bool = key(
         True, "ours: take a controller that lost its disk in again, as a learner first", live=True)
+    admin_networks: str = key(
+        "", "ours: networks that may change the controller group, beside the loopback: 10.0.0.0/24;fd00::/8")
+    admin_certificates: str = key(
+        "", "ours: names in certificates that may change it from anywhere, beside those of its controllers' ids; "
+            "separated by semicolons")
+    controller_networks: str = key(
+        "", "ours: networks that controllers' connections to each other come from, beside the loopback; none: any")
+    check_node_id: bool = key(
+        True, "ours: with trustCertPath, the certificate of a controller must name its id")
     snapshot_log_bytes: int = key(16 << 20, "ours: snapshot after so much log", least=1 << 16, most=1 << 40)
     segment_bytes: int = key(16 << 20, "ours: size of the files of the log", least=1 << 20, most=1 << 30)
 
@@ -155,6 +169,18 @@ class ControllerConfig(MetricsKeys, TLSKeys):
     @property
     def black_list(self) -> frozenset[str]:
         return frozenset((*ALWAYS_BLACKLISTED, *_list(self.config_black_list, ";")))
+
+    @property
+    def access(self) -> Access:
+        """Who may change the controller group, and whose raft is let in. Raises ``ConfigError``."""
+        networks = []
+        for name, text in (("adminNetworks", self.admin_networks), ("controllerNetworks", self.controller_networks)):
+            try:
+                networks.append(networks_of(_list(text, ";")))
+            except RaftConfigError as error:
+                raise ConfigError(name, str(error.value), error.rule) from None
+        return Access(networks=networks[0], admins=_list(self.admin_certificates, ";"), peer_networks=networks[1],
+                      client_proposals=False)
 
     def raft(self) -> RaftConfig:
         """The library's configuration."""
@@ -237,6 +263,7 @@ def check(config: ControllerConfig) -> None:
         split_address(config.listen)
     except ValueError as error:
         raise ConfigError("bindAddress", config.bind_address, str(error)) from None
+    config.access  # noqa: B018  it says what is wrong
     if config.tls_server_mode == "enforcing" and not config.tls_server_trust_cert_path:
         raise ConfigError("tls.server.mode", "enforcing",
                           "needs tls.server.trustCertPath too: controllers show each other certificates")

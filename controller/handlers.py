@@ -30,6 +30,7 @@ from controller.recorder import Recorder, request_name
 from controller.requests import WRITES, Seen, read_command, read_heartbeat, refused
 from raft.config import Read
 from raft.errors import NotLeader, RaftError
+from raft.handshake import caller_of
 from raft.node import Node
 from remoting import properties
 from remoting.address import called_from
@@ -221,13 +222,17 @@ class Controller:
             return answers.answer(request, refused(wrong))
         return answers.next_broker_id(request, key, self.machine.next_broker_id(key))
 
-    async def import_metadata(self, _: Connection, request: Command) -> Command:
+    async def import_metadata(self, connection: Connection, request: Command) -> Command:
         """Ours: groups of another controller."""
+        if wrong := self._stranger(connection):
+            return response(request, ResponseCode.NO_PERMISSION, remark=wrong)
         command = ImportGroups(term=self.active.term, groups=read_groups(request.body))
         return answers.answer(request, await self._decide(command))
 
-    async def change_group(self, _: Connection, request: Command) -> Command:
+    async def change_group(self, connection: Connection, request: Command) -> Command:
         """Ours: members of the controller group come and go, or wiped ones come back."""
+        if wrong := self._stranger(connection):
+            return response(request, ResponseCode.NO_PERMISSION, remark=wrong)
         header = ChangeControllerGroupRequest.from_ext(request.ext)
         try:
             voters, learners = changed_members(self.node.replica.membership, header.add, header.remove)
@@ -235,6 +240,11 @@ class Controller:
             return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark=str(error))
         await self.node.reconfigure(voters, learners)
         return response(request, remark=peers_text(self.node.replica.membership))
+
+    def _stranger(self, connection: Connection) -> str | None:
+        """Why who is at the other end may not change the controller group; a PROXY header does not count."""
+        return self.config.access.change_refused(
+            caller_of(connection.stream), self.node.replica.membership.members)
 
     async def _decide(self, command: AnyCommand) -> Outcome:
         """Through the log, if it would change anything."""

@@ -86,6 +86,7 @@ async def serve_controller(
             data_dir, node_id=config.self_id, listen=None, address=config.address, cluster=config.group, create=True,
             config=config.raft(), rng=rng, clock=clock, wall_ms=wall_ms, files=raft_files,
             connect=raft_connect_tcp if connector is connect_tcp else connector, tls=raft_tls(config),
+            access=config.access,
         ) as host, trio.open_nursery() as nursery:
             machine = MetadataMachine(reads=reads)
             active = ActiveController(machine, Liveness(default_timeout_ms=config.broker_heartbeat_timeout_ms),
@@ -144,7 +145,8 @@ def raft_tls(config: ControllerConfig) -> TLSConfig | None:
     if not given or config.tls_server_mode == "disabled":
         return None
     return TLSConfig(
-        cert=config.tls_server_cert_path, key=config.tls_server_key_path, ca=config.tls_server_trust_cert_path)
+        cert=config.tls_server_cert_path, key=config.tls_server_key_path, ca=config.tls_server_trust_cert_path,
+        check_node_id=config.check_node_id)
 
 
 def _peers_tls(config: ControllerConfig) -> TLSContext | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from raft.access import Access
 from raft.config import Config, DLedgerTimers, Read, Rules, Sync
 from raft.errors import (
     Busy,
@@ -18,6 +19,7 @@ from raft.errors import (
     HandshakeRefused,
     LocalError,
     MalformedMessage,
+    NotAllowed,
     NotLeader,
     Outcome,
     RaftError,
@@ -54,6 +56,7 @@ _LAZY = {
 """Name -> module of this package: what needs trio."""
 
 __all__ = [
+    "Access",
     "Busy",
     "Client",
     "Config",
@@ -75,6 +78,7 @@ __all__ = [
     "Node",
     "NodeEvent",
     "NodeFaulted",
+    "NotAllowed",
     "NotLeader",
     "Outcome",
     "PeerStatus",

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 from trio.abc import Stream
 
+from raft.access import OWN_PROCESS_ONLY, Access
 from raft.clientwire import (
     Answer,
     Blocks,
@@ -33,6 +34,7 @@ from raft.errors import (
     DiskFull,
     Faulted,
     MalformedMessage,
+    NotAllowed,
     NotLeader,
     RaftError,
     Rejected,
@@ -41,7 +43,7 @@ from raft.errors import (
     UsageError,
 )
 from raft.explain import diagnose
-from raft.handshake import STREAM_ERRORS
+from raft.handshake import STREAM_ERRORS, caller_of
 from raft.hello import Hello
 from raft.messages import SnapshotMeta
 from raft.status import Status
@@ -59,6 +61,8 @@ GOODBYE_S: Final = 1.0
 _SEND_BYTES: Final = 256 << 10
 """Sent at a time: a client that takes large answers slowly is not one that takes none."""
 _RECEIVE_BYTES: Final = 64 << 10
+_PROPOSALS: Final = frozenset((Op.PROPOSE, Op.PROPOSE_MANY))
+_CHANGES: Final = frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT))
 _WRITES: Final = frozenset((Op.PROPOSE, Op.PROPOSE_MANY, Op.TRANSFER, Op.RECONFIGURE))
 
 logger = logging.getLogger("raft.clientserver")
@@ -100,17 +104,17 @@ class ServedNode(Protocol):
 
 async def serve_client(
     nodes: Mapping[int, ServedNode], config: Config, stream: Stream, hello: Hello, received: bytes, *,
-    run_blocking: RunBlocking = trio.to_thread.run_sync,
+    run_blocking: RunBlocking = trio.to_thread.run_sync, access: Access | None = None,
 ) -> None:
     """Serve a client until it leaves or misbehaves; ``received`` is what came behind its hello.
 
     ``nodes`` are this process's, by number of their group, and may change meanwhile; ``config`` sets the limits;
-    ``run_blocking`` is for queries of threaded state machines.
+    ``run_blocking`` is for queries of threaded state machines; ``access`` says what this client may do, None: all.
 
     Does not close ``stream``. Raises nothing of the stream or the client. A client that leaves takes back no command
     that it has sent.
     """
-    connection = _Connection(nodes, config, stream, run_blocking)
+    connection = _Connection(nodes, config, stream, run_blocking, access)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.send_answers, nursery.cancel_scope)
         try:
@@ -128,9 +132,11 @@ class _Connection:
     """Requests under way on one connection, and answers waiting to be sent."""
 
     def __init__(
-        self, nodes: Mapping[int, ServedNode], config: Config, stream: Stream, run_blocking: RunBlocking
+        self, nodes: Mapping[int, ServedNode], config: Config, stream: Stream, run_blocking: RunBlocking,
+        access: Access | None,
     ) -> None:
         self._nodes, self._stream, self._run_blocking = nodes, stream, run_blocking
+        self._access = access
         self._commands_max = config.proposals_pending_max
         self._blocks = Blocks(request_bytes_max(config))
         self._open = self._open_bytes = 0  # requests that have no answer on the wire
@@ -181,10 +187,16 @@ class _Connection:
         node = self._nodes.get(request.group)
         if request.op is not Op.PROPOSE or node is None or 0 < request.timeout_ms < node.config.propose_timeout_ms:
             return None
+        if self._refuses(Op.PROPOSE):
+            return None
         try:
             return node.propose_nowait(request.commands[0])
         except RaftError:  # the long way waits for room, or says what is wrong
             return None
+
+    def _refuses(self, op: Op) -> bool:
+        """Commands of clients, where the node's own process alone proposes."""
+        return self._access is not None and not self._access.client_proposals and op in _PROPOSALS
 
     # --- at work
 
@@ -243,8 +255,14 @@ class _Connection:
     async def _carry_out(self, request: Request) -> Any:
         """The value of OK. Raises what the node raises."""
         node, op, timeout_ms = self._nodes.get(request.group), request.op, request.timeout_ms or None
+        if self._refuses(op):
+            raise NotAllowed(OWN_PROCESS_ONLY)
         if node is None:
             raise Rejected(RejectReason.NO_SUCH_GROUP, f"number {request.group}")
+        if self._access is not None and op in _CHANGES and (
+                why := self._access.change_refused(caller_of(self._stream), node.status().membership.members)):
+            logger.warning("%s refused: %s", op.name.lower(), why)
+            raise NotAllowed(why)
         if op is Op.PROPOSE:
             return await node.propose(request.commands[0], timeout_ms)
         if op is Op.PROPOSE_MANY:

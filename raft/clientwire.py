@@ -25,6 +25,7 @@ from raft.errors import (
     Busy,
     Faulted,
     MalformedMessage,
+    NotAllowed,
     NotLeader,
     RaftError,
     Rejected,
@@ -327,6 +328,10 @@ _FIELDS: Final[dict[Result, tuple[tuple[type, ...], ...]]] = {
 }
 
 
+_KINDS: Final[dict[RejectReason, type[Busy | NotAllowed]]] = {
+    RejectReason.BUSY: Busy, RejectReason.NOT_ALLOWED: NotAllowed}
+
+
 def to_error(answer: Answer) -> RaftError:
     """What an answer other than OK means to the caller. Raises ``MalformedMessage`` for fields that do not fit."""
     fields, kinds = answer.value, _FIELDS[answer.result]
@@ -339,7 +344,8 @@ def to_error(answer: Answer) -> RaftError:
         if name not in RejectReason.__members__:
             raise MalformedMessage(f"a request was rejected for an unknown reason, {name!r}")
         reason = RejectReason[name]
-        return Busy(detail) if reason is RejectReason.BUSY else Rejected(reason, detail)
+        kind = _KINDS.get(reason)
+        return Rejected(reason, detail) if kind is None else kind(detail)
     if answer.result is Result.UNKNOWN:
         return Unknown(*fields)
     if answer.result is Result.FAULTED:

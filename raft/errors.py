@@ -15,7 +15,8 @@
     ├── Outcome                   what became of a request; callers must handle these
     │   ├── NotLeader             definitely not accepted; ask ``leader``
     │   ├── Rejected              definitely not accepted or definitely lost; says why
-    │   │   └── Busy              a limit is reached; try again later
+    │   │   ├── Busy              a limit is reached; try again later
+    │   │   └── NotAllowed        not for whoever asks from there
     │   └── Unknown               may or may not take effect
     └── Faulted                   this node stopped applying; says why
 
@@ -106,6 +107,7 @@ class RejectReason(enum.Enum):
     LEADER_LOST = "leadership changed before the answer; ask again"
     NO_SUCH_GROUP = "the group is not open on this node, or not yet"
     STOPPED = "this node is stopping"
+    NOT_ALLOWED = "that is not for whoever asks from there"
 
 
 class Outcome(RaftError):
@@ -138,6 +140,13 @@ class Busy(Rejected):
 
     def __init__(self, detail: str = "") -> None:
         super().__init__(RejectReason.BUSY, detail)
+
+
+class NotAllowed(Rejected):
+    """This connection may not ask for that: ``raft.Access`` says who may."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(RejectReason.NOT_ALLOWED, detail)
 
 
 class Unknown(Outcome):

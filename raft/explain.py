@@ -158,6 +158,7 @@ _REFUSED: Final = {
     RefusalKind.VERSION: ("wrong_version", "speaks another version of the protocol"),
     RefusalKind.IDENTITY: ("wrong_identity", "is not the node it should be"),
     RefusalKind.CERTIFICATE: ("bad_certificate", "shows no valid certificate"),
+    RefusalKind.STRANGER: ("unknown_node", "is not let in"),
     RefusalKind.OTHER: ("refused", "could not be greeted"),
 }
 

@@ -52,6 +52,8 @@ class Following:
         """Number of the latest question to a leader: never one of another life, to which answers may be under way."""
         self._questions: dict[int, tuple[int, int]] = {}
         """Number of a read asked of the leader -> (the caller's ticket, when to give up)."""
+        self.members_only = False
+        """Strangers are not heard as long as a leader is: see ``hears``."""
 
     def reset(self) -> None:
         """Another leader, or none: nothing is verified, and what was asked of the old one is void."""
@@ -65,6 +67,18 @@ class Following:
         self.refuse_reads(RejectReason.LEADER_LOST)
 
     # --- hearing a leader
+
+    def hears(self, peer: str) -> bool:
+        """Whether messages of ``peer`` count: of members, of those who are told that they are none any more, and of
+        anybody while this node knows no member or hears no leader. Its membership may be the older one then, and whom
+        it does not know may be its leader (thesis §4.1). Votes have rules of their own.
+        """
+        core = self.core
+        if not self.members_only or peer in core.membership.members or not core.membership.members:
+            return True
+        if core.leadership:
+            return peer in core.leadership.peers
+        return peer == core.leader or core.leader is None or core.now >= core.election_deadline
 
     def _hear(self, peer: str, term: int) -> Code:
         """Judge a message that only a leader sends; SUCCESS: follow it, the deadline is moved."""

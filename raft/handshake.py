@@ -14,6 +14,7 @@ from typing import Final
 import trio
 from trio.abc import Stream
 
+from raft.access import LOCAL, Caller
 from raft.errors import ConfigError, MalformedMessage
 from raft.hello import (
     GREETING_BYTES_MAX,
@@ -25,6 +26,7 @@ from raft.hello import (
     decode_greeting,
     encode_greeting,
 )
+from raft.tls import certificate_names
 
 Connector = Callable[[str], Awaitable[Stream]]
 """From ``host:port`` to an open stream; raises ``OSError``. Tests connect memory streams this way."""
@@ -112,6 +114,26 @@ async def start_tls(stream: Stream, context: ssl.SSLContext, *, server: bool) ->
     secure = trio.SSLStream(stream, context, server_side=server, https_compatible=True)
     await secure.do_handshake()
     return secure
+
+
+def caller_of(stream: Stream) -> Caller:
+    """Who is at the other end of a stream, below any layers and by the socket's own word."""
+    below: object = stream
+    names: frozenset[str] = frozenset()
+    while (sock := getattr(below, "socket", None)) is None:
+        if isinstance(below, trio.SSLStream):
+            with contextlib.suppress(ValueError):  # it is not settled: it has shown nothing
+                names = frozenset(certificate_names(below.getpeercert()))
+        below = getattr(below, "transport_stream", None) or getattr(below, "_stream", None)
+        if below is None:
+            return Caller("", names)
+    if getattr(sock, "family", None) == getattr(socket, "AF_UNIX", -1):
+        return Caller(LOCAL, names)
+    try:
+        theirs, ours = str(sock.getpeername()[0]), str(sock.getsockname()[0])
+    except OSError:
+        return Caller("", names)
+    return Caller(LOCAL if theirs == ours else theirs, names)
 
 
 async def read_greeting(stream: Stream, received: bytearray) -> Greeting:

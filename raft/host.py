@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
+from raft.access import Access, Caller
 from raft.clientserver import serve_client
 from raft.clientwire import request_bytes_max
 from raft.config import MS, Config
@@ -91,7 +92,7 @@ class Host:
     def __init__(
         self, *, identity: Identity, files: Files, storage: SegmentStorage, recovered: dict[int, Recovered],
         config: Config, rng: Random, clock: Clock, wall_ms: Callable[[], int], inline: bool,
-        run_blocking: Callable[..., Awaitable[Any]],
+        run_blocking: Callable[..., Awaitable[Any]], access: Access | None = None,
     ) -> None:
         self.node_id, self.cluster, self.incarnation = identity.node_id, identity.cluster, identity.incarnation
         self.config, self.storage = config, storage
@@ -99,7 +100,7 @@ class Host:
         self._files, self._recovered = files, recovered
         self._rng, self._clock, self._wall_ms = rng, clock, wall_ms
         self._inline = inline
-        self._run_blocking = run_blocking
+        self._run_blocking, self._access = run_blocking, access
         self._taken: set[int] = set()
         """Groups that are open or being opened."""
         self._links = _Links()
@@ -163,6 +164,7 @@ class Host:
             rng=Random(self._rng.getrandbits(64)), recovered=self._recovered.get(number, Recovered()),
             membership=origin.membership, life=self._rng.getrandbits(LIFE_BITS), incarnation=self.incarnation,
             trace=trace)
+        replica.following.members_only = self._access is not None
         node = Node(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
                     around=self._surroundings())
         self._learn_addresses({**_addresses(replica.membership), **peers})
@@ -194,7 +196,9 @@ class Host:
         self._transport = Transport(
             hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
             on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,
-            on_client=partial(serve_client, self.nodes, self.config, run_blocking=_threads(self._inline)), tls=tls,
+            on_client=partial(serve_client, self.nodes, self.config, run_blocking=_threads(self._inline),
+                              access=self._access),
+            refuse_peer=self._refuse_peer if self._access is not None else None, tls=tls,
             limits=limits, connect=connect, clock=self._clock)
         make = InlineWriter if self._inline else partial(LogWriter, loop_max_ms=self.config.loop_sync_max_ms)
         self._writer = make(
@@ -281,6 +285,15 @@ class Host:
         for node in self.nodes.values():
             wanted.update(node.replica.membership.everyone, node.replica.peers)
         self.transport.set_peers(wanted)
+
+    def _refuse_peer(self, peer: str, caller: Caller) -> str | None:
+        """Why a node that dials is not let in; None: it is. Before a group is open here nobody is a stranger."""
+        assert self._access is not None
+        if why := self._access.peer_refused(caller):
+            return why
+        if not self.nodes or any(node.replica.following.hears(peer) for node in self.nodes.values()):
+            return None
+        return f"node {peer!r} from {caller} is no member here, and node {self.node_id!r} needs no other leader"
 
     # --- callbacks -------------------------------------------------------------------------------------------
 
@@ -409,14 +422,15 @@ async def open_host(
     cluster: str = "default", create: bool = False, config: Config | None = None, tls: TLSConfig | None = None,
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
-    listeners: Sequence[trio.SocketListener] = (),
+    listeners: Sequence[trio.SocketListener] = (), access: Access | None = None,
 ) -> AsyncIterator[Host]:
     """Open a directory and a port for groups. Leaving the block stops them in order and answers all who wait.
 
     ``create`` formats an empty directory. ``listen`` is ``host:port`` (port 0: any; None: connections come from
     ``listeners`` or ``Host.transport.serve_stream``); ``address`` is where others reach it, if that differs.
     ``files``, ``clock`` (monotonic, ns), ``wall_ms``, ``rng`` and ``connect`` replace disk, time, chance and network;
-    with ``files`` no threads are used.
+    with ``files`` no threads are used. ``access`` says who may change the groups, and who is let in as a node; None:
+    everybody who can connect.
 
     Raises ``WrongDirectory``, ``DamagedLog``, ``ConfigError``, ``OSError`` (the port).
     """
@@ -428,7 +442,7 @@ async def open_host(
     identity, storage, recovered = await _open_storage(
         files, cluster, node_id, create, config, rng, inline, run_blocking)
     host = Host(identity=identity, files=files, storage=storage, recovered=recovered, config=config, rng=rng,
-                clock=clock, wall_ms=wall_ms, inline=inline, run_blocking=run_blocking)
+                clock=clock, wall_ms=wall_ms, inline=inline, run_blocking=run_blocking, access=access)
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
@@ -460,7 +474,7 @@ async def open_node(
     group: str = DEFAULT_GROUP, listen: str | None = None, tls: TLSConfig | None = None,
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
-    listeners: Sequence[trio.SocketListener] = (), trace: Trace | None = None,
+    listeners: Sequence[trio.SocketListener] = (), trace: Trace | None = None, access: Access | None = None,
 ) -> AsyncIterator[Node]:
     """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``, or
     at ``listen`` where that differs.
@@ -475,6 +489,7 @@ async def open_node(
         data_dir, node_id=node_id, listen=listen, address=peers.get(node_id, ""), cluster=cluster,
         create=bootstrap or join, config=config, tls=tls,
         limits=limits, rng=rng, clock=clock, wall_ms=wall_ms, files=files, connect=connect, listeners=listeners,
+        access=access,
     ) as host:
         yield await host.open_group(
             group, state_machine=state_machine, peers=peers, bootstrap=bootstrap, join=join, trace=trace)

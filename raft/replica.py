@@ -474,6 +474,9 @@ class Replica:
             # A leader may have been admitted anew since this node's latest membership: it learns that by following.
             self.dropped(peer, message, "stranger")
             return
+        if not (self.following.hears(peer) or isinstance(message, Vote)):
+            self.dropped(peer, message, "no member")
+            return
         leadership = self.leadership
         if isinstance(message, Append):
             self.following.on_append(peer, message)

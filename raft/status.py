@@ -71,6 +71,8 @@ class RefusalKind(enum.Enum):
     """It is not the node it should be, or another node has its id."""
     CERTIFICATE = "certificate"
     """Its certificate does not do."""
+    STRANGER = "stranger"
+    """It is no member, or comes from where no node does."""
     OTHER = "other"
 
 

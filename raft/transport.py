@@ -22,6 +22,7 @@ import trio
 from trio.abc import Stream
 
 from raft import wire
+from raft.access import Caller
 from raft.config import Config
 from raft.errors import ConfigError, MalformedMessage, UsageError
 from raft.handshake import (
@@ -29,6 +30,7 @@ from raft.handshake import (
     TLS_RECORD,
     Connector,
     PrefixedStream,
+    caller_of,
     connect_tcp,
     greet,
     join_address,
@@ -199,6 +201,7 @@ class Transport:
         on_identify: Callable[[str, bytes], None] = _nothing,
         on_unreachable: Callable[[str], None] = _nothing,
         on_client: OnClient | None = None,
+        refuse_peer: Callable[[str, Caller], str | None] | None = None,
         addresses: Mapping[str, str] | None = None,
         tls: TLSConfig | None = None,
         limits: TransportLimits | None = None,
@@ -207,6 +210,7 @@ class Transport:
     ) -> None:
         """``hello`` tells who this node is; its lane, boot number and ``expects`` are filled in per connection.
 
+        ``refuse_peer(node, caller)`` says why a node that dials is not let in; None: it is.
         ``rng`` draws the boot number and the jitter of reconnecting: seed it from the system in production.
         Raises ``ConfigError`` for an address or certificate that cannot be used.
         """
@@ -218,7 +222,7 @@ class Transport:
         self.contexts = Contexts(tls) if tls else None
         self._config, self._rng, self._connect, self._clock = config, rng, connect, clock
         self._on_message, self._on_batch_end, self._on_client = on_message, on_batch_end, on_client
-        self._on_identify, self._on_unreachable = on_identify, on_unreachable
+        self._on_identify, self._on_unreachable, self._refuse_peer = on_identify, on_unreachable, refuse_peer
         self._wanted: frozenset[str] = frozenset()
         self._peers: dict[str, _Peer] = {}
         self._addresses: dict[str, str] = {}
@@ -596,7 +600,11 @@ class Transport:
             raise Refused(RefusalKind.CERTIFICATE, f"node {self.hello.node!r} takes connections over TLS only")
 
     def _admit(self, connection: _Inbound, hello: Hello) -> None:
-        """A peer's connection counts from here on. Raises ``Refused`` if that peer is connected as somebody else."""
+        """A peer's connection counts from here on. Raises ``Refused`` for one that is not let in, or is connected as
+        somebody else.
+        """
+        if self._refuse_peer is not None and (why := self._refuse_peer(hello.node, caller_of(connection.stream))):
+            raise Refused(RefusalKind.STRANGER, why)
         peer = self._peer(hello.node)
         self._check_same_process(peer, hello)
         for key, known in peer.connections.items():

@@ -252,6 +252,11 @@ class Connection:
     # --- life ------------------------------------------------------------------------------------------------
 
     @property
+    def stream(self) -> Stream:
+        """To look at: whose socket and certificate it is. Nobody else reads it or writes to it."""
+        return self._stream
+
+    @property
     def busy(self) -> bool:
         """Whether requests wait for their answers here, or answers to be written."""
         return bool(self._owed or self.working or self._out_bytes or self.calls)

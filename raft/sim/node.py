@@ -177,6 +177,7 @@ class Life:
             rng=cluster.tape.rng(f"timeouts/{node.name}", (node.number % 97 + 0.5) / 97), now=self.now,
             recovered=recovered, membership=node.bootstrap, life=node.boots << 32, incarnation=node.incarnation,
             trace=self.checker.event)
+        self.replica.following.members_only = True
         self.checker.started(self.name, self.replica, recovered)
         self.ghost = self.checker.nodes[self.name]
 

@@ -65,6 +65,22 @@ class MemoryListener(Listener[Memory]):
         await trio.lowlevel.checkpoint()
 
 
+@attrs.frozen
+class _Socket:
+    """What a connection is judged by: the owners of memory streams all live on the loopback, but for these."""
+
+    owner: str
+
+    def getpeername(self) -> tuple[str, int]:
+        return AWAY.get(self.owner, "127.0.0.1"), 1
+
+    def getsockname(self) -> tuple[str, int]:
+        return "192.0.2.1", 1
+
+
+AWAY = {"stranger": "192.0.2.7"}
+
+
 @attrs.define(eq=False)
 class Network:
     """Listeners by address, and every connection with its two ends' owners."""
@@ -84,6 +100,8 @@ class Network:
             raise ConnectionRefusedError(f"nobody listens at {address}")
         ours, theirs = memory_stream_pair()
         self.links.append((owner, address, ours, theirs))
+        for end, other in ((ours, address), (theirs, owner)):
+            end.socket = _Socket(other)  # type: ignore[attr-defined]
         self._tap(owner, address, ours)
         self._tap(address, owner, theirs)
         listener.put.send_nowait(theirs)

@@ -72,6 +72,7 @@ CASES: dict[str, list[tuple[Status, list[str]]]] = {
                      ["n7", "other election rules", "dledger"])],
     "foreign_cluster": [(refused(RefusalKind.CLUSTER, "it is of cluster 'b'"), ["n7", "another cluster", "'b'"])],
     "wrong_version": [(refused(RefusalKind.VERSION, "it speaks 9"), ["n7", "another version", "speaks 9"])],
+    "unknown_node": [(refused(RefusalKind.STRANGER, "it is no member here"), ["n7", "not let in", "no member here"])],
     "wrong_identity": [(refused(RefusalKind.IDENTITY, "it says it is n3"), ["n7", "not the node", "n3"])],
     "bad_certificate": [(refused(RefusalKind.CERTIFICATE, "expired"), ["n7", "certificate", "expired"])],
     "refused": [(refused(RefusalKind.OTHER, "it closed the connection"), ["n7", "it closed the connection"])],

@@ -93,12 +93,12 @@ class Three:
 
 
 @asynccontextmanager
-async def three(root: Path, config: raft.Config = FAST) -> AsyncIterator[Three]:
+async def three(root: Path, config: raft.Config = FAST, **kwargs: object) -> AsyncIterator[Three]:
     cluster = Three(root)
     await cluster.reserve("n0", "n1", "n2")
     async with AsyncExitStack() as stack:
         for name in list(cluster.peers):
-            await stack.enter_async_context(cluster.open(name, config=config))
+            await stack.enter_async_context(cluster.open(name, config=config, **kwargs))
         yield cluster
 
 
