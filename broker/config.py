@@ -67,6 +67,12 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     namesrv_addr: str = key("", "name servers: host:port;host:port")
     server_channel_max_idle_time_seconds: int = key(
         120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
+    outgoing_bytes_budget: int = key(
+        256 << 20, "ours: bytes that may wait for those who do not read their answers; beyond it who has read nothing "
+        "for longest is closed", least=32 << 20, most=1 << 40)
+    outgoing_stall_timeout: int = key(
+        5_000, "ours: who has read nothing for so long is closed while half of outgoingBytesBudget waits", least=10,
+        most=_INT_MAX)
     server_socket_backlog: int = key(1_024, "connections that wait to be accepted", least=1, most=_PORTS)
     enable_shutdown_gracefully: bool = key(
         False, "on stop, tell clients to go elsewhere and wait shutdownWaitTimeSeconds before closing")

@@ -280,6 +280,7 @@ class Broker:
             self.handlers, on_close=self._closed, tls=self.world.tls, config=ServerConfig(
                 connections_max=CONNECTIONS_MAX, requests_in_flight_max=REQUESTS_IN_FLIGHT_MAX,
                 idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
+                outgoing_bytes_budget=config.outgoing_bytes_budget, outgoing_stall_ms=config.outgoing_stall_timeout,
                 tls_mode=TLSMode(config.tls_server_mode)))
         async with trio.open_nursery() as lasting:
             await lasting.start(self.journal.run)

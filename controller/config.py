@@ -94,6 +94,12 @@ class ControllerConfig(MetricsKeys, TLSKeys):
     bind_address: str = key("0.0.0.0", "address to listen at")
     server_channel_max_idle_time_seconds: int = key(
         120, "a connection without traffic for so long is closed", least=1, most=1_000_000)
+    outgoing_bytes_budget: int = key(
+        256 << 20, "ours: bytes that may wait for those who do not read their answers; beyond it who has read nothing "
+        "for longest is closed", least=32 << 20, most=1 << 40)
+    outgoing_stall_timeout: int = key(
+        5_000, "ours: who has read nothing for so long is closed while half of outgoingBytesBudget waits", least=10,
+        most=2**31 - 1)
 
     election_timeout_ms: int = key(400, "ours: Raft election timeout of the controllers", least=50, most=60_000)
     broker_heartbeat_timeout_ms: int = key(

@@ -103,6 +103,7 @@ async def serve_controller(
                 fallback=host.transport.serve_stream,
                 config=ServerConfig(
                     idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
+                    outgoing_bytes_budget=config.outgoing_bytes_budget, outgoing_stall_ms=config.outgoing_stall_timeout,
                     tls_mode=TLSMode(config.tls_server_mode)))
             for task in (actor.follow_role, actor.act, actor.readmit, actor.raise_format):
                 nursery.start_soon(task)

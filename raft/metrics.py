@@ -40,7 +40,8 @@ LABEL_SETS_MAX: Final = 100
 ELECTION_BUCKETS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
 _REQUEST_BYTES_MAX: Final = 8 << 10
 _REQUEST_TIMEOUT_S: Final = 5.0
-_CONNECTIONS_MAX: Final = 16
+_CONNECTIONS_MAX: Final = 64
+"""One more ends the oldest: who is slow keeps nobody from the page."""
 
 Metric = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
@@ -223,13 +224,18 @@ async def serve_metrics(
     Raises ``ConfigError`` for an address that is none, ``OSError`` for one that cannot be listened at.
     """
     host, port = split_address(listen)
-    places = trio.CapacityLimiter(_CONNECTIONS_MAX)
+    open_since: dict[trio.CancelScope, None] = {}
 
     async def answer(stream: trio.SocketStream) -> None:
-        with trio.move_on_after(_REQUEST_TIMEOUT_S):
-            async with places:
-                with contextlib.suppress(*STREAM_ERRORS):  # whoever asked may be gone
-                    await stream.send_all(_response(await _read_request(stream), metrics))
+        if len(open_since) >= _CONNECTIONS_MAX:  # who came first had time enough
+            oldest = next(iter(open_since))
+            del open_since[oldest]
+            oldest.cancel()
+        with trio.move_on_after(_REQUEST_TIMEOUT_S) as scope:
+            open_since[scope] = None
+            with contextlib.suppress(*STREAM_ERRORS):  # whoever asked may be gone
+                await stream.send_all(_response(await _read_request(stream), metrics))
+        open_since.pop(scope, None)
 
     listeners = await trio.open_tcp_listeners(port, host=host)
     await trio.serve_listeners(answer, listeners, task_status=task_status)

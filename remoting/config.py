@@ -68,11 +68,22 @@ class ServerConfig(ConnectionLimits):
     """Accepted at one time; beyond it connections are closed at once."""
     outgoing_bytes_pause: int = _limit(1 << 20)
     """While more is queued on a connection, nothing is read from it."""
+    outgoing_bytes_budget: int = _limit(256 << 20)
+    """Waiting over all connections that do not take what is written to them. From half of it on nothing is read from
+    whoever has more than an equal share of that half, and who takes nothing for ``outgoing_stall_ms`` is closed; beyond
+    all of it whoever has taken nothing for longest, or has most waiting where that is a moment, is closed at once."""
+    outgoing_stall_ms: int = _limit(5_000)
     tls_mode: TLSMode = attrs.field(default=TLSMode.PERMISSIVE, validator=attrs.validators.instance_of(TLSMode))
     handshake_timeout_ms: int = _limit(10_000)
     """For TLS."""
     proxy_protocol: bool = True
     """Take the peer's address from a PROXY header (HAProxy, versions 1 and 2) where a connection begins with one."""
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.outgoing_bytes_budget < 2 * self.frame_bytes_max:
+            raise ValueError(f"outgoing_bytes_budget = {self.outgoing_bytes_budget}: must be at least twice "
+                             f"frame_bytes_max = {self.frame_bytes_max}")
 
 
 @attrs.frozen(kw_only=True)

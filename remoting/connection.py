@@ -45,6 +45,8 @@ _WRITE_BYTES: Final = 256 << 10
 """When so much is queued it is written without waiting for more; streams that are no sockets get it in such pieces."""
 _SMALL_BYTES: Final = 4 << 10
 """Of a frame that nobody is cut off for, however much others have sent."""
+_COPY_BYTES: Final = 256 << 10
+"""Less may keep the memory of the whole that it is the end of."""
 _OPAQUE_MAX: Final = 2**31 - 1
 
 
@@ -158,7 +160,9 @@ class Connection:
             raise ConnectionClosed(self.peer, self._reason)
         self._out.append(data)
         self._out_bytes += len(data)
-        if self._out_bytes > _WRITE_BYTES and not self._draining:
+        if self._draining:
+            self.endpoint.fell_behind(len(data))
+        elif self._out_bytes > _WRITE_BYTES:
             self._write_queued()
             if self.closed:
                 raise ConnectionClosed(self.peer, self._reason)
@@ -268,6 +272,12 @@ class Connection:
         return self._out_bytes
 
     @property
+    def congested(self) -> bool:
+        """No large answer now: those before it were not taken, or too much waits for others, for a moment."""
+        backlog = self.endpoint.backlog
+        return self._out_bytes > backlog.pause or backlog.full
+
+    @property
     def waiting(self) -> bool:
         """Of its own deadline, for being idle (``deadlines.Timed``)."""
         return not self.closed
@@ -290,6 +300,7 @@ class Connection:
             with contextlib.suppress(OSError):  # the other end is gone, or does not read: either way it is too late
                 self.endpoint.counters.bytes_sent += os.write(self._fd, b"".join(self._out))
         self._out.clear()
+        self.endpoint.backlog.ends(self, self._out_bytes)
         self._out_bytes = 0  # nothing waits any more, as whoever waits for that must see
         self._commands, self._reader = iter(()), FrameReader()  # its deadline may keep it a while, but not what it read
         self.endpoint.in_flight -= len(self._owed)
@@ -392,7 +403,10 @@ class Connection:
 
     def _handle(self) -> bool:
         endpoint = self.endpoint
-        pause, all_of_them = endpoint.outgoing_bytes_pause, True
+        backlog = endpoint.backlog
+        if backlog.full:  # for a turn or two, until who does not read is gone
+            return False
+        pause, all_of_them = backlog.pause, True
         mine, self._due = not self._due, True
         try:
             for command in self._commands:
@@ -400,7 +414,7 @@ class Connection:
                     self._answered(command)
                 else:
                     endpoint.dispatch(self, command)
-                    if self._out_bytes > pause:
+                    if (self._out_bytes > pause or backlog.short) and self.congested:
                         all_of_them = False
                         break
                 if self.closed:
@@ -425,10 +439,12 @@ class Connection:
     async def _catch_up(self) -> None:
         """Who sends more requests than it reads answers of is not read either."""
         while True:
+            while self.endpoint.backlog.full:
+                await self.endpoint.relieved.park()
             if self.closed:
                 return
             self._room = Bell()
-            while self._out_bytes > self.endpoint.outgoing_bytes_pause:
+            while self._out_bytes > self.endpoint.backlog.pause:
                 await self._room.wait()
             self._room = None
             if self._handle():
@@ -470,6 +486,8 @@ class Connection:
             self._sent(sent)
         if sent < len(data):
             self._draining = True
+            self.endpoint.backlog.begins(self, self.endpoint.now())
+            self.endpoint.fell_behind(self._out_bytes)
             self.endpoint.start_soon(self._drain, memoryview(data)[sent:], name=f"writing to {self.peer}")
 
     def _take(self) -> bytes:
@@ -481,7 +499,9 @@ class Connection:
     def _sent(self, size: int) -> None:
         self._out_bytes -= size
         self.endpoint.counters.bytes_sent += size
-        self.active_at = self.endpoint.now()
+        self.active_at = now = self.endpoint.now()
+        if self._draining:
+            self.endpoint.backlog.took(self, size, now)
         if self._room is not None:
             self._room.ring()
 
@@ -505,7 +525,10 @@ class Connection:
                 rest = rest[sent:]
                 if not rest and self._out:
                     rest = memoryview(self._take())
+                elif _COPY_BYTES < rest.nbytes < memoryview(rest.obj).nbytes // 2:
+                    rest = memoryview(bytes(rest))  # what was sent takes no memory any more
         except STREAM_ERRORS as error:
             self.close(words(error))
         finally:
             self._draining = False
+            self.endpoint.backlog.ends(self, self._out_bytes)

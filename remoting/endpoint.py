@@ -7,13 +7,15 @@ request. Knows what frames mean to the protocol (requests, answers, oneways), no
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import trio
 
+from remoting.backlog import Backlog
 from remoting.codes import GO_AWAY_VERSION, ResponseCode
 from remoting.command import ONEWAY, Command, response
 from remoting.config import ConnectionLimits
@@ -31,6 +33,8 @@ counts as under way until then), or it is oneway; a coroutine runs in a task of 
 connection closes. It must not block: the loop waits for it.
 
 What it raises is answered with SYSTEM_ERROR and its words. An answer to a oneway request is dropped."""
+_LOOK_S: Final = 0.25
+"""Between two looks at who has stalled."""
 OnAnswer = Callable[[int, int, float], None]
 """Request code, response code, seconds from reading the one to queueing the other."""
 
@@ -57,6 +61,8 @@ class Counters:
     """Connections closed for bytes that are no frame."""
     slow_readers: int = 0
     """Connections closed for ``outgoing_bytes_max``."""
+    stalled: int = 0
+    """Connections closed for ``outgoing_bytes_budget``."""
     idle: int = 0
     """Connections closed for ``idle_timeout_ms``."""
     crowded_out: int = 0
@@ -85,12 +91,14 @@ class Endpoint:
     """One side of any number of connections. ``run`` must be running for as long as there are any."""
 
     def __init__(
-        self, handlers: Mapping[int, Handler], limits: ConnectionLimits, *, outgoing_bytes_pause: int = sys.maxsize,
+        self, handlers: Mapping[int, Handler], limits: ConnectionLimits, *, backlog: Backlog[Connection] | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection, str], None] | None = None,
         on_answer: OnAnswer | None = None,
     ) -> None:
-        self.limits, self.outgoing_bytes_pause = limits, outgoing_bytes_pause
+        self.limits = limits
+        self.backlog: Backlog[Connection] = backlog if backlog is not None else Backlog(
+            sys.maxsize, sys.maxsize, math.inf)
         self.counters = Counters(requests=dict.fromkeys(handlers, 0))
         self.deadlines = Deadlines()
         self.readiness: Readiness | None = None
@@ -107,7 +115,9 @@ class Endpoint:
         self._seen: set[tuple[int, type[Exception]]] = set()
         """Failures that were logged with their traceback."""
         self._unwritten: list[Connection] = []
-        self._bell = Bell()
+        self._bell, self._crowded = Bell(), Bell()
+        self.relieved = trio.lowlevel.ParkingLot()
+        """Of those that wait while the backlog is full."""
         self._nursery: trio.Nursery | None = None
         self._over = False
 
@@ -124,6 +134,7 @@ class Endpoint:
                 if self.readiness is not None:
                     self._nursery.start_soon(self.readiness.run, name="reader")
                 self._nursery.start_soon(self._write, name="writer")
+                self._nursery.start_soon(self._relieve, name="backlog")
                 task_status.started()
         finally:
             self._over = True
@@ -146,6 +157,29 @@ class Endpoint:
             connections, self._unwritten = self._unwritten, []
             for connection in connections:
                 connection.flush()
+
+    async def _relieve(self) -> None:
+        """While the budget is short, close who does not read."""
+        backlog = self.backlog
+        while True:
+            await self._crowded.wait()
+            while backlog.short:
+                while (connection := backlog.must_go(self.now())) is not None:
+                    self.counters.stalled += 1
+                    logger.warning("connection with %s closed: it does not read; %d bytes wait for it, %d for all",
+                                   connection.peer, connection.queued_bytes, backlog.bytes)
+                    connection.close("it does not read")
+                for _ in range(2):  # its tasks end, and what they hold with them
+                    await trio.lowlevel.checkpoint()
+                self.relieved.unpark_all()
+                with trio.move_on_after(_LOOK_S):
+                    await self._crowded.wait()
+
+    def fell_behind(self, size: int) -> None:
+        """So many bytes more wait to be written to those that are behind."""
+        self.backlog.bytes += size
+        if self.backlog.short:
+            self._crowded.ring()
 
     def write_soon(self, connection: Connection) -> None:
         self._unwritten.append(connection)

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 from trio.abc import Listener, Stream
 
+from remoting.backlog import Backlog
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
 from remoting.endpoint import Counters, Endpoint, Handler, OnAnswer
@@ -54,7 +55,8 @@ class Server:
         self.config = config
         self._accepted = 0
         self._endpoint = Endpoint(
-            handlers, config, outgoing_bytes_pause=config.outgoing_bytes_pause,
+            handlers, config, backlog=Backlog(
+                config.outgoing_bytes_pause, config.outgoing_bytes_budget, config.outgoing_stall_ms / 1e3),
             on_open=on_open, on_close=on_close, on_answer=on_answer,
         )
         self._tls = tls if config.tls_mode is not TLSMode.DISABLED else None

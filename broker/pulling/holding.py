@@ -28,6 +28,7 @@ HELD_BYTES_MAX: Final = 256 << 20
 """Beyond either nobody else waits."""
 SMALL_BYTES: Final = 2 << 10
 """A pull as clients send them may wait beyond the bytes: what others made long is not its fault."""
+_AT_ONCE: Final = 32
 Key = tuple[str, int]
 """Topic and queue id."""
 
@@ -130,7 +131,9 @@ class Holding:
             while True:
                 await self._bell.wait()
                 due, self._due = self._due, {}
-                for held in due:
+                for number, held in enumerate(due):
+                    if number % _AT_ONCE == _AT_ONCE - 1:  # what was answered is to be written before more is
+                        await trio.lowlevel.checkpoint()
                     if not held.connection.closed:
                         self._again(held.connection, held.request)
                     del held.request, held.wanted  # its deadline keeps it a while, but must not keep these

@@ -53,6 +53,13 @@ def code_of(status: Status, offset: int) -> ResponseCode:
     return _CODES[status]
 
 
+def _ask_again(request: Command) -> Command:
+    """Nothing now, and no wait: the next pull is read when there is room for its answer."""
+    offset = PullMessageRequest.from_ext(request.ext).queue_offset
+    return response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, PullMessageResponse(
+        MASTER_ID, offset, offset, offset), remark=Status.NO_MATCHED_MESSAGE.value)
+
+
 class Pulling:
     """``run`` must be running. ``config`` and ``reads`` may be replaced at any time. ``now_ns`` is monotonic;
     ``memory``: bytes behind the end of the log up to which messages count as in memory."""
@@ -94,7 +101,7 @@ class Pulling:
     def _again(self, connection: Connection, request: Command) -> None:
         """For a pull that was held."""
         try:
-            answer = self._pull(connection, request, first=False)
+            answer = _ask_again(request) if connection.congested else self._pull(connection, request, first=False)
         except Exception as error:  # as for any request: a defect must not end whoever waits beside it
             logger.exception("a pull of %s that was held", connection.peer)
             answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")

@@ -26,7 +26,8 @@ Values = list[tuple[tuple[str, ...], float]]
 
 _REQUEST_BYTES_MAX: Final = 8 << 10
 _REQUEST_TIMEOUT_S: Final = 5.0
-_CONNECTIONS_MAX: Final = 16
+_CONNECTIONS_MAX: Final = 64
+"""One more ends the oldest: who is slow keeps nobody from the page."""
 
 
 class Page(Collector):
@@ -81,13 +82,18 @@ async def serve_page(
     Raises ``OSError`` in words for an address that cannot be listened at, ``ValueError`` for one that is none.
     """
     host, port = split_address(listen)
-    places = trio.CapacityLimiter(_CONNECTIONS_MAX)
+    open_since: dict[trio.CancelScope, None] = {}
 
     async def answer(stream: trio.SocketStream) -> None:
-        with trio.move_on_after(_REQUEST_TIMEOUT_S):
-            async with places:
-                with contextlib.suppress(*STREAM_ERRORS):  # whoever asked may be gone
-                    await stream.send_all(_response(await _request_line(stream), page))
+        if len(open_since) >= _CONNECTIONS_MAX:  # who came first had time enough
+            oldest = next(iter(open_since))
+            del open_since[oldest]
+            oldest.cancel()
+        with trio.move_on_after(_REQUEST_TIMEOUT_S) as scope:
+            open_since[scope] = None
+            with contextlib.suppress(*STREAM_ERRORS):  # whoever asked may be gone
+                await stream.send_all(_response(await _request_line(stream), page))
+        open_since.pop(scope, None)
 
     try:
         listeners = await trio.open_tcp_listeners(port, host=host)

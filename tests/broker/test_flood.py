@@ -24,6 +24,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
 from remoting.connection import Connection
 from remoting.frame import encode
+from remoting.headers.pulling import SUBSCRIPTION, PullMessageRequest
 from remoting.headers.sending import SendMessageRequest
 from remoting.server import Server
 from remoting.streams import STREAM_ERRORS, connect_tcp
@@ -34,6 +35,8 @@ MIB = 1 << 20
 SMALL = {"maxHashSlotNum": "1000", "maxIndexNum": "4000"}
 UNFINISHED_MAX = 256 * MIB
 """``receive_bytes_max``: of frames that are not whole, over all connections."""
+OUTGOING_MAX = 256 * MIB
+"""``outgoingBytesBudget``."""
 SLACK = 160 * MIB
 """For connections themselves, what is read and written at the moment, and an allocator that keeps pages."""
 FORWARDER = """
@@ -138,9 +141,9 @@ async def flooded(address: str, honest: Client) -> AsyncIterator[None]:
             held.set()
 
 
-async def send(client: Client, address: str) -> None:
+async def send(client: Client, address: str, body: bytes = b"m") -> None:
     header = SendMessageRequest("T", 0, producer_group="P", default_topic="TBW102", properties="", batch=False)
-    answer = await client.call(address, request(RequestCode.SEND_MESSAGE, header, b"m"), timeout_ms=100_000)
+    answer = await client.call(address, request(RequestCode.SEND_MESSAGE, header, body), timeout_ms=100_000)
     assert answer.code == ResponseCode.SUCCESS, answer
 
 
@@ -153,6 +156,29 @@ async def test_a_broker_under_flood_takes_bounded_memory_and_serves(tmp_path: Pa
                 await send(client, broker.address)
         assert memory(broker, "VmHWM") - before < UNFINISHED_MAX + SLACK
         await send(client, broker.address)
+
+
+async def test_consumers_that_do_not_read_fill_a_budget_and_others_are_served(tmp_path: Path) -> None:
+    """300 connections that ask for 4 MiB a hundred times each: without a budget that is more than 1 GiB."""
+    async with ours.broker(tmp_path, extra={**SMALL, "maxTransferBytesOnMessageInMemory": str(8 * MIB)}) as broker, \
+            open_client() as client:
+        for _ in range(3):
+            await send(client, broker.address, bytes(3 * MIB))
+        header = PullMessageRequest("G", "T", 0, 0, 32, SUBSCRIPTION, 0, 0, "*", 0)
+        pull = request(RequestCode.PULL_MESSAGE, header)
+        whole = await client.call(broker.address, pull, timeout_ms=100_000)
+        assert whole.code == ResponseCode.SUCCESS and len(whole.body) >= 3 * MIB, whole
+        before, held = memory(broker, "VmRSS"), trio.Event()
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(200):
+                for _ in range(300):
+                    nursery.start_soon(pour, broker.address, encode(pull) * 100, 1, held)
+                    await trio.lowlevel.checkpoint()
+                for _ in range(50):
+                    assert (await client.call(broker.address, pull, timeout_ms=100_000)).body == whole.body
+                    await send(client, broker.address)
+                held.set()
+        assert memory(broker, "VmHWM") - before < OUTGOING_MAX + SLACK
 
 
 async def test_a_forwarder_under_flood_takes_bounded_memory_and_serves(tmp_path: Path) -> None:

@@ -154,6 +154,23 @@ async def test_metrics_are_served_over_http() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_slow_connections_keep_nobody_from_the_page() -> None:
+    metrics = Metrics()
+    metrics.watch(Watched(make_status()))
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(serve_metrics, metrics, "127.0.0.1:0"))
+        port = listeners[0].socket.getsockname()[1]
+        slow = []
+        for _ in range(256):
+            slow.append(await trio.open_tcp_stream("127.0.0.1", port))
+            await slow[-1].send_all(b"GET /metrics HTT")
+        with trio.fail_after(3):  # less than the time that a slow one has
+            assert b"200 OK" in await fetch(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        for stream in slow:
+            await stream.aclose()
+        nursery.cancel_scope.cancel()
+
+
 def test_the_page_lists_every_metric_and_situation() -> None:
     metrics = Metrics()
     metrics.watch(Watched(make_status(counters={"batches": 1})))

@@ -20,6 +20,7 @@ from remoting.bodies.consumers import SubscriptionData
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.connection import Connection
 from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from remoting.record import decode_all
 from tests.broker.clients.world import World, pull, running
@@ -278,6 +279,22 @@ async def test_many_wait_for_one_queue_and_each_is_answered_once(autojump_clock:
         await world.put("b")
         await trio.sleep(20)
         assert [bodies(answer) for one in waiting for _, answer in one.answers] == [["a 0"]] * 50
+
+
+async def test_who_has_not_taken_what_it_got_is_told_to_ask_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand pulls that were held by one that does not read: their messages would all lie in memory."""
+    async with running() as world, trio.open_nursery() as nursery:
+        waiting = Waiting(world, nursery, held(0))
+        await trio.sleep(1)
+        monkeypatch.setattr(Connection, "congested", True)
+        await world.put("a")
+        monkeypatch.undo()
+        (_, answer), = waiting.answers
+        assert (answer.code, bodies(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, [])
+        assert answer.ext["nextBeginOffset"] == "0"
+        assert bodies(await world.ask(PULL, held(0))) == ["a 0"]
 
 
 # --- slaves --------------------------------------------------------------------------------------------------

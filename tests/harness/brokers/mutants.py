@@ -16,6 +16,8 @@ REPLICATION: Final = "tests/broker/ha/test_replication.py::"
 IN_SYNC: Final = "tests/broker/ha/test_insync.py::"
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
+BACKLOG: Final = "remoting/backlog.py"
+UNREAD: Final = "tests/remoting/test_backlog.py::"
 PLACES: Final = "tests/broker/ha/test_places.py::"
 MANAGERS: Final = "tests/broker/replicas/test_manager.py::"
 WHOLE: Final = "tests/broker/ha/test_whole.py::"
@@ -190,6 +192,36 @@ PLANTED: Final = (
     Planted("a new master writes behind the part of a message", HA + "autoswitch.py",
             "                    cut_unfinished(self._journal)\n", "                    pass\n",
             (SWITCH + "test_a_new_master_cuts_the_part_of_a_message",)),
+    # --- answers that nobody reads
+    Planted("there is no end to what waits for who does not read", BACKLOG,
+            "        return self.bytes > self._budget\n", "        return False\n",
+            (UNREAD + "test_a_thousand_that_do_not_read_fill_the_budget_and_no_more",)),
+    Planted("who does not read has no share but all", BACKLOG,
+            "        return min(self._pause, self._short // len(self._since))\n", "        return self._pause\n",
+            (UNREAD + "test_the_book_agrees_with_what_happened",)),
+    Planted("who stalls stays as long as there is room", BACKLOG,
+            "first if self.full or stalled_s >= self._stall_s else None", "first if self.full else None",
+            (UNREAD + "test_who_takes_nothing_is_closed_after_its_time_only_while_the_budget_is_short",)),
+    Planted("who takes its answers slowly is taken for deaf", BACKLOG,
+            "        del self._since[connection]\n        self._since[connection] = now\n\n    def ends",
+            "\n    def ends",
+            (UNREAD + "test_who_takes_its_answers_slowly_stays", UNREAD + "test_the_book_agrees_with_what_happened")),
+    Planted("who reads waits behind who does not", "remoting/endpoint.py",
+            "                self.relieved.unpark_all()\n", "",
+            (UNREAD + "test_who_reads_is_answered_in_the_same_moment",)),
+    Planted("who came first goes, though it reads", BACKLOG,
+            "        if self.full and stalled_s < _MOMENT_S:\n", "        if False:\n",
+            (UNREAD + "test_the_book_agrees_with_what_happened",)),
+    Planted("a pull that was held is answered whoever reads", "broker/pulling/requests.py",
+            "_ask_again(request) if connection.congested else ", "",
+            ("tests/broker/pulling/test_requests.py::test_who_has_not_taken_what_it_got_is_told_to_ask_again",)),
+    Planted("what a closed connection did not take is counted for ever", "remoting/connection.py",
+            "        self.endpoint.backlog.ends(self, self._out_bytes)\n        self._out_bytes = 0",
+            "        self._out_bytes = 0",
+            (UNREAD + "test_a_close_forgets_what_waited",)),
+    Planted("slow connections keep others from the page", "remoting/daemon/page.py",
+            "            oldest.cancel()\n", "            await trio.sleep(5)\n",
+            ("tests/remoting/daemon/test_page.py::test_slow_connections_keep_nobody_from_the_page",)),
     # --- log lines
     Planted("each line is a kind of its own", "raft/loglimit.py",
             "record.levelno, str(record.msg)", "record.levelno, record.getMessage()",

@@ -46,6 +46,21 @@ async def test_the_page_has_the_labels_on_its_lines() -> None:
     assert b'answers{cluster="c"} 42.0' in body
 
 
+async def test_slow_connections_keep_nobody_from_the_page() -> None:
+    """Four times as many as have a place, each in the middle of its request."""
+    async with served() as port:
+        slow = []
+        for _ in range(256):
+            slow.append(await trio.open_tcp_stream("127.0.0.1", port))
+            await slow[-1].send_all(b"GET /metrics HTT")
+        for _ in range(3):
+            with trio.fail_after(3):  # less than the time that a slow one has
+                assert b"200 OK" in await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert await slow[0].receive_some(1) == b"", "who came first had time enough"
+        for stream in slow:
+            await stream.aclose()
+
+
 @pytest.mark.parametrize(("request_", "status"), [
     (b"GET / HTTP/1.1\r\n\r\n", b"404"),
     (b"POST /metrics HTTP/1.1\r\n\r\n", b"400"),
