@@ -29,7 +29,7 @@ FORMATS: Final[tuple[Format, ...]] = ("frames", "entries", "events")
 
 KINDS: Final = ("commands", "noop", "membership", "session")
 """Of frames and entries: what ``raft.frame.Kind`` calls them, in lower case."""
-LOCAL_KINDS: Final = ("state", "hard_state", "truncate", "install", "opened")
+LOCAL_KINDS: Final = ("state", "hard_state", "truncate", "install", "carried", "removed", "opened")
 """Of events, beside ``noop`` and ``membership``: this node's own records, and ``opened`` for the first block of a new
 life of the process."""
 DAMAGE_KIND: Final = "damage"
@@ -91,7 +91,8 @@ FRAMES: Final = (
         ("offset", "bigint", "byte of the file where the frame begins"),
         ("write", "bigint", "write sequence of the frame's block: the order of this node's group commits"),
         ("synced", "bigint", "last write sequence known to be synced when the frame's block was written"),
-        ("truncated", "boolean", "a later record of this node cut it off the log, or a snapshot replaced it"),
+        ("truncated", "boolean", "a later record of this node cut it off the log, a snapshot replaced it, or it was "
+                                 "carried forward: then its copy is not truncated"),
         ("payload", "binary", "table of lengths and payloads, whole or its first bytes; null with payload=none"),
     ),
     *_DAMAGE,
@@ -109,7 +110,8 @@ ENTRIES: Final = (
         ("segment", "bigint", "segment sequence (Java: base offset of the data file)"),
         ("offset", "bigint", "byte of the file where the entry's frame begins; entries of one frame share it"),
         ("write", "bigint", "write sequence of the entry's block: the order of this node's group commits"),
-        ("truncated", "boolean", "a later record of this node cut it off the log, or a snapshot replaced it"),
+        ("truncated", "boolean", "a later record of this node cut it off the log, a snapshot replaced it, or it was "
+                                 "carried forward: then its copy is not truncated"),
         ("payload", "binary", "the payload, whole or its first bytes; null with payload=none"),
         ("file", "string", "of damage rows only: path of the file; else null (see segment)"),
     ),
@@ -120,11 +122,14 @@ ENTRIES: Final = (
 EVENTS: Final = (
     *_WHERE,
     *_columns(
-        ("kind", "string", "noop, membership, state, hard_state, truncate, install, opened, or damage"),
+        ("kind", "string", "noop, membership, state, hard_state, truncate, install, carried (the node wrote what is "
+                           "left of a log once more, so that old segments may go), removed (the group left this node), "
+                           "opened, or damage"),
         ("term", "bigint", "noop, membership: of the entry. state, hard_state: the node's own. "
-                           "truncate, install: of the last entry kept. opened: null"),
+                           "truncate, install, carried: of the last entry kept. opened: null"),
         ("index", "bigint", "noop, membership: of the entry. state: last entry of the log where the segment begins. "
-                            "truncate, install: last entry kept (0: none); else null"),
+                            "truncate, install: last entry kept (0: none); carried: the entry before those that "
+                            "follow once more; else null"),
         ("mark", "bigint", "mark of the frame that ends at `index`; null for hard_state and opened"),
         ("voted_for", "string", "state, hard_state: the vote cast in `term`; null: none"),
         ("wall_ms", "bigint", "noop, membership: leader's wall clock, ms since 1970 UTC; else null"),

@@ -49,3 +49,12 @@ def INV_R38(group: Checker, node: Ghost, replica: Replica, clock: int, held: Hel
     require(size <= most, "INV_R38", f"{node.name} queues {len(pending)} writes, {size} bytes, of at most {most}")
     messages = sum(type(send.message) is not ReadReply for send in held)
     require(messages <= KINDS * len(group.nodes), "INV_R38", f"{node.name} holds {messages} messages back")
+
+
+def INV_R39(log_bytes: int, segment_bytes: int, tails: int, live: int) -> None:
+    """A shared log, as far as it is written, is no longer than two segments, what busy groups have not yet put into
+    snapshots (``tails``) and what quiet groups must keep (``live``); what that has above a segment counts twice, for
+    no more is carried than is written. Asked between group commits."""
+    most = 2 * segment_bytes + tails + live + max(0, live - segment_bytes)
+    require(log_bytes <= most, "INV_R39", f"the log has {log_bytes} bytes, of at most {most}",
+            f"{tails} of tails, {live} quiet")

@@ -288,6 +288,9 @@ class Write:
     """Entries up to here may go (never beyond the newest snapshot); 0: none. May be carried out lazily."""
     lapse: Lapse | None = None
     """To be kept beside the log until another takes its place; ``WHOLE`` ends it."""
+    forget: bool = False
+    """First of all: the group's log is as if nothing had ever been written, but for term and vote. The group was
+    removed here."""
 
 
 @attrs.define(eq=False)

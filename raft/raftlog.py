@@ -174,12 +174,14 @@ def _record_line(record: Record) -> str:
     if frame is None:
         return f"{where}  {record.words}"
     return (f"{where}  {kind_name(frame.kind)} {frame.first}..{frame.last} term {frame.term}, {frame.size} bytes, "
-            f"mark {frame.mark:08x} after {frame.chain:08x}")
+            f"mark {frame.mark:08x} after {frame.chain:08x}{', carried forward' if record.upkeep else ''}")
 
 
 def _record_values(record: Record, *, payloads: bool) -> dict[str, Any]:
     values: dict[str, Any] = {
         "path": record.path, "offset": record.offset, "write": record.write, "group": record.group}
+    if record.upkeep:
+        values["upkeep"] = True
     frame = record.frame
     if frame is None:
         return {**values, "local": record.words}

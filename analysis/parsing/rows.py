@@ -259,7 +259,7 @@ def _events(frames: Frames, found: Walk, place: Place, selection: Selection) -> 
             })
     for record in found.locals:
         rows.append({
-            "group_id": record.group, "kind": record.kind.name.lower(), "offset": record.offset, "write": record.write,
+            "group_id": record.group, "kind": record.name, "offset": record.offset, "write": record.write,
             "truncated": False, **_local_values(record)})
     for opening in found.openings:
         rows.append({"kind": "opened", "offset": opening.offset, "write": opening.write, "truncated": False,

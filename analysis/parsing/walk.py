@@ -20,6 +20,7 @@ from raft.storage.blocks import (
     BLOCK_BYTES,
     BLOCK_MAGIC,
     LOCAL_BYTES,
+    UPKEEP,
     BlockHeader,
     LocalKind,
     check_block,
@@ -57,6 +58,13 @@ class LocalRecord:
     body: bytes
     mark: int
     after_frames: int
+    upkeep: str = ""
+    """"carried" or "removed": the storage cut the log for itself, no leader did."""
+
+    @property
+    def name(self) -> str:
+        """Its kind as a row tells it."""
+        return self.upkeep or self.kind.name.lower()
 
 
 @attrs.frozen
@@ -104,20 +112,21 @@ class Walk:
 
 def walk(
     data: bytes, owner: int, segment: int, cursor: Cursor, *, sealed: bool, after: tuple[int, int] | None = None,
-    verify: bool = True,
+    verify: bool = True, carried: bool = True,
 ) -> Walk:
     """Take a segment's blocks from ``cursor`` on, which moves along.
 
     ``sealed``: a later segment exists. ``after``: write sequence and chain that continue this segment, where known; a
     sealed segment that does not reach them is damaged. ``verify=False`` skips the CRCs of frames' bodies and the
-    digests of blocks, to find local records fast.
+    digests of blocks, to find local records fast. ``carried=False`` leaves out what was written before and carried
+    forward: a reader that goes on where it was has read it.
     """
     found = Walk(cursor)
     unpack, size = _BLOCK.unpack_from, len(data)
     at, chain, life = cursor.offset, cursor.chain, cursor.life
     due = None if cursor.sequence is None else cursor.sequence + 1
     while after is None or (due, chain) != after:
-        magic, version, _, own, number, sequence, synced, lives, length, count, digest, before, crc = (
+        magic, version, flags, own, number, sequence, synced, lives, length, count, digest, before, crc = (
             unpack(data, at) if at + BLOCK_BYTES <= size else _NOTHING)
         if not (magic == BLOCK_MAGIC and crc32c(data[at : at + 60]) == crc and version == 1 and own == owner
                 and number == segment and (due is None or (sequence == due and before == chain))
@@ -129,12 +138,15 @@ def walk(
             continue
         stop = at + BLOCK_BYTES + length
         kept = len(found.offsets), len(found.locals)
-        damages = _records(data, at, stop, sequence, synced, count, digest, found, verify)
+        damages = _records(data, at, stop, sequence, synced, count, digest, found, verify,
+                           _upkeep(flags, count))
         if damages:
             if not sealed and _later(data, stop, owner, segment, sequence, None) is None:
                 found.cut(*kept)  # a torn tail, or a writer at work
                 break
             found.damages += damages
+        if not carried and _upkeep(flags, count) == "carried":
+            found.cut(*kept)
         if lives != life:
             found.openings.append(Opening(at, sequence, lives, kept[0]))
         found.blocks += 1
@@ -143,8 +155,15 @@ def walk(
     return found
 
 
+def _upkeep(flags: int, count: int) -> str:
+    if not flags & UPKEEP:
+        return ""
+    return "carried" if count > 1 else "removed"
+
+
 def _records(
     data: bytes, block: int, stop: int, write: int, synced: int, count: int, digest: int, found: Walk, verify: bool,
+    upkeep: str,
 ) -> list[Damage]:
     """Take the good records of one block whose header is good; returns what is damaged."""
     at = block + BLOCK_BYTES
@@ -181,7 +200,7 @@ def _records(
         except MalformedMessage as error:
             damages.append(Damage(at, "crc", f"{error}; the rest of its block cannot be read", len(offsets)))
             break
-        found.locals.append(LocalRecord(at, write, kind, group, body, mark, len(offsets)))
+        found.locals.append(LocalRecord(at, write, kind, group, body, mark, len(offsets), upkeep))
         marks.append(_CRC.pack(mark))
         at += LOCAL_BYTES + len(body)
     if verify and not damages and (len(marks) != count or crc32c(b"".join(marks)) != digest):

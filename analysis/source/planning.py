@@ -154,13 +154,23 @@ def _unreached(tree: Tree, files: Files, log: Log) -> Iterator[Lost]:
         head = read_head(files, log.owner, sequence)
     except OSError:
         return
-    for number, state in ({} if isinstance(head, str) else head.states).items():
+    beyond = {number: state for number, state in ({} if isinstance(head, str) else head.states).items()
+              if state.last.index > newest.get(number, 0)}
+    for number, cut in (_later_cuts(tree, log) if beyond else {}).items():
+        if number in beyond and cut.index <= newest.get(number, 0):
+            del beyond[number]  # what a snapshot does not hold was carried forward, or the group was removed
+    for number, state in beyond.items():
         if state.last.index > newest.get(number, 0):
             path = segment_path(sequence - 1)
             yield Lost(path, sequence - 1, Damage(
                 0, "missing", f"the log of group {log.names.get(number, number)} begins behind entry "
                 f"{state.last.index}, and no snapshot reaches that far"))
             return  # one finding: that segment and all before it
+
+
+def _later_cuts(tree: Tree, log: Log) -> Cuts:
+    """What all segments but the oldest cut off."""
+    return joined(*(base_cuts(tree, log, seen) for seen in looks_of(tree, log)))
 
 
 @attrs.define(eq=False)

@@ -267,7 +267,8 @@ def read_piece(tree: Tree, piece: Piece, reader: Reader) -> Iterator[pa.RecordBa
         if damaged and not (isinstance(error, FileNotFoundError) and reader.purged(piece.segment)):
             yield damage_batch(wanted.form, place, [Damage(0, "unreadable", str(error))])
         return
-    found = walk(data, log.owner, piece.segment, attrs.evolve(piece.start, offset=0), sealed=True, after=after)
+    found = walk(data, log.owner, piece.segment, attrs.evolve(piece.start, offset=0), sealed=True, after=after,
+                 carried=False)
     frames, damages = tabulate(data, found, {})
     if wanted.form == "events" and piece.start.sequence is None and piece.segment > 1 and found.openings and (
             found.openings[0].offset == 0):

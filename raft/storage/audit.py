@@ -17,6 +17,7 @@ from raft.frame import Frame, Kind, parse
 from raft.messages import HardState
 from raft.storage.blocks import (
     BLOCK_BYTES,
+    UPKEEP,
     BlockHeader,
     LocalKind,
     check_block,
@@ -266,6 +267,8 @@ class Record:
     frame: Frame | None
     words: str
     """What a local record says; "" for a frame."""
+    upkeep: bool = False
+    """The storage wrote it for itself: entries carried forward, a group that was removed. It is no news."""
 
 
 def records(files: Files) -> Iterator[Record]:
@@ -299,16 +302,28 @@ def _records(files: Files, head: Head, owner: int, newest: bool) -> Iterator[Rec
                 raise DamagedLog(head.path, at, facts if isinstance(facts, str) else "a block that does not follow")
             return
         for fact in facts:
-            yield _record(head.path, at, header.sequence, data, fact)
+            yield _record(head.path, at, header, data, fact)
         at, due, chain = at + BLOCK_BYTES + header.length, due + 1, header.crc
 
 
-def _record(path: str, block: int, write: int, data: bytes, fact: FrameFact | LocalFact) -> Record:
+def _record(path: str, block: int, header: BlockHeader, data: bytes, fact: FrameFact | LocalFact) -> Record:
+    upkeep = bool(header.flags & UPKEEP)
     if len(fact) == 8:
         frame = parse(data, fact[7])
-        return Record(path, fact[7], write, fact[0], frame, "")
+        return Record(path, fact[7], header.sequence, fact[0], frame, "", upkeep)
     kind, group, body = fact
-    return Record(path, block, write, group, None, _words(kind, body))
+    words = _upkeep_words(body, header.records) if upkeep else _words(kind, body)
+    return Record(path, block, header.sequence, group, None, words, upkeep)
+
+
+def _upkeep_words(body: bytes, count: int) -> str:
+    try:
+        position = decode_position(body)
+    except MalformedMessage as error:
+        return f"upkeep: {error}"
+    if count > 1:
+        return f"carried forward: what is left of the log, all behind entry {position.index}, follows once more"
+    return "removed: the group's log is empty"
 
 
 def _words(kind: LocalKind, body: bytes) -> str:

@@ -6,7 +6,7 @@ group where a segment begins). Layout, little-endian, block header:
 
     0   4s  magic "QRb1"          40  u32 life: random, one per opening of the log
     4   u16 version, 1            44  u32 bytes of records
-    6   u16 flags: 1 first block  48  u32 count of records
+    6   u16 flags: see below      48  u32 count of records
     8   u64 owner (incarnation)   52  u32 digest: CRC-32C of the records' marks, u32 each
     16  u64 segment sequence      56  u32 chain: the CRC of the block before, across segments
     24  u64 write sequence        60  u32 CRC-32C of bytes 0..59
@@ -47,6 +47,9 @@ LOCAL_BYTES: Final = 32
 TRAILER_BYTES: Final = 48
 FIRST: Final = 1
 """Flag of a segment's first block; it holds one STATE record per group."""
+UPKEEP: Final = 2
+"""Flag of a block that the storage wrote for itself: a TRUNCATE, and behind it the same entries again, carried forward
+so that older segments may go; without entries, a group that was removed. No leader cut anything off."""
 
 _BLOCK: Final = struct.Struct("<4sHHQQQQIIIII")
 _BLOCK_WHOLE: Final = struct.Struct("<4sHHQQQQIIIIII")
@@ -109,12 +112,13 @@ class GroupState:
 
 def encode_block(
     *, first: bool, owner: int, segment: int, sequence: int, synced: int, life: int, length: int,
-    marks: Sequence[int], chain: int,
+    marks: Sequence[int], chain: int, upkeep: bool = False,
 ) -> tuple[bytes, int]:
     """A block header for records of ``length`` bytes with these marks, and its CRC (the next block's ``chain``)."""
     count = len(marks)
     digest = crc32c(struct.pack(f"<{count}I", *marks))
-    head = _BLOCK.pack(BLOCK_MAGIC, VERSION, FIRST if first else 0, owner, segment, sequence, synced, life,
+    flags = (FIRST if first else 0) | (UPKEEP if upkeep else 0)
+    head = _BLOCK.pack(BLOCK_MAGIC, VERSION, flags, owner, segment, sequence, synced, life,
                        length, count, digest, chain)
     crc: int = crc32c(head)
     return head + _CRC.pack(crc), crc

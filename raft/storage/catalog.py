@@ -256,6 +256,24 @@ class Catalog:
                     self.groups[number].purged = span.end
         return gone
 
+    def holders(self, purge_to: dict[int, int]) -> list[int]:
+        """Groups with entries behind ``purge_to`` in the oldest segment: they keep it."""
+        return [number for number, span in self.segments[0].spans.items()
+                if span.first and span.end.index > purge_to.get(number, 0)]
+
+    def is_quiet(self, number: int, segments: int) -> bool:
+        """Whether no frame of the group lies in so many of the newest segments."""
+        return not any(
+            number in segment.spans and segment.spans[number].first for segment in self.segments[-segments:])
+
+    def position_at(self, number: int, index: int, mark: int) -> Position:
+        """Of an entry that ends a frame, or where the log begins; ``mark`` is the frame's."""
+        group = self.group(number)
+        if index == group.purged.index:
+            return group.purged
+        span = self._span(number, index)
+        return Position(index, span[1].term_at(index) if span is not None else 0, mark)
+
     def term_runs(self, number: int) -> list[tuple[int, int]]:
         runs: list[tuple[int, int]] = []
         for segment in self.segments:

@@ -337,6 +337,21 @@ class StorageConformance:
         other = attrs.evolve(meta, wall_ms=5)
         assert storage.receive_snapshot(1, other).offset == 0, "staged bytes of another snapshot"
 
+    # --- removing a group
+
+    def test_a_forgotten_group_keeps_its_vote_and_nothing_else(self) -> None:
+        storage, log, others = self.opened(), frames(5), frames(3, group=2)
+        self.put(storage, Write(1, 1, hard_state=HardState(4, "a"), frames=log), Write(1, 2, frames=others))
+        self.own_snapshot(storage, log[2], b"state")
+        self.put(storage, Write(2, 1, purge_to=3), Write(3, 1, forget=True))
+        assert read_all(storage, 1, 1) == []
+        storage.drop_snapshots(1)
+        storage.drop_snapshots(1)
+        assert storage.newest_snapshot(1) is None and storage.read_snapshot(1, 3, 0, 10) is None
+        storage, found = self.again(storage)
+        assert found[1] == Recovered(HardState(4, "a"))
+        assert not differs(LogImage(frames=tuple(others)), found[2], read_all(storage, 2, 1))
+
     # --- crashes
 
     def test_a_crash_leaves_a_prefix_with_everything_synced(self) -> None:

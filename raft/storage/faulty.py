@@ -302,5 +302,8 @@ class FaultyStorage:
             raise DamagedLog("injected", offset, "a bit of the snapshot flipped")
         return self.storage.read_snapshot(group, index, offset, max_bytes)
 
+    def drop_snapshots(self, group: int) -> None:
+        self.storage.drop_snapshots(group)
+
     def close(self) -> None:
         self.storage.close()

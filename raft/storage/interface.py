@@ -11,6 +11,7 @@ The promises, checked by ``raft.storage.conformance`` for any implementation:
 6. A hard state can be written even when ``DiskFull`` is raised for frames.
 7. A snapshot becomes visible whole, or not at all.
 8. Damage that a crash cannot explain is reported as ``DamagedLog``, never cut off silently.
+9. A write with ``forget`` empties a group's log for good, but for term and vote.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ class Storage(Protocol):
 
     def read_snapshot(self, group: int, index: int, offset: int, max_bytes: int) -> bytes | None:
         """A piece of a finished snapshot; None if that snapshot is gone; b"" at its end."""
+
+    def drop_snapshots(self, group: int) -> None:
+        """Destroy those of a removed group, also what is staged; only after its ``Write.forget`` is durable."""
 
     def close(self) -> None:
         """Release files. Idempotent."""

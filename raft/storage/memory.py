@@ -108,10 +108,12 @@ class MemoryStorage:
             if log is None:
                 log = logs[write.group] = _Log(write.group)
             held = log.frames
-            if write.install is None and not write.truncate_from:
+            if write.install is None and not write.truncate_from and not write.forget:
                 undo.append((log, len(held), log.hard_state, None))
             else:
                 undo.append((log, len(held), log.hard_state, (held[:], log.firsts[:], log.purged)))
+                if write.forget:
+                    log.frames, log.firsts, log.purged = [], [], (0, 0, 0)
                 if write.install is not None:
                     log.install(write.install)
                 if write.truncate_from:
@@ -224,6 +226,10 @@ class MemoryStorage:
             if meta.index == index:
                 return data[offset : offset + max_bytes]
         return None
+
+    def drop_snapshots(self, group: int) -> None:
+        self._snapshots.pop(group, None)
+        self._staged.pop(group, None)
 
     def close(self) -> None:
         """Nothing to release; what was written stays for the next ``open``."""

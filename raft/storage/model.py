@@ -38,7 +38,7 @@ class LogImage:
         return attrs.evolve(self, base=(meta.index, meta.term, meta.mark), frames=())
 
     def after(self, write: Write) -> LogImage:
-        image = self
+        image = LogImage(self.hard_state) if write.forget else self
         if write.install is not None:
             image = image.installed(write.install)
         if write.truncate_from:

@@ -19,6 +19,7 @@ from raft.frame import Frame
 from raft.messages import HardState, Recovered, SnapshotMeta, Write
 from raft.storage.blocks import (
     BLOCK_BYTES,
+    ORIGIN,
     TRAILER_BYTES,
     GroupState,
     LocalKind,
@@ -41,6 +42,12 @@ from raft.storage.spares import SparePool
 
 _ROOM_BYTES_MIN: Final = 4096
 SEGMENT_BYTES_MIN: Final = 32 << 10
+SEGMENTS_KEPT: Final = 2
+"""Of a larger log the oldest segment is to go: what quiet groups alone keep it for is carried forward."""
+CARRY_SHARE: Final = 16
+"""A group with more live bytes than this share of a segment is not carried: it is to take a snapshot."""
+CARRY_STEP_BYTES: Final = 1 << 20
+"""What one group commit carries, or one group."""
 T = TypeVar("T")
 
 _Local = tuple[LocalKind, int, HardState | Position]
@@ -55,6 +62,14 @@ class _Unit:
     facts: list[Frame | _Local] = attrs.field(factory=list)
     size: int = 0
     frames: bool = False
+    upkeep: bool = False
+    """A block of its own, which no leader asked for."""
+
+    def frame(self, frame: Frame) -> None:
+        self.buffers.append(frame.data)
+        self.marks.append(frame.mark)
+        self.facts.append(frame)
+        self.size += len(frame.data)
 
     def local(self, kind: LocalKind, group: int, value: HardState | Position) -> None:
         body = encode_hard_state(value) if isinstance(value, HardState) else encode_position(value)
@@ -118,6 +133,16 @@ class SegmentStorage:
         self._purge_to: dict[int, int] = {}
         self._purge_pending = False
         self._retired: list[Segment] = []
+        self._survey_due = False
+        self._to_carry: list[int] = []
+        """Groups that keep the oldest segment, none of them with too much."""
+        self.too_large: dict[int, int] = {}
+        """Groups that keep the oldest segment of a log that should be shorter, with more live bytes than are carried:
+        so many at least."""
+        self._carry_bytes = 0
+        """Of the group that is next, as far as is known."""
+        self._credit = segment_bytes
+        """Bytes that may be carried: no more than are written for others."""
         self._failed: str | None = None
         self._is_open = False
 
@@ -153,10 +178,10 @@ class SegmentStorage:
             self._continue(found.cursor.offset)
             self._sequence = self._synced = found.cursor.sequence
             self._chain = found.cursor.chain
-        self._is_open = True
+        self._is_open = self._survey_due = True
         self._stand_on_snapshots()
         self._remember(found.cursor.sequence if found is not None else 0)
-        return {number: self._recovered(number) for number in sorted(self._catalog.groups)}
+        return {number: self.recovered(number) for number in sorted(self._catalog.groups)}
 
     def _begin_empty(self) -> None:
         """A directory that was never opened to the end before: its first segment."""
@@ -217,7 +242,8 @@ class SegmentStorage:
             self.write([Write(0, number, hard_state=hard_state)])
             self.sync()
 
-    def _recovered(self, number: int) -> Recovered:
+    def recovered(self, number: int) -> Recovered:
+        """A group as it would come back now."""
         group = self._catalog.groups[number]
         memberships = [
             self.read(number, index, 1)[0]
@@ -258,29 +284,39 @@ class SegmentStorage:
         if rolls:
             self._guard(lambda: self._spares.require(rolls))
         for unit in units:
+            if unit.upkeep and place.buffers:
+                self._guard(self._write_block, place)
+                place = _Unit()
             limit = self._data_limit if unit.frames else self._local_limit
             if self._active_end() + BLOCK_BYTES + place.size + unit.size > limit:
                 if place.buffers:
                     self._guard(self._write_block, place)
                     place = _Unit()
                 self._guard(self._roll)
-            if place.buffers or len(units) > 1:
+            if unit.upkeep:
+                self._guard(self._write_block, unit)
+            elif place.buffers or len(units) > 1:
                 place.add(unit)
             else:
                 place = unit
         if place.buffers:
             self._guard(self._write_block, place)
+        self._credit = min(self._credit + sum(unit.size for unit in units), active.size)
+        if self._to_carry:
+            self._carry()
         for write in writes:
             self._mark.touched.add(write.group)
             if write.lapse is not None:
                 self._mark.keep_lapse(write.group, write.lapse)
+            self._purge_pending = self._purge_pending or write.forget
             if write.purge_to > self._purge_to.get(write.group, 0):
                 self._purge_to[write.group] = write.purge_to
                 self._purge_pending = True
 
     def only_appends(self, size: int) -> bool:
         """Whether writing and syncing a frame of so many bytes now needs no other segment and drops none. Cheap."""
-        return self._active_end() + BLOCK_BYTES + size <= self._data_limit and not self._purge_pending
+        return self._active_end() + BLOCK_BYTES + size <= self._data_limit and not (
+            self._purge_pending or self._to_carry)
 
     def _active_end(self) -> int:
         assert self._active is not None
@@ -293,6 +329,11 @@ class SegmentStorage:
         tail = tails.get(number)
         if tail is None:
             tail = tails[number] = _Tail(self._catalog.group(number).last)
+        if write.forget:
+            tail.base, tail.reset, tail.frames = ORIGIN, True, []
+            gone = _Unit(upkeep=True)
+            gone.local(LocalKind.TRUNCATE, number, ORIGIN)
+            units.append(gone)
         if write.install is not None:
             self._lay_out_install(write.install, number, tail, unit)
         if write.truncate_from:
@@ -305,10 +346,7 @@ class SegmentStorage:
             if frame.first != due or (0 not in (chain, frame.chain) and frame.chain != chain) or frame.group != number:
                 raise UsageError(f"{frame!r} of group {frame.group} does not continue group {number} behind {due - 1}")
             due, chain = due + frame.count, frame.mark
-            unit.buffers.append(frame.data)
-            unit.marks.append(frame.mark)
-            unit.facts.append(frame)
-            unit.size += len(frame.data)
+            unit.frame(frame)
         if write.frames:
             unit.frames = True
             tail.frames += write.frames
@@ -385,7 +423,7 @@ class SegmentStorage:
         offset = segment.end
         header, crc = encode_block(
             first=first, owner=self._owner, segment=segment.sequence, sequence=self._sequence + 1, synced=self._synced,
-            life=self._life, length=unit.size, marks=unit.marks, chain=self._chain)
+            life=self._life, length=unit.size, marks=unit.marks, chain=self._chain, upkeep=unit.upkeep)
         file.pwrite([header, *unit.buffers], offset)
         self._sequence += 1
         self._chain = crc
@@ -432,6 +470,7 @@ class SegmentStorage:
             unit.size += len(data)
         self._write_block(unit, first=True)
         self._purge_pending = bool(self._purge_to) or self._purge_pending
+        self._survey_due = True
 
     def _seal(self, segment: Segment) -> None:
         file = self._file
@@ -453,6 +492,8 @@ class SegmentStorage:
             self._guard(self._mark.keep, self._catalog, self._synced)
         if self._purge_pending:
             self._guard(self._retire)
+        if self._survey_due and not self._background:
+            self._survey()
 
     def _usable(self) -> None:
         if self._failed is not None:
@@ -473,16 +514,100 @@ class SegmentStorage:
     def _retire(self) -> None:
         """Let go of the oldest segments. Only right behind a sync: what made them dead must be durable."""
         self._purge_pending = False
-        limits = {}
-        for number, index in self._purge_to.items():
-            newest = self.snapshots.newest(number)
-            limits[number] = min(index, newest.index if newest is not None else 0)
+        limits = {number: self._limit(number) for number in self._purge_to}
         with self._map_lock:
             count = self._catalog.droppable(limits)
             if count:
                 self._retired += self._catalog.drop(count)
+        self._survey_due = True
         if not self._background:
             self._recycle()
+
+    def _limit(self, number: int) -> int:
+        """The group's entries up to here are not needed."""
+        return min(self._purge_to.get(number, 0), self._snapshot_index(number))
+
+    def _snapshot_index(self, number: int) -> int:
+        newest = self.snapshots.newest(number)
+        return newest.index if newest is not None else 0
+
+    # --- what quiet groups keep ------------------------------------------------------------------------------
+
+    def _survey(self) -> None:
+        """Find out who keeps the oldest segment of a log that should be shorter. Beside the writer: it only reads."""
+        self._survey_due = False
+        catalog = self._catalog
+        with self._map_lock:
+            if len(catalog.segments) <= SEGMENTS_KEPT or self._to_carry:
+                return
+            oldest = catalog.segments[0]
+            holders = catalog.holders({number: self._limit(number) for number in tuple(self._purge_to)})
+        large = {}
+        for number in holders:
+            size = self._live_bytes(number, oldest.size // CARRY_SHARE)
+            if size > oldest.size // CARRY_SHARE:
+                large[number] = size
+        self.too_large = large
+        if not large:
+            self._to_carry = holders
+
+    def _live_limit(self, number: int) -> int:
+        """Where what must be kept of a group begins: for a quiet one the snapshot is enough, without a tail for slow
+        followers."""
+        with self._map_lock:
+            quiet = self._catalog.is_quiet(number, SEGMENTS_KEPT)
+            purged = self._catalog.groups[number].purged.index
+        return max(purged, self._snapshot_index(number) if quiet else self._limit(number))
+
+    def _live_bytes(self, number: int, most: int) -> int:
+        """Of a group's entries that must be kept; more than ``most`` is not looked at."""
+        at, size = self._live_limit(number) + 1, 0
+        while size <= most and (frames := self.read(number, at, CARRY_STEP_BYTES)):
+            size += sum(len(frame.data) for frame in frames)
+            at = frames[-1].last + 1
+        return size
+
+    def _carry(self) -> None:
+        """Write again, behind all else, what the oldest segment is kept for, so that it may go once this is durable."""
+        room = CARRY_STEP_BYTES
+        while self._to_carry and room > 0 and self._has_place(self._carry_bytes):
+            unit, limit = self._carried(self._to_carry[-1])
+            self._carry_bytes = unit.size
+            if unit.size > self._capacity():  # it has grown since it was looked at
+                self._to_carry, self._carry_bytes, self._survey_due = [], 0, True
+                return
+            if not self._has_place(unit.size):
+                return
+            number = self._to_carry.pop()
+            if unit.buffers:
+                self._guard(self._write_block, unit)
+            self._purge_to[number] = max(limit, self._purge_to.get(number, 0))
+            self._credit -= unit.size
+            self._carry_bytes = 0
+            room -= unit.size
+        self._purge_pending = self._purge_pending or not self._to_carry
+
+    def _has_place(self, size: int) -> bool:
+        """Whether so much may be carried now, into the newest segment."""
+        return size <= self._credit and self._active_end() + BLOCK_BYTES + size <= self._data_limit
+
+    def _carried(self, number: int) -> tuple[_Unit, int]:
+        """A block that says what is left of a group's log, all of it, and the entry behind which that begins.
+
+        In one block, which comes back whole or not at all: half of it would be the loss of the other half.
+        """
+        limit, unit = self._live_limit(number), _Unit(upkeep=True)
+        at = limit + 1
+        while frames := self.read(number, at, CARRY_STEP_BYTES):
+            if not unit.facts:
+                limit = frames[0].first - 1
+                with self._map_lock:
+                    base = self._catalog.position_at(number, limit, frames[0].chain)
+                unit.local(LocalKind.TRUNCATE, number, base)
+            for frame in frames:
+                unit.frame(frame)
+            at = frames[-1].last + 1
+        return unit, limit
 
     def _recycle(self) -> None:
         with self._reader.lock:  # the writer's helper and nodes that ask for room may come here at once
@@ -495,11 +620,14 @@ class SegmentStorage:
     @property
     def needs_maintenance(self) -> bool:
         """Whether ``maintain`` has something to do. Cheap."""
-        return bool(self._retired) or not self._spares.ready()
+        return bool(self._retired) or self._survey_due or not self._spares.ready()
 
     def maintain(self) -> bool:
-        """Recycle purged segments and have a spare ready. From any thread; False if the disk is too full for that."""
+        """Recycle purged segments, see who keeps the oldest one, and have a spare ready. From any thread; False if the
+        disk is too full for that."""
         self._guard(self._recycle)
+        if self._survey_due:
+            self._survey()
         try:
             self._spares.require(1)
         except (OSError, DiskFull):
@@ -551,6 +679,9 @@ class SegmentStorage:
 
     def newest_snapshot(self, group: int) -> SnapshotMeta | None:
         return self.snapshots.newest(group)
+
+    def drop_snapshots(self, group: int) -> None:
+        self.snapshots.drop(group)
 
     def read_snapshot(self, group: int, index: int, offset: int, max_bytes: int) -> bytes | None:
         return self.snapshots.read(group, index, offset, max_bytes)

@@ -224,6 +224,20 @@ class SnapshotStore:
             for each in held[:-KEPT]:
                 self._files.remove(each.path)
 
+    def drop(self, group: int) -> None:
+        """Remove every file of a group, also what was received in part or set aside."""
+        with self._lock:
+            self._forget_reader()
+            sink = self._receiving.pop(group, None)
+            if sink is not None:
+                sink.abort()
+            self._stored.pop(group, None)
+            self._broken.pop(group, None)
+            for name in self._files.list(DIRECTORY):
+                if name.startswith(f"{group}-"):
+                    self._files.remove(f"{DIRECTORY}/{name}")
+            self._files.sync_dir(DIRECTORY)
+
     def read(self, group: int, index: int, offset: int, max_bytes: int) -> bytes | None:
         """Up to ``max_bytes``, no more than to the end of a chunk. Raises ``DamagedLog``."""
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.raft.bugs.mutant import Impossible, Mutant
 
 TESTS = "tests/raft/bugs/test_standing.py::"
+QUIET = "tests/raft/storage/test_quiet.py::"
 
 MUTANTS = [
     Mutant("G1", "raft/held.py",
@@ -47,6 +48,38 @@ MUTANTS = [
            old=" and not self._withheld and len(self._unsynced) < WRITES_MAX:",
            new=" and not self._withheld:",
            tests=(TESTS + "test_BUG_G3_terms_that_rise_while_a_disk_hangs_share_a_write",)),
+    Mutant("G4", "raft/storage/segment.py",
+           old="        self._purge_pending = self._purge_pending or not self._to_carry\n",
+           new="        if not self._to_carry:\n            self._retire()\n",
+           tests=(QUIET + "test_BUG_G4_a_crash_in_every_operation_of_upkeep",)),
+    Mutant("G4", "raft/storage/segment.py",
+           old="                unit.local(LocalKind.TRUNCATE, number, base)\n            for",
+           new="                pass\n            for",
+           tests=(QUIET + "test_BUG_G4_one_quiet_group_does_not_keep_the_log",)),
+    Mutant("G4", "raft/storage/segment.py",
+           old="        return size <= self._credit and self",
+           new="        return self",
+           tests=(QUIET + "test_BUG_G4_only_as_much_is_carried_as_is_written",)),
+    Mutant("G4", "raft/storage/segment.py",
+           old="self._snapshot_index(number) if quiet else self._limit(number))",
+           new="self._limit(number))",
+           tests=(QUIET + "test_BUG_G4_a_group_whose_snapshot_holds_all_is_not_written_again",)),
+    Mutant("G4", "raft/storage/segment.py",
+           old="            at = frames[-1].last + 1\n        return unit, limit",
+           new="            break\n        return unit, limit",
+           tests=(QUIET + "test_BUG_G4_a_group_that_writes_seldom_is_carried_with_its_newest_entries",)),
+    Mutant("G4", "raft/storage/segment.py",
+           old="        if not large:\n            self._to_carry = holders\n",
+           new="        self._to_carry = holders\n",
+           tests=(QUIET + "test_BUG_G4_a_group_with_too_much_is_named_and_not_copied",)),
+    Mutant("G5", "raft/storage/segment.py",
+           old="            tail.base, tail.reset, tail.frames = ORIGIN, True, []\n",
+           new="",
+           tests=(QUIET + "test_BUG_G5_entries_behind_a_removal_begin_anew",)),
+    Mutant("G5", "raft/storage/segment.py",
+           old="            gone.local(LocalKind.TRUNCATE, number, ORIGIN)\n",
+           new="            gone.local(LocalKind.TRUNCATE, number, self._catalog.group(number).purged)\n",
+           tests=(QUIET + "test_BUG_G5_a_removed_group_gives_the_log_back_and_keeps_its_vote",)),
 ]
 
 IMPOSSIBLE: list[Impossible] = []

@@ -29,7 +29,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "Q": ("Reads, leases, clocks", 15),
     "V": ("Liveness", 16),
     "A": ("Applying, resources, the API", 10),
-    "G": ("Disks that stand still, groups that say nothing", 3),
+    "G": ("Disks that stand still, groups that say nothing", 5),
     "DL_R": ("DLedger's own schedules", 20),
 }
 """Prefix of the rows of each table -> (title, number of rows)."""
