@@ -18,7 +18,7 @@ from broker.ha.wire import Ack, SlaveMessages
 from broker.puts import PutResult
 from broker.replicas.manager import REFUSALS, Role, Stage
 from broker.replicas.outputs import BecomeMaster
-from controller.metadata.commands import AlterSyncStateSet, ElectMaster, Trigger
+from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
 from controller.metadata.invariants import Checker
@@ -74,6 +74,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_C25": "who is eligible beside the SyncStateSet holds all that was acknowledged",
     "INV_LEASE": "where leases are waited for, no write is accepted beside another master",
 }
+NOBODY: Final = 0
 KEY: Final = GroupKey(CLUSTER, GROUP)
 OF_CONTROLLERS: Final = (
     "INV_C1", "INV_C2", "INV_C3", "INV_C4", "INV_C5", "INV_C6", "INV_C7", "INV_C8", "INV_C9", "INV_C10", "INV_C11",
@@ -109,7 +110,7 @@ class Watch:
         self._sets: dict[int, frozenset[int]] = {}
         """By master epoch, the last that was committed in it."""
         self._elections: dict[int, tuple[int, bool]] = {}
-        """By epoch, whom it made master, and whether the controller did of itself."""
+        """By epoch, whom it made master, ``NOBODY`` where there is none, and whether the controller did of itself."""
         self._masters: dict[int, Process] = {}
         self._owners: dict[int, Host] = {}
         self._acker: Host | None = None
@@ -199,6 +200,8 @@ class Watch:
             self._elections[applied.outcome.master_epoch] = (
                 applied.outcome.master, isinstance(command, ElectMaster) and command.trigger is Trigger.CONTROLLER)
         for _, before, after in applied.groups:
+            if before.master is not None and after.master is None and isinstance(applied.command, CleanBrokerData):
+                self._elections[after.master_epoch] = (NOBODY, False)  # an operator took a living master away
             if after.sync_state_set_epoch != before.sync_state_set_epoch:
                 self.committed[after.sync_state_set_epoch] = after.sync_state_set
             self._beside = after.eligible

@@ -576,8 +576,12 @@ class Scene:
         term = life.replica.term
         self.cluster.stall_disk(name, span_ms * (changes + 1))
         for change in range(1, changes + 1):
-            self._after(change * span_ms, partial(self._do_transfer, "leader", None))
+            self._after(change * span_ms, partial(self._pass_on_while_hung, name))
         self._after(span_ms * changes, partial(self._note_hang, life, term))
+
+    def _pass_on_while_hung(self, name: str) -> None:
+        if self.cluster.nodes[name].stalled_until > self.cluster.world.now:
+            self._do_transfer("leader", None)
 
     def _note_hang(self, life: Life, term: int) -> None:
         if not life.dead and life.replica.term > term:
