@@ -199,6 +199,9 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
                                    most=1_000, live=True)
     young_master_hold_ms: int = _ms(2_000, "ours: for so long after its election a master holds messages that it would "
                                            "refuse for lack of replicas, which are about to join; 0: off", least=0)
+    young_master_shows_all: bool = key(False, (
+        "ours: controller mode: a new master shows all that it holds at once, as Java's do, though it may be gone with "
+        "it; else, with allAckInSyncStateSet, what it was told is confirmed until minInSyncReplicas are in sync"))
     min_in_sync_replicas: int = _count(1, "with fewer in sync writes are refused", most=1_000, live=True)
     enable_auto_in_sync_replicas: bool = key(False, "plain group: ask for fewer where fewer live", live=True)
     all_ack_in_sync_state_set: bool = key(

@@ -23,6 +23,7 @@ from broker.store.flush import Flush
 from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, Put
+from broker.veil import Veil
 from remoting.errors import DamagedRecord
 from remoting.record import Message
 from remoting.wakeup import Bell
@@ -100,6 +101,9 @@ class Journal:
         """Called every ``tick_interval_ms`` with the time in nanoseconds."""
         self.on_failure: list[Callable[[StoreFailed], None]] = []
         """Called once, when the store has failed for good."""
+        self.cutting: list[Callable[[int], None]] = []
+        """Called with the new end before the log is cut; may raise ``OSError``, and then it is not."""
+        self.veil = Veil()
         self.failure: StoreFailed | None = None
         self.retention = config.retention
         """May be set anew at any time."""
@@ -186,6 +190,8 @@ class Journal:
         """Forget what is behind ``offset``, a message's boundary; with ``everything`` the log becomes empty and takes
         whatever offset comes first. Blocks for a moment. Raises ``OffsetGone``, ``StoreFailed``, ``OSError``."""
         self._stop_flush()
+        for call in tuple(self.cutting):
+            call(offset)
         self.store.truncate(offset, everything=everything)
         self.end = self.store.log.max_offset
         self.durable_end = self.end  # cutting syncs
@@ -286,6 +292,8 @@ class Journal:
             call()
         self._answers_first = not self._answers_first and self._is_much_to_show()
         more = self._answers_first or self._dispatch()
+        if self.veil.on:
+            self._look_at_veil()
         self._in_turn = False
         return more
 
@@ -347,6 +355,13 @@ class Journal:
             return False
         self._dispatch_after_ns = 0
         return more
+
+    def _look_at_veil(self) -> None:
+        """Lift it when consumers see all that was behind it."""
+        seen = self.store.dispatched_offset
+        if seen >= self.veil.below or (self.confirm_offset >= self.veil.below and next(
+                self.store.log.scan(seen, self.veil.below, check_crc=False), None) is None):
+            self.veil.lift()
 
     # --- the disk --------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from broker.exchange import Exchange, Master
 from broker.ha.acks import BrokerRole
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.epochfile import EpochFile
+from broker.ha.mark import ConfirmMark
 from broker.journal import Journal
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.puts import Puts
@@ -211,7 +212,7 @@ class Broker:
                 journal, EpochFile(world.store_files, boot=world.boot), ha, ha_address=config.ha_address,
                 connector=world.connector, learner=config.async_learner,
                 sync_from_last_file=config.sync_from_last_file, least=config.min_in_sync_replicas,
-                run_sync=world.run_sync)
+                mark=ConfirmMark(world.store_files), run_sync=world.run_sync)
             role = ControlledRole(
                 self.services, self.registration, self.sync, self.exchange, switch, self.forwarder,
                 forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)

@@ -77,6 +77,8 @@ class Services:
     ) -> None:
         """Raises ``WrongStore`` for a table that cannot be read, ``ConfigError``."""
         self.config, self.journal, self.puts, self.standing = config, journal, puts, standing
+        self._serves = False
+        journal.veil.lifted.append(self._unveiled)
         self.given = Given()
         self.stats = Stats(config.broker_cluster_name, self._put_by_topic, now_ns)
         self._files: list[TableFile] = []
@@ -150,9 +152,9 @@ class Services:
             self.sending, self.send_back, self.delays, self.pulling, self.topic_admin, self.group_admin,
             self.heartbeats, self.locks, self.assignments, relay, self.queries,
             OffsetRequests(self.offsets, groups=self.groups, topics=self.topics, store=store, standing=standing,
-                           subscribers=relay, memory=self.pulling.memory),
+                           subscribers=relay, veil=journal.veil, memory=self.pulling.memory),
             Listings(self.consumers, self.producers, self.offsets, standing, now_ns=now_ns, wall_ms=wall_ms),
-            Positions(store, self.consumers),
+            Positions(store, self.consumers, journal.veil),
             Progress(store, topics=self.topics, groups=self.groups, offsets=self.offsets, consumers=self.consumers,
                      stats=self.stats, standing=standing, wall_ms=wall_ms),
             Cleaning(expired_queues=lambda: store.clean(len(store.queues())), unused_topics=self._delete_unused,
@@ -211,10 +213,20 @@ class Services:
 
     def begin_serving(self) -> None:
         """Writes are open: what is due by its delay is delivered here."""
-        self.delays.start()
+        self._serves = True
+        if not self.journal.veil.on:  # else what is due may have been delivered, though its place is not seen yet
+            self.delays.start()
 
     def end_serving(self) -> None:
+        self._serves = False
         self.delays.stop()
+
+    def _unveiled(self) -> None:
+        """All that this broker held as it became master is seen."""
+        if not self.standing.slave:
+            self.find_topics()
+        if self._serves:
+            self.delays.start()
 
     def find_topics(self) -> None:
         """Make those that this broker, a master from now on, has messages of and was never told of."""

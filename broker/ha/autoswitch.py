@@ -23,6 +23,7 @@ from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochError, EpochList
 from broker.ha.following import Following
 from broker.ha.insync import InSync
+from broker.ha.mark import ConfirmMark
 from broker.ha.master import Close, HaMaster, Idle, LogView, SendLog
 from broker.ha.places import Standing
 from broker.ha.serving import Frame, HaPort
@@ -103,6 +104,7 @@ class AutoSwitch:
     def __init__(
         self, journal: Journal, epoch_file: EpochFile, config: HaConfig, *, ha_address: str = "",
         connector: Connector = connect_tcp, learner: bool = False, sync_from_last_file: bool = False, least: int = 1,
+        mark: ConfirmMark | None = None,
         run_sync: Callable[[Callable[[], None]], Awaitable[None]] = at_once,
     ) -> None:
         """``ha_address``: where slaves find this broker. ``run_sync``: where the epoch file is written while this
@@ -128,6 +130,10 @@ class AutoSwitch:
         self._epochs = found.epochs.within(journal.end)
         if self._epochs != found.epochs:  # of bytes that a crash took; other ones may come to stand there
             epoch_file.write(self._epochs)
+        self._mark = mark
+        if mark is not None:
+            journal.confirm(mark.open(journal.end))
+            journal.cutting.append(mark.cut)
         journal.on_failure.append(self._failed)  # the last flush may fail, which comes after ``run``
         self._port = HaPort(journal, config, advanced=self.advance, changed=self._tell)
         self._master: HaMaster | None = None
@@ -149,6 +155,8 @@ class AutoSwitch:
         """Accept slaves, and follow masters, until cancelled; closes the listeners."""
         self._journal.grown.append(self._grown)
         self._journal.settled.append(self._moved.ring)
+        if self._mark is not None:
+            self._journal.settled.append(self._keep_mark)
         self._journal.ticks.append(self._tick)
         try:
             async with trio.open_nursery() as self._nursery:
@@ -157,6 +165,9 @@ class AutoSwitch:
         finally:
             self._journal.grown.remove(self._grown)
             self._journal.settled.remove(self._moved.ring)
+            if self._mark is not None:
+                self._journal.settled.remove(self._keep_mark)
+                self._mark.close()
             self._journal.ticks.remove(self._tick)
 
     # --- roles -----------------------------------------------------------------------------------------------
@@ -183,6 +194,8 @@ class AutoSwitch:
                 await self._leave("this broker cannot be master")
                 raise RoleRefused(str(error)) from error
             self._journal.confirm(in_sync.confirm)
+            if in_sync.confirm < self._journal.end and self._config.veils:
+                self._journal.veil.fall(self._journal.end)
             await self._visible()
             in_sync = attrs.evolve(  # from now on members can catch up
                 in_sync, started_ns=self._journal.now_ns(), least=self._least)
@@ -244,6 +257,7 @@ class AutoSwitch:
         """No role, and nothing under way of the one before."""
         self._epochs = self.epochs
         self._role = self._master = self.in_sync = None
+        self._journal.veil.lift()
         self._port.drop(reason)
         following, self._following, self._slave = self._following, None, None
         if following is not None:
@@ -335,6 +349,11 @@ class AutoSwitch:
             self.in_sync.advanced(journal.end, journal.durable_end)
             journal.confirm(self.in_sync.confirm)
             self._port.wake()
+
+    def _keep_mark(self) -> None:
+        """Before anybody sees what it confirms."""
+        assert self._mark is not None
+        self._mark.write(self._journal.confirm_offset)
 
     def _tick(self, now_ns: int) -> None:
         self._port.tick(now_ns)

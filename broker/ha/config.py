@@ -49,8 +49,15 @@ class HaConfig:
     truncate_retry_ms: int = 2_000
     dispatch_wait_ms: int = 30_000
     """Ours: a new master waits at most so long until consumers see all that is confirmed. In Java without end."""
+    young_master_shows_all: bool = False
+    """Ours: Java's way, see ``broker.ha.insync``."""
     connections_max: int = 256
     """Ours: so many connections of replicas that copy, and so many of others (``broker.ha.places``)."""
+
+    @property
+    def veils(self) -> bool:
+        """Whether a new master keeps back what it does not know to be confirmed."""
+        return self.all_ack_in_sync_state_set and not self.young_master_shows_all
 
     def __attrs_post_init__(self) -> None:
         if self.heartbeat_interval_ms * 2 > self.housekeeping_interval_ms:

@@ -252,12 +252,13 @@ class InSync:
 
     def _confirm(self) -> None:
         """A member whose acknowledgement is unknown holds it where it is; one that acknowledged 0 holds it at 0. It
-        never goes back. A set that has shrunk below what is demanded holds it too: who is left confirms nothing."""
+        never goes back. A set with fewer members than are demanded holds it too: who is left of one, or was just
+        elected, confirms nothing: what it holds may be gone with it. In Java a new master shows all that it has."""
         if not self.config.all_ack_in_sync_state_set:
             self.confirm = max(self.confirm, self.durable_end)
             return
         self._was_enough = self._was_enough or self.enough(1)
-        if self._was_enough and not self.enough(1):
+        if not self.enough(1) and (self._was_enough or not self.config.young_master_shows_all):
             return
         least = self.durable_end
         for slave in self._others():

@@ -8,7 +8,8 @@ Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor``, ``Broker2Client``
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
 
 from broker.groups import GroupTable
 from broker.offsets.table import OffsetTable
@@ -16,6 +17,7 @@ from broker.pulling.reading import is_recent
 from broker.standing import Standing
 from broker.store.store import MessageStore
 from broker.topics import TopicTable
+from broker.veil import Veil
 from remoting.bodies.consumers import CorrectionOffsets, MessageQueue, ResetOffsetBody
 from remoting.codes import Language, RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -42,9 +44,9 @@ class OffsetRequests:
     """``memory``: bytes behind the end of the log up to which messages count as in memory."""
 
     def __init__(self, offsets: OffsetTable, *, groups: GroupTable, topics: TopicTable, store: MessageStore,
-                 standing: Standing, subscribers: Subscribers, memory: int = 1 << 62) -> None:
+                 standing: Standing, subscribers: Subscribers, veil: Veil, memory: int = 1 << 62) -> None:
         self._offsets, self._groups, self._topics, self._store = offsets, groups, topics, store
-        self._standing, self._subscribers, self._memory = standing, subscribers, memory
+        self._standing, self._subscribers, self._veil, self._memory = standing, subscribers, veil, memory
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -99,8 +101,15 @@ class OffsetRequests:
 
     # --- administrators --------------------------------------------------------------------------------------
 
-    def reset(self, _: Connection, request: Command) -> Command:
-        """222: here, or by telling the group's members."""
+    def reset(self, _: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
+        """222: here, or by telling the group's members. What a new master does not show yet is waited for."""
+        return self._reset_later(request) if self._veil.on else self._reset(request)
+
+    async def _reset_later(self, request: Command) -> Command:
+        await self._veil.wait()
+        return self._reset(request)
+
+    def _reset(self, request: Command) -> Command:
         asked = ResetOffsetRequest.from_ext(request.ext)
         if not self._offsets.config.use_server_side_reset_offset:
             return self._reset_in_clients(request, asked)
@@ -118,13 +127,17 @@ class OffsetRequests:
         if asked.queue_id >= 0 and asked.offset is not None and asked.offset != -1:
             offset, key = asked.offset, asked.topic.encode()
             least, most = self._store.min_offset(key, asked.queue_id), self._store.max_offset(key, asked.queue_id)
+            if offset > most and self._veil.on:
+                offset = min(offset, self._kept(asked.group, asked.topic, asked.queue_id, most))
+                most = max(most, offset)
             if not least <= offset <= most:
                 return response(request, ResponseCode.SYSTEM_ERROR, remark=(
                     f"Target offset {offset} not in consume queue range [{least}-{most}]"))
             found = {asked.queue_id: offset}
         else:
             queues = range(topic.read_queue_nums) if asked.queue_id < 0 else (asked.queue_id,)
-            found = {queue_id: self._at(asked.topic, queue_id, asked.timestamp) for queue_id in queues}
+            found = {queue_id: self._kept(asked.group, asked.topic, queue_id, self._at(
+                asked.topic, queue_id, asked.timestamp)) for queue_id in queues}
         if not found:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="No queues to reset.")
         for queue_id, offset in found.items():
@@ -142,7 +155,7 @@ class OffsetRequests:
             if present is None:
                 return response(request, ResponseCode.SYSTEM_ERROR, remark=(
                     f"The consumer group <{asked.group}> has no offset in queue {queue_id} of {asked.topic}"))
-            meant = self._at(asked.topic, queue_id, asked.timestamp)
+            meant = self._kept(asked.group, asked.topic, queue_id, self._at(asked.topic, queue_id, asked.timestamp))
             found[queue_id] = meant if asked.is_force else min(meant, present)
         offsets = self._by_queue(asked.topic, found)
         failure = self._subscribers.push_reset(asked, offsets, as_list=request.language == Language.CPP)
@@ -155,6 +168,12 @@ class OffsetRequests:
         if time_ms < 0:
             return self._store.max_offset(topic.encode(), queue_id)
         return self._store.offset_by_time(topic.encode(), queue_id, time_ms)
+
+    def _kept(self, group: str, topic: str, queue_id: int, offset: int) -> int:
+        """The end of what a new master shows is no reason to go back behind where the group is."""
+        if self._veil.on and offset >= self._store.max_offset(topic.encode(), queue_id):
+            return max(offset, self._offsets.query(group, topic, queue_id) or 0)
+        return offset
 
     def _by_queue(self, topic: str, found: dict[int, int]) -> dict[MessageQueue, int]:
         name = self._standing.broker_name

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+import attrs
 import trio
 
 from broker.clients.members import Consumers
@@ -46,6 +47,10 @@ _CODES: Final = {
 }
 
 
+_BEYOND: Final = frozenset({
+    Status.OFFSET_OVERFLOW_BADLY, Status.NO_MATCHED_LOGIC_QUEUE, Status.NO_MESSAGE_IN_QUEUE})
+
+
 def code_of(status: Status, offset: int) -> ResponseCode:
     """Of the answer; a queue without messages is at its end for who begins, and was another one for who does not."""
     if status is Status.NO_MATCHED_LOGIC_QUEUE or status is Status.NO_MESSAGE_IN_QUEUE:
@@ -71,7 +76,8 @@ class Pulling:
         self.holding = Holding(self._again)
         self.on_found: Callable[[str, str, int, int], None] | None = None
         """Called with group, topic, and how many messages and bytes were given."""
-        self._store = journal.store
+        self._store, self._veil = journal.store, journal.veil
+        journal.veil.lifted.append(self.holding.wake_all)
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
         self._standing, self._now_ns = standing, now_ns
         self._finishing = False
@@ -148,8 +154,12 @@ class Pulling:
         if reset is not None and self._offsets.config.use_server_side_reset_offset:
             return Found(Status.OFFSET_RESET, reset, self._store.min_offset(topic, queue_id),
                          self._store.max_offset(topic, queue_id))
-        return read(self._store, topic, queue_id, asked.queue_offset, codes=wanted.codes, count=asked.max_msg_nums,
-                    bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(slave))
+        found = read(
+            self._store, topic, queue_id, asked.queue_offset, codes=wanted.codes, count=asked.max_msg_nums,
+            bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(slave))
+        if self._veil.on and found.status in _BEYOND:  # it may have been seen on the master before
+            return attrs.evolve(found, status=Status.OFFSET_OVERFLOW_ONE, next_offset=asked.queue_offset)
+        return found
 
     def _corrects(self, slave: bool) -> bool:
         """A slave may lag: an offset that it does not know yet is none to correct."""

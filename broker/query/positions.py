@@ -5,12 +5,14 @@ Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from broker.clients.members import Consumers
 from broker.pulling.reading import store_time_ms
 from broker.store.consumequeue import ENTRY
 from broker.store.store import MessageStore
+from broker.veil import Veil
 from remoting.bodies.queries import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -25,17 +27,29 @@ ENTRIES_MAX: Final = 1_000
 
 
 class Positions:
-    def __init__(self, store: MessageStore, consumers: Consumers) -> None:
-        self._store, self._consumers = store, consumers
+    """What a new master does not show yet is waited for; the end that is told then is that of what is seen."""
+
+    def __init__(self, store: MessageStore, consumers: Consumers, veil: Veil) -> None:
+        self._store, self._consumers, self._veil = store, consumers, veil
 
     def handlers(self) -> dict[int, Handler]:
         return {
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.by_time,
-            RequestCode.GET_MAX_OFFSET: self.end,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._unveiled(self.by_time),
+            RequestCode.GET_MAX_OFFSET: self._unveiled(self.end),
             RequestCode.GET_MIN_OFFSET: self.begin,
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.first_time,
             RequestCode.QUERY_CONSUME_QUEUE: self.entries,
         }
+
+    def _unveiled(self, answer: Callable[[Connection, Command], Command]) -> Handler:
+        async def later(connection: Connection, request: Command) -> Command:
+            await self._veil.wait()
+            return answer(connection, request)
+
+        def ask(connection: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
+            return later(connection, request) if self._veil.on else answer(connection, request)
+
+        return ask
 
     def by_time(self, _: Connection, request: Command) -> Command:
         """29: the first message of that time or later, or with UPPER the last one of that time or earlier."""

@@ -23,7 +23,7 @@ class Excuse(enum.Enum):
     UNCLEAN = "loss by an unclean election"
     POWER = "loss by a power cut, not synced"
     MODE = "loss by the mode"
-    BESIDE = "loss of what nobody acknowledged, and a master showed beside whom others were eligible"
+    BESIDE = "loss of what nobody acknowledged, and a master showed that is to show all, as Java's do"
 
 
 @attrs.frozen
@@ -38,6 +38,9 @@ class Loss:
     """A power cut took unsynced bytes from this broker, and it has not caught up since."""
     same: bool
     """It is the broker that acknowledged last."""
+    shown_early: bool = False
+    """It lacks nothing but what a master showed though it did not know it to be confirmed, as
+    ``young_master_shows_all`` has it: it was acknowledged to nobody."""
 
 
 def excuse(loss: Loss) -> Excuse | None:
@@ -48,4 +51,4 @@ def excuse(loss: Loss) -> Excuse | None:
         return Excuse.POWER
     if not loss.all_ack and not loss.same:
         return Excuse.MODE
-    return None
+    return Excuse.BESIDE if loss.shown_early else None

@@ -72,6 +72,8 @@ class BrokerPlan:
     busy: float = 0.0
     """Chance that a turn comes late."""
     young_hold_ms: int = 0
+    shows_all: bool = False
+    """A new master shows all that it has, as Java's do."""
     java_controllers: bool = False
     """They know no fields of ours: neither leases nor who lost what it wrote."""
     controllers_by_name: bool = False
@@ -87,7 +89,7 @@ class BrokerPlan:
             handshake_timeout_ms=600, role_wait_ms=600, max_time_not_caught_up_ms=1_200, admission_ms=100,
             asked_void_ms=120_000, transfer_batch_bytes=700, catch_up_batch_bytes=3_000, confirm_interval_ms=20,
             reconnect_wait_ms=80, connect_timeout_ms=300, truncate_retry_ms=150, dispatch_wait_ms=2_000,
-            flow_control_bytes_per_second=self.flow_bytes)
+            flow_control_bytes_per_second=self.flow_bytes, young_master_shows_all=self.shows_all)
 
     def learns(self, number: int) -> bool:
         return number >= self.brokers - self.learners
@@ -130,6 +132,7 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.java_controllers = stream.chance(0.2)
     plan.controllers_by_name = stream.chance(0.2)
     plan.young_hold_ms = stream.pick((0, 200, 900), 0)
+    plan.shows_all = stream.chance(0.15)
     return plan
 
 

@@ -188,6 +188,7 @@ class Process:
         journal.begin_turns(self.wake)
         journal.arrived.append(lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
             self, queue_id, offset, outline))
+        journal.veil.lifted.append(lambda: self.scene.watch.unveiled(self))
         self.switch.run()
         self.later(TICK_NS, E_TICK, self._tick)
         self.member.ring()

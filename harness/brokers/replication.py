@@ -13,6 +13,7 @@ from broker.ha.acks import BrokerRole, Holders, Mode, Replicas
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochError, EpochList
 from broker.ha.insync import InSync
+from broker.ha.mark import ConfirmMark
 from broker.ha.master import Close, HaMaster, Idle, LogView, SendLog
 from broker.ha.slave import (
     AppendLog,
@@ -71,6 +72,9 @@ class Switch:
         self._epochs = found.epochs.within(self.journal.end)
         if self._epochs != found.epochs:
             self.epoch_file.write(self._epochs)
+        self.mark = ConfirmMark(process.host.files)
+        self.journal.confirm(self.mark.open(self.journal.end))
+        self.journal.cutting.append(self.mark.cut)
         self.master: HaMaster | None = None
         self.following: Following | None = None
         self.role: Role | None = None
@@ -85,6 +89,7 @@ class Switch:
         journal = self.journal
         journal.grown.append(self._grown)
         journal.settled.append(self._moved)
+        journal.settled.append(lambda: self.mark.write(journal.confirm_offset))
         journal.ticks.append(self._tick)
 
     def after(self) -> None:
@@ -145,6 +150,8 @@ class Switch:
             self._leave("this broker cannot be master")
             raise
         journal.confirm(in_sync.confirm)
+        if in_sync.confirm < journal.end and self.config.veils:
+            journal.veil.fall(journal.end)
         deadline = journal.now_ns() + self.config.dispatch_wait_ms * MS
         while undispatched(journal) and journal.now_ns() < deadline:
             yield
@@ -201,6 +208,7 @@ class Switch:
     def _leave(self, reason: str) -> None:
         self._epochs = self.epochs
         self.role = self.master = self.in_sync = None
+        self.journal.veil.lift()
         self.port.drop()
         following, self.following = self.following, None
         if following is not None:

@@ -45,7 +45,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B1": "a later master holds all that was acknowledged, but for what the mode may lose",
     "INV_B2": "what a slave acknowledges is what its master has there",
     "INV_B3": "what is confirmed is held by every member of the SyncStateSet that the controllers have",
-    "INV_B4": "the confirm offset falls neither within an epoch nor over a clean failover",
+    "INV_B4": "the confirm offset does not fall within an epoch",
     "INV_B5": "consumers see nothing that is not confirmed, and what they saw once is there for ever",
     "INV_B6": "the epoch file rises, is what the broker goes by, and begins no epoch behind the log's end",
     "INV_B7": "replicas that agreed have one start for one epoch",
@@ -66,6 +66,8 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B22": "healed, all replicas are level with the master and in sync",
     "INV_B23": "what is acknowledged is held, at that moment, by an accepted SyncStateSet of minInSyncReplicas members "
                "or more, and by everybody whom a clean election may choose",
+    "INV_B24": "what consumers could see once is in the log of every later master, and is seen again",
+    "INV_B25": "a replica that was killed starts where consumers could see it; none starts with more than it was told",
     "INV_B28": "what a slave appends is whole messages and blanks, however its master's frames cut them",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
@@ -103,6 +105,12 @@ class Watch:
         self._shown_beside: int | None = None
         """``confirmed`` before a master showed more, beside whom others were eligible. They hold all that was
         acknowledged, and may lack that."""
+        self.shown = bytearray()
+        """The log up to ``confirmed``."""
+        self._shown_before: dict[Process, int] = {}
+        """What anybody had seen as this one became master."""
+        self._told: dict[Host, tuple[int, int, bool]] = {}
+        """What consumers could see of the last run, how far it was confirmed, and whether power went."""
         self.acknowledged = bytearray()
         """The log up to the last acknowledged message."""
         self.committed: dict[int, frozenset[int]] = {}
@@ -290,21 +298,41 @@ class Watch:
         self._latest = max(self._latest, epoch)
         if newest:
             self._holds_all(process)
-        if self.lossless and newest and not again:
-            self.counts["INV_B4"] += 1
-            if journal.confirm_offset < self.confirmed:
-                why = self._excuse(host)
-                if why is None and self._shown_beside is not None and journal.confirm_offset >= self._shown_beside:
-                    why = Excuse.BESIDE
-                if why is None:
-                    self._broken("INV_B4", "the confirm offset fell over a failover", process, journal.confirm_offset,
-                                 journal.end, self.confirmed)
-                self._lost(why)  # of what was confirmed, and acknowledged to nobody yet
+        if self.lossless and newest:
+            self._shows_again(process)
         self.confirms(process)
 
-    def _excuse(self, host: Host) -> Excuse | None:
+    def _shows_again(self, process: Process) -> None:
+        """INV_B24: as a master begins."""
+        shown, begin = self.shown, process.journal.begin
+        self._shown_before[process] = len(shown)
+        self.counts["INV_B24"] += bool(shown)
+        self.scene.counts["young master"] += process.journal.veil.on
+        if self.log(process, begin, len(shown)) == shown[begin:]:
+            if not process.journal.veil.on and process.journal.confirm_offset < len(shown) and not self._again:
+                self._broken("INV_B24", "a new master shows less, and no veil", process, len(shown))
+            return
+        early = (self.scene.plan.shows_all and self._shown_beside is not None
+                 and process.journal.end >= self._shown_beside)
+        why = self._excuse(process.host, shown_early=early)
+        if why is None:
+            self._broken("INV_B24", "a new master lacks what consumers saw", process, f"epoch {self._latest}",
+                         f"log ends at {process.journal.end}", f"seen up to {len(shown)}", self._shown_beside)
+        self._lost(why)  # of what was confirmed, and acknowledged to nobody yet
+
+    def unveiled(self, process: Process) -> None:
+        """INV_B24: a master shows all that it held as it became one, and so all that anybody had seen."""
+        if self.lossless and self._leads(process) == self._latest:
+            self.counts["INV_B24"] += 1
+            self.scene.counts["unveiled"] += 1
+            seen, before = process.journal.store.dispatched_offset, self._shown_before.get(process, 0)
+            if seen < before:
+                self._broken("INV_B24", "unveiled, and less is seen than was", process, seen, before)
+            self._nobody_is_ahead(process)
+
+    def _excuse(self, host: Host, *, shown_early: bool = False) -> Excuse | None:
         plan = self.scene.plan
-        return excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host))
+        return excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host, shown_early))
 
     def _lost(self, why: Excuse | None) -> None:
         """What a mode promises holds no longer."""
@@ -337,11 +365,18 @@ class Watch:
         """INV_B20: as a master's writes open. One that goes on with its epoch after a restart waits for its slaves."""
         role = process.switch.role
         if self.lossless and not self._again and role is not None and role.epoch == self._latest:
-            for queue, offset in self.scene.consumer.offsets.items():
-                self.counts["INV_B20"] += offset > 0
-                end = process.journal.store.max_offset(TOPIC, queue)
-                if offset > end:
-                    self._broken("INV_B20", "a consumer is ahead of the queue", process, queue, offset, end)
+            if process.journal.veil.on:
+                self.scene.counts["writes open behind a veil"] += 1
+            else:
+                self._nobody_is_ahead(process)
+
+    def _nobody_is_ahead(self, process: Process) -> None:
+        """INV_B20."""
+        for queue, offset in self.scene.consumer.offsets.items():
+            self.counts["INV_B20"] += offset > 0
+            end = process.journal.store.max_offset(TOPIC, queue)
+            if offset > end:
+                self._broken("INV_B20", "a consumer is ahead of the queue", process, queue, offset, end)
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -486,6 +521,8 @@ class Watch:
             if self._beside and self._shown_beside is None:
                 self._shown_beside = self.confirmed
             self.confirmed = whole
+            if len(self.shown) >= process.journal.begin:  # else nobody has all that was in front of it
+                self.shown += self.log(process, len(self.shown), whole)
 
     def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
         """INV_B8, INV_B11, INV_B28: right before a slave appends."""
@@ -628,6 +665,7 @@ class Watch:
         self._before[host] = whole, safe
         on_disk = min(log.flushed_offset, log.max_offset)
         self._synced[host] = self.boundary(process, on_disk), on_disk
+        self._told[host] = journal.store.dispatched_offset, journal.confirm_offset, power
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
         self.history.forget(process)
@@ -635,6 +673,8 @@ class Watch:
     def ended_in_its_start(self, host: Host) -> None:
         """A power cut before its store was open: the run before it had given more to the system than to the disk."""
         before, synced = self._before.get(host), self._synced.get(host)
+        seen, told, _ = self._told.get(host, (0, 0, True))
+        self._told[host] = seen, told, True
         if before is not None and synced is not None and synced < before:
             self._before[host], host.held = synced, synced[1]
             self.lost_by_power(host)
@@ -653,8 +693,17 @@ class Watch:
             self._broken("INV_B21", "a log that ends within a message", process, end)
         if journal.confirm_offset > end:
             self._broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)
+        self._keeps_its_mark(process)
         self._epoch_file(process, process.switch.epochs)
         self._nothing_behind(process, end, process.switch.epochs)
+
+    def _keeps_its_mark(self, process: Process) -> None:
+        """INV_B25."""
+        seen, told, power = self._told.get(process.host, (0, 0, True))
+        self.counts["INV_B25"] += told > 0
+        confirm = process.journal.confirm_offset
+        if confirm > told or (not power and confirm < min(seen, process.journal.end)):
+            self._broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
 
     def lost_by_power(self, host: Host) -> None:
         """A power cut may have taken what was not synced."""
@@ -699,9 +748,11 @@ class Watch:
         assert master is not None and master.process is not None
         ids = {host.process.switch.broker_id for host in self.scene.hosts
                if host.process is not None and not host.learner}
-        end = master.process.journal.durable_end
+        end, in_sync = master.process.journal.durable_end, master.process.switch.in_sync
+        enough = in_sync is None or in_sync.enough(1) or not self.scene.plan.all_ack
         return group.sync_state_set == ids and end == master.process.journal.store.log.max_offset and all(
-            host.process is not None and host.process.journal.durable_end == end == host.process.journal.confirm_offset
+            host.process is not None and host.process.journal.durable_end == end
+            and (host.process.journal.confirm_offset == end or not enough)
             and not undispatched(host.process.journal) for host in self.scene.hosts)
 
     def settled(self) -> None:

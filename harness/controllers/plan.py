@@ -104,6 +104,7 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
     plan.snapshot_bytes = stream.pick((0, 1_000, 4_000), 0)
     _harm(plan, stream, profile)
     plan.format = FORMAT - 1 if stream.chance(0.2) else FORMAT
+    plan.fleet.shows_all = stream.chance(0.15)
     return plan
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from broker.ha.config import NS_PER_MS
 from broker.ha.insync import InSync
-from tests.broker.ha.group import in_sync
+from tests.broker.ha.group import ALL_ACK, in_sync
 
 MS = NS_PER_MS
 
@@ -173,3 +174,18 @@ def test_a_set_that_shrank_below_what_is_demanded_confirms_nothing() -> None:
     assert held.confirm == 200, "more is demanded now"
     held.demand(1)
     assert held.confirm == 300
+
+
+@pytest.mark.parametrize(("shows_all", "least", "begins_at"), [
+    (False, 2, 60), (False, 1, 100), (True, 2, 100), (True, 1, 100)])
+def test_a_new_master_confirms_what_it_was_told_until_as_many_as_demanded_are_in_sync(
+    shows_all: bool, least: int, begins_at: int,
+) -> None:
+    held = InSync(1, attrs.evolve(ALL_ACK, young_master_shows_all=shows_all), frozenset({1}), 1, 100, 60, 100, 100, 0,
+                  least)
+    assert held.confirm == begins_at
+    held.opened(2, False, 0)
+    held.acked(2, 100, 0)
+    assert held.confirm == begins_at
+    held.accept({1, 2}, 2)
+    assert held.confirm == 100

@@ -41,7 +41,7 @@ def serve(world: World, memory: int = 1 << 62) -> Subscribers:
     subscribers = Subscribers()
     world.handlers |= OffsetRequests(
         world.offsets, groups=world.groups, topics=world.topics, store=world.journal.store, standing=world.standing,
-        subscribers=subscribers, memory=memory).handlers()
+        subscribers=subscribers, veil=world.journal.veil, memory=memory).handlers()
     world.groups.update([SubscriptionGroup("g")])
     return subscribers
 

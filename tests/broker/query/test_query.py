@@ -42,7 +42,7 @@ def serve(world: World, config: QueryConfig | None = None) -> Stats:
     store = world.journal.store
     stats = Stats("c", lambda: {"t": store.max_offset(b"t", 0)}, now_ns)
     world.handlers |= MessageQueries(config or QueryConfig(), store).handlers()
-    world.handlers |= Positions(store, world.consumers).handlers()
+    world.handlers |= Positions(store, world.consumers, world.journal.veil).handlers()
     world.handlers |= Progress(
         store, topics=world.topics, groups=world.groups, offsets=world.offsets, consumers=world.consumers, stats=stats,
         standing=world.standing, wall_ms=lambda: now_ns() // 1_000_000).handlers()

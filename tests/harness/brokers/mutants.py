@@ -14,6 +14,8 @@ MANAGER: Final = "broker/replicas/manager.py"
 STORE: Final = "broker/store/"
 REPLICATION: Final = "tests/broker/ha/test_replication.py::"
 IN_SYNC: Final = "tests/broker/ha/test_insync.py::"
+MARK: Final = "tests/broker/ha/test_mark.py::"
+YOUNG: Final = "tests/broker/test_young_master.py::"
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
 BACKLOG: Final = "remoting/backlog.py"
@@ -51,8 +53,37 @@ PLANTED: Final = (
             "return len(self.accepted) >= max(least, self.least)", "return len(self.accepted) >= least",
             (IN_SYNC + "test_a_set_that_shrank_below_what_is_demanded_confirms_nothing",)),
     Planted("who is left of a set confirms alone", HA + "insync.py",
-            "        if self._was_enough and not self.enough(1):\n", "        if False:\n",
+            "        if not self.enough(1) and (self._was_enough or not self.config.young_master_shows_all):\n",
+            "        if False:\n",
             (IN_SYNC + "test_a_set_that_shrank_below_what_is_demanded_confirms_nothing",)),
+    Planted("a new master confirms all that it has", HA + "insync.py",
+            "(self._was_enough or not self.config.young_master_shows_all)", "self._was_enough",
+            (IN_SYNC + "test_a_new_master_confirms_what_it_was_told_until_as_many_as_demanded_are_in_sync",)),
+    Planted("a new master has no veil", HA + "autoswitch.py",
+            "            if in_sync.confirm < self._journal.end and self._config.veils:\n", "            if False:\n",
+            (YOUNG + "test_what_was_read_of_the_lost_master_is_neither_shown_early_nor_moved",)),
+    Planted("the veil is lifted at once", "broker/journal.py",
+            "        if seen >= self.veil.below or (", "        if True or (", ("INV_B20", "INV_B24")),
+    Planted("a pull behind the veil is moved", "broker/pulling/requests.py",
+            "        if self._veil.on and found.status in _BEYOND:", "        if False:",
+            (YOUNG + "test_a_pull_behind_what_a_young_master_shows_is_sent_nowhere_else",)),
+    Planted("a reset to the end of what is seen takes groups back", "broker/offsets/requests.py",
+            "            return max(offset, self._offsets.query(group, topic, queue_id) or 0)\n",
+            "            return offset\n",
+            (YOUNG + "test_a_reset_on_a_young_master_takes_nobody_back_unasked",)),
+    Planted("the confirm mark is not written", HA + "mark.py",
+            "        if offset == self._written or self._file is None:\n", "        if True:\n", ("INV_B25",)),
+    Planted("the confirm mark stays where the log is cut", HA + "mark.py",
+            "        if self._written > offset and self._file is not None:\n", "        if False:\n",
+            (MARK + "test_a_loss_of_power_leaves_it_behind_and_never_beyond_a_cut",
+             MARK + "test_a_log_that_lost_its_end_has_lost_what_was_told_of_it")),
+    Planted("the confirm mark is cut and not synced", HA + "mark.py",
+            "            self._file.sync()\n", "            pass\n",
+            (MARK + "test_a_loss_of_power_leaves_it_behind_and_never_beyond_a_cut",
+             MARK + "test_a_log_that_lost_its_end_has_lost_what_was_told_of_it")),
+    Planted("a start does not ask for the confirm mark", HA + "autoswitch.py",
+            "            journal.confirm(mark.open(journal.end))\n", "            mark.open(journal.end)\n",
+            (YOUNG + "test_a_replica_that_was_killed_shows_what_it_showed",)),
     Planted("nobody is waited for", "broker/puts.py",
             "satisfied(need, put.end, replication.holders):", "put.end:", ("INV_B15",)),
     Planted("the gate is open", HA + "acks.py",

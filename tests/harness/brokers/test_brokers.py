@@ -44,7 +44,7 @@ def test_a_seed_is_the_same_every_time() -> None:
 
 
 def test_every_property_of_the_table_is_asked() -> None:
-    numbers = {f"INV_B{number}" for number in (*range(1, 24), 28)}
+    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28)}
     numbers |= {f"INV_C{number}" for number in (*range(14, 18), 25)}
     assert numbers <= set(STATEMENTS) <= set(PREDICATES)
 
@@ -100,6 +100,7 @@ def test_what_each_mode_may_lose(
     all_ack: bool, sync_flush: bool, unclean: bool, unsafe: bool, same: bool, why: Excuse | None
 ) -> None:
     assert excuse(Loss(all_ack, sync_flush, unclean, unsafe, same)) is why
+    assert excuse(Loss(all_ack, sync_flush, unclean, unsafe, same, shown_early=True)) is (why or Excuse.BESIDE)
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
