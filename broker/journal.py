@@ -323,6 +323,10 @@ class Journal:
         if self.failure is None:
             self.failure = error
             logger.error("%s", error)
+            try:
+                self.store.distrust()
+            except OSError as refused:
+                logger.error("what tells the next start that the disk failed cannot be written: %s", refused)
             for call in tuple(self.on_failure):
                 call(error)
             self._bell.ring()

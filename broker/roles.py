@@ -190,7 +190,7 @@ class ControlledRole:
     def log_state(self) -> LogState:
         """For heartbeats."""
         journal, last = self._services.journal, self._replication.epochs.last
-        return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset)
+        return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset, journal.store.in_doubt)
 
     def _changed(self) -> None:
         self.member.bell.ring()

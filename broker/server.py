@@ -27,7 +27,7 @@ from broker.ha.acks import BrokerRole
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
-from broker.journal import Journal
+from broker.journal import FlushDiskType, Journal
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.puts import Puts
 from broker.registration import Registration, RegistrationConfig
@@ -137,8 +137,10 @@ async def serve_broker(
     check(config)
     async with _closing((*listeners, *ha_listeners)), open_client(
             connector=world.connector, tls=world.client_tls) as client:
-        journal = Journal(MessageStore(world.store_files, settings.store(config)), settings.journal(config),
-                          disk=world.disk, now_ns=world.now_ns, wall_ms=world.wall_ms)
+        kept = settings.journal(config)
+        store = MessageStore(world.store_files, settings.store(config), boot=world.boot,
+                             synced=kept.flush_disk_type is FlushDiskType.SYNC_FLUSH)
+        journal = Journal(store, kept, disk=world.disk, now_ns=world.now_ns, wall_ms=world.wall_ms)
         recovered = journal.open()
         logger.info("store opened", extra={
             "begin": journal.begin, "end": journal.end, "confirmed": journal.confirm_offset,

@@ -25,6 +25,7 @@ from controller.metadata.outcomes import Cleaned, Elected, Imported, NotElected,
 from controller.notifications import Notification, Notifications
 
 MS = 1_000_000
+LONGEST = "default"
 RETRY_MS = 100
 """After a proposal whose fate is not known."""
 
@@ -219,6 +220,26 @@ class ActiveController:
             return Observation({**observation.live, master: beat.replica})
         return observation
 
+    def candidates(self, key: GroupKey, observation: Observation) -> tuple[Observation, str]:
+        """Whom an election may choose from, and by which policy.
+
+        A replica whose machine went down may lack what it acknowledged, until it is level with a master: it is nobody
+        while one of the electable is here that does not, or is not here and may be such a one. Where all of them are
+        here and in doubt, nobody has more than they: the latest epoch and the longest log wins. With ``unclean``
+        elections nobody is waited for.
+        """
+        group, settings = self._metadata.groups.get(key), self.settings
+        doubted = {broker_id for broker_id in observation.live
+                   if (beat := self.liveness.beat(key, broker_id)) is not None and beat.log_in_doubt}
+        if group is None or not doubted or not group.sync_state_set:
+            return observation, settings.policy
+        among = {broker_id for broker_id in group.electable
+                 if broker_id in group.replicas and not group.replicas[broker_id].learner}
+        if among <= doubted or (settings.unclean and not among & observation.live.keys() - doubted):
+            return observation, LONGEST
+        return Observation({broker_id: replica for broker_id, replica in observation.live.items()
+                            if broker_id not in doubted}), settings.policy
+
     def owed(self, now: int) -> int:
         """Living brokers that this controller, as the active one, has not yet told of their master."""
         alive = self.liveness.life
@@ -232,15 +253,15 @@ class ActiveController:
         if group is None or not group.sync_state_set:
             return None  # its first master is for a broker to ask for
         if group.master is None:
-            observation = self.liveness.observe(now, key, None)
-            return self._election(key, observation) if self._somebody(group, observation) else None
+            observation, policy = self.candidates(key, self.liveness.observe(now, key, None))
+            return self._election(key, observation, policy) if self._somebody(group, observation) else None
         life = self.liveness.life(now, key, group.master)
         until = self._lease_until(now, key, group.master)
         if until is not None:
             heapq.heappush(self._later, (until, key))
             return None
         if life in (Life.CLOSED, Life.SILENT):
-            return self._election(key, self.liveness.observe(now, key, group.master))
+            return self._election(key, *self.candidates(key, self.liveness.observe(now, key, group.master)))
         beat = self.liveness.beat(key, group.master)
         if group.eligible and beat is not None and not announces_gate(beat.replica, len(group.sync_state_set)):
             return DropEligible(term=self.term, key=key, broker_id=group.master, master_epoch=group.master_epoch)
@@ -252,11 +273,11 @@ class ActiveController:
             return None
         return DropEligible(term=self.term, key=key, broker_id=0, master_epoch=0)
 
-    def _election(self, key: GroupKey, observation: Observation) -> ElectMaster:
+    def _election(self, key: GroupKey, observation: Observation, policy: str) -> ElectMaster:
         settings = self.settings
         return ElectMaster(
             term=self.term, key=key, trigger=Trigger.CONTROLLER, broker_id=None, unclean=settings.unclean,
-            policy=settings.policy, preferred=settings.preferred.get(key), observation=observation)
+            policy=policy, preferred=settings.preferred.get(key), observation=observation)
 
     def _somebody(self, group: BrokerGroup, observation: Observation) -> bool:
         """Whether an election could succeed: it would write nothing otherwise, but why ask."""

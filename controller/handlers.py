@@ -127,7 +127,8 @@ class Controller:
             self.turn()
         if request.is_oneway:
             return request
-        return response(request, ResponseCode.SUCCESS, BrokerHeartbeatResponse(renewed), remark="Heart beat success")
+        header = BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None)
+        return response(request, ResponseCode.SUCCESS, header, remark="Heart beat success")
 
     def metadata(self, connection: Connection, request: Command) -> Command:
         """1005."""

@@ -59,6 +59,8 @@ class Heartbeat:
     master_lease_ms: int = 0
     """0: this broker fences itself never."""
     all_ack_in_sync_state_set: bool = False
+    log_in_doubt: bool = False
+    """Its machine went down, and it may lack what it acknowledged."""
 
 
 @attrs.define(eq=False)

@@ -86,7 +86,8 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
         learner=bool(header.learner), min_in_sync_replicas=header.min_in_sync_replicas)
     return Heartbeat(
         key, header.broker_id, header.broker_addr, replica,
-        header.heartbeat_timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set))
+        header.heartbeat_timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set),
+        bool(header.log_in_doubt))
 
 
 def read_command(request: Command, seen: Seen) -> AnyCommand | Refused:
@@ -121,10 +122,13 @@ def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
         if group is not None and (group.master, group.master_epoch) == (broker_id, header.lost_epoch):
             return ElectMaster(  # as if it were dead: an epoch without a master, and whoever is alive may follow
                 term=seen.active.term, key=key, trigger=Trigger.CONTROLLER, broker_id=None, observation=Observation())
+    observation, policy = seen.observe(key), settings.policy
+    if not header.designate_elect:  # who names a broker takes it as it is
+        observation, policy = seen.active.candidates(key, observation)
     return ElectMaster(
         term=seen.active.term, key=key, trigger=Trigger.BROKER if by_itself else Trigger.ADMIN, broker_id=broker_id,
-        designate=header.designate_elect, unclean=settings.unclean, policy=settings.policy,
-        preferred=settings.preferred.get(key), observation=seen.observe(key))
+        designate=header.designate_elect, unclean=settings.unclean, policy=policy,
+        preferred=settings.preferred.get(key), observation=observation)
 
 
 def _register(request: Command, seen: Seen) -> AnyCommand | Refused:

@@ -221,7 +221,8 @@ class AutoSwitch:
                 assert self.broker_id is not None
                 self._slave = HaSlave(
                     self._config, self.broker_id, self._epochs, journal.end, journal.confirm_offset,
-                    learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs)
+                    learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs,
+                    in_doubt=journal.store.in_doubt, trusted_end=journal.store.trusted_end)
                 self._following = Following(
                     journal, self._slave, MasterMessages, self._config, self._connector, self._epoch_file)
                 assert self._nursery is not None, "run comes before roles"
@@ -281,7 +282,7 @@ class AutoSwitch:
         self._beginning = True
         try:
             epochs = self.epochs.within(journal.end).append(role.epoch, journal.end)
-            await self._run_sync(partial(self._epoch_file.lead, epochs))
+            await self._run_sync(partial(self._record, epochs))
         except (EpochError, OSError) as error:
             raise RoleRefused(f"epoch {role.epoch} cannot be recorded: {error}") from error
         finally:
@@ -291,6 +292,11 @@ class AutoSwitch:
         return InSync(
             self.broker_id, self._config, role.sync_state_set, role.sync_state_set_epoch, start,
             min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(), self._least)
+
+    def _record(self, epochs: EpochList) -> None:
+        """Others go by this log from now on, so there is nothing left to doubt. Raises ``OSError``."""
+        self._epoch_file.lead(epochs)
+        self._journal.store.trust()
 
     async def _visible(self) -> None:
         """Until consumers see what is confirmed: else they would find queues shorter than they were before."""

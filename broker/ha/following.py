@@ -23,6 +23,7 @@ from broker.ha.slave import (
     AppendLog,
     Connect,
     Disconnect,
+    LogTrusted,
     Output,
     Send,
     SetConfirm,
@@ -245,6 +246,8 @@ class Following(Generic[MessageT]):
                     except OSError:
                         self._core.not_stored(journal.end)
                         raise
+                case LogTrusted():
+                    journal.store.trust()
                 case TruncateLog():
                     self._do(self._core.truncated(self._truncate(output), journal.now_ns()))
                 case Connect(address):

@@ -75,11 +75,16 @@ class SetConfirm:
 
 
 @attrs.frozen
+class LogTrusted:
+    """What this replica may have lost with its machine is here again: the log is level with the master's. Note it."""
+
+
+@attrs.frozen
 class Disconnect:
     reason: str
 
 
-Output = Connect | Send | TruncateLog | WriteEpochs | AppendLog | SetConfirm | Disconnect
+Output = Connect | Send | TruncateLog | WriteEpochs | AppendLog | SetConfirm | LogTrusted | Disconnect
 
 
 class HaSlave:
@@ -88,7 +93,10 @@ class HaSlave:
     def __init__(
         self, config: HaConfig, broker_id: int, epochs: EpochList, log_end: int, confirm: int, *,
         learner: bool = False, sync_from_last_file: bool = False, no_epochs: NoEpochs = NoEpochs.LOST,
+        in_doubt: bool = False, trusted_end: int | None = None,
     ) -> None:
+        """``in_doubt``: until the log is level with a master's it may lack what it acknowledged. ``trusted_end``: what
+        is behind is copied anew, as soon as there is a master to copy it from."""
         self.state = HaState.READY
         self.epochs = epochs.within(log_end)
         self.log_end = log_end
@@ -106,6 +114,11 @@ class HaSlave:
         self._confirm_of_master = 0
         self._master = EpochList()
         self._cutting: TruncateLog | None = None
+        self._trusted_end = trusted_end
+        self._level_at = NEVER if in_doubt else -1
+        """Stored up to here, the log is in doubt no longer: where the master's ended when it was compared with. -1: it
+        is not in doubt."""
+        self._master_end = 0
 
     @property
     def copies(self) -> bool:
@@ -189,7 +202,7 @@ class HaSlave:
     def stored(self, log_end: int, now_ns: int) -> list[Output]:
         """The log is stored up to ``log_end``, and flushed where puts wait for their flush."""
         self.log_end = log_end
-        return self._take_confirm() + self._ack_what_is_stored(now_ns)
+        return self._take_confirm() + self._ack_what_is_stored(now_ns) + self._judge()
 
     def not_stored(self, log_end: int) -> None:
         """The log ends there, whatever came behind: an ``AppendLog`` or ``WriteEpochs`` failed, as on a full disk, and
@@ -200,7 +213,7 @@ class HaSlave:
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _handshake(self, message: MasterHandshake, now_ns: int) -> list[Output]:
-        self._master = message.epochs
+        self._master, self._master_end = message.epochs, message.log_end
         point: int | None
         if self._empty:
             point = self._received_end
@@ -212,6 +225,8 @@ class HaSlave:
             if point is None:
                 return self._leave("this log and the master's have no epoch in common: remove this replica's store to "
                                    "have it copied anew", now_ns, self._config.truncate_retry_ms)
+        if self._trusted_end is not None and not self._empty:
+            point = min(point, self._trusted_end)
         everything = point == 0 and not self._empty
         if point < self._received_end or everything:
             self._cutting = TruncateLog(point, everything, below_confirm=point < self.confirm)
@@ -233,7 +248,10 @@ class HaSlave:
         self.epochs = kept
         self._confirm_of_master = 0
         self.state = HaState.TRANSFER
-        return [WriteEpochs(kept), SetConfirm(self.confirm), *self._ack_what_is_stored(now_ns)]
+        self._trusted_end = None
+        if self._level_at >= 0:
+            self._level_at = self._master_end
+        return [WriteEpochs(kept), SetConfirm(self.confirm), *self._ack_what_is_stored(now_ns), *self._judge()]
 
     def _transfer(self, message: Transfer, now_ns: int) -> list[Output]:
         size = len(message.body)
@@ -287,6 +305,12 @@ class HaSlave:
         if self.state is not HaState.TRANSFER or self.log_end <= self._reported:
             return []
         return [self._ack(now_ns)] if self._reported >= 0 or self.log_end >= self._received_end else []
+
+    def _judge(self) -> list[Output]:
+        if self.state is not HaState.TRANSFER or not 0 <= self._level_at <= self.log_end:
+            return []
+        self._level_at = -1
+        return [LogTrusted()]
 
     def _ack(self, now_ns: int) -> Send:
         self._reported, self._written_ns = self.log_end, now_ns

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.ha.config import NS_PER_MS, HaConfig
-from broker.ha.slave import NEVER, AppendLog, Connect, Disconnect, Output, Send, SetConfirm
+from broker.ha.slave import NEVER, AppendLog, Connect, Disconnect, LogTrusted, Output, Send, SetConfirm, TruncateLog
 from broker.ha.wire import Block, report
 
 COPY_BYTES: Final = 16 << 20
@@ -21,7 +21,10 @@ _SPAN_NS: Final = 1_000_000_000
 class SlaveCore:
     """One slave and its log, through any number of connections."""
 
-    def __init__(self, config: HaConfig, log_end: int) -> None:
+    def __init__(self, config: HaConfig, log_end: int, trusted_end: int | None = None) -> None:
+        """``trusted_end``: what is behind is copied anew, as soon as there is a master to copy it from. Not at 0: to an
+        empty log a master sends its last file alone."""
+        self._trusted_end = trusted_end or None
         self.log_end = log_end
         """What is stored, and flushed where puts wait for their flush."""
         self._config = config
@@ -50,6 +53,8 @@ class SlaveCore:
         self._connected = True
         self._read_ns = self._written_ns = now_ns
         self._reported = -1
+        if self._trusted_end is not None:
+            return [TruncateLog(self._trusted_end)]
         return self._report_what_is_stored(now_ns)
 
     def received(self, message: Block, now_ns: int) -> list[Output]:
@@ -80,7 +85,13 @@ class SlaveCore:
         self._received_end = log_end
 
     def truncated(self, log_end: int | None, now_ns: int) -> list[Output]:
-        raise AssertionError("this protocol cuts nothing")
+        """What was not synced before this machine went down."""
+        if log_end is None or log_end != self._trusted_end:
+            return self._leave(f"the log could not be cut at {self._trusted_end}", now_ns,
+                               self._config.truncate_retry_ms)
+        self._trusted_end = None
+        self.log_end = self._received_end = log_end
+        return [LogTrusted(), *self._report_what_is_stored(now_ns)]
 
     def closed(self, now_ns: int) -> None:
         """The connection ended, or did not come about."""

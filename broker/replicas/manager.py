@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from functools import partial
 from typing import Final, TypedDict
 
 import attrs
@@ -124,6 +123,8 @@ class LogState:
     epoch: int = -1
     max_offset: int = 0
     confirm_offset: int = 0
+    in_doubt: bool = False
+    """This replica's machine went down, and it may lack what it acknowledged."""
 
 
 class _Announced(TypedDict):
@@ -169,6 +170,9 @@ class ReplicasManager:
         self._check_code = check_code
         self._doubtful_epoch = doubtful_epoch
         self._resigning = False
+        self._told = self._settled = self._refused = False
+        """While the log is in doubt: the active controller has heard of it; and has said since in which epoch the group
+        is, so that later elections know of it; a mastership was refused, as nobody could tell whether it did."""
         self._successors: list[int] = []
         """Whom it has yet to ask for, of a controller that would not have it resign."""
         self._writing = False
@@ -176,14 +180,9 @@ class ReplicasManager:
         self._heard = False
         self._seen = 0
         self._looked_ns = 0
-        self._renewed_ns = 0
-        """When the heartbeat was sent that the active controller last renewed this lease for."""
-        self._names: dict[str, str] = {}
-        """What active controllers call themselves -> where it was asked, as configured."""
         self._requests = 0
         self._pending: dict[int, _Sent] = {}
-        self._busy: dict[str, int] = {}
-        """Request that each kind waits for."""
+        self._busy: set[str] = set()
         self._due: dict[str, int] = {}
 
     # --- what happens ----------------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ class ReplicasManager:
         outputs: list[Output] = []
         for address in self._config.controllers if self._is_due("discover", now_ns) else ():
             outputs += self._send(f"discover {address}", address, RequestCode.CONTROLLER_GET_METADATA_INFO, None,
-                                  now_ns, partial(self._discovered, address))
+                                  now_ns, self._discovered)
             self._looked_ns = now_ns
             self._due["discover"] = now_ns + NS_PER_MS * (
                 self._config.sync_controller_metadata_period_ms if self.leader else self._config.retry_ms)
@@ -218,7 +217,8 @@ class ReplicasManager:
         except (HeaderError, BodyError) as wrong:
             outputs = [Report(f"controller {sent.address} gave an answer that cannot be read: {wrong}")]
         if (answer is None or answer.code == ResponseCode.CONTROLLER_NOT_LEADER) and sent.address == self.leader:
-            self._look_soon(now_ns)
+            soon = max(now_ns, self._looked_ns + self._config.retry_ms * NS_PER_MS)
+            self._due["discover"] = min(self._due.get("discover", 0), soon)
         return outputs + self.tick(now_ns)
 
     def written(self, now_ns: int) -> list[Output]:
@@ -238,7 +238,6 @@ class ReplicasManager:
         if not known:
             if header.master_epoch is not None and header.master_epoch > self.epoch:
                 self._due["poll"] = 0
-                self._look_soon(now_ns)
             return self.tick(now_ns)
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
@@ -298,9 +297,9 @@ class ReplicasManager:
             "discover": True,
             "register": self.stage is Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE and not self._writing,
             "beat": self.stage in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING) and not self._resigning,
-            "elect": self._resigning or (
-                self._heard and self.role is None and self._target is None and not self._config.learner),
-            "poll": self._resigning or (
+            "elect": self._resigning or (self._heard and self.role is None and self._target is None
+                                         and not self._config.learner and not self._settling),
+            "poll": self._resigning or (self._heard and self._target is None and self._settling) or (
                 self.stage is Stage.RUNNING and self.role is not None and self._target is None),
         }
         due = [self._due.get(what, 0) for what, relevant in open_.items()
@@ -393,7 +392,8 @@ class ReplicasManager:
             min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms)
         header = BrokerHeartbeatRequest(
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
-            self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority, **self._announced())
+            self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
+            log_in_doubt=True if self._in_doubt else None, **self._announced())
         held = self.in_sync
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
@@ -408,17 +408,14 @@ class ReplicasManager:
     def _beat_answered(self, answer: Command | None, address: str, generation: int, sent_ns: int) -> list[Output]:
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return []
-        renewed = BrokerHeartbeatResponse.from_ext(answer.ext).master_lease_renewed
+        header = BrokerHeartbeatResponse.from_ext(answer.ext)
+        renewed = header.master_lease_renewed
         self.lease.answered(sent_ns, renewed)
-        leads = self.leader is not None and address in (self.leader, self._names.get(self.leader))
-        if (renewed or leads) and not self._resigning:
+        self._told = self._told or bool(address == self.leader and header.log_in_doubt)
+        if (renewed or address == self.leader) and not self._resigning:
             self._heard = True
-        if renewed or (leads and not self.lease.granted):
+        if renewed or (address == self.leader and not self.lease.granted):
             self.gate.answered(generation)
-        if renewed and sent_ns >= self._renewed_ns:
-            self._renewed_ns = sent_ns
-            if not leads:
-                self._lead_by(address)  # who renews a lease leads: nobody has to be asked who does
         return []
 
     def _elect_or_poll(self, now_ns: int) -> list[Output]:
@@ -427,6 +424,11 @@ class ReplicasManager:
             return self._resign(now_ns)
         if broker_id is None or not self._heard or self._target is not None:
             return []
+        if self._settling:
+            if not self._is_due("poll", now_ns):
+                return []
+            self._due["poll"] = now_ns + config.retry_ms * NS_PER_MS
+            return self._poll(now_ns, self._settle)
         if self.role is None and not config.learner and self._is_due("elect", now_ns):
             self._due["elect"] = now_ns + config.elect_retry_ms * NS_PER_MS
             elect = ElectMasterRequest(config.cluster_name, config.broker_name, broker_id)
@@ -436,9 +438,31 @@ class ReplicasManager:
             return self._poll(now_ns)
         return []
 
-    def _poll(self, now_ns: int) -> list[Output]:
+    def _poll(self, now_ns: int, on_answer: Callable[[Command | None, int], list[Output]] | None = None,
+              ) -> list[Output]:
         poll = GetReplicaInfoRequest(self._config.broker_name, self._config.cluster_name)
-        return self._ask("poll", RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, self._polled)
+        return self._ask("poll", RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, on_answer or self._polled)
+
+    @property
+    def _in_doubt(self) -> bool:
+        """In other modes a master acknowledges alone, and whoever has the longest log is as good as it gets."""
+        return self.log.in_doubt and self._config.all_ack_in_sync_state_set
+
+    @property
+    def _settling(self) -> bool:
+        return self._in_doubt and self._told and not self._settled
+
+    def _settle(self, answer: Command | None, number: int) -> list[Output]:
+        """Elections up to now may not have known that this log is in doubt."""
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            self._doubtful_epoch = max(
+                self._doubtful_epoch, GetReplicaInfoResponse.from_ext(answer.ext).master_epoch or 0)
+            self._settled = True
+        return self._polled(answer, number)
+
+    def _knew_of_doubt(self) -> bool:
+        """Whether an election that is told now knew of it. Java's never do: once they are asked for somebody better."""
+        return not self._in_doubt or self._settled or (self._refused and self._heard and not self._told)
 
     def _resign(self, now_ns: int) -> list[Output]:
         """Ask to be replaced; a controller that does not know how is asked for each of the others. Where a member may
@@ -489,30 +513,14 @@ class ReplicasManager:
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch)
 
-    def _look_soon(self, now_ns: int) -> None:
-        """For the active controller; not more often than each ``retry_ms``."""
-        soon = max(now_ns, self._looked_ns + self._config.retry_ms * NS_PER_MS)
-        self._due["discover"] = min(self._due.get("discover", 0), soon)
-
-    def _discovered(self, address: str, answer: Command | None, _: int) -> list[Output]:
+    def _discovered(self, answer: Command | None, _: int) -> list[Output]:
         if answer is not None and answer.code == ResponseCode.SUCCESS:
-            told = GetMetadataResponse.from_ext(answer.ext)
-            leader = told.controller_leader_address
-            if leader and told.is_leader:
-                self._names = {name: known for name, known in self._names.items() if known != address}
-                self._names[leader] = address
-            if leader and self.leader not in (leader, self._names.get(leader, leader)):
-                self._lead_by(leader)
+            leader = GetMetadataResponse.from_ext(answer.ext).controller_leader_address
+            if leader and leader != self.leader:
+                self.leader = leader
+                for what in ("register", "elect", "poll", "alter", "beat"):
+                    self._due.pop(what, None)
         return []
-
-    def _lead_by(self, leader: str) -> None:
-        """That controller is the active one. What the one before was asked may be answered still, or never, as by a
-        host that is gone; it is asked again."""
-        self.leader = leader
-        for what in ("register", "elect", "poll", "alter", "beat"):
-            self._due.pop(what, None)
-        for what in ("elect", "poll", "alter"):
-            self._busy.pop(what, None)
 
     # --- roles, the SyncStateSet and the fence ---------------------------------------------------------------
 
@@ -522,6 +530,8 @@ class ReplicasManager:
         if master is None or not address or epoch is None or self.broker_id is None or epoch < self._seen:
             return []
         mine = self.role
+        if master == self.broker_id and epoch > max(self.epoch, self._doubtful_epoch) and not self._knew_of_doubt():
+            self._doubtful_epoch, self._refused = epoch, True
         if master == self.broker_id and epoch <= self._doubtful_epoch:
             return self._begin_to_resign(members)
         if epoch == self.epoch and self._target is None and mine is not None:
@@ -549,8 +559,11 @@ class ReplicasManager:
             return []
         self._resigning, self._heard = True, False
         self._due["elect"] = self._due["poll"] = 0
-        return [Report(f"this machine went down while this broker was master in epoch {self._doubtful_epoch}: it may "
-                       "lack what others hold of it, and asks for another election")]
+        what = f"this machine went down while this broker was master in epoch {self._doubtful_epoch}: it may lack what "
+        if self._refused:
+            what = (f"this machine went down, and who chose this broker for epoch {self._doubtful_epoch} may not have "
+                    "known: it may lack what ")
+        return [Report(f"{what}others hold, and asks for another election")]
 
     def _report(self, now_ns: int) -> list[Output]:
         held = self.in_sync
@@ -622,12 +635,11 @@ class ReplicasManager:
             return []
 
         def done(answer: Command | None, number: int) -> list[Output]:
-            if self._busy.get(what) == number:
-                del self._busy[what]
+            self._busy.discard(what)
             return on_answer(answer, number)
 
-        self._requests += 1
         if what:
-            self._busy[what] = self._requests
+            self._busy.add(what)
+        self._requests += 1
         self._pending[self._requests] = _Sent(address, now_ns, done)
         return [Send(self._requests, address, request(code, header, body), self._config.request_timeout_ms)]

@@ -449,6 +449,15 @@ class CommitLog:
             raise DamagedRecord(offset, f"a record of offset {found.offset}")
         return found
 
+    def boundary(self, upto: int) -> int:
+        """Where the last message ends that ends at or below ``upto``, or that offset's file begins. Raises
+        ``DamagedRecord``."""
+        upto = min(upto, self._end)
+        at = max(self.min_offset, upto - upto % self._file_bytes)
+        for offset, size, *_ in self.scan(at, upto, check_crc=False):
+            at = offset + size
+        return at
+
     def next_offset(self, offset: int) -> int:
         """``offset``, or the start of the next file if a blank stands there."""
         data = self.read(offset, 8)

@@ -26,6 +26,7 @@ from broker.store.flush import Flush
 from broker.store.indexfile import ENTRIES, SLOTS, KeyIndex
 from broker.store.queues import Queue, Queues
 from broker.store.retention import RetentionConfig, Verdict, judge
+from broker.store.trust import ALL, TrustFile, doubted_from
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
 from remoting.record import Message, Record
@@ -62,8 +63,16 @@ class Put(NamedTuple):
 class MessageStore:
     """``open`` comes first, ``close`` last. One thread; only what says so may run in another."""
 
-    def __init__(self, files: Files, config: StoreConfig = StoreConfig()) -> None:
+    def __init__(self, files: Files, config: StoreConfig = StoreConfig(), *, boot: str | None = None,
+                 synced: bool = False) -> None:
+        """``boot`` names this boot of the machine, "" if that is not known; None: whether it went down is nobody's
+        concern. ``synced``: nothing is acknowledged before it is synced."""
         self._files, self._config = files, config
+        self._trust = None if boot is None else TrustFile(files, boot, synced=synced)
+        self.in_doubt = False
+        """It may lack what this replica acknowledged before its machine went down, until ``trust``."""
+        self.trusted_end: int | None = None
+        """What is behind was not synced then, and is not compared with a master's since; None: there is nothing."""
         self.log = CommitLog(files, file_bytes=config.log_file_bytes)
         self._queues = Queues(files, TagCodes(config.delays_ms), file_bytes=config.queue_file_bytes)
         self._index = KeyIndex(files, slots=config.index_slots, entries=config.index_entries) if config.index else None
@@ -98,6 +107,8 @@ class MessageStore:
         self._checkpoint = read = Checkpoint.decode(read_whole(self._files, CHECKPOINT))
         recovered = self.log.open(
             read.queues_offset - (self._config.log_file_bytes if killed else 0), read.queues_offset)
+        if self._trust is not None:
+            self._doubt(self._trust, killed=killed, flushed=read.queues_offset)
         log_min, log_end = self.log.min_offset, self.log.max_offset
         if log_end < read.queues_offset:
             self._say_lost(log_end, read.queues_offset)
@@ -109,6 +120,37 @@ class MessageStore:
         if not self._resume(self._known(max(log_min, told))):
             self._resume(log_min)
         return recovered
+
+    def _doubt(self, trust: TrustFile, *, killed: bool, flushed: int) -> None:
+        """All that is here is on disk by now, so this start's own mark says the truth of it."""
+        found, end = trust.read(), self.log.max_offset
+        upto = doubted_from(found, trust.boot, killed=killed and (found is not None or end > 0), flushed=flushed)
+        if upto != ALL:
+            try:
+                upto = self.log.boundary(upto)
+            except DamagedRecord as damage:
+                upto = damage.offset
+            self.in_doubt, self.trusted_end = True, upto if upto < end else None
+        self._note(trust, upto)
+
+    def _note(self, trust: TrustFile, upto: int) -> None:
+        """A mark that stays as it was makes the next start doubt more, not less: a full disk stops nobody."""
+        try:
+            trust.write(upto)
+        except OSError as error:
+            for tell in self.on_trouble:
+                tell(f"the next start will doubt the log, as its mark cannot be written: {error}")
+
+    def trust(self) -> None:
+        """The log is level with a master's, or the master's own."""
+        if self._trust is not None and self.in_doubt:
+            self._note(self._trust, ALL)
+        self.in_doubt, self.trusted_end = False, None
+
+    def distrust(self) -> None:
+        """The disk failed: the next start is in doubt, whatever the machine does. Raises ``OSError``."""
+        if self._trust is not None:
+            self._trust.distrust()
 
     def _say_lost(self, log_end: int, flushed: int) -> None:
         """A replica has another to copy from; whoever is alone must hear of it."""
@@ -261,6 +303,8 @@ class MessageStore:
             self._checkpoint = attrs.evolve(
                 self._checkpoint, queues_offset=min(kept, self._checkpoint.queues_offset))
             write_whole(self._files, CHECKPOINT, self._checkpoint.encode())
+        if self.trusted_end is not None and kept <= self.trusted_end:
+            self.trusted_end = None  # what comes to stand there is new
         if everything:
             self._queues.delete()
             if self._index is not None:

@@ -10,5 +10,6 @@ the group, and fails over. A seed draws everything; all chance is on ``raft.sim`
     controller  the active controller, and failovers   process      one run of a broker: the cores and their turns
     streams     connections that break                 replication  roles, the HA port, the connection to a master
     client      producers, and who reads               scene        all of it: faults, then healing and progress
-    watch       B1-B28, C14-C17: what must hold        contract     what each mode may lose
+    watch       B1-B30, C14-C17: what must hold        contract     what each mode may lose
+    history     of them: what consumers saw            doubts       of them: logs that outlived their machine
 """

@@ -3,7 +3,8 @@
     mode                                kills   power cuts                            clean failover
     all in sync, sync flush             0       0                                     0
     all in sync, async flush            0       what a broker leads without, that     0
-                                                a power cut took it from
+                                                a power cut took from it, and from
+                                                all who might have led (INV_B29)
     fewer acknowledgements              0 after a restart of the same master; else what it lacked
     unclean election                    what the elected one lacked
 

@@ -95,10 +95,12 @@ class Controller:
             beat = read_heartbeat(command)
             assert not isinstance(beat, Refused), beat
             channel.names[beat.key.name] = beat.key
+            if self.scene.plan.java_controllers:
+                beat = attrs.evolve(beat, log_in_doubt=False)
             renewed = active.heartbeat(self.now, beat, channel, raft_lease=active.active)
             self.act()
             reply(response(command, ResponseCode.SUCCESS, None if self.scene.plan.java_controllers
-                           else BrokerHeartbeatResponse(renewed)))
+                           else BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None)))
         elif code == RequestCode.CONTROLLER_GET_METADATA_INFO:
             leader = self.scene.leader
             reply(response(command, ResponseCode.SUCCESS, GetMetadataResponse(

@@ -117,6 +117,8 @@ class Host:
             self.boots += 1
             if process.journal.store.log.flushed_offset < process.journal.store.log.written_offset:
                 watch.lost_by_power(self)
+            if not self.scene.plan.sync_flush:
+                watch.doubted(self)
             self.files.crash(self.scene.survivors())
         process.gone(noticed=noticed)
 

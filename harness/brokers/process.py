@@ -165,7 +165,7 @@ class Process:
         self.journal: Turns = Turns(
             MessageStore(host.files, StoreConfig(
                 log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=plan.index, index_slots=64,
-                index_entries=128)),
+                index_entries=128), boot=f"{host.name}.{host.boots}", synced=plan.sync_flush),
             JournalConfig(flush_disk_type=kind, flush_interval_commit_log_ms=100, flush_commit_log_least_pages=1,
                           flush_commit_log_thorough_interval_ms=700, checkpoint_interval_ms=600, dispatch_slice=20),
             disk=LateDisk(self), now_ns=lambda: host.now, wall_ms=lambda: self.scene.world.now // MS)
@@ -234,7 +234,8 @@ class Process:
 
     def log_state(self) -> LogState:
         last = self.switch.epochs.last
-        return LogState(-1 if last is None else last.epoch, self.journal.end, self.journal.confirm_offset)
+        return LogState(-1 if last is None else last.epoch, self.journal.end, self.journal.confirm_offset,
+                        self.journal.store.in_doubt)
 
 
 class Member:

@@ -20,6 +20,7 @@ from broker.ha.slave import (
     Connect,
     Disconnect,
     HaSlave,
+    LogTrusted,
     Output,
     Send,
     SetConfirm,
@@ -174,7 +175,7 @@ class Switch:
             slave = HaSlave(
                 self.config, self.broker_id, self._epochs, journal.end, journal.confirm_offset,
                 learner=self.process.host.learner, sync_from_last_file=self.scene.plan.from_last_file,
-                no_epochs=self._no_epochs)
+                no_epochs=self._no_epochs, in_doubt=journal.store.in_doubt, trusted_end=journal.store.trusted_end)
             self.following = Following(self, slave)
         before, self.role = self.role, role
         same = isinstance(before, BecomeSlave) and before.master_address == role.master_address
@@ -228,6 +229,7 @@ class Switch:
         try:
             epochs = self.epochs.within(journal.end).append(role.epoch, journal.end)
             self.epoch_file.lead(epochs)
+            journal.store.trust()
         except EpochError as error:
             raise RoleRefused(str(error)) from error
         self._epochs, start = epochs, epochs.start_of(role.epoch)
@@ -565,6 +567,9 @@ class Following:
                 case WriteEpochs(epochs):
                     self.switch.epoch_file.write(epochs)
                     watch.wrote_epochs(self.process)
+                case LogTrusted():
+                    journal.store.trust()
+                    watch.doubts.trusted(self.process)
                 case TruncateLog():
                     self._do(self.core.truncated(self._truncate(output), self._now))
                     watch.truncated(self.process, output.point)

@@ -36,7 +36,7 @@ FAULTS: Final = (
     "lease over", "truncated", "bytes lost by power", "put refused by the gate", "put without a master",
     "put in doubt", "alter asked", "set shrunk", "set grown", "learner", "sync flush", "async flush",
     "fewer acknowledgements", "flow control", "pieces", "same epoch again", "became master with a longer log",
-    "java controllers", "resigned",
+    "java controllers", "resigned", "led by who lost something", "log in doubt no longer",
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000

@@ -25,6 +25,7 @@ from controller.metadata.invariants import Checker
 from controller.metadata.outcomes import Elected
 from harness.brokers.client import TOPIC
 from harness.brokers.contract import Excuse, Loss, excuse
+from harness.brokers.doubts import Doubts
 from harness.brokers.history import History
 from harness.brokers.plan import CLUSTER, GROUP
 from raft.config import MS
@@ -33,7 +34,7 @@ from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
 from remoting.errors import DamagedRecord
-from remoting.record import BLANK_BYTES_MIN, Outline, Record, blank_size, outlines
+from remoting.record import Outline, Record
 
 if TYPE_CHECKING:
     from harness.brokers.group import Group
@@ -69,6 +70,9 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B24": "what consumers could see once is in the log of every later master, and is seen again",
     "INV_B25": "a replica that was killed starts where consumers could see it; none starts with more than it was told",
     "INV_B28": "what a slave appends is whole messages and blanks, however its master's frames cut them",
+    "INV_B29": "who lost something to a power cut leads only where all lost something who might have been elected, or "
+               "where an operator says so",
+    "INV_B30": "what was not synced before a power cut is acknowledged when it was copied again",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
@@ -94,6 +98,7 @@ class Watch:
         self.checker = checker or Checker()
         self.counts = self.checker.counts
         self.history = History(self)
+        self.doubts = Doubts(self)
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
         """Nothing was lost so far, and nothing may be."""
@@ -189,7 +194,7 @@ class Watch:
         role = process.switch.role
         return role.epoch if isinstance(role, BecomeMaster) else None
 
-    def _broken(self, id: str, message: str, process: Process, *facts: object) -> None:  # noqa: A002
+    def broken(self, id: str, message: str, process: Process, *facts: object) -> None:  # noqa: A002
         require(False, id, message, f"{process.host.name} at {self.scene.world.now / MS:.1f} ms", *facts)
 
     # --- controllers -----------------------------------------------------------------------------------------
@@ -205,6 +210,7 @@ class Watch:
             if not applied.outcome.clean:
                 self.forgiven()
             command = applied.command
+            self.doubts.chosen(applied.outcome, applied.command, applied.groups)
             self._elections[applied.outcome.master_epoch] = (
                 applied.outcome.master, isinstance(command, ElectMaster) and command.trigger is Trigger.CONTROLLER)
         for _, before, after in applied.groups:
@@ -274,10 +280,10 @@ class Watch:
         epoch, of = self._adopted.get(host, (0, None))
         self.counts["INV_C15"] += 1
         if role.epoch < epoch or (role.epoch == epoch and master != of):
-            self._broken("INV_C15", "back to an older epoch", process, (epoch, of), (role.epoch, master))
+            self.broken("INV_C15", "back to an older epoch", process, (epoch, of), (role.epoch, master))
         decided = self.checker.history.masters.get((self.scene.key, role.epoch), "nobody")
         if decided != master:
-            self._broken("INV_C15", "a master that nobody elected", process, role, decided)
+            self.broken("INV_C15", "a master that nobody elected", process, role, decided)
         self._adopted[host] = role.epoch, master
 
     def leads(self, process: Process, role: BecomeMaster) -> None:
@@ -288,18 +294,21 @@ class Watch:
         self.scene.counts["same epoch again"] += again
         self.scene.counts["became master with a longer log"] += journal.end > len(self.acknowledged) > 0
         if owner is not host:
-            self._broken("INV_C14", "two masters of one epoch", process, epoch, owner.name)
+            self.broken("INV_C14", "two masters of one epoch", process, epoch, owner.name)
         self._masters[epoch] = process
         self._again = again
         self._asked[process] = []
         self._confirm.pop(process, None)
         self._whole.pop(process, None)
+        self.doubts.leads(process, epoch, again=again, unclean=self.unclean)
         newest = epoch >= self._latest
         self._latest = max(self._latest, epoch)
         if newest:
             self._holds_all(process)
         if self.lossless and newest:
             self._shows_again(process)
+        if newest:
+            host.unsafe = False  # what it lacks is lost, and its log is what others go by
         self.confirms(process)
 
     def _shows_again(self, process: Process) -> None:
@@ -310,13 +319,13 @@ class Watch:
         self.scene.counts["young master"] += process.journal.veil.on
         if self.log(process, begin, len(shown)) == shown[begin:]:
             if not process.journal.veil.on and process.journal.confirm_offset < len(shown) and not self._again:
-                self._broken("INV_B24", "a new master shows less, and no veil", process, len(shown))
+                self.broken("INV_B24", "a new master shows less, and no veil", process, len(shown))
             return
         early = (self.scene.plan.shows_all and self._shown_beside is not None
                  and process.journal.end >= self._shown_beside)
         why = self._excuse(process.host, shown_early=early)
         if why is None:
-            self._broken("INV_B24", "a new master lacks what consumers saw", process, f"epoch {self._latest}",
+            self.broken("INV_B24", "a new master lacks what consumers saw", process, f"epoch {self._latest}",
                          f"log ends at {process.journal.end}", f"seen up to {len(shown)}", self._shown_beside)
         self._lost(why)  # of what was confirmed, and acknowledged to nobody yet
 
@@ -327,7 +336,7 @@ class Watch:
             self.scene.counts["unveiled"] += 1
             seen, before = process.journal.store.dispatched_offset, self._shown_before.get(process, 0)
             if seen < before:
-                self._broken("INV_B24", "unveiled, and less is seen than was", process, seen, before)
+                self.broken("INV_B24", "unveiled, and less is seen than was", process, seen, before)
             self._nobody_is_ahead(process)
 
     def _excuse(self, host: Host, *, shown_early: bool = False) -> Excuse | None:
@@ -353,7 +362,7 @@ class Watch:
             return
         why = self._excuse(process.host)
         if why is None:
-            self._broken("INV_B1", "a new master lacks what was acknowledged", process, f"epoch {self._latest}",
+            self.broken("INV_B1", "a new master lacks what was acknowledged", process, f"epoch {self._latest}",
                          f"log ends at {journal.end}", f"acknowledged up to {len(promised)}", process.host.unsafe)
         self._lost(why)
         here = self.log(process, 0, len(promised)) if not begin else b""
@@ -376,7 +385,7 @@ class Watch:
             self.counts["INV_B20"] += offset > 0
             end = process.journal.store.max_offset(TOPIC, queue)
             if offset > end:
-                self._broken("INV_B20", "a consumer is ahead of the queue", process, queue, offset, end)
+                self.broken("INV_B20", "a consumer is ahead of the queue", process, queue, offset, end)
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -393,23 +402,23 @@ class Watch:
         least = process.host.min_in_sync
         self.counts["INV_B17"] += least > 1
         if len(in_sync.accepted) < least:
-            self._broken("INV_B17", "written although too few are in sync", process, in_sync.accepted)
+            self.broken("INV_B17", "written although too few are in sync", process, in_sync.accepted)
         self._goes_by_a_committed_set(process)
         self.counts["INV_C16"] += 1
         learned = self._learned.get(process, 0)
         if learned > role.epoch:
-            self._broken("INV_C16", "a deposed master knows it and writes", process, role.epoch, learned)
+            self.broken("INV_C16", "a deposed master knows it and writes", process, role.epoch, learned)
         renewed = self._renewed.get(process)
         if plan.lease_ms and renewed is not None:
             self.scene.counts["written under a lease"] += 1
             if process.now - renewed > plan.lease_ms * MS:
-                self._broken("INV_C16", "a write without a lease", process, (process.now - renewed) / MS)
+                self.broken("INV_C16", "a write without a lease", process, (process.now - renewed) / MS)
             if plan.wait_master_lease and not plan.all_ack:
                 self.counts["INV_LEASE"] += 1
                 later = {epoch: how for epoch, how in self._elections.items() if epoch > role.epoch}
                 if later and all(by_controller for _, by_controller in later.values()) and any(
                         master != process.switch.broker_id for master, _ in later.values()):
-                    self._broken("INV_LEASE", "a write beside another master", process, role.epoch, later)
+                    self.broken("INV_LEASE", "a write beside another master", process, role.epoch, later)
 
     def _goes_by_a_committed_set(self, process: Process) -> None:
         """INV_B16."""
@@ -417,7 +426,7 @@ class Watch:
         assert in_sync is not None
         self.counts["INV_B16"] += 1
         if self.committed.get(in_sync.accepted_epoch) != in_sync.accepted:
-            self._broken("INV_B16", "a set that was not committed", process, in_sync.accepted, in_sync.accepted_epoch,
+            self.broken("INV_B16", "a set that was not committed", process, in_sync.accepted, in_sync.accepted_epoch,
                          self.committed.get(in_sync.accepted_epoch))
 
     def _as_many_as_demanded(self, process: Process, end: int) -> None:
@@ -428,7 +437,7 @@ class Watch:
         if least > 1:
             self.counts["INV_B23"] += 1
             if len(members) < least:
-                self._broken("INV_B23", "acknowledged with fewer in sync than demanded", process, end, members, least)
+                self.broken("INV_B23", "acknowledged with fewer in sync than demanded", process, end, members, least)
         group = self.scene.group()
         if not self.scene.plan.all_ack or self.unclean or not self.lossless or group is None:
             return
@@ -437,7 +446,7 @@ class Watch:
             self.counts["INV_B23"] += bool(group.electable)
             lacking += self._all_hold(group.electable, end)
         if lacking:
-            self._broken("INV_B23", "acknowledged, and one that may be elected lacks it", process, end, lacking, group)
+            self.broken("INV_B23", "acknowledged, and one that may be elected lacks it", process, end, lacking, group)
 
     def answered_put(self, process: Process, result: PutResult) -> None:
         """A put has its outcome."""
@@ -454,27 +463,27 @@ class Watch:
         if plan.sync_flush:
             self.counts["INV_B12"] += 1
             if process.journal.store.log.flushed_offset < end:
-                self._broken("INV_B12", "acknowledged before it was flushed", process, end)
+                self.broken("INV_B12", "acknowledged before it was flushed", process, end)
         self._as_many_as_demanded(process, end)
         if plan.all_ack and not self.unclean:
             self._goes_by_a_committed_set(process)
             self.counts["INV_B15"] += 1
             lacking = self._all_hold(self._sets.get(epoch, frozenset()), end)
             if lacking:
-                self._broken("INV_B15", "acknowledged without a member of the SyncStateSet", process, epoch, lacking,
+                self.broken("INV_B15", "acknowledged without a member of the SyncStateSet", process, epoch, lacking,
                              end, in_sync)
             for set_epoch, members in self._asked.get(process, ()):
                 if set_epoch >= in_sync.accepted_epoch:
                     self.counts["INV_B14"] += 1
                     lacking = self._all_hold(members, end)
                     if lacking:
-                        self._broken("INV_B14", "acknowledged without a member of a set that is asked for", process,
+                        self.broken("INV_B14", "acknowledged without a member of a set that is asked for", process,
                                      lacking, end)
         elif not plan.all_ack and plan.in_sync_replicas > 1:
             self.counts["INV_B15"] += 1
             holding = [host for host in scene.hosts if not host.learner and (self._held(host) or 0) >= end]
             if len(holding) < plan.in_sync_replicas and not self._some_unsafe():
-                self._broken("INV_B15", "acknowledged by too few", process, end, [host.name for host in holding])
+                self.broken("INV_B15", "acknowledged by too few", process, end, [host.name for host in holding])
         self._remember(process, epoch, end)
 
     def _some_unsafe(self) -> bool:
@@ -488,7 +497,7 @@ class Watch:
             if self.lossless and self._leads(latest) == self._latest and latest.journal.begin == 0:
                 self.counts["INV_B1"] += 1
                 if self.log(latest, 0, end) != self.log(process, 0, end):
-                    self._broken("INV_B1", "acknowledged although a later master lacks it", process, epoch, end)
+                    self.broken("INV_B1", "acknowledged although a later master lacks it", process, epoch, end)
             self.scene.counts["acknowledged by a deposed master"] += 1
             if not self.lossless:
                 return
@@ -506,7 +515,7 @@ class Watch:
             return
         self.counts["INV_B4"] += 1
         if confirm < before:
-            self._broken("INV_B4", "the confirm offset fell", process, before, confirm)
+            self.broken("INV_B4", "the confirm offset fell", process, before, confirm)
         self._confirm[process] = confirm
         epoch = self._leads(process)
         if not self.lossless or epoch is None:
@@ -515,7 +524,7 @@ class Watch:
         whole = self._whole[process] = self.boundary(process, confirm, self._whole.get(process, 0))
         lacking = self._all_hold(self._sets.get(epoch, frozenset()), whole)
         if lacking:
-            self._broken("INV_B3", "confirmed, and a member of the SyncStateSet lacks it", process, epoch, confirm,
+            self.broken("INV_B3", "confirmed, and a member of the SyncStateSet lacks it", process, epoch, confirm,
                          lacking)
         if whole > self.confirmed:
             if self._beside and self._shown_beside is None:
@@ -527,12 +536,10 @@ class Watch:
     def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
         """INV_B8, INV_B11, INV_B28: right before a slave appends."""
         log = process.journal.store.log
-        self.counts["INV_B28"] += 1
-        if not self._is_whole(body, offset, log.file_bytes):
-            self._broken("INV_B28", "a part of a record", process, offset, len(body))
+        self.doubts.appends(process, offset, body)
         self.counts["INV_B11"] += 1
         if log.max_offset != offset and log.max_offset != log.min_offset:
-            self._broken("INV_B11", "not what comes next", process, log.max_offset, offset)
+            self.broken("INV_B11", "not what comes next", process, log.max_offset, offset)
         following = process.switch.following
         master = end.other.process if end is not None and end.other is not None else None
         if following is None or master is None or self._leads(master) is None:
@@ -540,21 +547,9 @@ class Watch:
         self.counts["INV_B8"] += 1
         theirs, mine, last = master.switch.epochs, following.core.epochs, offset + len(body) - 1
         if not theirs.find(offset) == theirs.find(last) == mine.find(offset) == mine.find(last):
-            self._broken("INV_B8", "bytes of another epoch", process, offset, last, mine, theirs)
+            self.broken("INV_B8", "bytes of another epoch", process, offset, last, mine, theirs)
         if master.journal.begin <= offset and self.log(master, offset, offset + len(body)) != body:
-            self._broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
-
-    @staticmethod
-    def _is_whole(body: bytes, offset: int, file_bytes: int) -> bool:
-        """Messages, and blanks up to the ends of files."""
-        at = 0
-        while at < len(body):
-            at = outlines(body, offset, at)[1]
-            if at < len(body):
-                if len(body) - at < BLANK_BYTES_MIN or blank_size(body, at) is None:
-                    return False
-                at += file_bytes - (offset + at) % file_bytes
-        return at == len(body)
+            self.broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
 
     def acknowledges(self, process: Process, end: End | None, data: bytes) -> None:
         """INV_B2, INV_B7, INV_B12, INV_C14: as a slave sends."""
@@ -568,7 +563,8 @@ class Watch:
         log = journal.store.log
         safe = log.flushed_offset if self.scene.plan.sync_flush else log.written_offset
         if offset > safe:
-            self._broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
+            self.broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
+        self.doubts.acknowledges(process, offset)
         master = end.other.process if end is not None and end.other is not None else None
         epoch = self._leads(master)
         following = process.switch.following
@@ -578,12 +574,12 @@ class Watch:
         role = process.switch.role
         if role is not None and role.epoch > epoch and (
                 isinstance(role, BecomeMaster) or role.master_id != master.switch.broker_id):
-            self._broken("INV_C14", "acknowledges in an epoch that it left", process, role, epoch)
+            self.broken("INV_C14", "acknowledges in an epoch that it left", process, role, epoch)
         begin = max(self._compared.get(end, 0), journal.begin, master.journal.begin)
         self.counts["INV_B2"] += 1
         upto = min(offset, master.journal.store.log.max_offset)
         if self.log(process, begin, upto) != self.log(master, begin, upto):
-            self._broken("INV_B2", "it holds other bytes than its master", process, begin, offset,
+            self.broken("INV_B2", "it holds other bytes than its master", process, begin, offset,
                          following.core.epochs, master.switch.epochs)
         self._compared[end] = upto
         self._same_starts(process, following.core.epochs, master.switch.epochs)
@@ -596,7 +592,7 @@ class Watch:
         for epoch, start in mine:
             other = theirs.start_of(epoch)
             if other is not None and other != start:
-                self._broken("INV_B7", "two starts of one epoch", process, epoch, start, other)
+                self.broken("INV_B7", "two starts of one epoch", process, epoch, start, other)
 
     def wrote_epochs(self, process: Process) -> None:
         """INV_B6."""
@@ -608,10 +604,10 @@ class Watch:
         self.counts["INV_B6"] += 1
         written = process.switch.epoch_file.read().epochs
         if written != known:
-            self._broken("INV_B6", "the epoch file is not what the broker goes by", process, written, known)
+            self.broken("INV_B6", "the epoch file is not what the broker goes by", process, written, known)
         last, end = written.last, process.journal.store.log.max_offset
         if last is not None and last.start > end and process.journal.begin != end:
-            self._broken("INV_B6", "an epoch behind the log's end", process, last, end)
+            self.broken("INV_B6", "an epoch behind the log's end", process, last, end)
 
     def truncates(self, process: Process, point: int) -> None:
         """INV_B9: right before a cut."""
@@ -621,7 +617,7 @@ class Watch:
             self.counts["INV_B9"] += 1
             floor = self.boundary(process, min(self.confirmed, process.journal.end))
             if point < floor and not (process.host.unsafe and not self.scene.plan.sync_flush):
-                self._broken("INV_B9", "what was confirmed is cut", process, point, self.confirmed, process.journal.end)
+                self.broken("INV_B9", "what was confirmed is cut", process, point, self.confirmed, process.journal.end)
         self._floor.pop(process.host, None)
         self._confirm.pop(process, None)
 
@@ -647,11 +643,11 @@ class Watch:
             if queue is not None and queue.max_offset > queue.min_offset:
                 offset, size, _ = queue.entry(queue.max_offset - 1)
                 if offset + size > point:
-                    self._broken("INV_B10", "a queue points behind the cut", process, number, offset, size, point)
+                    self.broken("INV_B10", "a queue points behind the cut", process, number, offset, size, point)
         if epochs.last is not None and epochs.last.start > point:
-            self._broken("INV_B10", "an epoch begins behind the cut", process, epochs.last, point)
+            self.broken("INV_B10", "an epoch begins behind the cut", process, epochs.last, point)
         if max(process.journal.confirm_offset, store.dispatched_offset) > point:
-            self._broken("INV_B10", "confirmed behind the cut", process, process.journal.confirm_offset, point)
+            self.broken("INV_B10", "confirmed behind the cut", process, process.journal.confirm_offset, point)
 
     # --- starts and ends -------------------------------------------------------------------------------------
 
@@ -686,13 +682,13 @@ class Watch:
         whole, safe = self._before.get(host, (0, 0))
         end = journal.end
         if end < whole:
-            self._broken("INV_B21", "a start lost what was safe", process, end, whole)
+            self.broken("INV_B21", "a start lost what was safe", process, end, whole)
         self._floor[host] = safe
         whole = self.boundary(process, end)
         if end not in (whole, journal.store.log.next_offset(whole)):
-            self._broken("INV_B21", "a log that ends within a message", process, end)
+            self.broken("INV_B21", "a log that ends within a message", process, end)
         if journal.confirm_offset > end:
-            self._broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)
+            self.broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)
         self._keeps_its_mark(process)
         self._epoch_file(process, process.switch.epochs)
         self._nothing_behind(process, end, process.switch.epochs)
@@ -703,12 +699,16 @@ class Watch:
         self.counts["INV_B25"] += told > 0
         confirm = process.journal.confirm_offset
         if confirm > told or (not power and confirm < min(seen, process.journal.end)):
-            self._broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
+            self.broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
 
     def lost_by_power(self, host: Host) -> None:
         """A power cut may have taken what was not synced."""
         self.scene.counts["bytes lost by power"] += 1
         host.unsafe = True
+
+    def doubted(self, host: Host) -> None:
+        """A power cut under asynchronous flush."""
+        self.doubts.cut(host, self._synced.get(host, (0, 0))[0])
 
     # --- consumers -------------------------------------------------------------------------------------------
 
@@ -717,7 +717,7 @@ class Watch:
         self.counts["INV_B5"] += 1
         offset, size = outline[0], outline[1]
         if offset + size > process.journal.confirm_offset:
-            self._broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
+            self.broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
         self.history.arrived(process, queue, queue_offset, offset, size)
 
     def consumed(self, process: Process, queue: int, record: Record) -> None:

@@ -159,7 +159,7 @@ class Process:
         if self.active.stirred:
             self._act()
         if not ask.command.is_oneway:
-            header = BrokerHeartbeatResponse(renewed)
+            header = BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None)
             self._answer(ask, response(ask.command, ResponseCode.SUCCESS, header))
 
     def _ask(self, ask: Ask) -> None:

@@ -33,6 +33,8 @@ class BrokerHeartbeatRequest(Header):
     """Ours: this master accepts writes only while the accepted SyncStateSet has so many members."""
     learner: bool | None = None
     """Ours: this replica must never be elected."""
+    log_in_doubt: bool | None = None
+    """Ours: its machine went down, and it may lack what it acknowledged; it is elected only where nobody is better."""
 
 
 @header
@@ -41,6 +43,8 @@ class BrokerHeartbeatResponse(Header):
 
     master_lease_renewed: bool | None = None
     """Ours: true only from the active controller while it holds its own raft lease. Java controllers send none."""
+    log_in_doubt: bool | None = None
+    """Ours: elections that this controller decides from now on know of the sender's doubt."""
 
 
 @header

@@ -520,3 +520,96 @@ def test_heartbeats_that_change_nothing_are_worth_no_turn() -> None:
     stage.active.deactivate()
     stage.beat(2)
     assert not stirred()
+
+
+DOUBT: dict[str, Any] = {"log_in_doubt": True, "all_ack_in_sync_state_set": True}
+
+
+def lone(doubted: dict[int, LiveReplica], sure: tuple[int, ...] = (), **settings: Any) -> Stage:
+    """Brokers 1 and 2 were in sync, 3 was not; all died, then these came back."""
+    stage = Stage(**settings).form(1, 2)
+    stage.at(10)
+    for broker_id in (2, 3, 1):
+        stage.close(broker_id)
+    stage.carry_out()
+    stage.at(20)
+    for broker_id, replica in doubted.items():
+        stage.beat(broker_id, f"again {broker_id}", replica=replica, **DOUBT)
+    for broker_id in sure:
+        stage.beat(broker_id, f"again {broker_id}")
+    return stage
+
+
+def masters(stage: Stage) -> int | None:
+    stage.carry_out()
+    return stage.group.master
+
+
+def by_itself(stage: Stage, broker_id: int, *, designate: bool = False) -> Outcome:
+    """As ``controller.requests`` reads it."""
+    observation, policy = stage.active.observe(stage.now * MS, KEY), "default"
+    if not designate:
+        observation, policy = stage.active.candidates(KEY, observation)
+    return stage.commit(ElectMaster(
+        term=1, key=KEY, trigger=Trigger.ADMIN if designate else Trigger.BROKER, broker_id=broker_id,
+        designate=designate, policy=policy, observation=observation))
+
+
+LONG, SHORT = LiveReplica(epoch=1, max_offset=90), LiveReplica(epoch=1, max_offset=50)
+
+
+def test_who_may_have_lost_something_waits_for_who_may_have_not() -> None:
+    stage = lone({1: LONG})
+    assert masters(stage) is None
+    assert isinstance(by_itself(stage, 1), NotElected)
+    stage.beat(2, "again 2", replica=SHORT)
+    assert masters(stage) == 2, "it holds what was acknowledged, whatever else the other one has"
+
+
+def test_where_all_who_may_be_elected_are_in_doubt_the_longest_log_leads() -> None:
+    stage = lone({2: SHORT, 3: attrs.evolve(LONG, max_offset=99)})
+    assert masters(stage) is None, "1 is not here, and 3 was not in sync"
+    stage.beat(1, "again 1", replica=LONG, **DOUBT)
+    assert masters(stage) == 1
+
+
+@pytest.mark.parametrize("policy", ["preferred", "priority"])
+def test_no_preference_counts_among_those_in_doubt(policy: str) -> None:
+    last = attrs.evolve(SHORT, priority=1)
+    stage = lone({1: LONG, 2: last}, policy=policy, preferred={KEY: 2})
+    assert masters(stage) == 1
+
+
+def test_a_later_epoch_counts_more_than_a_longer_log() -> None:
+    assert masters(lone({1: LONG, 2: attrs.evolve(SHORT, epoch=2)})) == 2
+
+
+def test_who_is_level_again_is_as_good_as_any() -> None:
+    stage = lone({1: LONG})
+    stage.beat(1, "again 1", replica=LONG)
+    assert masters(stage) == 1
+
+
+def test_an_operator_may_name_one_that_is_in_doubt() -> None:
+    stage = lone({1: LONG})
+    assert isinstance(by_itself(stage, 1, designate=True), Elected)
+
+
+def test_with_unclean_elections_nobody_is_waited_for() -> None:
+    assert masters(lone({1: LONG}, unclean=True)) == 1
+    assert masters(lone({1: LONG}, (3,), unclean=True)) == 1, "a member of the SyncStateSet before any other one"
+
+
+def test_a_group_of_one_goes_on() -> None:
+    stage = Stage().form(1)
+    stage.at(10).close(1)
+    stage.carry_out()
+    stage.beat(1, "again", replica=LONG, **DOUBT)
+    assert masters(stage) == 1
+
+
+def test_the_first_master_of_a_group_may_be_in_doubt() -> None:
+    stage = Stage()
+    stage.commit(ApplyBrokerId(term=1, key=KEY, broker_id=1, check_code="b1:1;1"))
+    stage.beat(1, **DOUBT)
+    assert isinstance(by_itself(stage, 1), Elected)

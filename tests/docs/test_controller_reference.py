@@ -66,7 +66,7 @@ def test_every_exit_code_is_on_the_page() -> None:
 
 def test_every_optional_field_is_one() -> None:
     known = {
-        *BrokerHeartbeatRequest("c", "a", "b", 1, 1, 1, 1, 1, 1, 1, True, 1, True).to_ext(),
+        *BrokerHeartbeatRequest("c", "a", "b", 1, 1, 1, 1, 1, 1, 1, True, 1, True, True).to_ext(),
         *BrokerHeartbeatResponse(True).to_ext(), *ElectMasterRequest(lost_epoch=1).to_ext(),
         *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS, "committedIndex", READS_FORMAT,
         FORMAT_IN_USE}

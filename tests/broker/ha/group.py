@@ -140,8 +140,8 @@ class Broker:
         return self._scope is not None
 
     def open(self) -> None:
-        self.journal = Journal(MessageStore(self.files, SMALL), JournalConfig(flush_disk_type=self.flush),
-                               disk=InlineDisk())
+        store = MessageStore(self.files, SMALL, boot=self.boot, synced=self.flush is FlushDiskType.SYNC_FLUSH)
+        self.journal = Journal(store, JournalConfig(flush_disk_type=self.flush), disk=InlineDisk())
         self.journal.open()
         self.switch = AutoSwitch(
             self.journal, EpochFile(self.files, boot=self.boot), self.config, ha_address=self.address,

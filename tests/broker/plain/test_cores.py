@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import attrs
-import pytest
 
 from broker.ha.acks import QuorumConfig, in_sync_count
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.master import Close, Idle, LogView
-from broker.ha.slave import AppendLog, Connect, Disconnect, Send, SetConfirm
+from broker.ha.slave import AppendLog, Connect, Disconnect, LogTrusted, Send, SetConfirm, TruncateLog
 from broker.ha.wire import Block, report
 from broker.plain.master import MasterCore, SendBlock
 from broker.plain.slave import COPY_BYTES, SlaveCore
@@ -166,6 +165,30 @@ def test_after_a_reconnection_the_first_report_waits_for_what_is_being_flushed()
     assert slave.stored(8, 3) == [SetConfirm(8), Send(report(8))]
 
 
-def test_this_protocol_cuts_nothing() -> None:
-    with pytest.raises(AssertionError):
-        following(5).truncated(1, 0)
+def test_what_was_not_synced_before_a_power_cut_is_copied_again_once_there_is_a_master() -> None:
+    slave = SlaveCore(CONFIG, 9, 5)
+    slave.follow("m:1", 0)
+    slave.closed(1)
+    assert slave.log_end == 9, "nobody to copy from"
+    assert slave.connected(2) == [TruncateLog(5)]
+    assert slave.truncated(5, 2) == [LogTrusted(), Send(report(5))]
+    assert slave.received(Block(5, b"abc"), 3) == [AppendLog(5, b"abc")]
+    slave.closed(4)
+    slave.not_stored(8)
+    slave.stored(8, 4)
+    assert slave.connected(5) == [Send(report(8))], "once"
+
+
+def test_a_cut_that_fails_is_tried_again() -> None:
+    slave = SlaveCore(CONFIG, 9, 5)
+    slave.follow("m:1", 0)
+    slave.connected(0)
+    assert slave.truncated(None, 1) == [Disconnect("the log could not be cut at 5")]
+    assert slave.connected(CONFIG.truncate_retry_ms * MS + 1) == [TruncateLog(5)]
+
+
+def test_a_log_of_which_nothing_is_sure_is_not_emptied() -> None:
+    """To an empty one a master sends its last file alone."""
+    slave = SlaveCore(CONFIG, 9, 0)
+    slave.follow("m:1", 0)
+    assert slave.connected(0) == [Send(report(9))]

@@ -58,6 +58,8 @@ class Controller:
     members: frozenset[int] = frozenset()
     set_epoch: int = 0
     java: bool = False
+    knows_doubt: bool = True
+    """An earlier release does not."""
     down: bool = False
     answers: dict[int, int] = attrs.field(factory=dict)
     """Request code -> the response code to give in place of an answer."""
@@ -97,7 +99,8 @@ class Controller:
                 beat = BrokerHeartbeatRequest.from_ext(command.ext)
                 self.heartbeats.append(beat)
                 renewed = address == "ctl1" and not self.java and beat.broker_id == self.master
-                return response(command, header=None if self.java else BrokerHeartbeatResponse(renewed))
+                doubt = beat.log_in_doubt if self.knows_doubt else None
+                return response(command, header=None if self.java else BrokerHeartbeatResponse(renewed, doubt))
             case RequestCode.CONTROLLER_ELECT_MASTER:
                 return self._elect(command)
             case RequestCode.CONTROLLER_GET_REPLICA_INFO:

@@ -18,11 +18,15 @@ MARK: Final = "tests/broker/ha/test_mark.py::"
 YOUNG: Final = "tests/broker/test_young_master.py::"
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
-LEADER: Final = "tests/broker/replicas/test_leader.py::"
 BACKLOG: Final = "remoting/backlog.py"
 UNREAD: Final = "tests/remoting/test_backlog.py::"
 PLACES: Final = "tests/broker/ha/test_places.py::"
 MANAGERS: Final = "tests/broker/replicas/test_manager.py::"
+TRUST: Final = "tests/broker/store/test_trust.py::"
+HA_TRUST: Final = "tests/broker/ha/test_trust.py::"
+DOUBT: Final = "tests/broker/replicas/test_doubt.py::"
+ACTIVE: Final = "tests/controller/test_active.py::"
+PLAIN: Final = "tests/broker/plain/test_cores.py::"
 WHOLE: Final = "tests/broker/ha/test_whole.py::"
 FOLDERS: Final = "tests/broker/store/test_directory.py::"
 RAFT_FOLDERS: Final = "tests/raft/storage/test_directory.py::"
@@ -174,30 +178,6 @@ PLANTED: Final = (
             "        if self.role is None and self._target is None:\n            self._due[\"poll\"",
             "        if False:\n            self._due[\"poll\"",
             ("tests/broker/replicas/test_manager.py::test_what_is_told_to_a_broker_without_a_role_may_be_old",)),
-    # --- who leads the controllers
-    Planted("who renews the lease is asked nothing", MANAGER,
-            "            if not leads:\n                self._lead_by(address)",
-            "            if False:\n                pass",
-            (LEADER + "test_who_renews_the_lease_leads_and_is_asked_for_what_waits",)),
-    Planted("a new leader is asked when its time comes", MANAGER,
-            "\"alter\", \"beat\"):\n            self._due.pop(what, None)\n", "):\n            pass\n",
-            (LEADER + "test_who_renews_the_lease_leads_and_is_asked_for_what_waits",)),
-    Planted("a host that is gone keeps the SyncStateSet waiting", MANAGER,
-            "            self._busy.pop(what, None)\n", "            pass\n",
-            (LEADER + "test_what_a_host_that_is_gone_was_asked_keeps_nothing_waiting",)),
-    Planted("an answer of long ago says who leads", MANAGER,
-            "        if renewed and sent_ns >= self._renewed_ns:\n", "        if renewed:\n",
-            (LEADER + "test_an_older_answer_takes_nothing_back",)),
-    Planted("two names of one controller take turns", MANAGER,
-            "                self._names[leader] = address\n", "                pass\n",
-            (LEADER + "test_a_controller_that_calls_itself_otherwise_is_one_and_the_same",)),
-    Planted("a role told from elsewhere makes nobody look", MANAGER,
-            "                self._due[\"poll\"] = 0\n                self._look_soon(now_ns)\n",
-            "                self._due[\"poll\"] = 0\n",
-            (LEADER + "test_a_role_told_from_elsewhere_makes_it_look_but_not_for_ever",)),
-    Planted("whoever answers a heartbeat leads", MANAGER,
-            "        if renewed and sent_ns >= self._renewed_ns:\n", "        if sent_ns >= self._renewed_ns:\n",
-            (LEADER + "test_a_slave_and_a_broker_without_a_role_ask_who_leads",)),
     # --- rows of tests.broker.defects
     Planted("a lost answer costs the id", MANAGER,
             "        if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:\n",
@@ -215,8 +195,8 @@ PLANTED: Final = (
             "        if broker_id is None or self._target is not None:\n",
             (MANAGERS + "test_an_election_waits_for_an_answered_heartbeat",)),
     Planted("the first acknowledgement waits for an interval", HA + "slave.py",
-            "return [WriteEpochs(kept), SetConfirm(self.confirm), *self._ack_what_is_stored(now_ns)]",
-            "return [WriteEpochs(kept), SetConfirm(self.confirm)]",
+            "return [WriteEpochs(kept), SetConfirm(self.confirm), *self._ack_what_is_stored(now_ns), *self._judge()]",
+            "return [WriteEpochs(kept), SetConfirm(self.confirm), *self._judge()]",
             (REPLICATION + "test_the_first_acknowledgement_leaves_at_once",)),
     Planted("epochs that a frame passes over are lost", HA + "slave.py",
             "told = {entry.epoch: entry for entry in self._master.drop_before(offset)} | {tag.epoch: tag}",
@@ -360,6 +340,40 @@ PLANTED: Final = (
             "self.store.dispatch_slice(self.confirm_offset, self.config",
             "self.store.dispatch_slice(self.end, self.config",
             ("INV_B5",)),
+    # --- after a power cut
+    Planted("a log in doubt counts in elections", "controller/active.py",
+            "        if among <= doubted or (", "        if True or (", ("INV_B29",), "power"),
+    Planted("those in doubt wait for nobody", "controller/active.py",
+            "        if among <= doubted or (", "        if not among & observation.live.keys() - doubted or (",
+            ("INV_B29",), "power"),
+    Planted("a preference counts among those in doubt", "controller/active.py",
+            "            return observation, LONGEST\n", "            return observation, settings.policy\n",
+            (ACTIVE + "test_no_preference_counts_among_those_in_doubt",)),
+    Planted("no doubt is told", MANAGER, "log_in_doubt=True if self._in_doubt else None", "log_in_doubt=None",
+            ("INV_B29",), "power"),
+    Planted("an election that could not know of the doubt is accepted", MANAGER,
+            " and not self._knew_of_doubt():\n", " and False:\n",
+            (DOUBT + "test_an_election_that_could_not_know_of_the_doubt_is_refused",)),
+    Planted("what was told after the controllers knew was decided after", MANAGER,
+            "return not self._in_doubt or self._settled or (", "return not self._in_doubt or self._told or (",
+            (DOUBT + "test_what_was_decided_before_the_controllers_knew_is_refused_though_it_is_told_later",)),
+    Planted("what was not synced is acknowledged", HA + "slave.py",
+            "            point = min(point, self._trusted_end)\n", "            pass\n", ("INV_B30",), "power"),
+    Planted("all that a power cut left is trusted", STORE + "store.py",
+            "                upto = self.log.boundary(upto)\n", "                upto = end\n", ("INV_B30",), "power"),
+    Planted("a log is level as soon as there is a master", HA + "slave.py",
+            "            self._level_at = self._master_end\n", "            self._level_at = 0\n",
+            (HA_TRUST + "test_what_is_not_trusted_is_copied_again_and_then_the_log_is_level",)),
+    Planted("a restart ends the doubt", STORE + "trust.py",
+            "    if found is not None and found.upto != ALL:\n", "    if False:\n",
+            (TRUST + "test_doubt_outlives_restarts_and_checkpoints",)),
+    Planted("what stands where a log in doubt was cut is trusted", STORE + "trust.py",
+            "        return min(found.upto, flushed) if", "        return found.upto if",
+            (TRUST + "test_what_stands_where_a_log_in_doubt_was_cut_is_new_and_not_synced",)),
+    Planted("a plain slave acknowledges what was not synced", "broker/plain/slave.py",
+            "        if self._trusted_end is not None:\n            return [TruncateLog",
+            "        if False:\n            return [TruncateLog",
+            (PLAIN + "test_what_was_not_synced_before_a_power_cut_is_copied_again_once_there_is_a_master",)),
     # --- names of folders
     Planted("a broker's new folders are not synced", "remoting/daemon/files.py",
             "                raise\n        _sync_folder(made.parent)\n", "                raise\n",

@@ -1,0 +1,83 @@
+"""Up to where a log is trusted that outlived its machine, and whether it may lack what this replica acknowledged.
+
+While a machine runs, its system has all that any process wrote. Once it went down under a broker, what was written and
+not synced may be gone, in any part. So each start notes in which boot of the machine it runs. A log that was closed in
+order, or whose last process ran in the same boot, is trusted; so is one under SYNC_FLUSH, of which nothing was
+acknowledged before it was synced. Any other one is in doubt: trusted as far as the checkpoint says that it was flushed,
+which trails what was. The doubt outlives restarts, until the log was made level with a master's, or is the master's.
+It knows a small file, and neither logs nor roles.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.store.checkpoint import PATH as CHECKPOINT
+from broker.store.files import Files, read_whole, write_whole
+
+PATH: Final = f"{CHECKPOINT}.boot"
+ALL: Final = -1
+
+
+@attrs.frozen
+class Trust:
+    """What the file says."""
+
+    boot: str = ""
+    """In which what is not flushed was written; "" if nobody knows."""
+    synced: bool = False
+    """Nothing was acknowledged before it was synced."""
+    upto: int = ALL
+    """In doubt: what is behind was not compared since."""
+
+    def to_text(self) -> str:
+        return f"{self.boot}\n{'SYNC' if self.synced else 'ASYNC'}_FLUSH\n{self.upto}\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> Trust | None:
+        """None for what this class never wrote."""
+        lines = text.split("\n")
+        if len(lines) != 4 or lines[1] not in ("SYNC_FLUSH", "ASYNC_FLUSH") or not lines[2].lstrip("-").isdecimal():
+            return None
+        return cls(lines[0], lines[1] == "SYNC_FLUSH", max(ALL, int(lines[2])))
+
+
+def doubted_from(found: Trust | None, boot: str, *, killed: bool, flushed: int) -> int:
+    """Up to where a log is trusted at a start, ``ALL`` if it is not in doubt. ``killed``: it was not closed in order;
+    ``flushed``: so far it was on disk, for certain. None: nobody noted anything, as an earlier release."""
+    if found is not None and found.upto != ALL:
+        return min(found.upto, flushed) if killed and not (boot and found.boot == boot) else found.upto
+    if not killed or (found is not None and (found.synced or (boot and found.boot == boot))):
+        return ALL
+    return flushed
+
+
+class TrustFile:
+    """``boot``: this one of the machine; ``synced``: nothing is acknowledged before it is synced from now on."""
+
+    def __init__(self, files: Files, boot: str, *, synced: bool) -> None:
+        self.boot = boot
+        self._files, self._synced = files, synced
+        self._on_disk: Trust | None = None
+
+    def read(self) -> Trust | None:
+        data = read_whole(self._files, PATH)
+        self._on_disk = None if data is None else Trust.from_text(data.decode(errors="replace"))
+        return self._on_disk
+
+    def write(self, upto: int) -> None:
+        """On disk when this returns, if it was not yet. Raises ``OSError``."""
+        self._write(Trust(self.boot, self._synced, upto))
+
+    def distrust(self) -> None:
+        """The disk failed: what the system was given may be gone though the machine runs on. Raises ``OSError``."""
+        if self._on_disk is not None:
+            self._write(attrs.evolve(self._on_disk, boot=""))
+
+    def _write(self, trust: Trust) -> None:
+        if trust != self._on_disk:
+            self._on_disk = None
+            write_whole(self._files, PATH, trust.to_text().encode())
+            self._on_disk = trust
