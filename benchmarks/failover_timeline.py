@@ -2,6 +2,7 @@
 
     python -m benchmarks.failover_timeline                              # 20 kills, about two minutes
     python -m benchmarks.failover_timeline --kills 50 --json benchmarks/results/failover_timeline.json
+    python -m benchmarks.failover_timeline --together --kills 200       # the active controller with it, each time
 
 Three controllers, a name server and three brokers as processes, acknowledged by all in the SyncStateSet, with a client
 that sends to one queue all the time. Moments are what the servers' own logs say, which count whole milliseconds, and
@@ -29,6 +30,7 @@ from benchmarks.broker import GROUP, PATIENCE_S, REPLICAS, System, cluster, send
 from benchmarks.measure import quantile
 from broker.client import connect
 from harness.cluster.looking import GroupView, look
+from harness.java import JavaProcess
 
 MOMENTS: Final[Mapping[str, str]] = {
     "left": "the name server takes the dead master out of its routes",
@@ -37,6 +39,7 @@ MOMENTS: Final[Mapping[str, str]] = {
     "routes": "the name server has the new master",
     "open": "the new master takes writes",
     "acknowledged": "the client is acknowledged to again: the end of its longest wait",
+    "after the election": "from the election to the client's acknowledgement",
     "in sync": "the other living replica is in the SyncStateSet again",
 }
 """Moments by their names, about in the order in which they come."""
@@ -70,11 +73,16 @@ def moments(since: float, epoch: int, controllers: Sequence[str], brokers: Seque
     return found
 
 
-async def _one(system: System, acks: list[float]) -> dict[str, float]:
+async def _one(system: System, acks: list[float], together: bool) -> dict[str, float]:
     master = await system.settled()
     await trio.sleep(1)
+    killed: list[JavaProcess] = [master]
+    if together:
+        active = (await look(system.remoting, system.addresses, [GROUP])).active
+        killed += [each for each in system.controllers if each.address == active]
     since = time.time()
-    os.kill(master.pid, 9)
+    for process in killed:
+        os.kill(process.pid, 9)
     with trio.fail_after(PATIENCE_S):
         view = await _another(system, master.announced)
         in_sync = time.time()
@@ -87,8 +95,11 @@ async def _one(system: System, acks: list[float]) -> dict[str, float]:
                     view.master)
     lately = [at for at in acks if at > since - 1]
     _, acknowledged = max((later - sooner, later) for sooner, later in pairwise(lately) if later > since)
-    await master.kill()  # takes note of its end
-    await master.start()
+    for process in killed:
+        await process.kill()  # takes note of its end
+        await process.start()
+    if "elected" in found:
+        found["after the election"] = round((acknowledged - since) * 1e3 - found["elected"], 1)
     return {**found, "acknowledged": round((acknowledged - since) * 1e3, 1),
             "in sync": round((in_sync - since) * 1e3, 1)}
 
@@ -106,7 +117,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
     """What ``page`` makes a table of."""
     results: dict[str, Any] = {
         "day": dt.datetime.now(dt.UTC).date().isoformat(), "cpus": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1), "kills": []}
+        "load": round(os.getloadavg()[0], 1), "together": options.together, "kills": []}
     with tempfile.TemporaryDirectory(prefix="failover-timeline-") as folder:
         async with cluster("ours", Path(folder), "all", None) as system, connect([system.namesrv.address]) as client:
             await system.create("timeline")
@@ -115,7 +126,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(send_all_the_time, client, queue, acks, time.time)
                 for _ in range(options.kills):
-                    results["kills"].append(await _one(system, acks))
+                    results["kills"].append(await _one(system, acks, options.together))
                     print(json.dumps(results["kills"][-1]), flush=True)
                 nursery.cancel_scope.cancel()
     return results
@@ -124,8 +135,9 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
 def page(results: Mapping[str, Any]) -> Iterator[str]:
     """The table of a recorded run."""
     kills = results["kills"]
-    yield (f"{len(kills)} kills on {results['day']}, {results['cpus']} cores for all processes, whose load average was "
-           f"{results['load']} before; milliseconds from kill -9.")
+    with_it = " of the master and the active controller together" if results.get("together") else ""
+    yield (f"{len(kills)} kills{with_it} on {results['day']}, {results['cpus']} cores for all processes, whose load "
+           f"average was {results['load']} before; milliseconds from kill -9.")
     yield ""
     yield "| moment | p50 | p99 | most | seen in |"
     yield "|---|---|---|---|---|"
@@ -142,6 +154,7 @@ def main() -> int:
         "python -m benchmarks.failover_timeline", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--together", action="store_true", help="kill the active controller in the same moment")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = trio.run(run, options)

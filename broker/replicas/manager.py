@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypedDict
 
 import attrs
@@ -180,9 +181,14 @@ class ReplicasManager:
         self._heard = False
         self._seen = 0
         self._looked_ns = 0
+        self._renewed_ns = 0
+        """When the heartbeat was sent that the active controller last renewed this lease for."""
+        self._names: dict[str, str] = {}
+        """What active controllers call themselves -> where it was asked, as configured."""
         self._requests = 0
         self._pending: dict[int, _Sent] = {}
-        self._busy: set[str] = set()
+        self._busy: dict[str, int] = {}
+        """Request that each kind waits for."""
         self._due: dict[str, int] = {}
 
     # --- what happens ----------------------------------------------------------------------------------------
@@ -194,7 +200,7 @@ class ReplicasManager:
         outputs: list[Output] = []
         for address in self._config.controllers if self._is_due("discover", now_ns) else ():
             outputs += self._send(f"discover {address}", address, RequestCode.CONTROLLER_GET_METADATA_INFO, None,
-                                  now_ns, self._discovered)
+                                  now_ns, partial(self._discovered, address))
             self._looked_ns = now_ns
             self._due["discover"] = now_ns + NS_PER_MS * (
                 self._config.sync_controller_metadata_period_ms if self.leader else self._config.retry_ms)
@@ -217,8 +223,7 @@ class ReplicasManager:
         except (HeaderError, BodyError) as wrong:
             outputs = [Report(f"controller {sent.address} gave an answer that cannot be read: {wrong}")]
         if (answer is None or answer.code == ResponseCode.CONTROLLER_NOT_LEADER) and sent.address == self.leader:
-            soon = max(now_ns, self._looked_ns + self._config.retry_ms * NS_PER_MS)
-            self._due["discover"] = min(self._due.get("discover", 0), soon)
+            self._look_soon(now_ns)
         return outputs + self.tick(now_ns)
 
     def written(self, now_ns: int) -> list[Output]:
@@ -238,6 +243,7 @@ class ReplicasManager:
         if not known:
             if header.master_epoch is not None and header.master_epoch > self.epoch:
                 self._due["poll"] = 0
+                self._look_soon(now_ns)
             return self.tick(now_ns)
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
@@ -411,11 +417,16 @@ class ReplicasManager:
         header = BrokerHeartbeatResponse.from_ext(answer.ext)
         renewed = header.master_lease_renewed
         self.lease.answered(sent_ns, renewed)
-        self._told = self._told or bool(address == self.leader and header.log_in_doubt)
-        if (renewed or address == self.leader) and not self._resigning:
+        leads = self.leader is not None and address in (self.leader, self._names.get(self.leader))
+        self._told = self._told or bool(leads and header.log_in_doubt)
+        if (renewed or leads) and not self._resigning:
             self._heard = True
-        if renewed or (address == self.leader and not self.lease.granted):
+        if renewed or (leads and not self.lease.granted):
             self.gate.answered(generation)
+        if renewed and sent_ns >= self._renewed_ns:
+            self._renewed_ns = sent_ns
+            if not leads:
+                self._lead_by(address)  # who renews a lease leads: nobody has to be asked who does
         return []
 
     def _elect_or_poll(self, now_ns: int) -> list[Output]:
@@ -513,14 +524,30 @@ class ReplicasManager:
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch)
 
-    def _discovered(self, answer: Command | None, _: int) -> list[Output]:
+    def _look_soon(self, now_ns: int) -> None:
+        """For the active controller; not more often than each ``retry_ms``."""
+        soon = max(now_ns, self._looked_ns + self._config.retry_ms * NS_PER_MS)
+        self._due["discover"] = min(self._due.get("discover", 0), soon)
+
+    def _discovered(self, address: str, answer: Command | None, _: int) -> list[Output]:
         if answer is not None and answer.code == ResponseCode.SUCCESS:
-            leader = GetMetadataResponse.from_ext(answer.ext).controller_leader_address
-            if leader and leader != self.leader:
-                self.leader = leader
-                for what in ("register", "elect", "poll", "alter", "beat"):
-                    self._due.pop(what, None)
+            told = GetMetadataResponse.from_ext(answer.ext)
+            leader = told.controller_leader_address
+            if leader and told.is_leader:
+                self._names = {name: known for name, known in self._names.items() if known != address}
+                self._names[leader] = address
+            if leader and self.leader not in (leader, self._names.get(leader, leader)):
+                self._lead_by(leader)
         return []
+
+    def _lead_by(self, leader: str) -> None:
+        """That controller is the active one. What the one before was asked may be answered still, or never, as by a
+        host that is gone; it is asked again."""
+        self.leader = leader
+        for what in ("register", "elect", "poll", "alter", "beat"):
+            self._due.pop(what, None)
+        for what in ("elect", "poll", "alter"):
+            self._busy.pop(what, None)
 
     # --- roles, the SyncStateSet and the fence ---------------------------------------------------------------
 
@@ -635,11 +662,12 @@ class ReplicasManager:
             return []
 
         def done(answer: Command | None, number: int) -> list[Output]:
-            self._busy.discard(what)
+            if self._busy.get(what) == number:
+                del self._busy[what]
             return on_answer(answer, number)
 
-        if what:
-            self._busy.add(what)
         self._requests += 1
+        if what:
+            self._busy[what] = self._requests
         self._pending[self._requests] = _Sent(address, now_ns, done)
         return [Send(self._requests, address, request(code, header, body), self._config.request_timeout_ms)]

@@ -37,6 +37,7 @@ from harness.interop import (  # noqa: F401  they register theirs
     store,
     tools,
     topics,
+    young,
 )
 from harness.interop.scenario import SCENARIOS, Lost, NotRun, Scenario, Stage
 from harness.java import FetchFailed, JavaMissing

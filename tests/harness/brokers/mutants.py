@@ -18,6 +18,7 @@ MARK: Final = "tests/broker/ha/test_mark.py::"
 YOUNG: Final = "tests/broker/test_young_master.py::"
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
+LEADER: Final = "tests/broker/replicas/test_leader.py::"
 BACKLOG: Final = "remoting/backlog.py"
 UNREAD: Final = "tests/remoting/test_backlog.py::"
 PLACES: Final = "tests/broker/ha/test_places.py::"
@@ -178,6 +179,30 @@ PLANTED: Final = (
             "        if self.role is None and self._target is None:\n            self._due[\"poll\"",
             "        if False:\n            self._due[\"poll\"",
             ("tests/broker/replicas/test_manager.py::test_what_is_told_to_a_broker_without_a_role_may_be_old",)),
+    # --- who leads the controllers
+    Planted("who renews the lease is asked nothing", MANAGER,
+            "            if not leads:\n                self._lead_by(address)",
+            "            if False:\n                pass",
+            (LEADER + "test_who_renews_the_lease_leads_and_is_asked_for_what_waits",)),
+    Planted("a new leader is asked when its time comes", MANAGER,
+            "\"alter\", \"beat\"):\n            self._due.pop(what, None)\n", "):\n            pass\n",
+            (LEADER + "test_who_renews_the_lease_leads_and_is_asked_for_what_waits",)),
+    Planted("a host that is gone keeps the SyncStateSet waiting", MANAGER,
+            "            self._busy.pop(what, None)\n", "            pass\n",
+            (LEADER + "test_what_a_host_that_is_gone_was_asked_keeps_nothing_waiting",)),
+    Planted("an answer of long ago says who leads", MANAGER,
+            "        if renewed and sent_ns >= self._renewed_ns:\n", "        if renewed:\n",
+            (LEADER + "test_an_older_answer_takes_nothing_back",)),
+    Planted("two names of one controller take turns", MANAGER,
+            "                self._names[leader] = address\n", "                pass\n",
+            (LEADER + "test_a_controller_that_calls_itself_otherwise_is_one_and_the_same",)),
+    Planted("a role told from elsewhere makes nobody look", MANAGER,
+            "                self._due[\"poll\"] = 0\n                self._look_soon(now_ns)\n",
+            "                self._due[\"poll\"] = 0\n",
+            (LEADER + "test_a_role_told_from_elsewhere_makes_it_look_but_not_for_ever",)),
+    Planted("whoever answers a heartbeat leads", MANAGER,
+            "        if renewed and sent_ns >= self._renewed_ns:\n", "        if sent_ns >= self._renewed_ns:\n",
+            (LEADER + "test_a_slave_and_a_broker_without_a_role_ask_who_leads",)),
     # --- rows of tests.broker.defects
     Planted("a lost answer costs the id", MANAGER,
             "        if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:\n",

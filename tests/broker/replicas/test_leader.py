@@ -1,0 +1,164 @@
+"""Whom a master takes for the active controller: who renews its lease, at once; and everybody else's way, by asking."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.headers.controller import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    GetMetadataResponse,
+    NotifyBrokerRoleChangedRequest,
+)
+from tests.broker.replicas.test_manager import CONFIG, MS, Broker, Controller
+
+LOOK, BEAT = RequestCode.CONTROLLER_GET_METADATA_INFO, RequestCode.BROKER_HEARTBEAT
+ALTER, POLL = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, RequestCode.CONTROLLER_GET_REPLICA_INFO
+
+
+@attrs.define
+class Group(Controller):
+    """Two controllers, of which one is active; ``names``: what they call themselves, where that is not as configured.
+    """
+
+    active: str = "ctl1"
+    dead: set[str] = attrs.field(factory=set)
+    names: dict[str, str] = attrs.field(factory=dict)
+    asked: list[tuple[str, int]] = attrs.field(factory=list)
+
+    def answer(self, address: str, command: Command) -> Command | None:
+        here = next((known for known, name in self.names.items() if name == address), address)
+        self.asked.append((here, command.code))
+        if here in self.dead:
+            return None
+        active = here == self.active
+        if command.code == LOOK:
+            return response(command, header=GetMetadataResponse(
+                controller_leader_address=self.names.get(self.active, self.active), is_leader=active))
+        if command.code == BEAT and not self.java:
+            beat = BrokerHeartbeatRequest.from_ext(command.ext)
+            return response(command, header=BrokerHeartbeatResponse(active and beat.broker_id == self.master))
+        if not active and command.code != BEAT:
+            return response(command, ResponseCode.CONTROLLER_NOT_LEADER)
+        return Controller.answer(self, address, command)
+
+    def fails_over(self) -> None:
+        self.dead, self.active = {"ctl1"}, "ctl2"
+
+    def count(self, code: int, address: str | None = None) -> int:
+        return sum(asked == code and address in (None, where) for where, asked in self.asked)
+
+
+def master(**group: object) -> tuple[Broker, Group]:
+    made = Group(**group)  # type: ignore[arg-type]
+    broker = Broker(made, attrs.evolve(CONFIG, retry_ms=5_000))
+    broker.run(1_500)
+    assert broker.manager.serving and broker.roles
+    return broker, made
+
+
+def test_who_renews_the_lease_leads_and_is_asked_for_what_waits() -> None:
+    broker, group = master()
+    held = broker.manager.in_sync
+    assert held is not None
+    group.fails_over()
+    broker.lose = {LOOK}  # nobody answers who leads
+    held.opened(2, False, broker.now)
+    held.acked(2, held.log_end, broker.now)
+    broker.do(broker.manager.tick(broker.now))
+    assert group.asked[-1] == ("ctl1", ALTER), "in vain"
+    broker.run(broker.config.heartbeat_interval_ms)
+    assert broker.manager.leader == "ctl2"
+    assert ("ctl2", ALTER) in group.asked and group.members == {1, 2}, "at once, though it had been asked for just now"
+
+
+def test_what_a_host_that_is_gone_was_asked_keeps_nothing_waiting() -> None:
+    broker, group = master()
+    held = broker.manager.in_sync
+    assert held is not None
+    broker.lose = {ALTER}
+    held.opened(2, False, broker.now)
+    held.acked(2, held.log_end, broker.now)
+    broker.do(broker.manager.tick(broker.now))
+    [lost] = broker.held
+    broker.lose = {LOOK}
+    group.fails_over()
+    broker.run(broker.config.heartbeat_interval_ms)
+    assert ("ctl2", ALTER) in group.asked and group.members == {1, 2}
+    before = group.count(ALTER)
+    broker.do(broker.manager.answered(lost.request, None, broker.now))
+    broker.run(1_000)
+    assert group.count(ALTER) == before and held.accepted == {1, 2} and not held.asked
+
+
+def test_a_slave_and_a_broker_without_a_role_ask_who_leads() -> None:
+    broker, group = master()
+    group.master, group.epoch = 2, 2
+    group.addresses[2] = "10.0.0.2:10911"
+    broker.notify(2, "10.0.0.2:10911", 2)
+    group.fails_over()
+    broker.lose = {LOOK}
+    broker.run(5_000)
+    assert broker.manager.leader == "ctl1"
+    broker.lose = set()
+    for send in broker.held:
+        broker.do(broker.manager.answered(send.request, group.answer(send.address, send.command), broker.now))
+    broker.run(broker.config.retry_ms)
+    assert broker.manager.leader == "ctl2"
+
+
+def test_with_java_controllers_it_is_asked_for() -> None:
+    broker, group = master(java=True)
+    group.fails_over()
+    broker.run(broker.config.retry_ms + broker.config.sync_broker_metadata_period_ms)
+    assert broker.manager.leader == "ctl2" and group.count(LOOK, "ctl2") >= 2
+
+
+def test_an_older_answer_takes_nothing_back() -> None:
+    broker, group = master()
+    broker.lose = {BEAT}
+    broker.run(1_000)
+    late = next(send for send in broker.held if send.address == "ctl1")
+    answer = group.answer("ctl1", late.command)
+    broker.lose = {LOOK}
+    group.fails_over()
+    broker.run(1_500)
+    assert broker.manager.leader == "ctl2"
+    asked = len(group.asked)
+    broker.do(broker.manager.answered(late.request, answer, broker.now))
+    assert broker.manager.leader == "ctl2" and len(group.asked) == asked, "not even for a moment"
+
+
+@pytest.mark.parametrize("names", [{"ctl1": "10.9.9.9:1"}, {"ctl1": "10.9.9.9:1", "ctl2": "10.9.9.8:1"}])
+def test_a_controller_that_calls_itself_otherwise_is_one_and_the_same(names: dict[str, str]) -> None:
+    """Each change of the leader asks it everything anew: two names must not take turns."""
+    broker, group = master(names=names)
+    before = group.count(POLL)
+    leaders = set()
+    for _ in range(120):
+        broker.run(500)
+        leaders.add(broker.manager.leader)
+    assert len(leaders) == 1
+    assert group.count(POLL) - before <= 60_000 // broker.config.sync_broker_metadata_period_ms + 1
+    group.fails_over()
+    broker.run(1_500)
+    assert broker.manager.leader in ("ctl2", names.get("ctl2"))
+
+
+def test_a_role_told_from_elsewhere_makes_it_look_but_not_for_ever() -> None:
+    broker, group = master(java=True)
+    broker.run(6_000)
+    group.active = "ctl2"
+    broker.lose = {POLL}  # the former one's host is gone: nobody says that it leads no longer
+    looked = group.count(LOOK)
+    for number in range(50):
+        broker.do(broker.manager.notified(NotifyBrokerRoleChangedRequest("10.0.0.2:10911", 99, 9, 2),
+                                          SyncStateSet(frozenset({2}), 9), broker.now + number * MS, known=False))
+    broker.run(broker.config.retry_ms)
+    assert broker.manager.leader == "ctl2"
+    assert group.count(LOOK) - looked <= 2 * 2, "each of two controllers, at most twice"
+    assert broker.manager.epoch == 1, "and nothing more is believed"
