@@ -62,7 +62,7 @@ _SEND_BYTES: Final = 256 << 10
 """Sent at a time: a client that takes large answers slowly is not one that takes none."""
 _RECEIVE_BYTES: Final = 64 << 10
 _PROPOSALS: Final = frozenset((Op.PROPOSE, Op.PROPOSE_MANY))
-_CHANGES: Final = frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT))
+_CHANGES: Final = frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT, Op.ACCEPT_LOSS))
 _WRITES: Final = frozenset((Op.PROPOSE, Op.PROPOSE_MANY, Op.TRANSFER, Op.RECONFIGURE))
 
 logger = logging.getLogger("raft.clientserver")

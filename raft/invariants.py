@@ -18,6 +18,7 @@ from typing import Final
 
 from raft.bounds import INV_R32, INV_R38
 from raft.config import MS, Config, Read, Rules
+from raft.forgotten import INV_R35, INV_R36, knew, said, told
 from raft.frame import Frame, Kind
 from raft.held import Held
 from raft.membership import Membership
@@ -35,12 +36,12 @@ from raft.messages import (
     Write,
 )
 from raft.replica import Replica
-from raft.shadow import Ghost
+from raft.shadow import Ghost, LogShadow
 from raft.trace import BecameLeader, CommitAdvanced, Event, RoundStarted, VoteCast
 from raft.violation import InvariantViolation, require
 
 __all__ = ["DECLARED", "Checker", "InvariantViolation", "quorum", "require"]
-DECLARED = (*(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29)), "INV_R38")
+DECLARED = (*(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29)), "INV_R35", "INV_R36", "INV_R38")
 """Every property that is checked today; R28 and R29 come with client sessions."""
 LEADER: Final = Role.LEADER
 MEMBERSHIP: Final = Kind.MEMBERSHIP
@@ -82,6 +83,8 @@ class Checker:
         self.state: dict[int, int] = {}
         """Index -> digest of all results up to it."""
         self.acknowledged = 0
+        self.lapses = False
+        """Whether any disk ever lost its end."""
         self.recent: deque[Event] = deque(maxlen=400)
         self._on_event: dict[type[Event], Callable[[Ghost, Event], None]] = {
             VoteCast: self._vote_cast, CommitAdvanced: self._commit_advanced, BecameLeader: self._became_leader,
@@ -101,6 +104,10 @@ class Checker:
         """A node came up with what its storage gave back."""
         ghost = self.nodes[name]
         ghost.replica = replica
+        if ghost.rotten:
+            ghost.believe(recovered.hard_state.term, recovered.hard_state.voted_for, recovered.last_index)
+        if ghost.lost is not None:
+            ghost.knows = recovered.lapse is not None
         INV_R24(self, ghost, recovered)
         INV_R2(self, ghost)
         INV_R14_restart(self, ghost, replica, recovered)
@@ -111,6 +118,22 @@ class Checker:
         ghost.snapshot = ghost.snapshot_seen = replica.snapshot.index if replica.snapshot else 0
         ghost.broken = ghost.full = False
         ghost.alone, ghost.cut_since, ghost.term_first = None, None, (0, 0)
+
+    def lost(self, name: str, copy: LogShadow | None) -> None:
+        """A disk that is down lost its end, or (``copy``) an older copy of it was put back."""
+        self.nodes[name].forget(copy)
+        self.lapses = True
+
+    def settled(self, name: str, recovered: Recovered) -> bool:
+        """Whether a disk that is down holds just what was synced, so that a copy of it holds the same."""
+        disk = self.nodes[name].disk
+        return (disk.term, disk.vote, *disk.end) == (
+            recovered.hard_state.term, recovered.hard_state.voted_for, recovered.last_index, recovered.last_term,
+            recovered.last_mark)
+
+    def arrives(self, name: str, source: str, reply: AppendReply) -> None:
+        """An answer reaches a node, before that looks at it. Needed while ``lapses``."""
+        told(self, self.nodes[name], source, reply)
 
     def stopped(self, name: str) -> None:
         """A node crashed or was stopped; what is pending may or may not be on its disk."""
@@ -184,10 +207,15 @@ class Checker:
         kind = type(message)
         if kind is AppendReply:
             INV_R12(self, ghost, peer, message)
+            if ghost.lost is not None:
+                said(ghost, peer, message)
         elif kind is Vote:
             INV_R3_request(self, ghost, message)
         elif kind is VoteReply:
             INV_R3_reply(self, ghost, peer, message)
+            if ghost.lost is not None and ghost.knows:
+                INV_R36(self, ghost, f"answers {peer}'s question for a vote",
+                        gave=isinstance(message, VoteReply) and message.result == GRANT)
         if message.term > ghost.disk.term:
             INV_R4(self, ghost, message)
         else:
@@ -289,10 +317,12 @@ class Checker:
         assert isinstance(event, VoteCast)
         if not event.probe and event.result == VoteResult.ACCEPT.name:
             INV_R5(self, ghost, event)
+            INV_R36(self, ghost, f"votes for {event.candidate} in term {event.asked_term}")
 
     def _round_started(self, ghost: Ghost, event: Event) -> None:
         assert ghost.replica is not None
         INV_R19_candidate(self, ghost, ghost.replica)
+        INV_R36(self, ghost, "asks for votes")
 
     def _became_leader(self, ghost: Ghost, event: Event) -> None:
         assert isinstance(event, BecameLeader) and ghost.replica is not None
@@ -444,13 +474,20 @@ def INV_R9(group: Checker, node: Ghost, frame: Frame, digest: int) -> None:
 
 
 def INV_R10(group: Checker, node: Ghost, replica: Replica, index: int) -> None:
-    """What a leader counts as committed is on the disks of a majority, of both halves while joint."""
+    """What a leader counts as committed is on the disks of a majority, of both halves while joint.
+
+    Also what a disk lost since, as long as the leader cannot know (INV_R35).
+    """
     group.counts["INV_R10"] += 1
     membership, mark, holders = replica.membership, node.memory.marks.get(index), []
     for voter in (*membership.voters, *membership.outgoing):
         ghost = group.nodes.get(voter)
-        if ghost is not None and (ghost.disk.may_hold(index, mark) or (
-                ghost.former is not None and ghost.former.may_hold(index, mark))):
+        if ghost is None:
+            continue
+        if ghost.lost is not None:
+            INV_R35(group, node, replica, ghost)
+        if ghost.disk.may_hold(index, mark) or (ghost.former is not None and ghost.former.may_hold(index, mark)) or (
+                ghost.lost is not None and not knew(node, ghost) and ghost.lost.may_hold(index, mark)):
             holders.append(voter)
     if not quorum(membership, holders):
         raise InvariantViolation("INV_R10", f"{node.name} counts {index} as committed; it is on the disks of "

@@ -562,6 +562,10 @@ class Leadership:
         progress = self.peers.get(node_id)
         return progress.match if progress and node_id not in self.uncounted else 0
 
+    def counted(self, node_id: str) -> int:
+        """Up to where a voter counts towards a commit."""
+        return self._match(node_id)
+
     def _count(self) -> None:
         """Advance commit to what a quorum holds durably, if that entry is of this term (paper §5.4.2)."""
         core = self.core

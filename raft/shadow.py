@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 from raft.frame import Frame, Kind
@@ -155,5 +156,48 @@ class Ghost:
         """Its disk lags behind its memory for want of room: writes now restore the disk and change nothing else."""
         self.alone: tuple[int, int, int] | None = None
         """(connectivity version, samples since, term at the last one) while it hears nobody."""
+        self.lost: LogShadow | None = None
+        """What was on the disk before it lost its end, until it holds that again."""
+        self.knows = False
+        """Whether its own mark told it."""
+        self.rotten = False
+        """Its disk gives back less than its writes allow: the next start is to be believed."""
+        self.said: set[tuple[str, int, int, int, int]] = set()
+        """(leader, term, session, sequence, last index) of acknowledgements that left since."""
+        self.told: set[tuple[str, int]] = set()
+        """(leader, term) that one of them reached, so that it can know."""
         self.cut_since: int | None = None
         """When this leader, by its own clock, was first seen without a quorum in reach."""
+
+    def whole(self, committed: Mapping[int, int]) -> bool:
+        """Whether the disk holds again what it lost, as far as that is the committed log (index -> mark)."""
+        if self.lost is None:
+            return True
+        lost, low, high = self.lost, 0, len(self.lost.lasts)
+        while low < high:  # marks hash whole prefixes: equal here, equal before
+            middle = (low + high) // 2
+            last = lost.lasts[middle]
+            if committed.get(last) == lost.marks[last]:
+                low = middle + 1
+            else:
+                high = middle
+        reach = lost.lasts[low - 1] if low else lost.base[0]
+        return self.disk.may_hold(reach, lost.marks.get(reach))
+
+    def forget(self, copy: LogShadow | None) -> None:
+        """The disk lost its end (None), or became this older copy."""
+        if self.lost is None or self.lost.last < self.disk.last:
+            self.lost = self.disk.copy()
+        if copy is not None:
+            self.disk = copy
+        self.pending.clear()
+        self.rotten = copy is None
+        self.knows = False
+        self.said.clear()
+        self.told.clear()
+
+    def believe(self, term: int, vote: str | None, last: int) -> None:
+        """What a rotten disk gives back is where its log ends now."""
+        self.disk.truncate(last + 1)
+        self.disk.term, self.disk.vote = term, vote
+        self.rotten = False

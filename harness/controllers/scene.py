@@ -230,7 +230,7 @@ class ControllerScene(Scene):
     def restart(self, machine: Machine, span_ms: int) -> None:
         """Later, unless somebody else starts it meanwhile."""
         life = machine.life
-        self._after(span_ms, lambda: self.start_machine(machine) if machine.life == life else None)
+        self.after(span_ms, lambda: self.start_machine(machine) if machine.life == life else None)
 
     def start_machine(self, machine: Machine) -> None:
         if not machine.up:
@@ -280,8 +280,8 @@ class ControllerScene(Scene):
             for one in self.machines:
                 for other in self.machines:
                     self.inner.cut(one, other)
-            self._after(2_800, self.inner.heal)
-            self._after(1_400 + number, lambda: self._crash_master(number, 1_500 + span_ms))
+            self.after(2_800, self.inner.heal)
+            self.after(1_400 + number, lambda: self._crash_master(number, 1_500 + span_ms))
 
     def _crash_master(self, number: int, span_ms: int) -> None:
         machine = self._master_machine(number)
@@ -294,7 +294,7 @@ class ControllerScene(Scene):
             self.counts["broker silence"] += 1
             machine.pause()
             life = machine.life
-            self._after(span_ms, lambda: machine.resume() if machine.life == life else None)
+            self.after(span_ms, lambda: machine.resume() if machine.life == life else None)
 
     def _do_reset(self, machine: Machine, span_ms: int, number: int) -> None:
         names = self.cluster.names
@@ -318,7 +318,7 @@ class ControllerScene(Scene):
 
     def _cut(self, source: str, target: str, span_ms: int) -> None:
         self.outer.cut(source, target)
-        self._after(span_ms, partial(self.outer.heal, source, target))
+        self.after(span_ms, partial(self.outer.heal, source, target))
 
     def _do_wiped_broker(self, machine: Machine, span_ms: int, number: int) -> None:
         """A lost disk, where others in sync still have theirs."""
@@ -378,7 +378,7 @@ class ControllerScene(Scene):
         if machine.up and leader is not None and self.plan.size > 2:
             self.counts["both"] += 1
             self.cluster.crash(leader)
-            self._after(span_ms, partial(self.start, leader))
+            self.after(span_ms, partial(self.start, leader))
             self._do_broker_crash(machine, span_ms, number)
 
     # --- phases ----------------------------------------------------------------------------------------------

@@ -25,8 +25,9 @@ from raft.membership import Membership
 from raft.messages import Role
 from raft.sim.bounces import Bounce
 from raft.sim.cluster import Cluster
+from raft.sim.lapses import Lapses
 from raft.sim.node import Change, Life, Proposal, Reading
-from raft.sim.swarm import BOUNCE, DAMAGE, HANG, NEMESES, PROFILES, Plan, draw_plan
+from raft.sim.swarm import BOUNCE, COPY, DAMAGE, HANG, NEMESES, PROFILES, ROT, Plan, draw_plan, with_lapses
 from raft.sim.tape import Chance, Deviations, Tape, Value
 from raft.sim.world import MILLION, World
 
@@ -43,6 +44,7 @@ DECLARED_FAULTS: Final = (
     "hang across leaders",
     "bit rot", "misdirected write", "damage refused",
     "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "segment log", "to the dead",
+    "rot at the end", "rot that nobody marked", "older copy",
     "index read", "lease read", "log read", "unsafe read", "bounce", "late answer",
 )
 """Faults and events that must have happened at least once in a campaign."""
@@ -211,6 +213,7 @@ class Scene:
         self._wiped: set[str] = set()
         self._damaged: set[str] = set()
         """Nodes whose disk was damaged, until it is replaced."""
+        self.lapses = Lapses(self)
         cluster.world.at(plan.op_ns, self._client)
         cluster.world.at(plan.nemesis_ns, self._nemesis)
 
@@ -348,7 +351,7 @@ class Scene:
         if fault is not None:
             what, who, *rest = fault
             name = self.cluster.leader if who == "leader" else who
-            if what in (*NEMESES, HANG, DAMAGE, BOUNCE) and (name is None or name in self.cluster.nodes):
+            if what in (*NEMESES, HANG, DAMAGE, BOUNCE, ROT, COPY) and (name is None or name in self.cluster.nodes):
                 getattr(self, f"_do_{what}")(name, *rest)
 
     def _a_fault(self, chance: Chance) -> list[Value] | None:
@@ -377,6 +380,8 @@ class Scene:
             return [what, who]
         if what == BOUNCE:
             return [what, self._someone(chance), 1 + int(chance() * 4)]
+        if what == ROT:
+            return [what, who, span_ms, chance()]
         if what == DAMAGE:
             return [what, who, span_ms, chance(), int(chance() * 65_536)]
         return [what, who, span_ms]
@@ -392,7 +397,13 @@ class Scene:
         chosen = [name for _, name in order]
         return chosen[:voters], chosen[voters : voters + learners]
 
-    def _after(self, span_ms: int, action: Callable[[], None]) -> None:
+    @property
+    def healing(self) -> bool:
+        """Whether the time of faults is over."""
+        return self.cluster.world.now >= self._ends
+
+    def after(self, span_ms: int, action: Callable[[], None]) -> None:
+        """Do something later."""
         self.cluster.world.at(self.cluster.world.now + span_ms * MS, _call, action)
 
     def _up(self, name: str | None) -> bool:
@@ -401,7 +412,7 @@ class Scene:
     def _do_crash(self, name: str | None, span_ms: int) -> None:
         if name is not None and self._up(name):
             self.cluster.crash(name)
-            self._after(span_ms, partial(self.start, name))
+            self.after(span_ms, partial(self.start, name))
 
     def start(self, name: str) -> None:
         """Start a node unless it runs."""
@@ -413,6 +424,14 @@ class Scene:
         if name is not None:
             Bounce(self, name, reads)
 
+    def _do_rot(self, name: str | None, span_ms: int, luck: float) -> None:
+        if name is not None:
+            self.lapses.rot(name, span_ms, luck)
+
+    def _do_copy(self, name: str | None, span_ms: int) -> None:
+        if name is not None:
+            self.lapses.copy(name, span_ms)
+
     def _do_wipe(self, name: str | None, span_ms: int) -> None:
         """A lost disk, only where the group can know: every disk records the directory that is lost."""
         if name is None or not self._up(name) or not self.may_wipe(name):
@@ -420,8 +439,8 @@ class Scene:
         self.cluster.crash(name)
         self.cluster.wipe(name)
         self._wiped.add(name)
-        self._after(span_ms, partial(self.start, name))
-        self._after(span_ms + 500, self._readmit)
+        self.after(span_ms, partial(self.start, name))
+        self.after(span_ms + 500, self._readmit)
 
     def may_wipe(self, name: str) -> bool:
         """Never wipe what the group would miss: only a minority, and only what everyone would recognise as strange."""
@@ -429,7 +448,7 @@ class Scene:
         node = self.cluster.nodes[name]
         memberships = {other: ghosts[other].disk.memberships[-1] for other in self.cluster.nodes}
         index, membership = max(memberships.values(), key=lambda each: each[0])
-        if self._changing(index) or not membership.voters or membership.joint or name not in membership.everyone:
+        if self.changing(index) or not membership.voters or membership.joint or name not in membership.everyone:
             return False
         if name in self._damaged:
             del memberships[name]  # what it recorded is lost already, and being damaged it may never record more
@@ -439,8 +458,9 @@ class Scene:
             member = held.members.get(name)
             if member is not None and held.votes(name) and member.incarnation != node.incarnation:
                 return False
+        lapsed = self.lapses.lapsed()
         lost = [voter for voter in membership.voters
-                if voter == name or voter in self._damaged or not memberships[voter][1].everyone
+                if voter == name or voter in self._damaged or voter in lapsed or not memberships[voter][1].everyone
                 or membership.members[voter].incarnation != self.cluster.nodes[voter].incarnation]
         return len(lost) <= (len(membership.voters) - 1) // 2
 
@@ -455,13 +475,13 @@ class Scene:
         self.cluster.crash(name)
         if self.cluster.damage_disk(name, where, how):
             self._damaged.add(name)
-            self._after(span_ms, partial(self._replace_disk, name))
+            self.after(span_ms, partial(self._replace_disk, name))
         self.start(name)
 
     def _replace_disk(self, name: str) -> None:
         """As soon as the group can know of it."""
         if not self.may_wipe(name) and not self._is_out(name):
-            self._after(200, partial(self._replace_disk, name))
+            self.after(200, partial(self._replace_disk, name))
             return
         if self._up(name):
             self.cluster.crash(name)
@@ -469,15 +489,15 @@ class Scene:
         self._damaged.discard(name)
         self._wiped.add(name)
         self.start(name)
-        self._after(500, self._readmit)
+        self.after(500, self._readmit)
 
     def _is_out(self, name: str) -> bool:
         """Whether the latest membership, committed, is without this node."""
         ghosts = self.cluster.checker.nodes
         index, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
-        return name not in membership.everyone and not membership.joint and not self._changing(index)
+        return name not in membership.everyone and not membership.joint and not self.changing(index)
 
-    def _changing(self, index: int) -> bool:
+    def changing(self, index: int) -> bool:
         """Whether a change of members is under way anywhere."""
         for name, node in self.cluster.nodes.items():
             if node.life is not None:
@@ -509,7 +529,7 @@ class Scene:
     def _do_pause(self, name: str | None, span_ms: int) -> None:
         if name is not None and self._up(name) and self.cluster.life(name).paused is None:
             self.cluster.pause(name)
-            self._after(span_ms, partial(self.resume, self.cluster.life(name)))
+            self.after(span_ms, partial(self.resume, self.cluster.life(name)))
 
     def resume(self, life: Life) -> None:
         """Let a paused process go on, if it still is one."""
@@ -521,7 +541,7 @@ class Scene:
         if names and len(names) < len(self.cluster.nodes):
             self.cluster.counts["partition"] += 1
             self.cluster.partition(names)
-            self._after(span_ms, self.cluster.heal)
+            self.after(span_ms, self.cluster.heal)
 
     def _do_isolate(self, name: str | None, span_ms: int) -> None:
         if name is not None:
@@ -530,17 +550,17 @@ class Scene:
     def _do_cut(self, name: str | None, span_ms: int, other: str) -> None:
         if name is not None and other != name:
             self.cluster.cut(name, other)
-            self._after(span_ms, partial(self.cluster.heal, name, other))
+            self.after(span_ms, partial(self.cluster.heal, name, other))
 
     def _do_hold(self, name: str | None, span_ms: int, other: str) -> None:
         if name is not None and other != name:
             self.cluster.hold(name, other)
-            self._after(span_ms, partial(self.cluster.release, name, other))
+            self.after(span_ms, partial(self.cluster.release, name, other))
 
     def _do_rate(self, name: str | None, span_ms: int, rate_ppm: int) -> None:
         if name is not None:
             self.cluster.skew(name, rate_ppm=rate_ppm)
-            self._after(span_ms, partial(self.cluster.skew, name, rate_ppm=MILLION))
+            self.after(span_ms, partial(self.cluster.skew, name, rate_ppm=MILLION))
 
     _do_drift = _do_rate
 
@@ -551,13 +571,13 @@ class Scene:
     def _do_full(self, name: str | None, span_ms: int) -> None:
         if name is not None:
             self.cluster.fill_disk(name)
-            self._after(span_ms, partial(self.cluster.free_disk, name))
+            self.after(span_ms, partial(self.cluster.free_disk, name))
 
     def _do_fail(self, name: str | None, span_ms: int) -> None:
         """A failed sync; the operator restarts the node later."""
         if name is not None and self._up(name):
             self.cluster.fail_sync(name)
-            self._after(span_ms, partial(self._replace, self.cluster.life(name)))
+            self.after(span_ms, partial(self._replace, self.cluster.life(name)))
 
     def _replace(self, life: Life) -> None:
         if not life.dead and life.paused is None:
@@ -576,8 +596,8 @@ class Scene:
         term = life.replica.term
         self.cluster.stall_disk(name, span_ms * (changes + 1))
         for change in range(1, changes + 1):
-            self._after(change * span_ms, partial(self._pass_on_while_hung, name))
-        self._after(span_ms * changes, partial(self._note_hang, life, term))
+            self.after(change * span_ms, partial(self._pass_on_while_hung, name))
+        self.after(span_ms * changes, partial(self._note_hang, life, term))
 
     def _pass_on_while_hung(self, name: str) -> None:
         if self.cluster.nodes[name].stalled_until > self.cluster.world.now:
@@ -704,7 +724,7 @@ class Healing:
 
 
 def _scene(tape: Tape, profile: str) -> Scene:
-    return Scene(tape, draw_plan(tape, profile))
+    return Scene(tape, with_lapses(draw_plan(tape, profile), tape, profile))
 
 
 RAFT: Final = Program(

@@ -37,6 +37,12 @@ class MemoryDisk:
     def __init__(self) -> None:
         self._storage = MemoryStorage()
 
+    def copy(self) -> MemoryDisk:
+        """The same bytes on another disk, of a node that is down."""
+        other = MemoryDisk()
+        other._storage = self._storage.copy()
+        return other
+
     def storage(self) -> MemoryStorage:
         return self._storage
 

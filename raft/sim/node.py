@@ -281,6 +281,8 @@ class Life:
             self.identify(source)
         replica = self.replica
         cluster = self.cluster
+        if self.checker.lapses and type(message) is AppendReply:
+            self.checker.arrives(self.name, source.name, message)
         stale = message.term < replica.term and type(message) not in cluster.speaks_late
         if stale or (cluster.twice_rate and cluster.twice.chance(cluster.twice_rate)):
             self._receive_watched(source, message, stale=stale)

@@ -25,10 +25,16 @@ HANG: Final = "hang"
 """A disk stands still while leaders come and go."""
 BOUNCE: Final = "bounce"
 """A process that is back at once, in the same term, and meets answers to its earlier life."""
+ROT: Final = "rot"
+"""The last block of a disk rots while its node is down."""
+COPY: Final = "copy"
+"""An older copy of a node's directory is made, and put back."""
+LAPSES: Final = "lapses"
+"""Both."""
 TRAITS: Final = ("loss", "duplicate", "reorder", "delay", "overflow", "slow")
 """Faults that a whole seed has."""
 PROFILES: Final = ("swarm", "memory", "calm", "network", "disk", "members", "clocks", "dledger", "segment", DAMAGE,
-                   BOUNCE, *NEMESES)
+                   BOUNCE, LAPSES, *NEMESES)
 
 
 @attrs.define(kw_only=True)
@@ -118,6 +124,13 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
     return plan
 
 
+def with_lapses(plan: Plan, tape: Tape, profile: str) -> Plan:
+    """Let disks lose their ends in some of the seeds that have faults."""
+    if plan.faults and profile not in (BOUNCE, LAPSES) and tape.stream(LAPSES).chance(0.3):
+        plan.faults += (ROT, COPY)
+    return plan
+
+
 def _faults(stream: Stream, profile: str, mix: int) -> tuple[str, ...]:
     half = tuple(fault for fault in NEMESES if stream.chance(0.5))
     one = stream.pick(NEMESES, "crash")
@@ -125,6 +138,7 @@ def _faults(stream: Stream, profile: str, mix: int) -> tuple[str, ...]:
         return (profile,) if profile != "wipe" else ("wipe", "crash", "reconfigure")
     groups = {
         DAMAGE: (DAMAGE, "crash", "snapshot", "reconfigure"), BOUNCE: (BOUNCE,),
+        LAPSES: (ROT, COPY, "crash", "isolate", "transfer"),
         "network": ("partition", "isolate", "cut", "hold"), "disk": ("crash", "full", "fail", "stall", "wipe"),
         "members": ("reconfigure", "transfer", "wipe", "crash", "snapshot"),
         "clocks": ("rate", "drift", "step", "pause", "isolate"), "calm": (),

@@ -163,28 +163,42 @@ class MemoryStorage:
             log.hard_state = hard_state
         for log in self._logs.values():
             log.purge_to = 0
+        if keep:
+            self._synced = []  # it is not the last block any more
         undo.clear()
         self._staged.clear()
+
+    def may_rot(self, group: int, *, known: bool) -> bool:
+        """Whether the last block that was synced holds entries of this group, and nothing that cannot be missed: unless
+        it is marked (``known``), no term and no vote."""
+        log, lost = self._logs.get(group), self._synced
+        if log is None or not lost or any(entry[0] is not log or entry[3] is not None for entry in lost):
+            return False
+        return lost[0][1] < len(log.frames) and (known or lost[0][2] == log.hard_state)
 
     def rot(self, group: int, *, known: bool) -> bool:
         """After a crash: the last block that was synced rots. ``known``: it was marked, so the loss is noticed.
 
-        False: it held no entries, or more than entries, term and vote of this group.
+        False: it may not (``may_rot``).
         """
-        lost, self._synced = self._synced, []
-        log = self._logs.get(group)
-        if log is None or not lost or any(entry[0] is not log or entry[3] is not None for entry in lost):
+        if not self.may_rot(group, known=known):
             return False
-        _, count, hard_state, _ = lost[0]
-        if count >= len(log.frames):
-            return False
-        end = log.end
+        log, count = self._logs[group], self._synced[0][1]
+        end, self._synced = log.end, []
         del log.frames[count:], log.firsts[count:]
         if known:
             log.lapse = log.lapse or Lapse(end[0], end[1])
-        else:
-            log.hard_state = hard_state
         return True
+
+    def copy(self) -> MemoryStorage:
+        """What was synced, for another to go on with. Frames and snapshots are shared: nobody changes them."""
+        assert not self._undo and not self._staged, "copied after a crash"
+        other = MemoryStorage()
+        for number, log in self._logs.items():
+            twin = other._logs[number] = _Log(number, log.hard_state, log.purged, log.frames[:], log.firsts[:])
+            twin.lapse = log.lapse
+        other._snapshots = {number: held[:] for number, held in self._snapshots.items()}
+        return other
 
     @property
     def unsynced(self) -> int:

@@ -416,6 +416,34 @@ def forge_r38_bytes(group: Group) -> None:
     group.checker.waits(group.other, group.replica(group.other).now + 60_000 * MS, Held())
 
 
+def _lose(group: Group) -> Ghost:
+    """The other's disk lost all it held, and knows."""
+    ghost = group.ghost(group.other)
+    ghost.lost, ghost.knows = ghost.disk.copy(), True
+    ghost.disk.truncate(1)
+    return ghost
+
+
+def forge_r35(group: Group) -> None:
+    _lose(group).told.add((group.leader, group.term))
+    group.checker.event(CommitAdvanced(0, group.leader, 1, group.term, group.ghost(group.leader).memory.last, True))
+
+
+def forge_r36(group: Group) -> None:
+    _lose(group)
+    group.checker.event(VoteCast(0, group.other, 1, group.term, "n3", group.term, False, "ACCEPT", (9, 99), (1, 1)))
+
+
+def forge_r36_candidate(group: Group) -> None:
+    _lose(group)
+    group.checker.event(RoundStarted(0, group.other, 1, group.term, 1, True, group.term + 1))
+
+
+def forge_r36_probe(group: Group) -> None:
+    _lose(group)
+    group.checker.leaves(group.other, "n3", VoteReply(1, group.term, 1, VoteResult.ACCEPT, True))
+
+
 def _hang(group: Group) -> None:
     """The other's disk takes nothing more, and a write waits for it."""
     group.cluster.stall_disk(group.other, 60_000)

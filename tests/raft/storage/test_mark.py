@@ -54,7 +54,8 @@ def rot_last_block(disk: VirtualDisk) -> None:
     disk.rot(last.path, last.offset + 5, 0x40)
 
 
-def test_an_end_that_rots_while_the_process_is_dead_is_missed() -> None:
+def test_BUG_F10_an_end_that_rots_while_the_process_is_dead_is_missed() -> None:
+    """CTRL (FAST 2018): rot at the end is taken for a torn write, and an acknowledgement forgotten. Guards the mark."""
     disk = formatted()
     written(disk)
     disk.kill()
@@ -63,7 +64,7 @@ def test_an_end_that_rots_while_the_process_is_dead_is_missed() -> None:
     assert (found.last_index, found.lapse) == (2, Lapse(3, 1))
 
 
-def test_a_lapse_is_kept_until_it_is_said_to_be_over() -> None:
+def test_BUG_F11_a_lapse_is_kept_until_it_is_said_to_be_over() -> None:
     """Also while the log grows again beyond the blocks that were lost."""
     disk = formatted()
     written(disk)
@@ -88,7 +89,8 @@ def test_a_lapse_is_kept_until_it_is_said_to_be_over() -> None:
     assert found.lapse is None and found.hard_state == HardState(4)
 
 
-def test_a_vote_that_rots_is_given_back_by_the_mark() -> None:
+def test_BUG_F12_a_vote_that_rots_is_given_back_by_the_mark() -> None:
+    """CTRL (FAST 2018): a vote rots, and is given twice. Guards the hard state in the mark."""
     disk = formatted()
     storage = written(disk)
     storage.write([Write(9, 1, hard_state=HardState(7, "n2"))])
@@ -101,7 +103,7 @@ def test_a_vote_that_rots_is_given_back_by_the_mark() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_no_power_cut_looks_like_a_loss(seed: int) -> None:
+def test_BUG_F13_no_power_cut_looks_like_a_loss(seed: int) -> None:
     """The mark may trail the log; it is never ahead of it, whatever the system wrote back first."""
     disk, rng = formatted(seed), Random(seed)
     storage, found = opened(disk)

@@ -1,0 +1,65 @@
+"""The properties of nodes that lost what they had acknowledged: INV_R35 of commits, INV_R36 of votes.
+
+Asked by ``raft.invariants.Checker``, of ghosts and replicas. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.messages import AppendReply, PeerMessage
+from raft.violation import require
+
+if TYPE_CHECKING:
+    from raft.invariants import Checker
+    from raft.replica import Replica
+    from raft.shadow import Ghost
+
+
+def said(node: Ghost, peer: str, reply: PeerMessage) -> None:
+    """An acknowledgement leaves a node that lost some."""
+    assert isinstance(reply, AppendReply) and node.lost is not None and node.replica is not None
+    if node.replica.lapse is None and node.disk.last >= node.lost.last:
+        node.lost = None  # it holds as much again, the same or what took its place
+    else:
+        node.said.add((peer, reply.term, reply.session, reply.sequence, reply.last_index))
+
+
+def told(group: Checker, node: Ghost, source: str, reply: AppendReply) -> None:
+    """A reply reaches a leader: from here on it can know what the sender lost, if the reply shows it."""
+    sender, replica = group.nodes.get(source), node.replica
+    if sender is None or sender.lost is None or replica is None or replica.leadership is None:
+        return
+    progress = replica.leadership.peers.get(source)
+    if progress is None or (node.name, reply.term, reply.session, reply.sequence, reply.last_index) not in sender.said:
+        return
+    if reply.term == replica.term and reply.session == progress.session and (
+            (reply.sequence > progress.match_sequence and reply.last_index < progress.match) or sender.knows):
+        sender.told.add((node.name, reply.term))
+
+
+def knew(node: Ghost, voter: Ghost) -> bool:
+    """Whether this leader was told, in its present leadership, that the voter lost something."""
+    return (node.name, node.term) in voter.told
+
+
+def INV_R35(group: Checker, node: Ghost, replica: Replica, voter: Ghost) -> None:
+    """No commit counts an acknowledgement that its voter's disk lost, once the leader was told: by an answer that falls
+    short of it, or by the voter's own word. Asked at every commit that a leader counts while a voter has lost some."""
+    group.counts["INV_R35"] += 1
+    if replica.leadership is None or not knew(node, voter):
+        return
+    counted = replica.leadership.counted(voter.name)
+    lapsed = voter.replica is not None and voter.replica.lapse is not None
+    require(counted <= (0 if lapsed else voter.disk.last), "INV_R35",
+            f"{node.name} counts {counted} of {voter.name}, whose disk lost its end and holds", voter.disk.last)
+
+
+def INV_R36(group: Checker, node: Ghost, what: str, *, gave: bool = True) -> None:
+    """Who knows that it lost what it had acknowledged neither votes nor asks for votes before it holds, of that,
+    everything that is committed."""
+    if node.lost is None or not node.knows:
+        return
+    group.counts["INV_R36"] += 1
+    require(not gave or node.whole(group.marks), "INV_R36",
+            f"{node.name} {what}, and its disk ends at {node.disk.last}; it had acknowledged up to", node.lost.last)
