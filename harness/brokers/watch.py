@@ -112,6 +112,8 @@ class Watch:
         acknowledged, and may lack that."""
         self.shown = bytearray()
         """The log up to ``confirmed``."""
+        self._cuts_at: dict[Host, int] = {}
+        """A cut that is under way."""
         self._shown_before: dict[Process, int] = {}
         """What anybody had seen as this one became master."""
         self._told: dict[Host, tuple[int, int, bool]] = {}
@@ -612,6 +614,7 @@ class Watch:
     def truncates(self, process: Process, point: int) -> None:
         """INV_B9: right before a cut."""
         self.scene.counts["truncated"] += 1
+        self._cuts_at[process.host] = point
         group = self.scene.group()
         if self.lossless and group is not None and process.switch.broker_id in group.electable:
             self.counts["INV_B9"] += 1
@@ -623,6 +626,7 @@ class Watch:
 
     def truncated(self, process: Process, point: int) -> None:
         """INV_B10: after the log was cut and everybody told."""
+        self._cuts_at.pop(process.host, None)
         if process.dead or process.journal.end != point:
             return
         self._confirm.pop(process, None)
@@ -661,7 +665,8 @@ class Watch:
         self._before[host] = whole, safe
         on_disk = min(log.flushed_offset, log.max_offset)
         self._synced[host] = self.boundary(process, on_disk), on_disk
-        self._told[host] = journal.store.dispatched_offset, journal.confirm_offset, power
+        seen = journal.store.dispatched_offset
+        self._told[host] = min(seen, self._cuts_at.pop(host, seen)), journal.confirm_offset, power
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
         self.history.forget(process)
