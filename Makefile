@@ -17,10 +17,12 @@ RUN := $(BIN)/python
 WORKERS ?= 2
 EVENTS ?= 20M
 FUZZ_SECONDS ?= 60
+PACKAGE ?= raft
+SLICE ?= 1/7
 ARGS ?=
 
 .PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers failovers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
-        mutants-controllers mutants-brokers powercut clean
+        mutants-controllers mutants-brokers mutants-machine powercut clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -91,6 +93,9 @@ mutants-controllers: $(VENV)/.dev ## plant bugs in controllers and brokers: simu
 mutants-brokers: $(VENV)/.dev ## plant bugs in the brokers' cores: a property of their simulation or a test must notice each
 	$(RUN) -m tests.harness.brokers.run_mutants --jobs $(WORKERS) $(ARGS)
 
+mutants-machine: $(VENV)/.mutation ## let a machine change the cores of PACKAGE everywhere (SLICE=1/7: a part of them): a quick test must notice each
+	$(RUN) -m tests.mutation --package $(PACKAGE) --slice $(SLICE) --jobs $(WORKERS) $(ARGS)
+
 powercut: $(VENV)/.dev ## a thousand power cuts: nothing acknowledged may be lost, unless sync=never
 	$(RUN) -m tests.powercut $(ARGS)
 
@@ -121,4 +126,8 @@ $(VENV)/.bench: $(VENV)/.created pyproject.toml raft/pyproject.toml
 
 $(VENV)/.fuzz: $(VENV)/.dev pyproject.toml
 	$(RUN) -m pip install --quiet --group fuzz
+	@touch $@
+
+$(VENV)/.mutation: $(VENV)/.dev pyproject.toml
+	$(RUN) -m pip install --quiet --group mutation
 	@touch $@

@@ -34,7 +34,7 @@ groups that go on. "leases": masters that hold one lose their channels, and noth
 """
 OWN_PROFILES: Final = (
     "swarm", "calm", *BASES, *(name for name in PROFILES if name in NEMESES or name in (
-        "network", "disk", "members", "clocks", "segment")))
+        "network", "disk", "members", "clocks", "segment", BOUNCE)))
 
 
 @attrs.define(kw_only=True)

@@ -83,16 +83,18 @@ def labelled(mutants: Sequence[Mutant]) -> list[tuple[str, Mutant]]:
     return out
 
 
-def copy_tree(target: Path) -> None:
+def copy_tree(target: Path, copied: Sequence[str] = COPIED) -> None:
     """What is, or is about to be, under version control, as it is now, with bytecode checked by content."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *COPIED],
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied],
         cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).exists():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
-    compileall.compile_dir(target / "raft", quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+    for package in filter(lambda name: (target / name).is_dir() and name not in ("tests", "docs"), copied):
+        compileall.compile_dir(
+            target / package, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
 def run_tests(tree: Path, tests: Sequence[str], *, first_only: bool) -> Run | None:
