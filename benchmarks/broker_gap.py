@@ -2,12 +2,14 @@
 
     python -m benchmarks.broker_gap                                    # killed and switched, at four phases, once each
     python -m benchmarks.broker_gap --rounds 5 --how killed --json gap.json
+    python -m benchmarks.broker_gap --rounds 50 --how together --phases 5
 
 Three of our brokers under guardians, acknowledged by all in the SyncStateSet. `killed`: the broker's process, kill -9,
-not its guardian, which passes clients on to the new master. `switched`: `mqadmin electMaster`, after which the deposed
-master passes them on. The producer has RocketMQ's defaults and sends every 5 ms; it looks for new routes 30 s after its
-start and every 30 s from then on, so the phase is given in seconds after its start: right after a look, and right
-before. A line of JSON for each failover, and one for all. Needs Java and Maven.
+not its guardian, which passes clients on to the new master. `together`: the same, and the active controller in the same
+moment. `switched`: `mqadmin electMaster`, after which the deposed master passes them on. The producer has RocketMQ's
+defaults and sends every 5 ms; it looks for new routes 30 s after its start and every 30 s from then on, so the phase is
+given in seconds after its start: right after a look, and right before. A line of JSON for each failover, and one for
+all. Needs Java and Maven.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ from typing import Any, Final
 import attrs
 import trio
 
+from benchmarks.failover_timeline import said
 from benchmarks.measure import quantile
 from harness import java, ours
-from harness.cluster.looking import until_settled
+from harness.cluster.looking import look, until_settled
 from harness.interop.scenario import Stage
 from harness.interop.tools import our_mqadmin
 from harness.interop.watch import create_topic
-from harness.java import Broker, Report
+from harness.java import Broker, JavaProcess, Report
 from remoting.client import Client, open_client
 
 GROUP: Final = "broker-a"
@@ -51,14 +54,15 @@ SETTINGS: Final[dict[str, object]] = {
 
 @attrs.frozen
 class Cluster:
-    controllers: list[str]
+    controllers: list[JavaProcess]
     namesrv: str
     brokers: list[Broker]
     remoting: Client
 
     async def roles(self) -> tuple[Broker, dict[str, int]]:
         """The master and everybody's ids, once all are in sync."""
-        view = (await until_settled(self.remoting, self.controllers, [GROUP], REPLICAS, PATIENCE_S)).groups[GROUP]
+        view = (await until_settled(
+            self.remoting, ours.addresses(self.controllers), [GROUP], REPLICAS, PATIENCE_S)).groups[GROUP]
         return next(broker for broker in self.brokers if broker.announced == view.master), dict(view.ids)
 
 
@@ -66,13 +70,14 @@ class Cluster:
 async def cluster(stage: Stage) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        controllers = ours.addresses(await enter(ours.controllers(stage.here / "controllers")))
+        processes = await enter(ours.controllers(stage.here / "controllers"))
+        controllers = ours.addresses(processes)
         namesrv = await enter(ours.namesrv(stage.here / "namesrv"))
         brokers = [await enter(ours.broker(stage.here / f"b{number}", GROUP, namesrv=[namesrv.address],
                                            controllers=controllers, extra=SETTINGS, start=False))
                    for number in range(REPLICAS)]
         await java.start_all(brokers)
-        made = Cluster(controllers, namesrv.address, brokers, await enter(open_client()))
+        made = Cluster(processes, namesrv.address, brokers, await enter(open_client()))
         await made.roles()
         await create_topic(stage, namesrv.address, TOPIC)
         yield made
@@ -90,16 +95,32 @@ async def kill(made: Cluster) -> None:
     os.kill(child_of(master.pid), signal.SIGKILL)
 
 
+async def kill_together(made: Cluster) -> None:
+    master, _ = await made.roles()
+    active = (await look(made.remoting, ours.addresses(made.controllers), [GROUP])).active
+    (controller,) = [each for each in made.controllers if each.address == active]
+    os.kill(child_of(master.pid), signal.SIGKILL)
+    os.kill(controller.pid, signal.SIGKILL)
+
+
+async def raise_the_dead(made: Cluster) -> None:
+    """Guardians start their brokers themselves."""
+    for process in made.controllers:
+        if not process.running:
+            await process.kill()  # takes note of its end
+            await process.start()
+
+
 async def switch(made: Cluster) -> None:
     master, ids = await made.roles()
     other = next(number for address, number in sorted(ids.items()) if address != master.announced)
-    run = await our_mqadmin("electMaster", "-a", made.controllers[0], "-c", "DefaultCluster", "-bn", GROUP,
+    run = await our_mqadmin("electMaster", "-a", made.controllers[0].address, "-c", "DefaultCluster", "-bn", GROUP,
                             "-b", str(other))
     if run.exit_code:
         raise RuntimeError(run.stdout + run.stderr)
 
 
-HOW: Final = {"killed": kill, "switched": switch}
+HOW: Final = {"killed": kill, "switched": switch, "together": kill_together}
 
 
 def longest_pause_ms(sent: Sequence[Report], from_us: int, to_us: int) -> float:
@@ -128,9 +149,13 @@ async def gap(stage: Stage, made: Cluster, how: str, phase_s: float, number: int
             "sent", lambda found: found[-1]["ok"] and found[-1]["begun_us"] > struck_us + AFTER_S * 1e6,
             timeout_s=PATIENCE_S)
         after = [each for each in sent if each["ended_us"] >= struck_us]
+        elections = [at for each in made.controllers
+                     if (at := said(each.printed(), "^master elected", struck_us / 1e6)) is not None]
+        await raise_the_dead(made)
         return {"how": how, "phase_s": phase_s,
                 "gap_ms": longest_pause_ms(sent, struck_us, struck_us + int(PATIENCE_S * 1e6)),
                 "before_ms": longest_pause_ms(sent, struck_us - 2_000_000, struck_us),
+                "elected_ms": round(min(elections) * 1e3 - struck_us / 1e3, 1) if elections else None,
                 "failed": len([each for each in after if not each["ok"]]), "sent_after": len(after),
                 "errors": sorted({error(each) for each in after if not each["ok"]})}
 
@@ -142,6 +167,11 @@ def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         gaps = sorted(each["gap_ms"] for each in found if each["how"] == how and "gap_ms" in each)
         if gaps:
             kinds[how] = {"n": len(gaps), "p50_ms": quantile(gaps, 0.5), "max_ms": gaps[-1]}
+            beyond = sorted(each["gap_ms"] - each["elected_ms"] for each in found
+                            if each["how"] == how and each.get("gap_ms") and each.get("elected_ms") is not None)
+            if beyond:
+                kinds[how] |= {f"{name}_after_the_election_ms": round(quantile(beyond, share), 1)
+                               for name, share in (("p50", 0.5), ("p99", 0.99))}
     return {"summary": kinds}
 
 
@@ -169,7 +199,8 @@ def main() -> int:
     assert __doc__ is not None
     parser = argparse.ArgumentParser(
         "python -m benchmarks.broker_gap", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--how", type=lambda text: text.split(","), default=list(HOW), help="killed,switched")
+    parser.add_argument("--how", type=lambda text: text.split(","), default=["killed", "switched"],
+                        help=",".join(HOW))
     parser.add_argument("--phases", type=lambda text: [float(each) for each in text.split(",")],
                         default=[5.0, 15.0, 25.0, 29.9])
     parser.add_argument("--rounds", type=int, default=1)

@@ -3,6 +3,7 @@
     python -m benchmarks.failover_timeline                              # 20 kills, about two minutes
     python -m benchmarks.failover_timeline --kills 50 --json benchmarks/results/failover_timeline.json
     python -m benchmarks.failover_timeline --together --kills 200       # the active controller with it, each time
+    python -m benchmarks.failover_timeline --together --stop            # as a host that is lost: no connection closes
 
 Three controllers, a name server and three brokers as processes, acknowledged by all in the SyncStateSet, with a client
 that sends to one queue all the time. Moments are what the servers' own logs say, which count whole milliseconds, and
@@ -16,6 +17,7 @@ import datetime as dt
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -73,7 +75,7 @@ def moments(since: float, epoch: int, controllers: Sequence[str], brokers: Seque
     return found
 
 
-async def _one(system: System, acks: list[float], together: bool) -> dict[str, float]:
+async def _one(system: System, acks: list[float], *, together: bool, stop: bool) -> dict[str, float]:
     master = await system.settled()
     await trio.sleep(1)
     killed: list[JavaProcess] = [master]
@@ -82,7 +84,7 @@ async def _one(system: System, acks: list[float], together: bool) -> dict[str, f
         killed += [each for each in system.controllers if each.address == active]
     since = time.time()
     for process in killed:
-        os.kill(process.pid, 9)
+        os.kill(process.pid, signal.SIGSTOP if stop else signal.SIGKILL)
     with trio.fail_after(PATIENCE_S):
         view = await _another(system, master.announced)
         in_sync = time.time()
@@ -126,7 +128,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(send_all_the_time, client, queue, acks, time.time)
                 for _ in range(options.kills):
-                    results["kills"].append(await _one(system, acks, options.together))
+                    results["kills"].append(await _one(system, acks, together=options.together, stop=options.stop))
                     print(json.dumps(results["kills"][-1]), flush=True)
                 nursery.cancel_scope.cancel()
     return results
@@ -155,6 +157,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--together", action="store_true", help="kill the active controller in the same moment")
+    parser.add_argument("--stop", action="store_true", help="stop them instead, so that nobody sees their ends")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = trio.run(run, options)
