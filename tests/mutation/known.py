@@ -29,7 +29,7 @@ make mutants-machine PACKAGE=raft/quorum.py       # one module, or any other pac
 
 A run fails for a survivor that is not listed here, and for one listed here that is killed: the list may only shrink.
 `tests/mutation/modules.py` says which tests judge which module. `survivors.json` beside it is what this page is written
-from, by `python -m tests.mutation.known` or a run with `--update`.
+from, by a run with `--update`.
 """
 
 
