@@ -34,6 +34,7 @@ from raft.quorum import quorum_value
 from raft.reads import Reads
 from raft.rules.interface import HeartbeatTally
 from raft.snapshotmeta import encode_meta
+from raft.standstill import Standstill
 from raft.trace import BecameLeader, PeerState
 from raft.transfer import Transfer
 
@@ -58,6 +59,7 @@ class Leadership:
         self.reads = Reads(self)
         self.transfer = Transfer(self)
         self.changes = Changes(self)
+        self._standstill = Standstill(self)
         self.lease_dead = False
         self.lease_floor = core.now
         """Only answers to messages sent at or after this moment extend the lease."""
@@ -118,6 +120,8 @@ class Leadership:
         if now >= self._next_beat:
             planned = self._next_beat
             self._judge()
+            if core.leadership is self and (decision := self._standstill.judge()) is not None:
+                core.resign(decision)
             if core.leadership is not self:
                 return
             self.beat()
@@ -574,6 +578,7 @@ class Leadership:
         if index <= core.commit_index or core.log.term_at(index) != self.term:
             return
         core.advance_commit(index, counted=True)
+        core.gave_way = 0
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= index:
             self.uncommitted_bytes -= uncommitted.popleft()[1]

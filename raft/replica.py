@@ -84,8 +84,8 @@ class Replica:
     __slots__ = (  # more attributes than an instance's shared keys hold
         "_followed_term", "_hard_token", "_install", "_next_token", "_outputs", "_owed", "_unsynced", "_withheld",
         "_write", "announced_index", "applied_index", "campaign", "commit_index", "config", "departed", "disk_full",
-        "durable_token", "election_deadline", "faulted", "following", "group", "heard_leader_at", "incarnation",
-        "incarnations", "install_token", "installing", "lapse", "leader", "leadership", "leadership_seq",
+        "durable_token", "election_deadline", "faulted", "following", "gave_way", "group", "heard_leader_at",
+        "incarnation", "incarnations", "install_token", "installing", "lapse", "leader", "leadership", "leadership_seq",
         "led_term", "life", "log", "membership", "node_id", "now", "previous_leader", "regaining", "rng", "role",
         "rules", "silence_ns", "strangers", "term", "trace", "unsynced_bytes", "voted_for", "wall_ms",
     )
@@ -132,7 +132,7 @@ class Replica:
         self._followed_term = self.term
         self._outputs: list[Output] = []
         self._write: Write | None = None
-        self._next_token, self.install_token = 1, 0
+        self._next_token, self.install_token, self.gave_way = 1, 0, 0
         self.durable_token = self._hard_token = self.unsynced_bytes = 0
         self._install: SnapshotMeta | None = None
         """The latest snapshot that the log came to stand on, and the write that says so."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.raft.bugs.mutant import Impossible, Mutant
 
 TESTS = "tests/raft/test_forgotten.py::"
+STANDS = "tests/raft/test_standstill.py::test_BUG_F14_"
 MARKS = "tests/raft/storage/test_mark.py::"
 COUNTS = TESTS + "test_BUG_F2_until_it_holds_what_it_had_acknowledged_it_counts_for_nothing"
 
@@ -82,5 +83,21 @@ MUTANTS = [
            new="                self._mark.keep_lapse(write.group, write.lapse)\n"
                "            self._mark.keep(self._catalog, self._sequence)\n",
            tests=(MARKS + "test_BUG_F13_no_power_cut_looks_like_a_loss",)),
+    Mutant("F14", "raft/leadership.py",
+           old="            if core.leadership is self and (decision := self._standstill.judge()) is not None:\n",
+           new="            if core.leadership is self and (decision := None) is not None:\n",
+           tests=(STANDS + "it_gives_way_once_and_not_for_ever",)),
+    Mutant("F14", "raft/standstill.py",
+           old="        if core.gave_way and not self._another():\n            return None\n",
+           new="",
+           tests=(STANDS + "it_gives_way_once_and_not_for_ever",)),
+    Mutant("F14", "raft/standstill.py",
+           old="any(peer.disk_full or peer.last_index > peer.match for peer in needed)",
+           new="any(peer.disk_full for peer in needed)",
+           tests=(STANDS + "it_stays_while_a_follower_that_it_needs_is_at_work",)),
+    Mutant("F14", "raft/standstill.py",
+           old="any(peer.disk_full or peer.last_index > peer.match for peer in needed)",
+           new="any(peer.last_index > peer.match for peer in needed)",
+           tests=(STANDS + "it_stays_while_a_follower_that_it_needs_is_at_work",)),
 ]
 IMPOSSIBLE: list[Impossible] = []

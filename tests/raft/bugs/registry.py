@@ -31,7 +31,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "A": ("Applying, resources, the API", 10),
     "G": ("Disks that stand still, groups that say nothing", 5),
     "U": ("Guards that no test held", 17),
-    "F": ("What a node forgot", 13),
+    "F": ("What a node forgot", 14),
     "DL_R": ("DLedger's own schedules", 20),
 }
 """Prefix of the rows of each table -> (title, number of rows)."""

@@ -1,0 +1,62 @@
+"""A leader whose entries no quorum takes, although a quorum answers it: it gives way once, in case it is to blame.
+
+Again only where another voter in contact holds all that it has, so that it could do better, and each time after twice
+the wait. Never while a follower that it needs gains log or snapshot, or says that its disk is full or its sync is under
+way: then it is the follower that everybody waits for. So a group without a better leader does not elect for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.progress import Progress
+from raft.rules.interface import LeaderDecision
+
+if TYPE_CHECKING:
+    from raft.leadership import Leadership
+
+DOUBLINGS_MAX = 16
+
+
+class Standstill:
+    """Of one leadership. How often this node gave way since it last committed outlives it (``core.gave_way``)."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self.leadership = leadership
+        rules = leadership.core.rules
+        self._patience_ns = max(rules.lease_ns, 4 * rules.heartbeat_ns)
+        self._since = leadership.core.now
+        self._seen: tuple[object, ...] = ()
+
+    def judge(self) -> LeaderDecision | None:
+        """Asked at every beat. A decision: give way now."""
+        core = self.leadership.core
+        needed = self._needed()
+        seen = (core.commit_index, *((peer.peer, peer.session, peer.match, peer.snapshot_index, peer.chunk_offset)
+                                     for peer in needed))
+        if not needed or seen != self._seen or any(peer.disk_full or peer.last_index > peer.match for peer in needed):
+            self._seen, self._since = seen, core.now
+            return None
+        if core.now - self._since < self._patience_ns << min(core.gave_way, DOUBLINGS_MAX):
+            return None
+        if core.gave_way and not self._another():
+            return None
+        core.gave_way += 1
+        return LeaderDecision(True, reason="no quorum takes its entries")
+
+    def _needed(self) -> list[Progress]:
+        """Voters that lack the entry to be committed next, if it is on this node's disk and waits for them."""
+        core = self.leadership.core
+        due = core.commit_index + 1
+        if core.log.durable_index < due or self.leadership.transfer.busy:
+            return []
+        return [peer for name, peer in self.leadership.peers.items()
+                if core.membership.votes(name) and self.leadership.counted(name) < due]
+
+    def _another(self) -> bool:
+        """Whether a voter in contact holds all that this node does, and could lead."""
+        core, leadership = self.leadership.core, self.leadership
+        return any(
+            leadership.counted(name) == core.log.last_index and not peer.disk_full
+            and core.now - peer.heard_ns <= 4 * leadership.heartbeat_ns
+            for name, peer in leadership.peers.items() if name in core.membership.voters)
