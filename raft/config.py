@@ -106,6 +106,8 @@ class Config:
     """Take a snapshot when the log since the last one has grown by this much. 0: only when asked."""
     snapshot_tail_entries: int = 10_000
     """Entries kept behind a snapshot for slow followers."""
+    snapshot_tail_bytes: int = 64 << 20
+    """The same in bytes: no more than about so many are kept, however few entries that is."""
     snapshot_chunk_bytes: int = 1 << 20
     learner_lag_entries: int = 1_000
     """A learner this close to the leader's last index counts as caught up."""

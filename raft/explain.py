@@ -142,6 +142,12 @@ def _apply_lag(status: Status) -> Iterator[str]:
                f"{status.commit_index}, applied up to {status.applied_index}.")
 
 
+def _log_kept(status: Status) -> Iterator[str]:
+    if status.keeps_log:
+        yield (f"The shared log is kept for this group alone, {status.keeps_log} bytes of it: its state machine has no "
+               "snapshot(), so no entry of it may go. Give it one, or remove the group.")
+
+
 def _paused(status: Status) -> Iterator[str]:
     ago = status.at_ns - status.paused_at_ns
     if status.paused_ns and ago <= PAUSE_TOLD_NS:
@@ -356,5 +362,6 @@ SITUATIONS: Final[tuple[tuple[str, Callable[[Status], Iterator[str]]], ...]] = (
     ("uncommitted_limit", _limit),
     ("installing", _installing),
     ("apply_lag", _apply_lag),
+    ("log_kept", _log_kept),
 )
 """Name and finder of every situation, the gravest first; ``healthy`` stands alone when none has anything to say."""

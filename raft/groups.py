@@ -7,6 +7,7 @@ what a node reads its first membership from until a later one is in the log. Wor
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from typing import Final
 
@@ -20,7 +21,10 @@ from raft.storage.interface import Files
 
 DEFAULT_GROUP: Final = "default"
 NAME_BYTES_MAX: Final = 255
+REMOVED: Final = "removed"
+"""A third value, which builds from before it refuse: they would begin the group anew, without its votes."""
 _MAGIC: Final = b"QRg1"
+_NAME: Final = re.compile("group-([0-9a-f]{16})")
 
 
 @attrs.frozen
@@ -29,6 +33,8 @@ class Origin:
 
     name: str
     membership: Membership
+    removed: bool = False
+    """Nothing of it is left here but its name and its vote: it does not begin here again."""
 
 
 def group_number(name: str) -> int:
@@ -49,6 +55,12 @@ def _path(number: int) -> str:
     return f"group-{number:016x}"
 
 
+def removed_groups(files: Files) -> list[int]:
+    """Numbers of the groups that were removed from this directory. Raises ``DamagedLog``."""
+    numbers = [int(match[1], 16) for name in files.list("") if (match := _NAME.fullmatch(name))]
+    return [number for number in numbers if (origin := read_origin(files, number)) is not None and origin.removed]
+
+
 def read_origin(files: Files, number: int) -> Origin | None:
     """None if the group never started in this directory. Raises ``DamagedLog``."""
     path = _path(number)
@@ -62,8 +74,10 @@ def read_origin(files: Files, number: int) -> Origin | None:
     if data[:4] != _MAGIC or len(data) < 8 or crc32c(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
         raise DamagedLog(path, 0, "its magic or CRC is wrong; this cannot come from a crash")
     try:
-        name, membership = cbor2.loads(data[8:])
-        return Origin(str(name), Membership.decode(membership))
+        name, membership, *more = cbor2.loads(data[8:])
+        if more not in ([], [REMOVED]):
+            raise ValueError(f"what is {more}?")
+        return Origin(str(name), Membership.decode(membership), bool(more))
     except (ValueError, TypeError, cbor2.CBORError, MalformedMessage) as error:
         raise DamagedLog(path, 8, f"not how a group began: {error}") from error
 
@@ -73,7 +87,7 @@ def write_origin(files: Files, number: int, origin: Origin) -> None:
     path, staged = _path(number), f"{_path(number)}.tmp"
     if staged in files.list(""):
         files.remove(staged)
-    body = cbor2.dumps([origin.name, origin.membership.encode()])
+    body = cbor2.dumps([origin.name, origin.membership.encode(), *([REMOVED] if origin.removed else [])])
     file = files.open(staged, create=True)
     try:
         file.pwrite([_MAGIC + struct.pack("<I", crc32c(body)) + body], 0)

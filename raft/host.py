@@ -6,6 +6,7 @@ the caller says. Knows no terms and no indices. ``open_node`` is a host with one
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
@@ -22,9 +23,9 @@ import trio
 from raft.access import Access, Caller
 from raft.clientserver import serve_client
 from raft.clientwire import request_bytes_max
-from raft.config import MS, Config
-from raft.errors import ConfigError, DamagedLog, StorageError, UsageError, WrongDirectory
-from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, write_origin
+from raft.config import MS, NEVER, Config
+from raft.errors import ConfigError, DamagedLog, DiskFull, StorageError, UsageError, WrongDirectory
+from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, removed_groups, write_origin
 from raft.handshake import Connector, connect_tcp
 from raft.hello import Hello, Lane
 from raft.membership import Member, Membership
@@ -42,6 +43,7 @@ from raft.tls import TLSConfig
 from raft.trace import Trace
 from raft.transport import Prepared, Transport, TransportLimits
 
+logger = logging.getLogger("raft.host")
 T = TypeVar("T")
 THREADS_MAX = 40
 """Worker threads of one host at one time, and those of its clients' queries. Its own: the program's may all wait for
@@ -104,11 +106,21 @@ class Host:
         self._taken: set[int] = set()
         """Groups that are open or being opened."""
         self._links = _Links()
+        self._fulls = 0
+        """Times that the disk was full."""
+        self._told: set[int] = set()
+        """Groups that were said to keep the log."""
         self._touched: list[Node] = []
         self._transport: Transport | None = None
         self._writer: InlineWriter | LogWriter | None = None
         self._waiting = 0
         """Nodes that wait for the disk."""
+        self._leaving: dict[int, Node] = {}
+        """Closed, and their last writes not yet durable."""
+        self._forgetting: set[int] = set()
+        """Groups whose removal is on its way to the disk."""
+        self._left = trio.Event()
+        """Set, and made anew, when something may have come of those."""
         self._disk_failure: StorageError | None = None
         """For groups that are opened later."""
         self._unheard: deque[Mapping[int, int]] = deque()
@@ -181,6 +193,71 @@ class Host:
         self._meet(peers)
         return node
 
+    async def close_group(self, name: str = DEFAULT_GROUP) -> None:
+        """Stop this host's node of a group; the others go on. What it has stays, and ``open_group`` goes on with it.
+
+        Cancelled while it waits for the disk, it leaves the group closed until the host is opened again. Raises
+        ``UsageError``: it is not open.
+        """
+        number = group_number(name)
+        node = self.nodes.get(number)
+        if node is None:
+            raise UsageError(f"group {name!r} is not open")
+        await node.stop(transfer=True)
+        if self.nodes.pop(number, None) is None:
+            raise UsageError(f"group {name!r} is being closed already")
+        self._leaving[number] = node
+        if node in self._touched:
+            self._touched.remove(node)
+        self._meet(NOBODY)
+        await node.leave()
+        while node.durable_token < node.submitted and node.storage_state == "ok":
+            await self._left.wait()
+        del self._leaving[number]
+        self._recovered[number] = await self._run_blocking(self.storage.recovered, number)
+        self._taken.discard(number)
+
+    async def remove_group(self, name: str = DEFAULT_GROUP) -> None:
+        """Take a group off this host for good, open or not: its log and its snapshots go, and what is left of its room.
+
+        First take this node out of the membership, unless the whole group is to go: it will never vote again, for the
+        name is not taken again here. A removal that is interrupted is finished when the host is opened again.
+
+        Raises ``UsageError`` (it never began here), ``DiskFull``, ``WriteFailed``.
+        """
+        number = group_number(name)
+        origin: Origin | None = await self._run_blocking(read_origin, self._files, number)
+        if origin is None or origin.name != name:
+            raise UsageError(f"group {name!r} has not begun in this directory")
+        if number in self.nodes:
+            await self.close_group(name)
+        if number in self._taken:
+            raise UsageError(f"group {name!r} is being opened or removed")
+        self._taken.add(number)
+        try:
+            await self._run_blocking(write_origin, self._files, number, attrs.evolve(origin, removed=True))
+            await self._forget(number)
+        finally:
+            self._taken.discard(number)
+
+    async def _forget(self, number: int) -> None:
+        """Empty the group's log, and when that is durable, destroy its snapshots, without which it could not open."""
+        writer = self._writer
+        assert writer is not None
+        self._recovered.pop(number, None)
+        self._forgetting.add(number)
+        full = self._fulls
+        writer.submit(Write(NEVER, number, forget=True))
+        while number in self._forgetting:
+            if self._disk_failure is None and self._fulls == full:
+                await self._left.wait()
+                continue
+            self._forgetting.discard(number)
+            if self._disk_failure is not None:
+                raise self._disk_failure
+            raise DiskFull("no room to say that the group is removed; opening the host again finishes it")
+        await self._run_blocking(self.storage.drop_snapshots, number)
+
     # --- life ------------------------------------------------------------------------------------------------
 
     async def start(
@@ -203,7 +280,7 @@ class Host:
         make = InlineWriter if self._inline else partial(LogWriter, loop_max_ms=self.config.loop_sync_max_ms)
         self._writer = make(
             self.storage, trio.lowlevel.current_trio_token().run_sync_soon,
-            WriterEvents(self._on_durable, self._on_disk_full, self._on_write_failed),
+            WriterEvents(self._on_durable, self._on_disk_full, self._on_write_failed, self._on_kept),
             sync=self.config.sync, interval_ms=self.config.sync_interval_ms)
         if isinstance(self._writer, LogWriter):
             self._unheard = self._writer.reports
@@ -234,6 +311,9 @@ class Host:
         if origin is not None:
             if origin.name != name:
                 raise UsageError(f"groups {name!r} and {origin.name!r} have the same number; choose another name")
+            if origin.removed:
+                raise UsageError(f"group {name!r} was removed from this directory, where it may have voted: it does "
+                                 "not begin here again; choose another name")
             return origin
         recovered = self._recovered.get(number, Recovered())
         if recovered.last_index or recovered.hard_state.term or recovered.snapshot:
@@ -339,7 +419,10 @@ class Host:
         """What the writer has not called the loop for yet. Those nodes are pumped with the batch."""
         while self._unheard:
             for group, token in self._unheard.popleft().items():
-                node = self.nodes[group]
+                node = self.nodes.get(group)
+                if node is None:
+                    self._hear_of_left(group, token)
+                    continue
                 node.note_durable(token)
                 if node not in self._touched:
                     self._touched.append(node)
@@ -364,16 +447,55 @@ class Host:
     def _on_durable(self, tokens: Mapping[int, int]) -> None:
         """By group, the last token of each that is on the disk."""
         for group, token in tokens.items():
-            self.nodes[group].durable(token)
+            node = self.nodes.get(group)
+            if node is not None:
+                node.durable(token)
+            else:
+                self._hear_of_left(group, token)
+
+    def _hear_of_left(self, group: int, token: int) -> None:
+        """Word of the disk for a group that was closed or removed."""
+        if group in self._leaving:
+            self._leaving[group].durable_token = token
+        self._forgetting.discard(group)
+        self._tell_left()
+
+    def _tell_left(self) -> None:
+        self._left.set()
+        self._left = trio.Event()
 
     def _on_disk_full(self) -> None:
-        for node in self.nodes.values():
+        self._fulls += 1
+        for node in (*self.nodes.values(), *self._leaving.values()):
             node.disk_full()
+        self._tell_left()
+
+    def _on_kept(self, groups: Mapping[int, int]) -> None:
+        """These groups keep the oldest segment. If the log is much longer than what all need, they are to let it go."""
+        needed = sum(max(node.replica.log.kept_bytes, node.snapshots.log_bytes) for node in self.nodes.values())
+        length = self.storage.log_bytes
+        long = length > 2 * self.config.segment_bytes + needed
+        for number, node in self.nodes.items():
+            node.keeps_log = 0
+            if long and number in groups and not node.snapshots.shorten():
+                node.keeps_log = length
+                self._tell_once(number, f"group {node.name!r} keeps {length} bytes of the shared log: its state "
+                                        "machine has no snapshot()")
+        for number in groups if long else ():
+            if number not in self.nodes:
+                self._tell_once(number, f"group {number} keeps {length} bytes of the shared log, and is not open here: "
+                                        "open it, or remove it")
+
+    def _tell_once(self, number: int, words: str) -> None:
+        if number not in self._told:
+            self._told.add(number)
+            logger.warning("%s", words)
 
     def _on_write_failed(self, error: StorageError) -> None:
         self._disk_failure = error
-        for node in self.nodes.values():
+        for node in (*self.nodes.values(), *self._leaving.values()):
             node.write_failed(error)
+        self._tell_left()
 
 
 def _addresses(membership: Membership) -> dict[str, str]:
@@ -407,6 +529,12 @@ async def _open_storage(
             storage = SegmentStorage(files, cluster, node_id, segment_bytes=config.segment_bytes,
                                      rng=Random(rng.getrandbits(64)), background=not inline)
             recovered = storage.open()
+            for number in removed_groups(files):  # of which an interrupted removal may have left something
+                found = recovered.pop(number, None)
+                if found is not None and (found.last_index or found.snapshot):
+                    storage.write([Write(0, number, forget=True)])
+                    storage.sync()
+                storage.drop_snapshots(number)
             return check_identity(files, cluster, node_id), storage, recovered
         except BaseException:
             files.unlock()

@@ -8,7 +8,7 @@ appended, truncated and purged whole. This module does no I/O and knows no roles
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from typing import Final
 
@@ -19,6 +19,8 @@ from raft.messages import Recovered, SnapshotMeta
 MEMBERSHIP: Final = Kind.MEMBERSHIP
 BOUNDARY_ENTRIES = 512
 """Distance of remembered frame ends: where the log may be purged."""
+BOUNDARY_BYTES = 1 << 20
+"""The same in bytes."""
 BOUNDARIES_MAX = 100_000
 
 
@@ -42,9 +44,12 @@ class RaftLog:
         self._cache: list[Frame] = []
         self._cache_firsts: list[int] = []
         self._cache_bytes = 0
-        self._boundaries: deque[int] = deque()
-        for index in sorted({self.purged_index, self.last_index, self.snapshot.index if self.snapshot else 0}):
-            self._boundaries.append(index)
+        self._boundaries: deque[int] = deque(
+            sorted({self.purged_index, self.last_index, self.snapshot.index if self.snapshot else 0}))
+        self._sizes: deque[int] = deque([0] * len(self._boundaries))
+        """Bytes that were appended in this life up to each boundary."""
+        self._appended = self._appended_at = 0
+        """The same up to the end of the log, and up to the newest boundary."""
 
     # --- looking
 
@@ -117,7 +122,30 @@ class RaftLog:
             best = max(best, boundary)
         return best
 
+    @property
+    def kept_bytes(self) -> int:
+        """Appended in this life and not purged."""
+        return self._appended - (self._sizes[0] if self._sizes else 0)
+
+    def tail_start(self, index: int, tail_bytes: int) -> int:
+        """The first known frame end with no more than ``tail_bytes`` between it and entry ``index``; 0 if there is none
+        before that."""
+        sizes = [size for boundary, size in zip(self._boundaries, self._sizes, strict=True) if boundary <= index]
+        if not sizes or sizes[-1] <= tail_bytes:
+            return 0
+        return self._boundaries[bisect_left(sizes, sizes[-1] - tail_bytes)]
+
     # --- changing
+
+    def note_end(self, index: int) -> None:
+        """A frame ends here: the log may be purged up to it."""
+        at = bisect_right(self._boundaries, index)
+        if at and self._boundaries[at - 1] != index:
+            behind = bisect_right(self._cache_firsts, index)
+            known = bool(behind) or (bool(self._cache) and self._cache[0].first == index + 1)
+            size = self._appended - sum(len(frame.data) for frame in self._cache[behind:]) if known else 0
+            self._boundaries.insert(at, index)
+            self._sizes.insert(at, max(size, self._sizes[at - 1]))
 
     def append(self, frame: Frame) -> None:
         """Take the next frame. It must follow the last entry and never lower the term.
@@ -136,17 +164,27 @@ class RaftLog:
         self.last_mark = frame.mark
         self._cache.append(frame)
         self._cache_firsts.append(first)
-        self._cache_bytes += len(frame.data)
+        size = len(frame.data)
+        self._cache_bytes += size
+        self._appended = appended = self._appended + size
         if self._cache_bytes > self._cache_bytes_max:
             self._evict()
-        if not self._boundaries or last - self._boundaries[-1] >= BOUNDARY_ENTRIES:
-            self._boundaries.append(last)
-            if len(self._boundaries) > BOUNDARIES_MAX:  # thin the older half
-                kept = list(self._boundaries)
-                half = len(kept) // 2
-                self._boundaries = deque(kept[:half:2] + kept[half:])
+        if (not self._boundaries or last - self._boundaries[-1] >= BOUNDARY_ENTRIES
+                or appended - self._appended_at >= BOUNDARY_BYTES):
+            self._note_boundary(last)
         if membership is not None:
             self.memberships.append((first, membership))
+
+    def _note_boundary(self, last: int) -> None:
+        self._boundaries.append(last)
+        self._sizes.append(self._appended)
+        self._appended_at = self._appended
+        if len(self._boundaries) > BOUNDARIES_MAX:  # thin the older half
+            half = BOUNDARIES_MAX // 2
+            for each in (self._boundaries, self._sizes):
+                kept = list(each)
+                each.clear()
+                each.extend(kept[:half:2] + kept[half:])
 
     def _evict(self) -> None:
         """Forget the oldest durable frames, down to three quarters of the window: seldom, and in one cut."""
@@ -175,6 +213,7 @@ class RaftLog:
             self._cache_bytes -= len(self._cache.pop().data)
         while self._boundaries and self._boundaries[-1] > last:
             self._boundaries.pop()
+            self._sizes.pop()
         while self.memberships[-1][0] > last and len(self.memberships) > 1:
             self.memberships.pop()
         self.last_mark = self._cache[-1].mark if self._cache else previous_mark
@@ -194,6 +233,7 @@ class RaftLog:
             del self._run_starts[:keep], self._run_terms[:keep]
         while self._boundaries and self._boundaries[0] < index:
             self._boundaries.popleft()
+            self._sizes.popleft()
         base = self.membership_at(index)
         self.memberships = [base, *(entry for entry in self.memberships if entry[0] > base[0])]
         drop = 0
@@ -210,6 +250,6 @@ class RaftLog:
         self.durable_index = 0
         self._run_starts, self._run_terms = [], []
         self.memberships = [(meta.membership_index, meta.membership)]
-        self._boundaries = deque([meta.index])
+        self._boundaries, self._sizes = deque([meta.index]), deque([self._appended])
         self._cache, self._cache_firsts, self._cache_bytes = [], [], 0
 

@@ -129,7 +129,7 @@ class Node:
         self.state_machine = state_machine
         self.fault_cause: Exception | None = None
         self.storage_state = "ok"
-        self.paused_ns = self.paused_at_ns = 0
+        self.paused_ns = self.paused_at_ns = self.keeps_log = 0
         self.counters = {"messages_received": 0, "messages_sent": 0, "batches": 0, "reads_asked": 0}
         self.held = Held()
         """Messages whose write is not durable yet."""
@@ -165,6 +165,8 @@ class Node:
         self._loads, self._loads_due = trio.open_memory_channel[Load](1_024)
         self._room_wanted = trio.Event()
         self._stopping = False
+        self._scopes: list[trio.CancelScope] = []
+        self._tasks, self._idle, self._left = 0, trio.Event(), False
         self.proposals.close(self._refusal)
 
     # --- for the user: writing -------------------------------------------------------------------------------
@@ -609,10 +611,40 @@ class Node:
     def start(self, nursery: trio.Nursery) -> None:
         """Begin."""
         self.replica.wall_ms = self.around.wall_ms()
-        for task in (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
-                     self.snapshots.run_due, self.snapshots.run_questions):
-            nursery.start_soon(task)
+        tasks = (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
+                 self.snapshots.run_due, self.snapshots.run_questions)
+        self._tasks = len(tasks)
+        for task in tasks:
+            nursery.start_soon(self._run_within, task)
         self.pump()
+
+    async def _run_within(self, task: Callable[[], Awaitable[None]]) -> None:
+        """A task that ends with the node, where the host goes on without it."""
+        try:
+            with self._scope_of_task():
+                await task()
+        finally:
+            self._tasks -= 1
+            if not self._tasks:
+                self._idle.set()
+
+    def _scope_of_task(self) -> trio.CancelScope:
+        scope = trio.CancelScope()
+        self._scopes.append(scope)
+        if self._left:
+            scope.cancel()
+        return scope
+
+    async def leave(self) -> None:
+        """End all tasks, which ``close`` lets run on to the end of the host."""
+        self.close()
+        self._left = True
+        for scope in self._scopes:
+            scope.cancel()
+        await self._idle.wait()
+        if self._hurried:
+            self._hurried = False
+            self.around.hurry(False)
 
     async def stop(self, *, transfer: bool) -> None:
         """Hand leadership over if that is quick, then answer everybody who waits."""

@@ -623,7 +623,15 @@ class Replica:
         if not self._enter(now) or (self.log.snapshot and self.log.snapshot.index >= meta.index):
             return
         self.log.snapshot = meta
-        self.purge(meta.index - self.config.snapshot_tail_entries)
+        self.log.note_end(meta.index)
+        config = self.config
+        self.purge(max(meta.index - config.snapshot_tail_entries,
+                       self.log.tail_start(meta.index, config.snapshot_tail_bytes)))
+
+    def let_go(self, now: int) -> None:
+        """The log that this group shares is too long: nothing is kept behind the snapshot."""
+        if self._enter(now) and self.log.snapshot:
+            self.purge(self.log.snapshot.index)
 
     def purge(self, index: int) -> None:
         """Let the log go up to the last frame end at or below ``index``, never beyond the snapshot."""

@@ -51,6 +51,8 @@ class SnapshotIO:
         self._silence_ns = config.election_timeout_ms * MS
         self._retry_bytes = 0
         """After a snapshot that failed: no other until the log since the last one has grown to this."""
+        self._letting_go = False
+        """After the next snapshot the log behind it goes, without a tail."""
         self._lock = trio.Lock()
         self._sink: tuple[SnapshotMeta, SnapshotSink] | None = None
         self._sending: dict[int, SnapshotMeta] = {}
@@ -66,6 +68,27 @@ class SnapshotIO:
         least = max(due, self._retry_bytes)
         if due and grown >= least and not self.taking and (grown >= PATIENCE * due or not self._serving()):
             self._wanted.set()
+
+    @property
+    def log_bytes(self) -> int:
+        """Of entries that no snapshot holds, as far as they are applied."""
+        return self._applier.log_bytes
+
+    def shorten(self) -> bool:
+        """The log that this group shares is too long, and this group keeps it: take a snapshot, and let all go. False:
+        the machine has none."""
+        if not self._applier.machine.snapshots:
+            return False
+        if self._applier.index and not self.taking:
+            self._letting_go = True
+            self._wanted.set()
+        return True
+
+    def _let_go(self) -> None:
+        if self._letting_go:
+            self._letting_go = False
+            self._replica.let_go(self._clock())
+            self._pump()
 
     def _serving(self) -> bool:
         """Whether a peer is being sent a snapshot: a newer one would make it start over, and so on without end."""
@@ -110,6 +133,7 @@ class SnapshotIO:
             index, view = captured
             newest = replica.snapshot
             if newest is not None and newest.index >= index:
+                self._let_go()
                 return newest
             if not index:
                 raise UsageError("nothing is applied yet")
@@ -126,6 +150,7 @@ class SnapshotIO:
                 self.taking = 0
         replica.snapshot_taken(self._clock(), finished)
         self._events.put(SnapshotTaken(finished))
+        self._let_go()
         self._pump()
         return finished
 

@@ -162,6 +162,8 @@ class Status:
     """The configured bound for it."""
     pending_bytes_max: int = 64 << 20
     """The configured bound for ``pending_bytes``."""
+    keeps_log: int = 0
+    """Bytes of the shared log that stay for this group alone, whose machine has no snapshot; 0: it keeps none."""
     learner_lag_entries: int = 1_000
     """A peer this close behind counts as caught up."""
     counters: Mapping[str, int] = attrs.field(factory=dict)

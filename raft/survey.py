@@ -45,7 +45,7 @@ def survey(node: Node) -> Status:
         lease_remaining_ns=_lease_remaining(replica, now), paused_ns=node.paused_ns, paused_at_ns=node.paused_at_ns,
         oldest_unsynced_ns=None if oldest == NEVER else now - oldest,
         storage_stall_ns=config.storage_stall_ms * MS, pending_bytes_max=config.uncommitted_bytes_max,
-        learner_lag_entries=config.learner_lag_entries,
+        learner_lag_entries=config.learner_lag_entries, keeps_log=node.keeps_log,
         counters={**node.counters, "commands_applied": node.applier.commands},
     )
 

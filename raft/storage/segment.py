@@ -313,6 +313,12 @@ class SegmentStorage:
                 self._purge_to[write.group] = write.purge_to
                 self._purge_pending = True
 
+    @property
+    def log_bytes(self) -> int:
+        """Of all segments, as far as they are written."""
+        with self._map_lock:
+            return sum(segment.end for segment in self._catalog.segments)
+
     def only_appends(self, size: int) -> bool:
         """Whether writing and syncing a frame of so many bytes now needs no other segment and drops none. Cheap."""
         return self._active_end() + BLOCK_BYTES + size <= self._data_limit and not (

@@ -48,6 +48,8 @@ class WriterEvents:
     """No write behind the last durable token was kept. Only what is submitted from here on is tried again."""
     failed: Callable[[StorageError], object]
     """The disk failed, for good."""
+    kept: Callable[[Mapping[int, int]], object] = lambda groups: None
+    """These groups keep the oldest segment of a log that should be shorter, with so many bytes at least."""
 
 
 class _Stop:
@@ -351,6 +353,8 @@ class LogWriter:
         try:
             assert self._maintain is not None
             self._maintain_after = 0.0 if self._maintain() else time.monotonic() + RETRY_S
+            if groups := getattr(self._storage, "too_large", None):
+                self._call_soon(self._events.kept, groups)
         finally:
             self._maintaining = False
 
@@ -388,6 +392,8 @@ class InlineWriter:
             self._events.failed(error)
         else:
             self._events.durable(_last_tokens(writes))
+            if groups := getattr(self._storage, "too_large", None):
+                self._events.kept(groups)
 
     def close(self) -> None:
         """Write what was submitted."""

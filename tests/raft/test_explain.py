@@ -63,6 +63,7 @@ CASES: dict[str, list[tuple[Status, list[str]]]] = {
          ["7000 ms", "longer than the allowed 5000 ms", "3 wait", "those up to 90"]),
         (follower(oldest_unsynced_ns=600 * MS, unsynced_writes=1), ["600 ms;", "1 wait"]),
     ],
+    "log_kept": [(follower(keeps_log=900_000_000), ["900000000 bytes", "no snapshot()"])],
     "not_a_member": [
         (follower(membership=Membership(), peers=()), ["no group yet", "reconfigure"]),
         (follower(membership=Membership(("n1", "n2", "n3")), membership_index=88),
@@ -212,7 +213,8 @@ def look(cluster: Cluster, name: str) -> Status:
         proposals=SimpleNamespace(pending=(len(life.proposals), 0)), barriers=[], counters={},
         applier=SimpleNamespace(index=life.machine.index, commands=0),
         storage_state="failed" if life.broken else "full" if life.replica.disk_full else "ok",
-        snapshots=SimpleNamespace(restoring=0, taking=0), submitted=0, durable_token=0, paused_ns=0, paused_at_ns=0)
+        snapshots=SimpleNamespace(restoring=0, taking=0), submitted=0, durable_token=0, paused_ns=0, paused_at_ns=0,
+        keeps_log=0)
     return survey(cast(Any, shell))
 
 

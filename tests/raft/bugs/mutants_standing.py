@@ -6,6 +6,7 @@ from tests.raft.bugs.mutant import Impossible, Mutant
 
 TESTS = "tests/raft/bugs/test_standing.py::"
 QUIET = "tests/raft/storage/test_quiet.py::"
+HOSTS = "tests/raft/test_quiet_groups.py::"
 
 MUTANTS = [
     Mutant("G1", "raft/held.py",
@@ -80,6 +81,31 @@ MUTANTS = [
            old="            gone.local(LocalKind.TRUNCATE, number, ORIGIN)\n",
            new="            gone.local(LocalKind.TRUNCATE, number, self._catalog.group(number).purged)\n",
            tests=(QUIET + "test_BUG_G5_a_removed_group_gives_the_log_back_and_keeps_its_vote",)),
+    Mutant("G4", "raft/host.py",
+           old="        long = length > 2 * self.config.segment_bytes + needed\n",
+           new="        long = False\n",
+           tests=(HOSTS + "test_BUG_G4_a_group_with_much_takes_a_snapshot_when_it_keeps_the_log",
+                  HOSTS + "test_BUG_G4_a_machine_without_snapshots_keeps_its_entries_in_words")),
+    Mutant("G4", "raft/snapshotio.py",
+           old="            self._replica.let_go(self._clock())\n",
+           new="",
+           tests=(HOSTS + "test_BUG_G4_a_group_with_much_takes_a_snapshot_when_it_keeps_the_log",)),
+    Mutant("G5", "raft/host.py",
+           old="attrs.evolve(origin, removed=True))\n",
+           new="origin)\n",
+           tests=(HOSTS + "test_BUG_G5_a_removed_groups_name_is_not_taken_again",)),
+    Mutant("G5", "raft/host.py",
+           old="        writer.submit(Write(NEVER, number,",
+           new="        self.storage.drop_snapshots(number)\n        writer.submit(Write(NEVER, number,",
+           tests=(HOSTS + "test_BUG_G5_a_removal_is_whole_or_finished_at_the_next_opening",)),
+    Mutant("G5", "raft/host.py",
+           old="            for number in removed_groups(files):",
+           new="            for number in ():",
+           tests=(HOSTS + "test_BUG_G5_a_removal_is_whole_or_finished_at_the_next_opening",)),
+    Mutant("G5", "raft/host.py",
+           old="        self._recovered[number] = await self._run_blocking(self.storage.recovered, number)\n",
+           new="",
+           tests=(HOSTS + "test_BUG_G5_a_closed_group_is_opened_again_with_all_it_had",)),
 ]
 
 IMPOSSIBLE: list[Impossible] = []
