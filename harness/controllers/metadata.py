@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from controller.metadata.codec import FormatTooNew
 from controller.metadata.events import Applied
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Outcome
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 class SimMetadata(MetadataMachine):
     """Tells ``watch`` of each entry, and its owner of each outcome."""
 
-    def __init__(self, watch: Watch) -> None:
-        super().__init__(self._keep)
-        self.watch = watch
+    def __init__(self, watch: Watch, name: str, reads: int) -> None:
+        super().__init__(self._keep, reads=reads)
+        self.watch, self.name = watch, name
         self.on_outcome: Callable[[Outcome], None] | None = None
         self._applied: Applied | None = None
 
@@ -29,14 +30,26 @@ class SimMetadata(MetadataMachine):
     def apply_entries(self, entries: Entries) -> list[object]:
         try:
             return self._apply_entries(entries)
+        except FormatTooNew:
+            raise
         except Exception as error:
             self.watch.found(error)  # a node only stops of it
             raise
 
+    def restore_from(self, chunks: Iterator[bytes]) -> None:
+        try:
+            super().restore_from(chunks)
+        except FormatTooNew:  # it dies of it before anything else happens
+            self.watch.stopped(self, None)
+
     def _apply_entries(self, entries: Entries) -> list[object]:
         results: list[object] = []
         for number, data in enumerate(entries.commands):
-            outcome = self.apply_at(data, entries.term)
+            try:
+                outcome = self.apply_at(data, entries.term)
+            except FormatTooNew:
+                self.watch.stopped(self, data)
+                raise
             applied, self._applied = self._applied, None
             assert applied is not None
             self.watch.applied(entries.first + number, applied, self)

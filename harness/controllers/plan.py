@@ -25,12 +25,13 @@ BROKER_FAULTS: Final = (
 ``successor``: a master, and soon who comes after it."""
 CLOCKS: Final = frozenset(("rate", "drift", "step"))
 BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks",
-                "leases": "calm"}
+                "leases": "calm", "releases": "calm"}
 """What befalls controllers in the profiles that ``raft.sim`` does not have.
 
 "brokers": controllers are left alone; "controllers": brokers are. "successors": masters die, and who came after them,
 alone with what was acknowledged meanwhile. "deposed": active controllers that do not know of the next one are asked for
-groups that go on. "leases": masters that hold one lose their channels, and nothing else.
+groups that go on. "leases": masters that hold one lose their channels, and nothing else. "releases": controllers of two
+releases, which are upgraded and downgraded.
 """
 OWN_PROFILES: Final = (
     "swarm", "calm", *BASES, *(name for name in PROFILES if name in NEMESES or name in (
@@ -66,6 +67,8 @@ class ControllerPlan(Plan):
     """Log of so many bytes makes a snapshot."""
     format: int = FORMAT
     """Of the log, to which active controllers raise it."""
+    mixed: bool = False
+    """Some controllers are of an older release."""
 
     def config(self) -> Config:
         return attrs.evolve(super().config(), snapshot_log_bytes=self.snapshot_bytes, snapshot_tail_entries=4)
@@ -105,6 +108,10 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
     _harm(plan, stream, profile)
     plan.format = FORMAT - 1 if stream.chance(0.2) else FORMAT
     plan.fleet.shows_all = stream.chance(0.15)
+    if profile == "releases":
+        plan.format, plan.mixed = FORMAT, True
+    else:
+        plan.mixed = plan.format == FORMAT and tape.stream("mixed").chance(0.3)
     return plan
 
 

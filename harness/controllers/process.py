@@ -15,7 +15,7 @@ from controller import answers
 from controller.active import ActiveController
 from controller.liveness import Liveness
 from controller.metadata.codec import encode
-from controller.metadata.commands import AnyCommand, ElectMaster, RaiseFormat
+from controller.metadata.commands import AnyCommand, ElectMaster
 from controller.metadata.groups import GroupKey
 from controller.metadata.outcomes import Outcome, Refused
 from controller.notifications import Notification
@@ -71,7 +71,7 @@ class Process:
         self._timer = NEVER
         self._told: dict[int, Notification] = {}
         self._notices = self.accepted = 0
-        self._role = 0
+        self.role = 0
         """Rises with each change of role."""
 
     @property
@@ -82,20 +82,20 @@ class Process:
 
     def _role_changed(self, changed: RoleChanged) -> None:
         """Active from the first read barrier of a leadership on. Called from inside the replica's turn."""
-        self._role += 1
+        self.role += 1
         if self.active.active:
             self.active.deactivate()
         if changed.role is Role.LEADER:
-            self.life.later(0, self._begin, (self._role, changed.term))
+            self.life.later(0, self._begin, (self.role, changed.term))
         else:
-            self.life.later(0, self._abandon, self._role)
+            self.life.later(0, self._abandon, self.role)
 
     def _begin(self, which: tuple[int, int]) -> None:
         role, term = which
 
         def through(result: object) -> None:
             replica = self.life.replica
-            if self._role != role or replica.role is not Role.LEADER or replica.term != term:
+            if self.role != role or replica.role is not Role.LEADER or replica.term != term:
                 return
             if isinstance(result, RaftError):
                 self.life.later(20 * MS, self._begin, which)
@@ -104,15 +104,14 @@ class Process:
             self.scene.watch.activated(self)
             self.active.activate(self.now, term)
             self._fold(K_ACTIVE, term)
-            if self.machine.format < self.scene.plan.format:
-                self._propose(RaiseFormat(term=term, format=self.machine.format + 1), _whatever)
+            self.scene.releases.activated(self)
             self._act()
 
         self._read(through)
 
     def _abandon(self, role: int) -> None:
         """What is under way gets no answer here any more."""
-        if self._role == role:
+        if self.role == role:
             waiting, self._open = self._open, []
             for _, then in waiting:
                 then(NotLeader(None, None))
@@ -222,7 +221,7 @@ class Process:
                 self._answer(ask, answers.answer(ask.command, done))
             self._act()
 
-        self._propose(command, applied)
+        self.propose(command, applied)
 
     def _seen(self, channel: Channel) -> Seen:
         active = self.active
@@ -258,7 +257,7 @@ class Process:
         for command in todo.commands:
             if isinstance(command, ElectMaster):
                 self.scene.watch.elects(self, command)
-            self._propose(command, lambda result, command=command: self._own(command, result))  # type: ignore[misc]
+            self.propose(command, lambda result, command=command: self._own(command, result))  # type: ignore[misc]
         for notification in todo.notifications:
             self._notify(notification)
         self.rearm()
@@ -286,7 +285,7 @@ class Process:
 
     # --- raft ------------------------------------------------------------------------------------------------
 
-    def _propose(self, command: AnyCommand, then: Then) -> None:
+    def propose(self, command: AnyCommand, then: Then) -> None:
         try:
             asked = self.life.propose([encode(command, self.machine.format)])
         except RaftError as error:
@@ -347,10 +346,6 @@ class Process:
 
     def _fold(self, kind: int, what: int) -> None:
         self.life.world.fold(self.number, kind, self.active.term, int(self.active.active), what, 0)
-
-
-def _whatever(result: object) -> None:
-    """The next leader tries again."""
 
 
 def _call(what: tuple[Then, object]) -> None:

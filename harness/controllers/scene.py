@@ -19,6 +19,7 @@ from harness.controllers.messages import Ask, Channel, Closed, Notify, Told
 from harness.controllers.metadata import SimMetadata
 from harness.controllers.plan import BROKER_FAULTS, OWN_PROFILES, ControllerPlan, draw
 from harness.controllers.process import Process
+from harness.controllers.releases import Releases
 from harness.controllers.watch import PREDICATES, Watch
 from raft.config import MS, Read
 from raft.invariants import require
@@ -39,7 +40,8 @@ FAULTS: Final = (
     "lost by silence", "alter asked", "truncated", "writes open", "lease over", "put refused by the gate",
     "set shrunk", "set grown", "learner", "fewer acknowledgements", "deadline passed", "crash", "restart", "wipe",
     "pause", "partition", "install", "transfer", "reconfigure", "snapshot", "clock rate", "clock step",
-    "master replaced after a close", "master replaced after silence",
+    "master replaced after a close", "master replaced after silence", "format raised", "stray raise", "upgrade",
+    "downgrade", "left behind",
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 30_000
@@ -52,16 +54,22 @@ class ControllerCluster(Cluster):
     def __init__(self, scene: ControllerScene, tape: Tape) -> None:
         self.scene = scene
         self.processes: dict[str, Process] = {}
+        self._starting = ""
         plan = scene.plan
         super().__init__(
-            plan.size, partial(SimMetadata, scene.watch), tape=tape, config=plan.config(), learners=plan.learners,
+            plan.size, self._machine_of, tape=tape, config=plan.config(), learners=plan.learners,
             links=plan.links, codec=plan.codec, disk=plan.disk)
 
     @property
     def names(self) -> list[str]:
         return list(self.nodes)
 
+    def _machine_of(self) -> SimMetadata:
+        """Of the controller that starts."""
+        return SimMetadata(self.scene.watch, self._starting, self.scene.releases.starts(self._starting))
+
     def start(self, name: str) -> None:
+        self._starting = name
         super().start(name)
         life = self.nodes[name].life
         if life is not None:
@@ -91,6 +99,8 @@ class ControllerScene(Scene):
         self.machines: dict[str, Machine] = {}
         self.fleets: dict[GroupKey, Fleet] = {}
         self.watch = Watch(self)
+        self.releases = Releases(self)
+        self.healed = False
         super().__init__(tape, plan)
         self.world, self.counts = self.cluster.world, self.cluster.counts
         self.outer = Network(self.world, tape, self._outer_receiver, plan.outer)
@@ -100,7 +110,7 @@ class ControllerScene(Scene):
         self._harms = tape.stream("broker nemesis")
         self._closes, self._told = tape.stream("closes"), tape.stream("told")
         self._make_machines()
-        self.healed = False
+        self.releases.roll()
 
     def _make_cluster(self, tape: Tape) -> Cluster:
         return ControllerCluster(self, tape)

@@ -22,6 +22,7 @@ from controller.metadata.outcomes import Elected
 from harness.brokers.watch import STATEMENTS as BROKER_STATEMENTS
 from raft.config import MS
 from raft.invariants import require
+from raft.violation import InvariantViolation
 
 if TYPE_CHECKING:
     from harness.controllers.messages import Channel
@@ -34,6 +35,8 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_C18": "a read sees whatever anybody knew before it began",
     "INV_C20": "a lost master is replaced at once after a close, within the heartbeat timeout after silence",
     "INV_C21": "no master is replaced that the active controller did not lose; a new one gives every master a timeout",
+    "INV_C27": "the format of the log rises by one, for all controllers at the same entry, and only by an active "
+               "controller's own word that all members read the next; nobody stops at any other",
     "INV_LEASE": "where leases are waited for, no master is elected while the former may acknowledge, and none writes "
                  "beside another",
 }
@@ -69,6 +72,13 @@ class Watch:
         world = self.scene.cluster.world
         world.at(world.now, _throw, error, tie=-1)
 
+    def stopped(self, machine: SimMetadata, data: bytes | None) -> None:
+        """A controller met a format that it does not read."""
+        try:
+            self.scene.releases.stopped(machine.name, machine, data)
+        except InvariantViolation as error:
+            self.found(error)
+
     # --- controllers -----------------------------------------------------------------------------------------
 
     def applied(self, index: int, applied: Applied, machine: SimMetadata) -> None:
@@ -76,7 +86,9 @@ class Watch:
         digest = machine.state_hash()
         known = self._hashes.setdefault(index, digest)
         require(known == digest, "INV_C13", "two controllers made two states of one log", index, applied)
-        if index <= self.last:
+        first = index > self.last
+        self.scene.releases.applied(index, applied, machine, first=first)
+        if not first:
             self.counts["INV_C13"] += 1
             return
         self.last = index

@@ -39,7 +39,8 @@ ADMIN = Access(networks=[f"{OPERATOR}/32"], client_proposals=False)
     (Caller("192.0.2.1", frozenset({"n1"})), True), (Caller("192.0.2.1", frozenset({"ops", "x"})), True),
     (Caller("192.0.2.1", frozenset({"n7"})), False), (Caller("", frozenset({"n0"})), True),
 ], ids=str)
-def test_who_may_change_a_group(caller: Caller, may: bool) -> None:
+def test_BUG_W1_who_may_change_a_group(caller: Caller, may: bool) -> None:
+    """Without credentials raftctl shrank a group to one voter: who may is judged by socket and certificate."""
     access = Access(networks=["10.0.0.0/24", "fd00::/8"], admins=["ops"])
     assert (access.change_refused(caller, ["n0", "n1"]) is None) is may
 
@@ -96,7 +97,7 @@ async def guarded(directory: Path, access: Access | None = ADMIN) -> AsyncIterat
 
 
 @pytest.mark.usefixtures("_nobody_is_local")
-async def test_a_stranger_looks_and_changes_nothing(tmp_path: Path) -> None:
+async def test_BUG_W1_a_stranger_looks_and_changes_nothing(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (node, address), connect([address], dial=partial(dial, STRANGER)) as asking:
         before = node.status().membership
         for change in (partial(asking.reconfigure, {"x": "192.0.2.1:1"}, timeout_ms=3_000),
@@ -123,7 +124,9 @@ async def test_this_machine_may_change_the_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [STRANGER, OPERATOR])
-async def test_commands_of_clients_are_refused_where_the_process_alone_proposes(tmp_path: Path, source: str) -> None:
+async def test_BUG_W2_commands_of_clients_are_refused_where_the_process_alone_proposes(
+        tmp_path: Path, source: str) -> None:
+    """A raft client proposed to a machine whose commands only its own process knows to make."""
     async with guarded(tmp_path) as (node, address), connect([address], dial=partial(dial, source)) as asking:
         for propose in (partial(asking.propose, b"1"), partial(asking.propose, b"1", timeout_ms=100),
                         partial(asking.propose_many, [b"1", b"2"])):
@@ -148,7 +151,8 @@ async def knock(address: str, node: str, source: str = PEER) -> Hello:
 
 
 @pytest.mark.usefixtures("_nobody_is_local")
-async def test_a_node_that_is_no_member_is_not_let_in(tmp_path: Path) -> None:
+async def test_BUG_W3_a_node_that_is_no_member_is_not_let_in(tmp_path: Path) -> None:
+    """Whoever greeted as a node of any name was taken for one."""
     async with guarded(tmp_path) as (node, address):
         with pytest.raises(Refused, match=r"node 'x' from 127\.0\.0\.4 is no member here, and node 'n0' needs"):
             await knock(address, "x")
@@ -163,7 +167,7 @@ async def test_without_a_rule_any_node_is_let_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_nobody_is_local")
-async def test_nodes_come_from_where_they_may(tmp_path: Path) -> None:
+async def test_BUG_W3_nodes_come_from_where_they_may(tmp_path: Path) -> None:
     async with open_node("n0", {"n0": "127.0.0.1:0"}, tmp_path, Counter(), config=FAST, join=True, listeners=(
             listeners := await trio.open_tcp_listeners(0, host="127.0.0.1")),
             access=Access(peer_networks=[f"{PEER}/32"])):

@@ -32,6 +32,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "G": ("Disks that stand still, groups that say nothing", 5),
     "U": ("Guards that no test held", 17),
     "F": ("What a node forgot", 14),
+    "W": ("Who may do what", 4),
     "DL_R": ("DLedger's own schedules", 20),
 }
 """Prefix of the rows of each table -> (title, number of rows)."""

@@ -1,0 +1,80 @@
+"""Mutants of table W: each lets a stranger decide something; the named tests must turn red."""
+
+from __future__ import annotations
+
+from tests.raft.bugs.mutant import Impossible, Mutant
+
+OUTSIDE, HEARD = "tests/raft/test_access.py::test_BUG_", "tests/raft/test_strangers.py::test_BUG_"
+RULE, STRANGER = OUTSIDE + "W1_who_may_change_a_group", OUTSIDE + "W1_a_stranger_looks_and_changes_nothing"
+PROPOSED = OUTSIDE + "W2_commands_of_clients_are_refused_where_the_process_alone_proposes"
+MEMBER, NETWORK = (OUTSIDE + "W3_a_node_that_is_no_member_is_not_let_in",
+                   OUTSIDE + "W3_nodes_come_from_where_they_may")
+
+MUTANTS = [
+    Mutant("W1", "raft/access.py",
+           old="        return self.host == LOCAL if address is None else address.is_loopback\n",
+           new="        return True\n",
+           tests=(RULE,)),
+    Mutant("W1", "raft/access.py",
+           old="(found.ipv4_mapped or found)",
+           new="found",
+           tests=(RULE,)),
+    Mutant("W1", "raft/access.py",
+           old="caller.names & {*members, *self.admins}",
+           new="caller.names",
+           tests=(RULE,)),
+    Mutant("W1", "raft/access.py",
+           old='LOCAL: Final = "this machine"\n',
+           new='LOCAL: Final = ""\n',
+           tests=(RULE,)),
+    Mutant("W1", "raft/clientserver.py",
+           old="frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT, Op.ACCEPT_LOSS))",
+           new="frozenset((Op.RECONFIGURE, Op.SNAPSHOT, Op.ACCEPT_LOSS))",
+           tests=(STRANGER,)),
+    Mutant("W1", "raft/clientserver.py",
+           old="frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT, Op.ACCEPT_LOSS))",
+           new="frozenset((Op.TRANSFER, Op.SNAPSHOT, Op.ACCEPT_LOSS))",
+           tests=(STRANGER,)),
+    Mutant("W1", "raft/clientserver.py",
+           old="frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT, Op.ACCEPT_LOSS))",
+           new="frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.ACCEPT_LOSS))",
+           tests=(STRANGER,)),
+    Mutant("W1", "raft/clientserver.py",
+           old="frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT, Op.ACCEPT_LOSS))",
+           new="frozenset((Op.TRANSFER, Op.RECONFIGURE, Op.SNAPSHOT))",
+           tests=(STRANGER,)),
+    Mutant("W2", "raft/clientserver.py",
+           old="        if self._refuses(Op.PROPOSE):\n            return None\n",
+           new="",
+           tests=(PROPOSED,)),
+    Mutant("W2", "raft/clientserver.py",
+           old="frozenset((Op.PROPOSE, Op.PROPOSE_MANY))\n_CH",
+           new="frozenset((Op.PROPOSE,))\n_CH",
+           tests=(PROPOSED,)),
+    Mutant("W3", "raft/transport.py",
+           old="        if self._refuse_peer is not None and (why",
+           new="        if False and (why",
+           tests=(MEMBER, NETWORK)),
+    Mutant("W3", "raft/host.py",
+           old="        if why := self._access.peer_refused(caller):\n",
+           new="        if why := None:\n",
+           tests=(NETWORK,)),
+    Mutant("W4", "raft/replica.py",
+           old="        if not (self.following.hears(peer) or isinstance(message, Vote)):\n",
+           new="        if False:\n",
+           tests=(HEARD + "W4_a_stranger_deposes_nobody_while_the_leader_is_heard",)),
+    Mutant("W4", "raft/following.py",
+           old="        return peer == core.leader or core.leader is None or core.now >= core.election_deadline\n",
+           new="        return peer == core.leader\n",
+           tests=(HEARD + "W4_who_hears_no_leader_follows_whoever_leads",)),
+    Mutant("W4", "raft/following.py",
+           old=" or not core.membership.members:\n",
+           new=":\n",
+           tests=(HEARD + "W4_who_knows_no_member_yet_follows_its_first_leader",)),
+    Mutant("W4", "raft/following.py",
+           old="        return peer == core.leader or core.leader is None",
+           new="        return core.leader is None",
+           tests=(HEARD + "W4_members_and_the_present_leader_are_heard",)),
+]
+
+IMPOSSIBLE: list[Impossible] = []
