@@ -92,7 +92,8 @@ def _left_out(code: str) -> Iterator[str]:
             continue
         for node in ast.walk(function):
             documents = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if documents or not isinstance(node, (
+            ends = node is function.body[-1] and ast.unparse(node) in ("return", "return None")
+            if documents or ends or not isinstance(node, (
                     ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Delete, ast.If)):
                 continue
             assert node.end_lineno is not None

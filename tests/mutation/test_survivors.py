@@ -57,6 +57,7 @@ def test_a_statement_is_left_out_where_it_runs() -> None:
     assert ["    x += 1", "    pass", "    return x"] in left
     assert ["    x += 1", "    if x:", "        return 2", "    pass"] in left
     assert len(left) == 4, "documentation stays"
+    assert list(_left_out("def f(x):\n    return None\n")) == [], "that is what its end says anyhow"
 
 
 @pytest.mark.parametrize(("before", "after", "same"), [
