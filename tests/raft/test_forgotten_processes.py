@@ -133,14 +133,25 @@ async def leaders_status(client: raft.Client, group: Processes) -> dict[str, Any
 
 
 async def caught_up(client: raft.Client, group: Processes, name: str) -> None:
-    """Wait until the leader says that this node holds all there is, and counts."""
+    """Wait until this node holds all there is, by its own word and the leader's, and counts.
+
+    The leader's alone may be about its earlier life; and a leader that is left before it has given back what was lost
+    resigns, and is elected by nobody.
+    """
     while True:
-        status = await leaders_status(client, group)
-        for peer in status["peers"]:
-            if peer["node_id"] == name and peer["match"] == status["last_index"] and peer["voter"] and not (
-                    peer["owed"] or peer["lapsed"] or name in status["strangers"]):
+        with suppress(raft.RaftError):
+            own = await client.status(group.address(name), timeout_ms=1_000)
+            status = await leaders_status(client, group)
+            there = own["durable_index"] == status["last_index"] and not own["lapse_index"]
+            if there and own["leader"] == status["node_id"] and counts(status, name):
                 return
         await trio.sleep(0.05)
+
+
+def counts(status: dict[str, Any], name: str) -> bool:
+    """Whether the leader's status says so."""
+    return any(peer["node_id"] == name and peer["match"] == status["last_index"] and peer["voter"] and not (
+        peer["owed"] or peer["lapsed"] or name in status["strangers"]) for peer in status["peers"])
 
 
 async def readmit(client: raft.Client, group: Processes, name: str) -> None:
