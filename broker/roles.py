@@ -221,6 +221,13 @@ class ControlledRole:
             self._finding = trio.CancelScope()
             self._nursery.start_soon(self._find, role.master_address, self._finding)
 
+    async def leave(self, reason: str) -> None:
+        self._finding.cancel()
+        await self._replication.leave(reason)
+        self._services.standing.slave = True
+        self._sync.follow(None)
+        await self._registration.leave()  # clients are to find the other process
+
     def advance(self) -> None:
         self._replication.advance()
 

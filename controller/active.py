@@ -18,16 +18,18 @@ from typing import Protocol
 import attrs
 
 from controller.liveness import Heartbeat, Life, Liveness
-from controller.metadata.commands import AnyCommand, DropEligible, ElectMaster, Observation, Trigger
+from controller.metadata.commands import AnyCommand, DropEligible, ElectMaster, Observation, RegisterBroker, Trigger
 from controller.metadata.eligible import announces_gate
-from controller.metadata.groups import BrokerGroup, GroupKey
-from controller.metadata.outcomes import Cleaned, Elected, Imported, NotElected, Outcome
+from controller.metadata.groups import BrokerGroup, GroupKey, Replica
+from controller.metadata.outcomes import Cleaned, Elected, Imported, NotElected, Outcome, Registered
 from controller.notifications import Notification, Notifications
 
 MS = 1_000_000
 LONGEST = "default"
 RETRY_MS = 100
 """After a proposal whose fate is not known."""
+LIVES_FROM = 2
+"""Format of the metadata."""
 
 
 class Groups(Protocol):
@@ -35,6 +37,9 @@ class Groups(Protocol):
 
     @property
     def groups(self) -> Mapping[GroupKey, BrokerGroup]: ...
+
+    @property
+    def format(self) -> int: ...
 
 
 @attrs.frozen
@@ -110,15 +115,21 @@ class ActiveController:
         """
         key, broker_id = beat.key, beat.broker_id
         group = self._metadata.groups.get(key)
-        members = group.replicas if group is not None else ()
+        members: Mapping[int, Replica] = group.replicas if group is not None else {}
+        member = members.get(broker_id)
+        if member is not None and not member.is_process(beat.address, beat.replica.life):
+            self.liveness.rival(now, beat, connection, opened=opened)
+            if self.active and (beat.replica.life is None or self._metadata.format < LIVES_FROM):
+                self._marked[key] = None  # nobody can tell it that it is not the one
+            return False
         fresh = self.liveness.heartbeat(now, beat, connection, members=members, opened=opened)
         if fresh:
             self.notifications.came_alive(now, key, broker_id)
         if not self.active or group is None:
             return False
-        if group.master is None:
+        if group.leader is None:
             self._marked[key] = None
-        if group.master != broker_id:
+        if group.leader != broker_id:
             return False
         if group.eligible and not announces_gate(beat.replica, len(group.sync_state_set)):
             self._marked[key] = None
@@ -140,7 +151,7 @@ class ActiveController:
 
     def answered(self, now: int, command: AnyCommand, outcome: Outcome | None) -> None:
         """What came of a command of ``poll`` or ``asked``; None: it is not known, or it never left."""
-        if isinstance(command, ElectMaster | DropEligible) and self._forget(command.key, command):
+        if isinstance(command, ElectMaster | DropEligible | RegisterBroker) and self._forget(command.key, command):
             if outcome is not None and self._doubted.get(command.key) is command:
                 del self._doubted[command.key]
             if outcome is None and self.active:
@@ -158,9 +169,16 @@ class ActiveController:
                     self.liveness.forget(key, broker_id)
                     self.notifications.forget(key, broker_id)
                 self._changed(now, (key,))
+            case Registered(key=key, broker_id=broker_id, changed=True):
+                self.liveness.registered(now, key, broker_id, self._metadata.groups[key].replicas[broker_id])
+                self._changed(now, (key,))
             case NotElected(key=key, changed=True):
                 self._changed(now, (key,))
             case Imported(keys=keys):
+                for key in keys:
+                    for broker_id, replica in self._metadata.groups[key].replicas.items():
+                        if self.liveness.beat(key, broker_id) is not None:
+                            self.liveness.registered(now, key, broker_id, replica)
                 self._changed(now, keys)
 
     def poll(self, now: int) -> Todo:
@@ -175,7 +193,7 @@ class ActiveController:
         for key in list(self._marked):
             if key not in self._asked:
                 del self._marked[key]
-                command = self._wanted(now, key) or self._marker(key)
+                command = self._wanted(now, key) or self._comer(now, key) or self._marker(key)
                 if command is not None:
                     if key in self._doubted:
                         self._doubted[key] = command
@@ -212,7 +230,7 @@ class ActiveController:
     def observe(self, now: int, key: GroupKey) -> Observation:
         """Who of this group is alive, for a command about it. A master whose lease is waited for counts as alive."""
         group = self._metadata.groups.get(key)
-        master = group.master if group is not None else None
+        master = group.leader if group is not None else None
         observation = self.liveness.observe(now, key, master)
         if master is not None and master not in observation.live and self._lease_until(now, key, master) is not None:
             beat = self.liveness.beat(key, master)
@@ -240,6 +258,35 @@ class ActiveController:
         return Observation({broker_id: replica for broker_id, replica in observation.live.items()
                             if broker_id not in doubted}), settings.policy
 
+    def on_record(self, beat: Heartbeat) -> int | None:
+        """Which life is on record for this id where it is not the sender's, 0 for none; None: there is nothing to tell.
+        To be told while nobody else can be the active controller."""
+        group = self._metadata.groups.get(beat.key)
+        member = group.replicas.get(beat.broker_id) if group is not None else None
+        if member is None or beat.replica.life in (None, member.life) or self._metadata.format < LIVES_FROM:
+            return None
+        return member.life or 0
+
+    def instead_of(
+        self, now: int, key: GroupKey, broker_id: int, address: str, life: int | None
+    ) -> tuple[str, int | None] | None:
+        """Address and life of the process on record in whose place this one may come: it is judged dead.
+
+        So is one that this controller has not heard in all of its own time, by who serves at its very address. A master
+        whose lease is waited for is not dead yet; in a format without lives it is until the next is elected.
+        """
+        group = self._metadata.groups.get(key)
+        member = group.replicas.get(broker_id) if group is not None else None
+        if group is None or member is None or member.is_process(address, life):
+            return None
+        unheard = self.liveness.beat(key, broker_id) is None
+        if unheard and address != member.address:
+            self.liveness.expect(now, key, broker_id)
+        dead = self.liveness.dead(now, key, broker_id) or (unheard and address == member.address)
+        waited_for = group.leader == broker_id and (
+            self._metadata.format < LIVES_FROM or self._lease_until(now, key, broker_id) is not None)
+        return (member.address, member.life) if dead and not waited_for else None
+
     def owed(self, now: int) -> int:
         """Living brokers that this controller, as the active one, has not yet told of their master."""
         alive = self.liveness.life
@@ -256,15 +303,30 @@ class ActiveController:
             observation, policy = self.candidates(key, self.liveness.observe(now, key, None))
             return self._election(key, observation, policy) if self._somebody(group, observation) else None
         life = self.liveness.life(now, key, group.master)
+        if group.vacant and life in (Life.ALIVE, Life.UNKNOWN):  # who came in its place, and whose log is known or not
+            observation, policy = self.candidates(key, self.liveness.observe(now, key, None))
+            return self._election(key, observation, policy) if life is Life.ALIVE else None
         until = self._lease_until(now, key, group.master)
         if until is not None:
             heapq.heappush(self._later, (until, key))
             return None
         if life in (Life.CLOSED, Life.SILENT):
-            return self._election(key, *self.candidates(key, self.liveness.observe(now, key, group.master)))
+            return self._election(key, *self.candidates(key, self.liveness.observe(now, key, group.leader)))
         beat = self.liveness.beat(key, group.master)
         if group.eligible and beat is not None and not announces_gate(beat.replica, len(group.sync_state_set)):
             return DropEligible(term=self.term, key=key, broker_id=group.master, master_epoch=group.master_epoch)
+        return None
+
+    def _comer(self, now: int, key: GroupKey) -> AnyCommand | None:
+        """A process that beats though it is not on record, and tells no life, is put on record when who is there is
+        dead: it registered once, and would never do so again."""
+        group = self._metadata.groups.get(key)
+        for beat in self.liveness.rivals(now, key, group.replicas) if group is not None else ():
+            life = beat.replica.life if self._metadata.format >= LIVES_FROM else None
+            if life is None and (over := self.instead_of(now, key, beat.broker_id, beat.address, life)) is not None:
+                return RegisterBroker(
+                    term=self.term, key=key, broker_id=beat.broker_id, address=beat.address,
+                    learner=beat.replica.learner, instead_of=over, observation=self.observe(now, key))
         return None
 
     def _marker(self, key: GroupKey) -> AnyCommand | None:

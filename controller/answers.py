@@ -53,7 +53,7 @@ def answer(to: Command, outcome: Outcome) -> Command:
             return response(to, code, header, body.to_json(), remark)
         case Elected() | MasterStillExists():
             header = ElectMasterResponse(
-                outcome.master, outcome.address, outcome.master_epoch, outcome.sync_state_set_epoch)
+                outcome.master, outcome.address, outcome.master_epoch, outcome.sync_state_set_epoch, outcome.life)
             members = BrokerMemberGroup(outcome.key.cluster, outcome.key.name, dict(outcome.members))
             elected = ElectMasterResponseBody(outcome.sync_state_set, members)
             return response(to, code, header, elected.to_json(), remark)
@@ -61,7 +61,7 @@ def answer(to: Command, outcome: Outcome) -> Command:
             key, master = outcome.key, outcome.master
             header = RegisterBrokerToControllerResponse(
                 key.cluster, key.name, master, outcome.address, outcome.master_epoch,
-                outcome.sync_state_set_epoch if master is not None else None)
+                outcome.sync_state_set_epoch if master is not None else None, outcome.life)
             body = SyncStateSet(outcome.sync_state_set, outcome.sync_state_set_epoch)
             return response(to, code, header, body.to_json(), remark)
         case BrokerIdApplied() | BrokerIdRefused():
@@ -78,7 +78,8 @@ def replica_info(to: Command, group: BrokerGroup | None, key: GroupKey) -> Comma
     if group is None:
         return response(to, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST,
                         remark=f"Broker metadata is not existed: no broker group {key} is registered")
-    header = GetReplicaInfoResponse(group.master, group.address_of(group.master), group.master_epoch)
+    leader = group.leader
+    header = GetReplicaInfoResponse(leader, group.address_of(leader), group.master_epoch, group.life_of(leader))
     body = SyncStateSet(group.sync_state_set, group.sync_state_set_epoch)
     return response(to, ResponseCode.SUCCESS, header, body.to_json())
 
@@ -100,7 +101,7 @@ def sync_state_data(
             for broker_id, replica in group.replicas.items()
         ]
         table[key.name] = ReplicasInfo(
-            group.master, group.address_of(group.master), group.master_epoch, group.sync_state_set_epoch,
+            group.leader, group.address_of(group.leader), group.master_epoch, group.sync_state_set_epoch,
             [replica for in_sync, replica in replicas if in_sync],
             [replica for in_sync, replica in replicas if not in_sync])
     return response(to, ResponseCode.SUCCESS, None, BrokerReplicasInfo(table).to_json())
@@ -109,6 +110,6 @@ def sync_state_data(
 def role_changed(change: Elected) -> Command:
     """1008, two-way so that it can be acknowledged."""
     header = NotifyBrokerRoleChangedRequest(
-        change.address, change.master_epoch, change.sync_state_set_epoch, change.master)
+        change.address, change.master_epoch, change.sync_state_set_epoch, change.master, change.life)
     body = SyncStateSet(change.sync_state_set, change.sync_state_set_epoch)
     return request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header, body.to_json())

@@ -123,11 +123,14 @@ class Controller:
         held = (not request.is_oneway and self.active.active and group is not None  # asked for the few that it is for
                 and group.master == beat.broker_id and self.node.holds_lease)
         renewed = self.active.heartbeat(self.clock(), beat, connection, raft_lease=held, opened=connection.number)
+        life = self.active.on_record(beat) if not request.is_oneway and self.active.active else None
+        if life is not None and not self.node.holds_lease:
+            life = None
         if self.active.stirred:
             self.turn()
         if request.is_oneway:
             return request
-        header = BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None)
+        header = BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None, life)
         return response(request, ResponseCode.SUCCESS, header, remark="Heart beat success")
 
     def metadata(self, connection: Connection, request: Command) -> Command:

@@ -9,6 +9,8 @@ Differs from ``DefaultBrokerHeartbeatManager`` in what that forgets: channel, ad
 the latest heartbeat, a channel that an older heartbeat came by closes nothing, one channel may carry many brokers, and
 silence is judged at its deadline, not at the next scan. A heartbeat that comes late by a channel that its broker has
 left, or that is older than the one it uses, says nothing: that channel is about to close, and its broker has gone on.
+A process that is not the one on record under its id keeps nobody alive: it is a *rival*, and remembered apart until its
+channel closes, or until it is put on record itself.
 
 Sans-IO: time is a number (ns), a connection any object.
 """
@@ -16,17 +18,19 @@ Sans-IO: time is a number (ns), a connection any object.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 
 import attrs
 
 from controller.metadata.commands import LiveReplica, Observation
-from controller.metadata.groups import GroupKey
+from controller.metadata.groups import GroupKey, Replica
 
 MS = 1_000_000
 STRANGERS_MAX = 256
 """Brokers of one group that are heard without being members, which only those that just got their ids are."""
+RIVALS_MAX = 4
+"""Of one member."""
 SWEPT_FROM = 1_000
 """Places in the queue that are not worth sweeping."""
 HELD_UP_NS = 1_000 * MS
@@ -82,6 +86,8 @@ class _Broker:
     """Channels that are open and that it used before this one."""
     due_ns: int = -1
     """Deadline under which it stands in the queue; -1: it does not."""
+    rival: bool = False
+    """It is not the process on record."""
 
 
 @attrs.define(frozen=True)
@@ -102,6 +108,8 @@ class Liveness:
         self._groups: dict[GroupKey, dict[int, _Broker]] = {}
         self._by_connection: dict[object, set[_Broker]] = {}
         self._left: dict[object, set[_Broker]] = {}
+        self._rivals: dict[tuple[GroupKey, int], list[_Broker]] = {}
+        """By who is on record, the one heard last at the end."""
         self._queue: list[tuple[int, int, _Broker]] = []
         """By deadline; only the active controller has one."""
         self._pushes = 0
@@ -142,6 +150,31 @@ class Liveness:
         self._enqueue(broker)
         return fresh
 
+    def rival(self, now: int, beat: Heartbeat, connection: object, *, opened: int = 0) -> None:
+        """A heartbeat of a process that is not the one on record for this member."""
+        rivals = self._rivals.setdefault((beat.key, beat.broker_id), [])
+        same = [each for each in rivals if _process(each) == (beat.address, beat.replica.life)]
+        for each in same or rivals[: max(1 + len(rivals) - RIVALS_MAX, 0)]:
+            self._leave(each)
+            rivals.remove(each)
+        timeout_ns = self._default_ns if beat.timeout_ms is None else max(beat.timeout_ms, 1) * MS
+        broker = _Broker(beat.key, beat.broker_id, beat, connection, now, timeout_ns, opened=opened, rival=True)
+        rivals.append(broker)
+        self._by_connection.setdefault(connection, set()).add(broker)
+
+    def registered(self, now: int, key: GroupKey, broker_id: int, replica: Replica) -> None:
+        """This process is on record now. Another one before it is forgotten; until it beats it has its time to."""
+        known = self._find(key, broker_id)
+        if known is not None and known.beat is not None and replica.is_process(*_process(known)):
+            return
+        rivals = self._rivals.get((key, broker_id), [])
+        found = [each for each in rivals if replica.is_process(*_process(each))]
+        if found:
+            rivals.remove(found[-1])
+        self._forget(key, broker_id)
+        broker = self._add(key, broker_id, now, found[-1] if found else None)
+        self._enqueue(broker)
+
     def closed(self, connection: object) -> list[Gone]:
         """A channel closed: the brokers whose latest heartbeat came by it are dead, for certain."""
         gone = []
@@ -149,6 +182,9 @@ class Liveness:
             broker.left.discard(connection)
         for broker in self._by_connection.pop(connection, ()):
             broker.connection = None
+            if broker.rival:
+                self._part(broker)
+                continue
             if not broker.silent:
                 gone.append(Gone(broker.key, broker.broker_id, Life.CLOSED))
             broker.closed = True
@@ -169,7 +205,7 @@ class Liveness:
             broker.due_ns = -1
 
     def expect(self, now: int, key: GroupKey, broker_id: int) -> None:
-        """A group's master that this controller has never heard: it is to beat within the default timeout."""
+        """A member that this controller has never heard: it is to beat within the default timeout."""
         if self._find(key, broker_id) is None:
             self._enqueue(self._add(key, broker_id, now))
 
@@ -199,6 +235,11 @@ class Liveness:
 
     def forget(self, key: GroupKey, broker_id: int) -> None:
         """This broker is no member of its group (any longer)."""
+        self._forget(key, broker_id)
+        for rival in self._rivals.pop((key, broker_id), ()):
+            self._leave(rival)
+
+    def _forget(self, key: GroupKey, broker_id: int) -> None:
         members = self._groups.get(key)
         broker = members.pop(broker_id, None) if members else None
         if broker is not None:
@@ -243,6 +284,13 @@ class Liveness:
         """The latest heartbeat, however old."""
         broker = self._find(key, broker_id)
         return broker.beat if broker is not None else None
+
+    def rivals(self, now: int, key: GroupKey, members: Iterable[int]) -> list[Heartbeat]:
+        """Of processes that beat and are not on record, the one of each member that was heard last."""
+        if not self._rivals:
+            return []
+        latest = [rivals[-1] for broker_id in members if (rivals := self._rivals.get((key, broker_id)))]
+        return [each.beat for each in latest if each.beat is not None and each.heard_ns + each.timeout_ns >= now]
 
     def observe(self, now: int, key: GroupKey, master: int | None) -> Observation:
         """What a command about this group decides from: who of it is alive.
@@ -293,11 +341,20 @@ class Liveness:
         members = self._groups.get(key)
         return members.get(broker_id) if members is not None else None
 
-    def _add(self, key: GroupKey, broker_id: int, now: int) -> _Broker:
-        broker = _Broker(key, broker_id, None, None, now, self._default_ns)
+    def _add(self, key: GroupKey, broker_id: int, now: int, rival: _Broker | None = None) -> _Broker:
+        """``rival``: who is one no longer."""
+        broker = rival or _Broker(key, broker_id, None, None, now, self._default_ns)
+        broker.rival = False
         self._groups.setdefault(key, {})[broker_id] = broker
         self._count += 1
         return broker
+
+    def _part(self, rival: _Broker) -> None:
+        """It is gone, and was never on record."""
+        rivals = self._rivals[rival.key, rival.broker_id]
+        rivals.remove(rival)
+        if not rivals:
+            del self._rivals[rival.key, rival.broker_id]
 
     def _leave(self, broker: _Broker) -> None:
         """Its former channel closes nothing any more."""
@@ -326,3 +383,9 @@ class Liveness:
             if len(self._queue) > 2 * self._count + SWEPT_FROM:
                 self._queue = [place for place in self._queue if place[0] == place[2].due_ns]
                 heapq.heapify(self._queue)
+
+
+def _process(broker: _Broker) -> tuple[str, int | None]:
+    """Address and life of who was heard."""
+    assert broker.beat is not None
+    return broker.beat.address, broker.beat.replica.life

@@ -26,7 +26,7 @@ from controller.metadata.commands import (
     Trigger,
 )
 from controller.metadata.groups import GroupKey
-from controller.metadata.identity import address_problem, key_problem, name_problem
+from controller.metadata.identity import address_problem, displaces, key_problem, name_problem, not_dead
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Refused
 from remoting.bodies.controller import SyncStateSet
@@ -76,6 +76,8 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
     wrong = key_problem(key) or address_problem(header.broker_addr)
     if wrong or header.broker_id < 0:
         return refused(wrong or f"brokerId = {header.broker_id}: ids of brokers are not negative")
+    if header.broker_life is not None and header.broker_life < 1:
+        return refused(f"brokerLife = {header.broker_life}: must be above 0")
     if header.heartbeat_timeout_ms is not None and header.heartbeat_timeout_ms < 1:
         return refused(f"heartbeatTimeoutMills = {header.heartbeat_timeout_ms}: must be above 0")
     replica = LiveReplica(
@@ -83,7 +85,8 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
         max_offset=-1 if header.max_offset is None else header.max_offset,
         confirm_offset=-1 if header.confirm_offset is None else header.confirm_offset,
         priority=PRIORITY_DEFAULT if header.election_priority is None else header.election_priority,
-        learner=bool(header.learner), min_in_sync_replicas=header.min_in_sync_replicas)
+        learner=bool(header.learner), min_in_sync_replicas=header.min_in_sync_replicas, life=header.broker_life,
+        address=header.broker_addr)
     return Heartbeat(
         key, header.broker_id, header.broker_addr, replica,
         header.heartbeat_timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set),
@@ -137,9 +140,16 @@ def _register(request: Command, seen: Seen) -> AnyCommand | Refused:
     wrong = key_problem(key)
     if wrong:
         return refused(wrong)
-    return RegisterBroker(
+    if header.broker_life is not None and header.broker_life < 1:
+        return refused(f"brokerLife = {header.broker_life}: must be above 0")
+    command = RegisterBroker(
         term=seen.active.term, key=key, broker_id=header.broker_id, address=header.broker_address,
-        learner=bool(header.learner), observation=seen.observe(key))
+        learner=bool(header.learner), life=header.broker_life, running=bool(header.already_running),
+        instead_of=seen.active.instead_of(seen.now, key, header.broker_id, header.broker_address, header.broker_life),
+        observation=seen.observe(key))
+    group = seen.machine.group(key)
+    member = group.replicas.get(header.broker_id) if group is not None else None
+    return not_dead(member, command) if member is not None and displaces(member, command) else command
 
 
 def _clean(request: Command, seen: Seen) -> AnyCommand | Refused:

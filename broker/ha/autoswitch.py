@@ -235,6 +235,11 @@ class AutoSwitch:
             self._following.follow(ha_address)
             self._tell()
 
+    async def leave(self, reason: str) -> None:
+        """No role, until the next one."""
+        async with self._changing:
+            await self._leave(reason)
+
     def follow(self, ha_address: str | None) -> None:
         """Where the master's HA port is, when that becomes known or changes. Nothing while this is no slave."""
         if self._following is not None:

@@ -25,6 +25,7 @@ from broker.replicas.outputs import (
     BecomeMaster,
     BecomeSlave,
     Fence,
+    Leave,
     Output,
     RemoveApplication,
     Report,
@@ -75,6 +76,7 @@ UNSETTLED: Final = -1
 """In place of the generation of an announcement, of a heartbeat that leaves while a change of the SyncStateSet is under
 way: that one may have said that more is demanded, and have let others be elected for it."""
 _HANDED_OVER: Final = "mastership is handed over"
+_ANOTHER: Final = "another process is registered under this broker's id"
 
 
 class Stage(enum.Enum):
@@ -150,12 +152,15 @@ class ReplicasManager:
     """One broker. ``log`` and ``in_sync`` are set by the caller: the latter when mastership begins, None at its end."""
 
     def __init__(self, config: ManagerConfig, found: Identity | Application | None, check_code: str,
-                 doubtful_epoch: int = -1) -> None:
+                 doubtful_epoch: int = -1, *, life: int | None = None) -> None:
         """``found`` is what ``identity.load`` gave; ``check_code`` is new and nobody else's, for a new application.
 
         ``doubtful_epoch``: the last that this broker may have led and lost something of, -1 if it lost nothing. Others
         may hold what it lost; bytes that it wrote in their place would pass for the same. So it resigns: it sends no
         heartbeats, so that any controller gives it up in time, and asks for an election, so that one comes at once.
+
+        ``life``: a number of this process's life, above 0. Of two processes with one id the controllers know one, and
+        the other has no role until that is dead.
         """
         self.stage = Stage.INITIAL
         self.log = LogState()
@@ -170,6 +175,10 @@ class ReplicasManager:
         self._found = found
         self._check_code = check_code
         self._doubtful_epoch = doubtful_epoch
+        self._gave_way = False
+        self._life = life
+        self._unrecorded = False
+        """Registered without its life, by controllers that know lives by now."""
         self._resigning = False
         self._told = self._settled = self._refused = False
         """While the log is in doubt: the active controller has heard of it; and has said since in which epoch the group
@@ -207,7 +216,7 @@ class ReplicasManager:
         if self.leader is not None:
             if self.stage is Stage.INITIAL:
                 self.stage = Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE
-            outputs += self._register(now_ns)
+            outputs += self._register(now_ns) + self._record(now_ns)
             outputs += self._beat(now_ns)
             outputs += self._elect_or_poll(now_ns)
             outputs += self._report(now_ns)
@@ -245,11 +254,17 @@ class ReplicasManager:
                 self._due["poll"] = 0
                 self._look_soon(now_ns)
             return self.tick(now_ns)
+        if self._another(header.master_broker_id, header.master_address, header.master_life):
+            self._due["poll"] = 0  # the active controller knows
+            return self.tick(now_ns)
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
 
     def role_taken(self, role: Role, now_ns: int) -> list[Output]:
         """Replication is in that role now."""
+        if self.stage is Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE or (
+                isinstance(role, BecomeMaster) and role.epoch <= self._doubtful_epoch):
+            return [Leave(_ANOTHER)]  # it had to give way meanwhile
         self.role = role
         if self._target is not None and self._target != role:
             return [*self._fence(now_ns), self._target]
@@ -335,9 +350,25 @@ class ReplicasManager:
             header = ApplyBrokerIdRequest(config.cluster_name, config.broker_name, self._found.broker_id,
                                           self._found.check_code)
             return self._ask("register", RequestCode.CONTROLLER_APPLY_BROKER_ID, header, now_ns, self._applied)
-        register = RegisterBrokerToControllerRequest(
-            config.cluster_name, config.broker_name, self._found.broker_id, config.address, **self._announced())
-        return self._ask("register", RequestCode.CONTROLLER_REGISTER_BROKER, register, now_ns, self._registered)
+        return self._ask("register", RequestCode.CONTROLLER_REGISTER_BROKER, self._registration(self._found.broker_id),
+                         now_ns, self._registered)
+
+    def _registration(self, broker_id: int, running: bool | None = None) -> RegisterBrokerToControllerRequest:
+        config = self._config
+        return RegisterBrokerToControllerRequest(
+            config.cluster_name, config.broker_name, broker_id, config.address, broker_life=self._life,
+            already_running=running, **self._announced())
+
+    def _record(self, now_ns: int) -> list[Output]:
+        """Its life, where it is registered without: its role stays. What refuses it is told by heartbeats."""
+        broker_id = self.broker_id
+        if not self._unrecorded or broker_id is None or self._resigning or not self._is_due("record", now_ns) \
+                or self.stage not in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING):
+            return []
+        self._unrecorded = False
+        self._due["record"] = now_ns + self._config.retry_ms * NS_PER_MS
+        return self._ask("record", RequestCode.CONTROLLER_REGISTER_BROKER, self._registration(broker_id, True), now_ns,
+                         _ignored)
 
     def _next_id(self, answer: Command | None, _: int) -> list[Output]:
         if answer is None or answer.code != ResponseCode.SUCCESS:
@@ -364,13 +395,15 @@ class ReplicasManager:
         if answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             return [Report(f"the controller does not know broker {self.broker_id} of {self._config.broker_name!r}: its "
                            "data was lost or this broker was cleaned; remove the identity file to join as a new one")]
+        if answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
+            return [Report(f"not registered, and asked again until it is: {answer.remark}")]
         if answer.code != ResponseCode.SUCCESS:
             return []
         header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
-        self.stage, self._heard = Stage.REGISTER_TO_CONTROLLER_DONE, False
+        self.stage, self._heard, self._unrecorded = Stage.REGISTER_TO_CONTROLLER_DONE, False, False
         self._due["beat"] = 0
-        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
-                               members.sync_state_set, members.sync_state_set_epoch)
+        return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
+                             members.sync_state_set, members.sync_state_set_epoch)
 
     def _write(self, output: Output) -> list[Output]:
         self._writing = True
@@ -399,7 +432,7 @@ class ReplicasManager:
         header = BrokerHeartbeatRequest(
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
             self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
-            log_in_doubt=True if self._in_doubt else None, **self._announced())
+            log_in_doubt=True if self._in_doubt else None, broker_life=self._life, **self._announced())
         held = self.in_sync
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
@@ -416,6 +449,10 @@ class ReplicasManager:
             return []
         header = BrokerHeartbeatResponse.from_ext(answer.ext)
         renewed = header.master_lease_renewed
+        if header.registered_life is not None and self._life is not None and header.registered_life != self._life:
+            if header.registered_life:
+                return self._give_way(self.epoch)
+            self._unrecorded = True
         self.lease.answered(sent_ns, renewed)
         leads = self.leader is not None and address in (self.leader, self._names.get(self.leader))
         self._told = self._told or bool(leads and header.log_in_doubt)
@@ -503,8 +540,8 @@ class ReplicasManager:
         if answer is None or answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
             return []
         header, body = ElectMasterResponse.from_ext(answer.ext), ElectMasterResponseBody.from_json(answer.body)
-        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
-                               body.sync_state_set, header.sync_state_set_epoch or 0)
+        return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
+                             body.sync_state_set, header.sync_state_set_epoch or 0)
 
     def _polled(self, answer: Command | None, _: int) -> list[Output]:
         if answer is None:
@@ -521,8 +558,8 @@ class ReplicasManager:
                 self._resigning = False
                 self._due["beat"] = self._due["elect"] = 0
             return []
-        return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
-                               members.sync_state_set, members.sync_state_set_epoch)
+        return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
+                             members.sync_state_set, members.sync_state_set_epoch)
 
     def _look_soon(self, now_ns: int) -> None:
         """For the active controller; not more often than each ``retry_ms``."""
@@ -548,6 +585,35 @@ class ReplicasManager:
             self._due.pop(what, None)
         for what in ("elect", "poll", "alter"):
             self._busy.pop(what, None)
+
+    # --- another process of this id --------------------------------------------------------------------------
+
+    def _another(self, master: int | None, address: str | None, life: int | None) -> bool:
+        """Whether this broker's id is master as another process: by its life, and by its address where none is told."""
+        if master is None or master != self.broker_id or not address:
+            return False
+        return address != self._config.address if life is None or self._life is None else life != self._life
+
+    def _hear_of(self, master: int | None, address: str | None, epoch: int | None, life: int | None,
+                 members: frozenset[int], members_epoch: int) -> list[Output]:
+        """Who is master, by the active controller's answer to a request of this broker."""
+        if self._another(master, address, life):
+            return self._give_way(epoch or 0)
+        return self._master_is(master, address, epoch, members, members_epoch)
+
+    def _give_way(self, epoch: int) -> list[Output]:
+        """Another process is registered under this id. This one has no role until it is registered again, and is never
+        master of an epoch that the other one may lead."""
+        if epoch > self._doubtful_epoch:
+            self._doubtful_epoch = epoch
+            self._gave_way = True
+        self.stage = Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE
+        self.role = self._target = None
+        self._heard = self._resigning = self._unrecorded = self._told = self._settled = False
+        self._pending.clear()
+        self._busy.clear()
+        self._due = {what: at_ns for what, at_ns in self._due.items() if what in ("register", "discover")}
+        return [Leave(_ANOTHER), Report(f"{_ANOTHER}: this one has no role, and asks until that one is gone")]
 
     # --- roles, the SyncStateSet and the fence ---------------------------------------------------------------
 
@@ -590,6 +656,8 @@ class ReplicasManager:
         if self._refused:
             what = (f"this machine went down, and who chose this broker for epoch {self._doubtful_epoch} may not have "
                     "known: it may lack what ")
+        elif self._gave_way:
+            what = "another process was, or may have been, master under this broker's id: this one may lack what "
         return [Report(f"{what}others hold, and asks for another election")]
 
     def _report(self, now_ns: int) -> list[Output]:
@@ -671,3 +739,8 @@ class ReplicasManager:
             self._busy[what] = self._requests
         self._pending[self._requests] = _Sent(address, now_ns, done)
         return [Send(self._requests, address, request(code, header, body), self._config.request_timeout_ms)]
+
+
+def _ignored(answer: Command | None, number: int) -> list[Output]:
+    """What follows is told by heartbeats."""
+    return []

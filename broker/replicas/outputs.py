@@ -59,6 +59,13 @@ class BecomeSlave:
 
 
 @attrs.frozen
+class Leave:
+    """No role from now on, not even the copying of a log: another process has this broker's id."""
+
+    reason: str
+
+
+@attrs.frozen
 class Serve:
     """Writes are open from now on: registered, in a role, and the lease holds."""
 
@@ -77,5 +84,5 @@ class Report:
     problem: str
 
 
-Output = (Send | WriteApplication | WriteIdentity | RemoveApplication | BecomeMaster | BecomeSlave | Serve | Fence
-          | Report)
+Output = (Send | WriteApplication | WriteIdentity | RemoveApplication | BecomeMaster | BecomeSlave | Leave | Serve
+          | Fence | Report)

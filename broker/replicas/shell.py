@@ -21,6 +21,7 @@ from broker.replicas.outputs import (
     BecomeMaster,
     BecomeSlave,
     Fence,
+    Leave,
     Output,
     RemoveApplication,
     Report,
@@ -57,6 +58,9 @@ class Switch(Protocol):
     async def become_slave(self, role: BecomeSlave) -> None:
         """As above. Where the master replicates from, it finds out itself."""
 
+    async def leave(self, reason: str) -> None:
+        """No role, and nothing copied or served any more."""
+
     def advance(self) -> None:
         """The SyncStateSet, or who is asked for, is another."""
 
@@ -76,8 +80,9 @@ class Member:
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str, client: Client,
         clock: Callable[[], int], log_state: Callable[[], LogState], switch: Switch, gate: Gate,
         taken: Callable[[Role], None], doubtful_epoch: int = -1,
+        life: int | None = None,
     ) -> None:
-        """``clock`` is monotonic, ns; ``taken`` is told of each role; ``doubtful_epoch`` as in ``ReplicasManager``.
+        """``clock`` is monotonic, ns; ``taken`` is told of each role; the last two are as in ``ReplicasManager``.
         Raises ``IdentityError``, ``OSError``."""
         self.bell = Bell()
         self._config, self._client, self._clock = config, client, clock
@@ -91,7 +96,7 @@ class Member:
             raise identity.IdentityError(f"{identity_path}: {error}") from None
         if isinstance(found, identity.Identity):
             files.remove(identity_path + TEMP)  # a crash may have come before that
-        self.manager = ReplicasManager(config, found, check_code, doubtful_epoch)
+        self.manager = ReplicasManager(config, found, check_code, doubtful_epoch, life=life)
         self._nursery: trio.Nursery | None = None
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, switch.advance)
         self._unwritten: Output | None = None
@@ -154,6 +159,9 @@ class Member:
                 self._nursery.start_soon(self._send, output)
             case BecomeMaster() | BecomeSlave():
                 self._nursery.start_soon(self._take, output)
+            case Leave(reason=reason):
+                self.manager.in_sync = None
+                self._nursery.start_soon(self._leave, reason)
             case Serve():
                 if isinstance(self.manager.role, BecomeMaster):
                     logger.warning("writes are open", extra={"epoch": self.manager.epoch})
@@ -191,6 +199,11 @@ class Member:
         else:
             self._taken(role)
             self.carry_out(self._now_manager().role_taken(role, self._clock()))
+        self.bell.ring()
+
+    async def _leave(self, reason: str) -> None:
+        logger.warning("giving up any role", extra={"why": reason})
+        await self._switch.leave(reason)
         self.bell.ring()
 
     def _write(self, output: Output) -> None:

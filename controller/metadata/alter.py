@@ -3,7 +3,8 @@
 Checks in this order, each with its code:
 
     1  the group is known                                   2013
-    2  the sender is the master                             2002
+    2  the sender is the master, and nobody registered in
+       its place since                                      2002
     3  in the epoch of its mastership                       2000
     4  and knows the accepted set by its epoch              2001
     5  the set is the accepted one already: success, nothing changes
@@ -51,9 +52,9 @@ def _fence(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
     if group.removed:
         return Refused(code=ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
                        remark=f"no broker group {command.key} is registered")
-    if group.master is None or command.broker_id != group.master:
+    if group.leader is None or command.broker_id != group.leader:
         return Refused(code=ResponseCode.CONTROLLER_INVALID_MASTER,
-                       remark=f"broker {command.broker_id} is not the master of {command.key}: that is {group.master}")
+                       remark=f"broker {command.broker_id} is not the master of {command.key}: that is {group.leader}")
     if command.master_epoch != group.master_epoch:
         return Refused(code=ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
                        remark=f"master epoch {command.master_epoch} of {command.key} is fenced: it is "
@@ -76,7 +77,7 @@ def _unfit(group: BrokerGroup, command: AlterSyncStateSet) -> Refused | None:
         if broker_id != group.master and (replica.learner or (seen is not None and seen.learner)):
             return Refused(code=ResponseCode.CONTROLLER_INVALID_REPLICAS,
                            remark=f"broker {broker_id} of {command.key} is a learner and never in sync")
-        if seen is None:
+        if not command.observation.sees(broker_id, replica):
             return Refused(code=ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
                            remark=f"broker {broker_id} of {command.key} is not alive")
     if group.master not in command.sync_state_set:

@@ -68,6 +68,7 @@ def clean(group: BrokerGroup, command: CleanBrokerData) -> tuple[Outcome, Broker
         sync_state_set_epoch=group.sync_state_set_epoch + (shrunk != group.sync_state_set),
         master=None if lost_master else group.master,
         master_epoch=group.master_epoch + lost_master,
+        vacant=group.vacant and not lost_master,
         eligible=group.eligible - removed,
     )
     return Cleaned(

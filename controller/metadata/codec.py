@@ -102,7 +102,8 @@ def check_reads(reads: int, in_use: int) -> None:
 
 def _pack_live(observation: Observation, in_format: int) -> dict[int, list[Any]]:
     return {
-        broker_id: [r.epoch, r.max_offset, r.confirm_offset, r.priority, r.learner, r.min_in_sync_replicas]
+        broker_id: [r.epoch, r.max_offset, r.confirm_offset, r.priority, r.learner, r.min_in_sync_replicas,
+                    *([r.life, r.address] if in_format >= 2 else [])]
         for broker_id, r in sorted(observation.live.items())
     }
 
@@ -112,27 +113,34 @@ def _observation(value: Any, in_format: int) -> Observation:
         raise ValueError(f"{str(value)[:40]} where the live brokers are due")
     live = {}
     for broker_id, replica in value.items():
-        epoch, longest, confirmed, priority, learner, least = items(replica, 6)
+        epoch, longest, confirmed, priority, learner, least, *since_2 = items(replica, 6 if in_format < 2 else 8)
+        life, address = since_2 or (None, None)
         live[integer(broker_id)] = LiveReplica(
             integer(epoch), integer(longest), integer(confirmed), integer(priority), flag(learner),
-            optional(least, integer))
+            optional(least, integer), optional(life, _life), optional(address, text))
     return Observation(live)
 
 
 def pack_replicas(replicas: Mapping[int, Replica], in_format: int) -> list[list[Any]]:
     """Members as lists, in the order of ids. Snapshots hold them in the same form."""
-    return [[broker_id, r.address, r.check_code, r.learner] for broker_id, r in sorted(replicas.items())]
+    return [[broker_id, r.address, r.check_code, r.learner, *([r.life] if in_format >= 2 else [])]
+            for broker_id, r in sorted(replicas.items())]
 
 
 def replicas_of(value: Any, in_format: int) -> dict[int, Replica]:
     """Back from ``pack_replicas``. Raises ``ValueError``."""
     found = {}
     for item in items(value):
-        broker_id, address, check_code, learner = items(item, 4)
-        found[integer(broker_id)] = Replica(text(address), optional(check_code, text), flag(learner))
+        broker_id, address, check_code, learner, *life = items(item, 4 if in_format < 2 else 5)
+        found[integer(broker_id)] = Replica(
+            text(address), optional(check_code, text), flag(learner), *(optional(each, _life) for each in life))
     if len(found) != len(value) or list(found) != sorted(found):
         raise ValueError(f"replicas {list(found)} are not in the order of ids, each once")
     return found
+
+
+def _life(value: Any) -> int:
+    return integer(value, 1)
 
 
 def _key(cluster: Any, name: Any) -> GroupKey:
@@ -193,14 +201,22 @@ def _clean(term: int, fields: list[Any], in_format: int) -> CleanBrokerData:
 
 
 def _pack_register(c: RegisterBroker, in_format: int) -> list[Any]:
-    return [*c.key, c.broker_id, c.address, c.learner, _pack_live(c.observation, in_format)]
+    return [*c.key, c.broker_id, c.address, c.learner, _pack_live(c.observation, in_format),
+            *([c.life, c.running, c.instead_of] if in_format >= 2 else [])]
 
 
 def _register(term: int, fields: list[Any], in_format: int) -> RegisterBroker:
-    cluster, name, broker_id, address, learner, live = items(fields, 6)
+    cluster, name, broker_id, address, learner, live, *since_2 = items(fields, 6 if in_format < 2 else 9)
+    life, running, instead_of = since_2 or (None, False, None)
     return RegisterBroker(
         term=term, key=_key(cluster, name), broker_id=integer(broker_id), address=text(address), learner=flag(learner),
+        life=optional(life, _life), running=flag(running), instead_of=optional(instead_of, _process),
         observation=_observation(live, in_format))
+
+
+def _process(value: Any) -> tuple[str, int | None]:
+    address, life = items(value, 2)
+    return text(address), optional(life, _life)
 
 
 def _pack_drop(c: DropEligible, in_format: int) -> list[Any]:

@@ -31,6 +31,10 @@ class LiveReplica:
     learner: bool = False
     min_in_sync_replicas: int | None = None
     """As announced; None from a broker that does not, such as every Java broker."""
+    life: int | None = None
+    """Of the process that was heard, where it told one. This and the next: since format 2."""
+    address: str | None = None
+    """Of the process that was heard; None where it is not known, as of a master that is presumed alive."""
 
 
 @attrs.frozen
@@ -38,6 +42,13 @@ class Observation:
     """Who of one group was alive, by broker id, when the command was proposed. May name brokers that are no members."""
 
     live: Mapping[int, LiveReplica] = attrs.field(factory=dict)
+
+    def sees(self, broker_id: int, replica: Replica | None) -> bool:
+        """Whether that member was alive: it, and not another process with its id."""
+        seen = self.live.get(broker_id)
+        if seen is None or replica is None:
+            return False
+        return seen.address is None or replica.is_process(seen.address, seen.life)
 
 
 @attrs.frozen(kw_only=True)
@@ -113,6 +124,12 @@ class RegisterBroker(Command):
     broker_id: int
     address: str
     learner: bool = False
+    life: int | None = None
+    """Of the process that asks. This and what follows: since format 2."""
+    running: bool = False
+    """It was registered already, by a controller that did not know lives, and has its role."""
+    instead_of: tuple[str, int | None] | None = None
+    """Address and life of the process on record that the proposer judged dead; None: it judged none so."""
     observation: Observation
 
 

@@ -17,17 +17,16 @@ in ``ReplicasInfoManager.electMaster``, the broker that asks gets no preference 
 Differs from Java where that is wrong: rows 2 and 3 check membership and liveness (Java makes even an id that nobody
 has master); row 4 writes no epoch (in Java it bricks the group, whose SyncStateSet stays empty for ever); row 7 writes
 one epoch per lost master, not one per attempt; "never had a master" means an empty SyncStateSet, so that a group that
-such a Java controller bricked recovers. Pure: a function of the group and the command.
+such a Java controller bricked recovers. Alive is who was heard in the life that is on record; where another process
+has registered as the master since (``vacant``) none is, for row 5. Pure: a function of the group and the command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 
 from controller.metadata import eligible
-from controller.metadata.commands import ElectMaster, LiveReplica, Trigger
+from controller.metadata.commands import ElectMaster, LiveReplica, Observation, Trigger
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.outcomes import Elected, MasterStillExists, NotElected, Outcome, Refused
 from controller.metadata.policy import POLICIES
@@ -50,15 +49,16 @@ def elect(group: BrokerGroup, command: ElectMaster) -> tuple[Outcome, BrokerGrou
         remark = "an election that designates must name the broker"
         return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=remark), group
     target = asked if command.designate or not group.sync_state_set else None
-    if group.master is not None and group.master in command.observation.live and target in (None, group.master):
-        return _still_exists(group, group.master, command), group
+    leader = group.leader
+    if leader is not None and target in (None, leader) and command.observation.sees(leader, group.replicas[leader]):
+        return _still_exists(group, leader, command), group
     winner = _winner(group, command, target)
     return _nobody(group, command, asked) if winner is None else _elected(group, command, winner)
 
 
 def _winner(group: BrokerGroup, command: ElectMaster, target: int | None) -> int | None:
     for pool in _pools(group, command, target):
-        candidates = _candidates(group, command.observation.live, pool)
+        candidates = _candidates(group, command.observation, pool)
         if target is not None:
             if target in candidates:
                 return target
@@ -75,14 +75,14 @@ def _pools(group: BrokerGroup, command: ElectMaster, target: int | None) -> list
 
 
 def _candidates(
-    group: BrokerGroup, live: Mapping[int, LiveReplica], pool: frozenset[int]
+    group: BrokerGroup, observation: Observation, pool: frozenset[int]
 ) -> dict[int, LiveReplica]:
     """Who of the pool may win: members, alive, no learner by registration or heartbeat (apache/rocketmq#10013)."""
     return {
-        broker_id: live[broker_id]
+        broker_id: observation.live[broker_id]
         for broker_id in sorted(pool)
-        if broker_id in live and broker_id in group.replicas
-        and not (live[broker_id].learner or group.replicas[broker_id].learner)
+        if observation.sees(broker_id, group.replicas.get(broker_id))
+        and not (observation.live[broker_id].learner or group.replicas[broker_id].learner)
     }
 
 
@@ -94,11 +94,12 @@ def _elected(group: BrokerGroup, command: ElectMaster, winner: int) -> tuple[Ele
         sync_state_set=frozenset({winner}),
         sync_state_set_epoch=group.sync_state_set_epoch + 1,
         eligible=eligible.after_election(group, winner, command.observation.live[winner]),
+        vacant=False,
     )
     return Elected(
-        key=command.key, master=winner, address=after.replicas[winner].address, master_epoch=after.master_epoch,
-        sync_state_set=after.sync_state_set, sync_state_set_epoch=after.sync_state_set_epoch,
-        members=after.addresses(), previous=group.master,
+        key=command.key, master=winner, address=after.replicas[winner].address,
+        life=after.replicas[winner].life, master_epoch=after.master_epoch, sync_state_set=after.sync_state_set,
+        sync_state_set_epoch=after.sync_state_set_epoch, members=after.addresses(), previous=group.master,
         clean=not group.sync_state_set or winner in group.electable,
     ), after
 
@@ -106,9 +107,9 @@ def _elected(group: BrokerGroup, command: ElectMaster, winner: int) -> tuple[Ele
 def _still_exists(group: BrokerGroup, master: int, command: ElectMaster) -> MasterStillExists:
     return MasterStillExists(
         remark=f"the master of {command.key}, broker {master}, is alive",
-        key=command.key, master=master, address=group.replicas[master].address, master_epoch=group.master_epoch,
-        sync_state_set=group.sync_state_set, sync_state_set_epoch=group.sync_state_set_epoch,
-        members=group.addresses(),
+        key=command.key, master=master, address=group.replicas[master].address, life=group.replicas[master].life,
+        master_epoch=group.master_epoch, sync_state_set=group.sync_state_set,
+        sync_state_set_epoch=group.sync_state_set_epoch, members=group.addresses(),
     )
 
 
@@ -121,7 +122,7 @@ def _nobody(group: BrokerGroup, command: ElectMaster, asked: int | None) -> tupl
         code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
         why = "it never had a master; its first is who asks for it" if first else _why(group, command)
     lost = command.trigger is Trigger.CONTROLLER and group.master is not None
-    after = attrs.evolve(group, master=None, master_epoch=group.master_epoch + 1) if lost else group
+    after = attrs.evolve(group, master=None, master_epoch=group.master_epoch + 1, vacant=False) if lost else group
     return NotElected(
         code=code, remark=f"no master for {command.key}: {why}", changed=lost, key=command.key,
         master_epoch=after.master_epoch, previous=group.master if lost else None,

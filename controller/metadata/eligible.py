@@ -28,8 +28,9 @@ electing one of them is exactly as safe as it was to elect it in place of m. Wha
   answer that renewed its lease came to a heartbeat that said so, and that left while no alter was under way
   (``masterLeaseRenewed``, which waits until nobody is eligible whom the announced gate does not protect); that is part
   of announcing it. Java brokers announce nothing, so none of their former members is ever eligible;
-- m registers again: its process is new and its configuration may be. It has acknowledged nothing as the new process,
-  since that learns of its mastership from the answer;
+- m registers again, and may be a new process whose configuration is another. It has acknowledged nothing as the new
+  process, since that learns of its mastership from the answer. One that is known, by its life, to be the same process
+  ends nothing, nor does one that is known to be another: that leads nothing in epoch e, and m alters nothing any more;
 - a removed replica is not eligible, and an election starts anew.
 
 A failed election (no master, the next epoch) keeps both sets: where there is no master nobody acknowledges, and m, if

@@ -34,6 +34,12 @@ class Replica:
     """With what it claimed its id; None when imported from where no one tells it."""
     learner: bool = False
     """It said at registration that it must never be elected."""
+    life: int | None = None
+    """Number of its process's life, as it registered; None of one that told none, such as every Java broker."""
+
+    def is_process(self, address: str, life: int | None) -> bool:
+        """Whether a process that tells this address and life is the one on record; without a life the address says."""
+        return address == self.address if self.life is None else life == self.life
 
 
 @attrs.frozen
@@ -54,10 +60,17 @@ class BrokerGroup:
     master_epoch: int = 0
     eligible: frozenset[int] = frozenset()
     """Beside the SyncStateSet, who may still be elected without loss: see ``controller.metadata.eligible``."""
+    vacant: bool = False
+    """Another process has registered as the master since that was elected: nobody leads this epoch any more."""
 
     @property
     def removed(self) -> bool:
         return not self.replicas
+
+    @property
+    def leader(self) -> int | None:
+        """The master, where the process on record under its id is the one that was elected."""
+        return None if self.vacant else self.master
 
     @property
     def electable(self) -> frozenset[int]:
@@ -67,6 +80,10 @@ class BrokerGroup:
     def address_of(self, broker_id: int | None) -> str | None:
         replica = None if broker_id is None else self.replicas.get(broker_id)
         return None if replica is None else replica.address
+
+    def life_of(self, broker_id: int | None) -> int | None:
+        replica = None if broker_id is None else self.replicas.get(broker_id)
+        return None if replica is None else replica.life
 
     def addresses(self) -> dict[int, str]:
         """Every member's address by its id."""

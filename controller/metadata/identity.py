@@ -15,6 +15,13 @@ and every broker that asks for the next is refused; here the next id is always o
 names the next id, as the design of persistent ids says ("Persistent unique BrokerId", apache/rocketmq#5989); Java
 leaves that out.
 
+    1003: the process on record is        the answer
+    this one, by its life                 success: its address is what it says now
+    this one, by its address: it has      success; its life is on record from now on. Unless it was running before, a
+    no life on record                     master's eligible ones go (``eligible``)
+    another one                           2014, unless the proposer judged that very one dead: then success, and where
+                                          it was master nobody leads its epoch any more
+
 Names must be storable where brokers keep them: ``cluster#broker#id#code`` in a file, ``1;2`` in lists.
 Pure: functions of the group and the command.
 """
@@ -62,8 +69,13 @@ def apply_broker_id(group: BrokerGroup, command: ApplyBrokerId) -> tuple[Outcome
     return BrokerIdRefused(key=key, next_broker_id=following, remark=remark), group
 
 
-def register(group: BrokerGroup, command: RegisterBroker) -> tuple[Outcome, BrokerGroup]:
-    """The outcome, and the group after it (the same object when nothing changes, as when a broker moved nowhere)."""
+def register(group: BrokerGroup, command: RegisterBroker, in_use: int) -> tuple[Outcome, BrokerGroup]:
+    """The outcome, and the group after it (the same object when nothing changes, as when a broker moved nowhere).
+
+    ``in_use``: the log's format. From 2 on a process that is not the one on record comes in only in place of one that
+    the proposer judged dead, and where that was master nobody leads its epoch any more.
+    """
+    lives = in_use >= 2
     wrong = address_problem(command.address)
     if wrong:
         return Refused(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark=wrong), group
@@ -73,17 +85,39 @@ def register(group: BrokerGroup, command: RegisterBroker) -> tuple[Outcome, Brok
         return Refused(code=ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
                        remark=f"no {what} {command.key}; apply for a broker id first"), group
     after = group
-    here = attrs.evolve(known, address=command.address, learner=command.learner)
+    another = lives and not known.is_process(command.address, command.life)
+    if lives and displaces(known, command):
+        return not_dead(known, command), group
+    here = attrs.evolve(
+        known, address=command.address, learner=command.learner, life=command.life if lives else known.life)
     if here != known:
         after = attrs.evolve(after, replicas={**group.replicas, command.broker_id: here})
-    if after.eligible and command.broker_id == after.master:
-        after = attrs.evolve(after, eligible=frozenset())  # a new process of the master: see ``eligible``
-    master = after.master if after.master in command.observation.live else None
+    if command.broker_id == after.master:
+        same = lives and (command.running or command.life == known.life is not None)
+        if another:
+            after = attrs.evolve(after, vacant=True)
+        elif after.eligible and not same:
+            after = attrs.evolve(after, eligible=frozenset())  # a new process of the master: see ``eligible``
+    leader = after.leader
+    master = leader if leader is not None and command.observation.sees(leader, after.replicas.get(leader)) else None
     return Registered(
         key=command.key, broker_id=command.broker_id, changed=after is not group,
-        master=master, address=after.address_of(master), master_epoch=None if master is None else after.master_epoch,
+        master=master, address=after.address_of(master), life=after.life_of(master),
+        master_epoch=None if master is None else after.master_epoch,
         sync_state_set=after.sync_state_set, sync_state_set_epoch=after.sync_state_set_epoch,
     ), after
+
+
+def displaces(known: Replica, command: RegisterBroker) -> bool:
+    """Whether this is another process than the one on record, and that was not judged dead."""
+    return not known.is_process(command.address, command.life) and command.instead_of != (known.address, known.life)
+
+
+def not_dead(known: Replica, command: RegisterBroker) -> Refused:
+    """It is to ask again."""
+    return Refused(code=ResponseCode.CONTROLLER_BROKER_ID_INVALID, remark=(
+        f"broker {command.broker_id} of {command.key} is another process, at {known.address}, which is not known to be "
+        "dead: this one may come in its place when its connection closes or its heartbeats stay away"))
 
 
 def address_in(check_code: str) -> str:

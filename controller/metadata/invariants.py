@@ -22,6 +22,7 @@ from controller.metadata.commands import (
     ElectMaster,
     ImportGroups,
     LiveReplica,
+    RegisterBroker,
 )
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
@@ -48,13 +49,28 @@ class History:
     """Who was master in which epoch; None: nobody, and nobody may be."""
     codes: dict[tuple[GroupKey, int], str | None] = attrs.field(factory=dict)
     """To which check code an id is bound for ever."""
+    lives: dict[tuple[GroupKey, int], int] = attrs.field(factory=dict)
+    """Which life of its master led an epoch."""
 
     def remember(self, step: Step) -> None:
         """After the properties were asked."""
         if step.after.master_epoch:
             self.masters.setdefault((step.key, step.after.master_epoch), step.after.master)
+        life = step.after.life_of(step.after.leader)
+        if life is not None:
+            self.lives.setdefault((step.key, step.after.master_epoch), life)
         for broker_id, replica in step.after.replicas.items():
             self.codes.setdefault((step.key, broker_id), replica.check_code)
+
+
+def alive(group: BrokerGroup, broker_id: int | None, command: AlterSyncStateSet | ElectMaster) -> bool:
+    """Whether a member was seen alive, and not another process with its id."""
+    if broker_id is None or broker_id not in group.replicas or broker_id not in command.observation.live:
+        return False
+    replica, seen = group.replicas[broker_id], command.observation.live[broker_id]
+    if seen.address is None:
+        return True
+    return seen.life == replica.life if replica.life is not None else seen.address == replica.address
 
 
 def one_master_per_epoch(step: Step, history: History) -> bool:
@@ -109,7 +125,8 @@ def altered_by_its_master(step: Step, history: History) -> bool:
         isinstance(step.outcome, Altered) and step.after.sync_state_set == wanted
         and before.master == command.broker_id and before.master_epoch == command.master_epoch
         and before.sync_state_set_epoch == command.sync_state_set_epoch
-        and wanted <= before.replicas.keys() and wanted <= command.observation.live.keys()
+        and wanted <= before.replicas.keys() and all(alive(before, each, command) for each in wanted)
+        and not before.vacant
         and before.master in wanted and wanted != before.sync_state_set,
         "INV_C5", "altered although it must not be", step)
     return True
@@ -136,7 +153,7 @@ def elections_are_clean(step: Step, history: History) -> bool:
 def living_master_stays(step: Step, history: History) -> bool:
     """C8: while the master is alive, nothing changes unless somebody else is designated."""
     command, before = step.command, step.before
-    if not (isinstance(command, ElectMaster) and before.master in command.observation.live) or (
+    if before.vacant or not isinstance(command, ElectMaster) or not alive(before, before.master, command) or (
             command.designate and command.broker_id != before.master):
         return False
     require(step.after == before, "INV_C8", "a living master was replaced", step)
@@ -154,7 +171,7 @@ def the_best_wins(step: Step, history: History) -> bool:
     def fit(pool: Iterable[int]) -> dict[int, LiveReplica]:
         live = command.observation.live
         return {i: live[i] for i in pool
-                if i in live and i in before.replicas and not live[i].learner and not before.replicas[i].learner}
+                if alive(before, i, command) and not live[i].learner and not before.replicas[i].learner}
 
     master = step.outcome.master
     require(master in fit(before.replicas), "INV_C9", "the winner may not win", step)
@@ -230,6 +247,41 @@ def one_epoch_per_loss(step: Step, history: History) -> bool:
     return True
 
 
+def one_life_per_epoch(step: Step, history: History) -> bool:
+    """C23: a master epoch is led by one process: when another one registers under the master's id, nobody leads it."""
+    before, after = step.before, step.after
+    if before.master is None or (after.master, after.master_epoch) != (before.master, before.master_epoch):
+        return False
+    require(after.vacant or not before.vacant, "INV_C23", "an epoch that nobody led any more is led again", step)
+    life = after.life_of(after.leader)
+    known = history.lives.get((step.key, after.master_epoch))
+    require(life is None or known in (None, life), "INV_C23", "two lives in one epoch", step)
+    command = step.command
+    if isinstance(command, RegisterBroker) and command.broker_id == after.leader and command.instead_of is not None:
+        one, other = before.replicas[after.leader], after.replicas[after.leader]
+        require(other.life == one.life if one.life is not None else other.address == one.address,
+                "INV_C23", "another process came in place of the master, and the epoch is led", step)
+    return known is not None or after.vacant
+
+
+def none_but_the_living_is_on_record(step: Step, history: History) -> bool:
+    """C24: who is elected was alive in the life on record, at the address on record; nobody goes off the record who was
+    not judged dead."""
+    command, outcome = step.command, step.outcome
+    if isinstance(outcome, Elected) and isinstance(command, ElectMaster):
+        require(alive(step.before, outcome.master, command), "INV_C24", "the elected is another process", step)
+        require(outcome.address == step.after.replicas[outcome.master].address,
+                "INV_C24", "elected at another address", step)
+        return outcome.life is not None
+    if not isinstance(command, RegisterBroker) or step.after == step.before:
+        return False
+    one = step.before.replicas[command.broker_id]
+    if one.life is None or one.life == command.life:
+        return False
+    require(command.instead_of == (one.address, one.life), "INV_C24", "off the record, and not judged dead", step)
+    return True
+
+
 def eligible_stand_beside_one(step: Step, history: History) -> bool:
     """Eligible brokers were electable, and are not in the SyncStateSet. They become so by an election, or as the set
     shrinks below what its master demands of it; an alter to a set that is large enough ends it."""
@@ -257,7 +309,8 @@ INVARIANTS: Final[dict[str, Invariant]] = {
     "INV_C4": in_sync_are_members, "INV_C5": altered_by_its_master, "INV_C6": election_leaves_the_master_alone,
     "INV_C7": elections_are_clean, "INV_C8": living_master_stays, "INV_C9": the_best_wins, "INV_C10": ids_stay_bound,
     "INV_C11": ids_are_compared_and_set, "INV_C12": next_id_is_free, "INV_C19": living_are_not_cleaned,
-    "INV_C22": one_epoch_per_loss, "INV_ELIGIBLE": eligible_stand_beside_one,
+    "INV_C22": one_epoch_per_loss, "INV_C23": one_life_per_epoch,
+    "INV_C24": none_but_the_living_is_on_record, "INV_ELIGIBLE": eligible_stand_beside_one,
 }
 
 

@@ -15,7 +15,7 @@ import attrs
 from controller.metadata import snapshot
 from controller.metadata.alter import alter
 from controller.metadata.clean import clean
-from controller.metadata.codec import FORMAT, MalformedCommand, check_reads, decode
+from controller.metadata.codec import FORMAT, MalformedCommand, check_reads, decode, encode
 from controller.metadata.commands import (
     AlterSyncStateSet,
     AnyCommand,
@@ -144,6 +144,8 @@ class MetadataMachine:
         When the outcome is not ``changed`` it needs no entry in the log: it may be answered after a read barrier.
         Raises ``FormatTooNew`` for a ``RaiseFormat`` that this node could not follow.
         """
+        if self._state.format < 2:  # fields that came later count for nothing
+            command = decode(encode(command, self._state.format), self._state.format)
         return self._decide(command)[0]
 
     def _decide(self, command: AnyCommand) -> _Result:
@@ -212,7 +214,7 @@ def _decide_group(before: BrokerGroup, command: AnyCommand, in_use: int) -> tupl
         case AlterSyncStateSet():
             return alter(before, command, in_use)
         case RegisterBroker():
-            return register(before, command)
+            return register(before, command, in_use)
         case ApplyBrokerId():
             return apply_broker_id(before, command)
         case CleanBrokerData():

@@ -59,6 +59,8 @@ class _WithMaster(Outcome):
     key: GroupKey
     master: int
     address: str
+    life: int | None = None
+    """Of the master's process, where one is on record."""
     master_epoch: int
     sync_state_set: frozenset[int]
     sync_state_set_epoch: int
@@ -120,6 +122,8 @@ class Registered(Outcome):
     broker_id: int
     master: int | None
     address: str | None
+    """The master's."""
+    life: int | None = None
     """The master's."""
     master_epoch: int | None
     sync_state_set: frozenset[int]

@@ -4,7 +4,8 @@
     first     ["quorate-metadata", layout, command format in use, number of groups]
     others    up to 256 groups, fewer of many brokers: [cluster, name, next id, SyncStateSet, its epoch, master, master
               epoch, eligible, [[id, address, check code, learner], ...]], in the order of their keys, sets and
-              replicas in that of ids
+              replicas in that of ids; since format 2 a replica has a life, and behind the replicas stands whether the
+              master's place is vacant
 
 Where a block ends follows from the groups alone, and so that even brokers with the longest names fill none beyond what
 is read.
@@ -26,7 +27,7 @@ from typing import Any, Final, Protocol
 import cbor2
 
 from controller.metadata.codec import DAMAGED, FORMAT, check_reads, pack_replicas, replicas_of
-from controller.metadata.fields import ids, integer, items, optional, text
+from controller.metadata.fields import flag, ids, integer, items, optional, text
 from controller.metadata.groups import FIRST_BROKER_ID, BrokerGroup, GroupKey
 
 LAYOUT: Final = 1
@@ -137,14 +138,17 @@ def _pack(key: GroupKey, group: BrokerGroup, in_format: int) -> list[Any]:
     return [
         *key, group.next_broker_id, sorted(group.sync_state_set), group.sync_state_set_epoch, group.master,
         group.master_epoch, sorted(group.eligible), pack_replicas(group.replicas, in_format),
+        *([group.vacant] if in_format >= 2 else []),
     ]
 
 
 def _unpack(record: Any, in_format: int) -> tuple[GroupKey, BrokerGroup]:
-    cluster, name, following, members, epoch, master, master_epoch, eligible, replicas = items(record, 9)
+    cluster, name, following, members, epoch, master, master_epoch, eligible, replicas, *vacant = items(
+        record, 9 if in_format < 2 else 10)
     return GroupKey(text(cluster), text(name)), BrokerGroup(
         replicas=replicas_of(replicas, in_format), next_broker_id=integer(following, FIRST_BROKER_ID),
         sync_state_set=ids(members), sync_state_set_epoch=integer(epoch, 0),
         master=optional(master, integer), master_epoch=integer(master_epoch, 0),
         eligible=ids(eligible),
+        vacant=any(flag(each) for each in vacant),
     )

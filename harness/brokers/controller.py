@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from harness.brokers.scene import BrokerScene
 
 NAMES: Final = ("n0:9878", "n1:9878")
+LIFE: Final = ("brokerLife", "alreadyRunning")
+"""Fields of requests by which a broker tells its life."""
 NOTIFY_TIMEOUT_NS: Final = 400 * MS
 (E_ASK, E_CLOSED, E_ACT, E_COMMIT) = range(40, 44)
 NEVER: Final = 1 << 62
@@ -90,6 +92,9 @@ class Controller:
         if not channel.open_there:
             return
         self.fold(E_ASK, command.code)
+        if self.scene.plan.java_controllers:
+            for name in LIFE:
+                command.ext.pop(name, None)
         code, active, machine = command.code, self.active, self.scene.machine
         if code == RequestCode.BROKER_HEARTBEAT:
             beat = read_heartbeat(command)
@@ -100,7 +105,8 @@ class Controller:
             renewed = active.heartbeat(self.now, beat, channel, raft_lease=active.active)
             self.act()
             reply(response(command, ResponseCode.SUCCESS, None if self.scene.plan.java_controllers
-                           else BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None)))
+                           else BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None,
+                                                        active.on_record(beat) if active.active else None)))
         elif code == RequestCode.CONTROLLER_GET_METADATA_INFO:
             leader = self.scene.leader
             reply(response(command, ResponseCode.SUCCESS, GetMetadataResponse(

@@ -47,6 +47,9 @@ class Group(ABC):
         self.healed = False
         self._ends = ends_ns
         self.hosts = [self._make_host(number) for number in range(plan.brokers)]
+        self._lives = 0
+        self.copies: list[Host] = []
+        """Machines with a copy of another one's disk, that run beside it."""
         self.lost: set[int] = set()
         """Ids that no promise counts any more: their disk is gone, or they were cleaned away."""
         self.producers = [Producer(self, number) for number in range(plan.producers)]
@@ -87,18 +90,24 @@ class Group(ABC):
     def reported(self, process: Process, problem: str) -> None:
         """A broker tells its operator."""
         self.counts["report"] += 1
+        self.counts["second life refused"] += "not registered, and asked again" in problem
         self.counts["resigned"] += "asks for another election" in problem
 
     # --- looking ---------------------------------------------------------------------------------------------
 
     def host_at(self, address: str) -> Host:
         name = address.partition(":")[0]
-        return next(host for host in self.hosts if host.name == name)
+        return next(host for host in (*self.hosts, *self.copies) if host.name == name)
 
     def host_of(self, broker_id: int | None) -> Host | None:
         group = self.group()
         address = group.address_of(broker_id) if group is not None else None
         return self.host_at(address) if address else None
+
+    def new_life(self) -> int:
+        """Of a process. Real ones are random: no two are the same."""
+        self._lives += 1
+        return self._lives
 
     def guess_master(self, tried: int) -> int:
         """Where a producer turns to next: what the controllers say, mostly."""

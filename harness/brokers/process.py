@@ -20,6 +20,7 @@ from broker.replicas.outputs import (
     BecomeMaster,
     BecomeSlave,
     Fence,
+    Leave,
     Output,
     RemoveApplication,
     Report,
@@ -258,7 +259,8 @@ class Member:
         if isinstance(found, identity.Identity) and files.exists(TEMP):
             files.remove(TEMP)
         self.manager = ReplicasManager(
-            config, found, f"{process.host.name}.{process.host.life}", process.switch.doubtful_epoch)
+            config, found, f"{process.host.address};{process.host.life}", process.switch.doubtful_epoch,
+            life=scene.new_life())
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, self._advance)
         self._rung = False
         self._timer: int | None = None
@@ -326,6 +328,10 @@ class Member:
                 if isinstance(self.manager.role, BecomeMaster):
                     self.scene.watch.serves(process)
                     process.puts.serve(process.switch, self.manager.lease.holds)
+            case Leave():
+                self.scene.counts["gave way to another life"] += 1
+                self.manager.in_sync = None
+                process.switch.leave()
             case Fence(reason=reason):
                 self.scene.counts["lease over"] += "lease" in reason
                 process.puts.fence(reason)

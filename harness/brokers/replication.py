@@ -119,6 +119,11 @@ class Switch:
         self._taking = steps, done
         self._go_on()
 
+    def leave(self) -> None:
+        """No role until the next one; what is being taken is not."""
+        self._taking = None
+        self._leave("another process has this broker's id")
+
     def _go_on(self) -> None:
         if self._taking is None:
             return

@@ -69,6 +69,7 @@ STATEMENTS: Final[dict[str, str]] = {
                "or more, and by everybody whom a clean election may choose",
     "INV_B24": "what consumers could see once is in the log of every later master, and is seen again",
     "INV_B25": "a replica that was killed starts where consumers could see it; none starts with more than it was told",
+    "INV_B27": "no two living processes are master of one epoch",
     "INV_B28": "what a slave appends is whole messages and blanks, however its master's frames cut them",
     "INV_B29": "who lost something to a power cut leads only where all lost something who might have been elected, or "
                "where an operator says so",
@@ -84,7 +85,7 @@ NOBODY: Final = 0
 KEY: Final = GroupKey(CLUSTER, GROUP)
 OF_CONTROLLERS: Final = (
     "INV_C1", "INV_C2", "INV_C3", "INV_C4", "INV_C5", "INV_C6", "INV_C7", "INV_C8", "INV_C9", "INV_C10", "INV_C11",
-    "INV_C12", "INV_C22", "INV_ELIGIBLE")
+    "INV_C12", "INV_C22", "INV_C23", "INV_C24", "INV_ELIGIBLE")
 """Of the metadata, as ``controller.metadata.invariants`` asks them; ids are cleaned only in ``harness.controllers``."""
 PREDICATES: Final = (*STATEMENTS, *OF_CONTROLLERS)
 
@@ -295,6 +296,11 @@ class Watch:
         again = epoch in self._masters
         self.scene.counts["same epoch again"] += again
         self.scene.counts["became master with a longer log"] += journal.end > len(self.acknowledged) > 0
+        others = [other for other in (*self.scene.hosts, *self.scene.copies) if other is not host]
+        self.counts["INV_B27"] += any(other.process is not None for other in others)
+        for other in others:
+            if self._leads(other.process) == epoch:
+                self.broken("INV_B27", "two masters of one epoch live", process, epoch, other.name)
         if owner is not host:
             self.broken("INV_C14", "two masters of one epoch", process, epoch, owner.name)
         self._masters[epoch] = process
@@ -483,7 +489,8 @@ class Watch:
                                      lacking, end)
         elif not plan.all_ack and plan.in_sync_replicas > 1:
             self.counts["INV_B15"] += 1
-            holding = [host for host in scene.hosts if not host.learner and (self._held(host) or 0) >= end]
+            holding = [host for host in (*scene.hosts, *scene.copies)
+                       if not host.learner and (self._held(host) or 0) >= end]
             if len(holding) < plan.in_sync_replicas and not self._some_unsafe():
                 self.broken("INV_B15", "acknowledged by too few", process, end, [host.name for host in holding])
         self._remember(process, epoch, end)
@@ -699,7 +706,9 @@ class Watch:
         self._nothing_behind(process, end, process.switch.epochs)
 
     def _keeps_its_mark(self, process: Process) -> None:
-        """INV_B25."""
+        """INV_B25. What a copy was told was told to its original."""
+        if process.host in self.scene.copies and process.host not in self._told:
+            return
         seen, told, power = self._told.get(process.host, (0, 0, True))
         self.counts["INV_B25"] += told > 0
         confirm = process.journal.confirm_offset

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.replicas.identity import Identity, load
+from broker.store.files import MemoryFile
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
 from controller.metadata.outcomes import Cleaned
+from harness.brokers.controller import LIFE
 from harness.brokers.group import Group
 from harness.brokers.host import Host
 from harness.brokers.process import E_ANSWER, E_TIMEOUT, IDENTITY, Process
@@ -32,7 +34,7 @@ CONTROLLERS = tuple(f"n{number}" for number in range(7))
 OPERATOR_MS = 400
 SCALE = 1 << 24
 """Of offsets, as heartbeats tell them: logs are far longer than 32 bits count."""
-LATER_RELEASES = ("masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner")
+LATER_RELEASES = ("masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner", "brokerLife")
 """Fields of a heartbeat that no Java broker sends."""
 
 
@@ -60,6 +62,7 @@ class Fleet(Group):
     """One group's brokers and clients."""
 
     hosts: list[FleetHost]  # type: ignore[assignment]
+    copies: list[FleetHost]  # type: ignore[assignment]
 
     def __init__(self, above: ControllerScene, key: GroupKey, number: int) -> None:
         plan = above.plan
@@ -73,14 +76,25 @@ class Fleet(Group):
         self.outcomes = above.outcomes
         self.watch = BrokerWatch(self, above.watch.checker)
 
+    def copy(self, host: FleetHost, machine: Machine) -> FleetHost:
+        """What is on its disk now, on another machine."""
+        other = FleetHost(self, host.number, machine)
+        for path, file in host.files.content.items():
+            other.files.content[path] = MemoryFile(bytearray(file.data), bytes(file.data), hook=other.files.hook)
+        other.files.crash(lambda size: size)  # all of it is on its disk
+        self.copies.append(other)
+        machine.brokers[self.key] = other
+        return other
+
     def _make_host(self, number: int) -> FleetHost:
         return FleetHost(self, number, self._machines[number])
 
     def applied(self, applied: Applied) -> None:
         """An entry about this group, at its first application anywhere."""
-        for key, _, after in applied.groups:
+        for key, before, after in applied.groups:
             if key == self.key:
                 self._group = after
+                self._came_in(before, after)
         if isinstance(applied.outcome, Cleaned):
             self.lost |= applied.outcome.removed_ids
             if self._group is not None and not self._group.sync_state_set:
@@ -89,6 +103,18 @@ class Fleet(Group):
 
     def group(self) -> BrokerGroup | None:
         return self._group
+
+    def _came_in(self, before: BrokerGroup, after: BrokerGroup) -> None:
+        """A copy has taken its original's place, or that its own again: whoever holds less than was held is nobody's
+        fault."""
+        names = [copy.name for copy in self.copies]
+        for broker_id, replica in after.replicas.items():
+            former = before.replicas.get(broker_id)
+            if former is not None and former.address != replica.address and (
+                    former.address.partition(":")[0] in names or replica.address.partition(":")[0] in names):
+                self.counts["a copy came in"] += 1
+                self.lost.add(broker_id)
+                self.watch.forgiven()
 
     # --- machines --------------------------------------------------------------------------------------------
 
@@ -117,7 +143,9 @@ class Fleet(Group):
     def _clear(self, process: Process) -> None:
         host = process.host
         assert isinstance(host, FleetHost)
-        if host.process is process:
+        if host.process is process and host in self.copies:
+            host.machine.crash(self.seen)  # what it is a copy of was cleaned away
+        elif host.process is process:
             self.give_up_identity(host)
 
     def give_up_identity(self, host: FleetHost) -> None:
@@ -162,6 +190,9 @@ class Fleet(Group):
         if command.code == RequestCode.BROKER_HEARTBEAT:
             for name in ("maxOffset", "confirmOffset"):
                 command.ext[name] = str(int(command.ext[name]) * SCALE)
+        if above.plan.java and command.code == RequestCode.CONTROLLER_REGISTER_BROKER:
+            for name in LIFE:
+                command.ext.pop(name, None)
         if above.plan.java and command.code == RequestCode.BROKER_HEARTBEAT:
             host.machine.ask(address, _as_java(command), None)
             heard(response(command))

@@ -19,19 +19,20 @@ from raft.sim.tape import Stream, Tape
 
 BROKER_FAULTS: Final = (
     "broker crash", "broker silence", "reset", "severed", "one way", "wiped broker", "gate", "designate", "clean",
-    "force clean", "both", "successor", "site",
+    "force clean", "both", "successor", "site", "copied disk",
 )
 """What happens to brokers and between them and controllers; ``both``: a master and the active controller at once;
-``successor``: a master, and soon who comes after it."""
+``successor``: a master, and soon who comes after it; ``copied disk``: a copied directory is started elsewhere."""
 CLOCKS: Final = frozenset(("rate", "drift", "step"))
 BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks",
-                "leases": "calm", "releases": "calm"}
+                "leases": "calm", "releases": "calm", "copies": "calm"}
 """What befalls controllers in the profiles that ``raft.sim`` does not have.
 
 "brokers": controllers are left alone; "controllers": brokers are. "successors": masters die, and who came after them,
 alone with what was acknowledged meanwhile. "deposed": active controllers that do not know of the next one are asked for
 groups that go on. "leases": masters that hold one lose their channels, and nothing else. "releases": controllers of two
 releases, which are upgraded and downgraded.
+"copies": copied directories are started beside their originals, which die, fall silent or lose their channels.
 """
 OWN_PROFILES: Final = (
     "swarm", "calm", *BASES, *(name for name in PROFILES if name in NEMESES or name in (
@@ -112,6 +113,8 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
         plan.format, plan.mixed = FORMAT, True
     else:
         plan.mixed = plan.format == FORMAT and tape.stream("mixed").chance(0.3)
+    if profile in ("swarm", "brokers") and plan.harms and stream.chance(0.3):
+        plan.harms += ("copied disk",)
     return plan
 
 
@@ -141,7 +144,7 @@ def _fleet(plan: ControllerPlan, stream: Stream) -> BrokerPlan:
 
 
 def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
-    harms = tuple(harm for harm in BROKER_FAULTS if stream.chance(0.5))
+    harms = tuple(harm for harm in BROKER_FAULTS if harm != "copied disk" and stream.chance(0.5))
     if plan.waits_for(plan.fleet) and "reset" not in harms:
         harms += ("reset",)
     strength = stream.between(1, 10, 4) / 100
@@ -168,5 +171,8 @@ def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
         plan.fleet = attrs.evolve(
             plan.fleet, brokers=plan.brokers, all_ack=False, lease_ms=int(plan.fleet.timeout_ms * 0.8), put_chance=0.9,
             wait_master_lease=True, close_seen=1.0)
+    elif profile == "copies":
+        plan.harms = ("copied disk", "broker crash", "broker silence", "reset", "designate", "gate")
+        plan.harm_chance = 0.08
     elif profile == "deposed":
         plan.harms, plan.harm_chance, plan.read = ("broker crash", "designate", "reset"), 0.1, Read.INDEX

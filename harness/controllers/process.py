@@ -158,7 +158,9 @@ class Process:
         if self.active.stirred:
             self._act()
         if not ask.command.is_oneway:
-            header = BrokerHeartbeatResponse(renewed, beat.log_in_doubt or None)
+            sure = self.active.active and self.life.replica.lease_valid(now)
+            header = BrokerHeartbeatResponse(
+                renewed, beat.log_in_doubt or None, self.active.on_record(beat) if sure else None)
             self._answer(ask, response(ask.command, ResponseCode.SUCCESS, header))
 
     def _ask(self, ask: Ask) -> None:

@@ -34,7 +34,7 @@ from remoting.header import Header
 from remoting.headers.controller import CleanBrokerDataRequest, ElectMasterRequest
 
 FAULTS: Final = (
-    *BROKER_FAULTS[:-1], "crash at a file operation", "power cut", "identity given up", "broker loss",
+    *BROKER_FAULTS[:-2], "crash at a file operation", "power cut", "identity given up", "broker loss",
     "broker duplicate", "broker reorder", "broker delay", "broker cut", "close unseen", "late close", "channel reset",
     "notification lost", "notified", "active controller changed", "changed while masters beat", "lost by a close",
     "lost by silence", "alter asked", "truncated", "writes open", "lease over", "put refused by the gate",
@@ -42,9 +42,13 @@ FAULTS: Final = (
     "pause", "partition", "install", "transfer", "reconfigure", "snapshot", "clock rate", "clock step",
     "master replaced after a close", "master replaced after silence", "format raised", "stray raise", "upgrade",
     "downgrade", "left behind",
+    "copied directory started elsewhere",
+    "a copy came in", "gave way to another life", "second life refused",
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 30_000
+COPIES_MAX: Final = 4
+"""Of one seed."""
 LOOK_MS: Final = 50
 
 
@@ -97,6 +101,8 @@ class ControllerScene(Scene):
         self.plan = plan
         self.tape = tape
         self.machines: dict[str, Machine] = {}
+        self.copies: dict[str, Machine] = {}
+        """Machines that run a copy of another one's disk."""
         self.fleets: dict[GroupKey, Fleet] = {}
         self.watch = Watch(self)
         self.releases = Releases(self)
@@ -148,6 +154,11 @@ class ControllerScene(Scene):
 
     def host_of(self, key: GroupKey, broker_id: int | None) -> FleetHost | None:
         """Who has this id now."""
+        group = self.fleets[key].group()
+        address = (group.address_of(broker_id) or "") if group is not None else ""
+        for host in self.fleets[key].copies:
+            if host.broker_id == broker_id is not None and host.name == address.partition(":")[0]:
+                return host
         return next((host for host in self.fleets[key].hosts if host.broker_id == broker_id is not None), None)
 
     def group(self, key: GroupKey) -> BrokerGroup | None:
@@ -188,7 +199,7 @@ class ControllerScene(Scene):
 
     def _outer_receiver(self, link: Link) -> Receiver:
         target = link.target
-        machine = self.admin if target == "admin" else self.machines.get(target)
+        machine = self.admin if target == "admin" else self.machines.get(target) or self.copies.get(target)
         if machine is not None:
             return machine.receive
 
@@ -223,7 +234,7 @@ class ControllerScene(Scene):
 
     def bury(self, process: Process) -> None:
         """A controller died: hosts learn of it when they next send, or now."""
-        for machine in (*self.machines.values(), self.admin):
+        for machine in (*self.machines.values(), *self.copies.values(), self.admin):
             channel = machine.channels.get(process.name)
             if channel is not None and channel.process is process and self._closes.chance(0.5):
                 self.reset(channel)
@@ -383,6 +394,22 @@ class ControllerScene(Scene):
     def _do_force_clean(self, machine: Machine, span_ms: int, number: int) -> None:
         self._do_clean(machine, span_ms, number, force=True)
 
+    def _do_copied_disk(self, machine: Machine, span_ms: int, number: int) -> None:
+        """What is on this machine's disks is started elsewhere as well, for a while; with ``number`` the original dies
+        soon after, and comes back, or its channels break."""
+        if len(self.copies) >= COPIES_MAX or not all(host.broker_id is not None for host in machine.brokers.values()):
+            return
+        self.counts["copied directory started elsewhere"] += 1
+        name = f"k{len(self.copies)}"
+        copy = self.copies[name] = Machine(self, name, 200 + len(self.copies))
+        for key, host in machine.brokers.items():
+            self.fleets[key].copy(host, copy)
+        copy.start()
+        self.after(4 * span_ms, lambda: copy.crash(self._seen) if copy.up else None)
+        harm = (None, self._do_broker_crash, self._do_reset, self._do_broker_silence)[number % 4]
+        if harm is not None:
+            self.after(span_ms, partial(harm, machine, 2 * span_ms, number))
+
     def _do_both(self, machine: Machine, span_ms: int, number: int) -> None:
         leader = self.cluster.leader
         if machine.up and leader is not None and self.plan.size > 2:
@@ -412,6 +439,10 @@ class ControllerScene(Scene):
         self.outer.shape(LinkProfile(latency_ns=self.plan.outer.latency_ns))
         for fleet in self.fleets.values():
             fleet.healed = True
+        for copy in self.copies.values():
+            copy.resume()
+            if copy.up:
+                copy.crash(self._seen)
         for machine in self.machines.values():
             machine.resume()
             self.start_machine(machine)

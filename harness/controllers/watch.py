@@ -64,7 +64,8 @@ class Watch:
         self.last = 0
         """Entries up to this index were applied somewhere."""
         self._hashes: dict[int, bytes] = {}
-        self._heard: dict[tuple[Process, GroupKey, int], Heard] = {}
+        self._heard: dict[tuple[Process, GroupKey, int], dict[tuple[str, int | None], Heard]] = {}
+        """By address and life of who was heard."""
         self._floors: dict[GroupKey, tuple[int, int]] = {}
 
     def found(self, error: Exception) -> None:
@@ -122,14 +123,25 @@ class Watch:
 
     def heard(self, process: Process, beat: Heartbeat, channel: Channel, sent: int) -> None:
         """A heartbeat reached a controller. Late ones and doubles say nothing new."""
-        known = self._heard.get((process, beat.key, beat.broker_id))
-        if known is None or sent > known.sent:
+        heard = self._heard.setdefault((process, beat.key, beat.broker_id), {})
+        who = beat.address, beat.replica.life
+        known = heard.get(who)
+        if known is None or known.channel.host != channel.host or sent > known.sent:
             timeout_ns = (self.scene.plan.fleet.timeout_ms if beat.timeout_ms is None else beat.timeout_ms) * MS
-            self._heard[process, beat.key, beat.broker_id] = Heard(sent, process.now, channel, timeout_ns)
+            heard[who] = Heard(sent, process.now, channel, timeout_ns)
+
+    def _heard_of(self, process: Process, key: GroupKey, broker_id: int) -> Heard | None:
+        """The latest of the process that this controller has on record."""
+        group = process.machine.groups.get(key)
+        member = group.replicas.get(broker_id) if group is not None else None
+        heard = self._heard.get((process, key, broker_id), {})
+        return max((each for (address, life), each in heard.items() if member is None or (
+            life == member.life if member.life else address == member.address)), key=lambda each: each.at_ns,
+            default=None)
 
     def hears(self, process: Process, key: GroupKey, broker_id: int) -> bool:
         """Whether this broker has an open channel to this controller by which it has beaten."""
-        heard = self._heard.get((process, key, broker_id))
+        heard = self._heard_of(process, key, broker_id)
         return heard is not None and heard.channel.open_here and heard.channel.open_there
 
     def elects(self, process: Process, command: ElectMaster) -> None:
@@ -139,10 +151,10 @@ class Watch:
         whole timeout while it was active.
         """
         group = process.machine.groups.get(command.key)
-        if group is None or group.master is None or group.master in command.observation.live:
+        if group is None or group.leader is None or group.leader in command.observation.live:
             return
         self.counts["INV_C21"] += 1
-        heard = self._heard.get((process, command.key, group.master))
+        heard = self._heard_of(process, command.key, group.leader)
         if heard is not None and not heard.channel.open_there:
             self.scene.counts["lost by a close"] += 1
             return
@@ -150,7 +162,7 @@ class Watch:
         timeout_ns = heard.timeout_ns if heard is not None else self.scene.plan.fleet.timeout_ms * MS
         self.scene.counts["lost by silence"] += 1
         require(process.now - since >= timeout_ns, "INV_C21", "an election although the master is not lost",
-                process.name, command.key, group.master, f"heard {(process.now - since) / MS} ms ago")
+                process.name, command.key, group.leader, f"heard {(process.now - since) / MS} ms ago")
 
     def read_begins(self, key: GroupKey) -> tuple[int, int]:
         """What a read that begins now must at least see."""

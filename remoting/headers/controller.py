@@ -35,6 +35,8 @@ class BrokerHeartbeatRequest(Header):
     """Ours: this replica must never be elected."""
     log_in_doubt: bool | None = None
     """Ours: its machine went down, and it may lack what it acknowledged; it is elected only where nobody is better."""
+    broker_life: Int64 | None = None
+    """Ours: a number of the life of this process, another one after each start. Above 0."""
 
 
 @header
@@ -45,6 +47,9 @@ class BrokerHeartbeatResponse(Header):
     """Ours: true only from the active controller while it holds its own raft lease. Java controllers send none."""
     log_in_doubt: bool | None = None
     """Ours: elections that this controller decides from now on know of the sender's doubt."""
+    registered_life: Int64 | None = None
+    """Ours, from the active controller, where the life on record for this id is not the sender's; 0: none is. Whoever
+    says so knows lives."""
 
 
 @header
@@ -87,6 +92,8 @@ class ElectMasterResponse(Header):
     master_address: str | None = None
     master_epoch: Int32 | None = None
     sync_state_set_epoch: Int32 | None = None
+    master_life: Int64 | None = None
+    """Ours: of the master's process, where it told one."""
 
 
 @header
@@ -104,6 +111,9 @@ class RegisterBrokerToControllerRequest(Header):
     master_lease_ms: Int64 | None = None
     all_ack_in_sync_state_set: bool | None = None
     min_in_sync_replicas: Int32 | None = None
+    broker_life: Int64 | None = None
+    already_running: bool | None = None
+    """Ours: this process was registered before, without its life, and goes on in its role."""
 
 
 @header
@@ -116,6 +126,8 @@ class RegisterBrokerToControllerResponse(Header):
     master_address: str | None = None
     master_epoch: Int32 | None = None
     sync_state_set_epoch: Int32 | None = None
+    master_life: Int64 | None = None
+    """Ours, as in the answer to 1002."""
 
 
 @header
@@ -140,6 +152,8 @@ class GetReplicaInfoResponse(Header):
     master_broker_id: Int64 | None = None
     master_address: str | None = None
     master_epoch: Int32 = 0
+    master_life: Int64 | None = None
+    """Ours, as in the answer to 1002."""
 
 
 @header
@@ -161,6 +175,8 @@ class NotifyBrokerRoleChangedRequest(Header):
     master_epoch: Int32 | None = None
     sync_state_set_epoch: Int32 | None = None
     master_broker_id: Int64 | None = None
+    master_life: Int64 | None = None
+    """Ours, as in the answer to 1002."""
 
 
 @header

@@ -15,6 +15,7 @@ import trio
 from broker.config import BrokerConfig, from_properties
 from broker.server import RunningBroker, World, serve_broker
 from broker.store.disk import Disk, InlineDisk
+from broker.store.files import MemoryFile as StoreFile
 from broker.store.files import MemoryFiles as StoreFiles
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.server import RunningNamesrv, serve_namesrv
@@ -28,6 +29,7 @@ from remoting.headers.namesrv import GetRouteInfoRequest
 from remoting.headers.pulling import PullMessageRequest
 from remoting.headers.sending import SendMessageRequest
 from tests.controller.world import MemoryListener, Network
+from tests.controller.world import World as Controllers
 from tests.controller.world import world as controllers_of
 
 NAMESRV = "10.0.9.9:9876"
@@ -69,6 +71,7 @@ class Node:
     disk: Disk = attrs.field(factory=InlineDisk)
     running: RunningBroker | None = None
     ended: trio.Event = attrs.field(factory=trio.Event)
+    starts: int = 0
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     @property
@@ -88,11 +91,12 @@ class Node:
 
     async def start(self) -> RunningBroker:
         network = self.cluster.network
+        self.starts += 1
         listener = network.listeners[self.address] = MemoryListener()
         ha = network.listeners[f"{self.host}:10912"] = MemoryListener()
         world = World(
             self.files, self.store, now_ns=now_ns, wall_ms=wall_ms, connector=network.connector(self.address),
-            rng=Random(self.host), disk=self.disk, run_sync=inline)
+            rng=Random(f"{self.host} {self.starts}"), disk=self.disk, run_sync=inline)
         self._scope, self.ended = trio.CancelScope(), trio.Event()
 
         async def run(*, task_status: trio.TaskStatus[RunningBroker]) -> None:
@@ -135,6 +139,7 @@ class Cluster:
     def __init__(self, nursery: trio.Nursery, network: Network, client: Client) -> None:
         self.nursery, self.network, self.client = nursery, network, client
         self.nodes: list[Node] = []
+        self.controllers: Controllers | None = None
         self.namesrv: RunningNamesrv
         self._namesrv_scope = trio.CancelScope()
 
@@ -161,6 +166,15 @@ class Cluster:
         self.nodes.append(node)
         await node.start()
         return node
+
+    async def copy(self, node: Node, host: str) -> Node:
+        """What is on its disks now, started on another machine."""
+        other = Node(self, host, node.settings, files=MemoryFiles(dict(node.files.contents)))
+        for path, file in node.store.content.items():
+            other.store.content[path] = StoreFile(bytearray(file.data), bytes(file.data))
+        self.nodes.append(other)
+        await other.start()
+        return other
 
     async def ask(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
         return await self.client.call(address, request(code, header, body), timeout_ms=30_000)
@@ -192,10 +206,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*, controllers: int = 0) -> AsyncGenerator[Cluster, None]:
+async def cluster(*, controllers: int = 0, reads: int | None = None) -> AsyncGenerator[Cluster, None]:
     """With a name server; under ``controllers``, n0 and on, give ``controlled()`` to the nodes."""
     if controllers:
-        async with controllers_of(controllers) as made, _with(made.nursery, made.network) as found:
+        async with controllers_of(controllers, reads=reads) as made, _with(made.nursery, made.network) as found:
+            found.controllers = made
             yield found
     else:
         async with trio.open_nursery() as nursery:

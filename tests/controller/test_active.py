@@ -65,8 +65,8 @@ class Stage:
         return outcome
 
     def beat(self, broker_id: int, channel: object = None, key: GroupKey = KEY, lease: bool = True,
-             replica: LiveReplica | None = None, **more: Any) -> bool:
-        beat = Heartbeat(key, broker_id, f"b{broker_id}:1", replica or LiveReplica(), **more)
+             replica: LiveReplica | None = None, address: str = "", **more: Any) -> bool:
+        beat = Heartbeat(key, broker_id, address or f"b{broker_id}:1", replica or LiveReplica(), **more)
         channel = f"{key.name} {broker_id}" if channel is None else channel
         return self.active.heartbeat(self.now * MS, beat, channel, raft_lease=lease)
 
@@ -450,8 +450,9 @@ def test_a_broker_that_moved_is_told_where_it_is_now() -> None:
     stage = Stage().form(1, 2)
     stage.close(2)
     stage.close(1)
-    stage.commit(RegisterBroker(term=1, key=KEY, broker_id=2, address="elsewhere:1", observation=Observation()))
-    stage.beat(2)
+    stage.commit(RegisterBroker(term=1, key=KEY, broker_id=2, address="elsewhere:1",
+                                instead_of=("b2:1", None), observation=Observation()))
+    stage.beat(2, address="elsewhere:1")
     stage.carry_out()
     assert {each.broker_id: each.address for each in stage.poll().notifications} == {2: "elsewhere:1", 3: "b3:1"}
 

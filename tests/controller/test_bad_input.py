@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from controller.metadata.codec import FORMAT
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from raft.errors import RaftError
 from raft.hello import MAGIC
@@ -49,10 +50,11 @@ IN_SYNC = SyncStateSet(frozenset({1, 2}), 2).to_json()
 
 WHOLE: dict[int, tuple[Header, bytes]] = {
     CODE.BROKER_HEARTBEAT: (headers.BrokerHeartbeatRequest(
-        CLUSTER, "z:1", "z", 1, 1, 5, 5, 10_000, 1, 1_000, True, 2, False), b""),
+        CLUSTER, "z:1", "z", 1, 1, 5, 5, 10_000, 1, 1_000, True, 2, False, False, 7), b""),
     CODE.CONTROLLER_ALTER_SYNC_STATE_SET: (headers.AlterSyncStateSetRequest("a", 1, 1, 7, CLUSTER), IN_SYNC),
     CODE.CONTROLLER_ELECT_MASTER: (headers.ElectMasterRequest(CLUSTER, "a", 1, False, 7), b""),
-    CODE.CONTROLLER_REGISTER_BROKER: (headers.RegisterBrokerToControllerRequest(CLUSTER, "a", 2, "a-2:1", 7), b""),
+    CODE.CONTROLLER_REGISTER_BROKER: (headers.RegisterBrokerToControllerRequest(
+        CLUSTER, "a", 2, "a-2:1", 7, broker_life=7), b""),
     CODE.CONTROLLER_GET_REPLICA_INFO: (headers.GetReplicaInfoRequest("a", CLUSTER), b""),
     CODE.CONTROLLER_GET_METADATA_INFO: (Header(), b""),
     CODE.CONTROLLER_GET_SYNC_STATE_DATA: (Header(), b'["a"]'),
@@ -122,7 +124,9 @@ def absurd(wire: str, hint: Any) -> Iterator[str]:
 async def test_BUG_S7_every_field_of_every_code(autojump_clock: MockClock) -> None:
     """A field that is needed and missing, or cannot be read, is named in the refusal, and nothing is changed."""
     async with world() as made:
-        await group_of(made, "a", 2)
+        while {running.core.machine.format for running in made.running.values()} != {FORMAT}:
+            await trio.sleep(0.1)
+        await group_of(made, "a", 2, broker_life=7)
         active = await made.active()
         async with Unmoved(made) as unmoved:
             for code, (header, body) in WHOLE.items():

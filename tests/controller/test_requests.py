@@ -72,10 +72,12 @@ ROWS: list[tuple[Any, Command]] = [
      elect(trigger=Trigger.ADMIN, broker_id=1, designate=True)),
     (sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="-1"), elect(trigger=Trigger.ADMIN, broker_id=None)),
     (sent(RequestCode.CONTROLLER_ELECT_MASTER, brokerName="a"), elect(trigger=Trigger.ADMIN, broker_id=None)),
-    (sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="1", brokerAddress="b1:2"),
-     RegisterBroker(term=7, key=KEY, broker_id=1, address="b1:2", observation=LIVE)),
-    (sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="1", brokerAddress="b1:2", learner="true"),
-     RegisterBroker(term=7, key=KEY, broker_id=1, address="b1:2", learner=True, observation=LIVE)),
+    (sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="9", brokerAddress="b1:2"),
+     RegisterBroker(term=7, key=KEY, broker_id=9, address="b1:2", observation=LIVE)),
+    (sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="1", brokerAddress="b1:1", learner="true",
+          brokerLife="71", alreadyRunning="true"),
+     RegisterBroker(term=7, key=KEY, broker_id=1, address="b1:1", learner=True, life=71, running=True,
+                    observation=LIVE)),
     (sent(RequestCode.CLEAN_BROKER_DATA, **NAMES, brokerControllerIdsToClean="1;2"),
      CleanBrokerData(term=7, key=KEY, broker_ids=frozenset({1, 2}), observation=LIVE)),
     (sent(RequestCode.CLEAN_BROKER_DATA, **NAMES, isCleanLivingBroker="true"),
@@ -88,6 +90,12 @@ ROWS: list[tuple[Any, Command]] = [
 @pytest.mark.parametrize(("asked", "command"), ROWS, ids=lambda each: type(each).__name__)
 def test_what_a_request_becomes(asked: Any, command: Command) -> None:
     assert read_command(asked, seen()) == command
+
+
+def test_another_process_than_the_one_on_record_is_refused_in_any_format() -> None:
+    asked = sent(RequestCode.CONTROLLER_REGISTER_BROKER, **NAMES, brokerId="1", brokerAddress="b1:2")
+    refused = read_command(asked, seen())
+    assert isinstance(refused, Refused) and refused.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
 
 
 def test_every_write_has_a_row() -> None:
@@ -173,12 +181,12 @@ BEAT = {**NAMES, "brokerAddr": "b1:1", "brokerId": "1"}
 
 
 @pytest.mark.parametrize(("ext", "beat"), [
-    ({}, Heartbeat(KEY, 1, "b1:1", LiveReplica(-1, -1, -1, PRIORITY_DEFAULT))),
+    ({}, Heartbeat(KEY, 1, "b1:1", LiveReplica(-1, -1, -1, PRIORITY_DEFAULT, address="b1:1"))),
     ({"epoch": "3", "maxOffset": str(2**40), "confirmOffset": "5", "electionPriority": "1",
       "heartbeatTimeoutMills": "3000"},
-     Heartbeat(KEY, 1, "b1:1", LiveReplica(3, 2**40, 5, 1), 3_000)),
+     Heartbeat(KEY, 1, "b1:1", LiveReplica(3, 2**40, 5, 1, address="b1:1"), 3_000)),
     ({"masterLeaseMs": "900", "allAckInSyncStateSet": "true", "minInSyncReplicas": "2", "learner": "true"},
-     Heartbeat(KEY, 1, "b1:1", LiveReplica(learner=True, min_in_sync_replicas=2), None, 900, True)),
+     Heartbeat(KEY, 1, "b1:1", LiveReplica(learner=True, min_in_sync_replicas=2, address="b1:1"), None, 900, True)),
 ])
 def test_what_a_heartbeat_tells(ext: dict[str, str], beat: Heartbeat) -> None:
     """Java's announces neither lease nor gate, an old one no epoch: absent is not zero."""

@@ -291,8 +291,10 @@ class Broker:
         await self.register()
 
     async def register(self) -> Command:
+        life = self.announced.get("broker_life")
+        assert life is None or isinstance(life, int)
         return await self.call(RequestCode.CONTROLLER_REGISTER_BROKER, RegisterBrokerToControllerRequest(
-            CLUSTER, self.group, self.broker_id, self.address))
+            CLUSTER, self.group, self.broker_id, self.address, broker_life=life))
 
     async def beat(self) -> None:
         header = BrokerHeartbeatRequest(

@@ -15,6 +15,7 @@ from broker.replicas.outputs import (
     BecomeMaster,
     BecomeSlave,
     Fence,
+    Leave,
     Output,
     RemoveApplication,
     Report,
@@ -144,8 +145,8 @@ class Crash(Exception):
 class Broker:
     """The manager and its surroundings: two files, replication that does what it is told, and a clock."""
 
-    def __init__(self, controller: Controller, config: ManagerConfig = CONFIG) -> None:
-        self.controller, self.config = controller, config
+    def __init__(self, controller: Controller, config: ManagerConfig = CONFIG, life: int | None = None) -> None:
+        self.controller, self.config, self.life = controller, config, life
         self.identity: str | None = None
         self.application: str | None = None
         self.now = 0
@@ -158,7 +159,8 @@ class Broker:
         self.starts += 1
         found = load("c", "b", self.identity, self.application)
         self.manager = ReplicasManager(self.config, found, f"10.0.0.1:10911;{self.starts}",
-                                       self.doubtful_epoch)
+                                       self.doubtful_epoch, life=self.life)
+        self.left = 0
         self.roles: list[Role] = []
         self.fences: list[str] = []
         self.reports: list[str] = []
@@ -199,6 +201,9 @@ class Broker:
                     self.do(self.manager.written(self.now))
                 case BecomeMaster() | BecomeSlave():
                     self.take(output)
+                case Leave():
+                    self.left += 1
+                    self.manager.in_sync = None
                 case Serve():
                     self.fences.append("")
                 case Fence(reason):
@@ -229,8 +234,8 @@ class Broker:
             self.do(self.manager.tick(self.now))
         self.now = end
 
-    def notify(self, master: int, address: str, epoch: int) -> None:
-        self.do(self.manager.notified(NotifyBrokerRoleChangedRequest(address, epoch, 9, master),
+    def notify(self, master: int, address: str, epoch: int, life: int | None = None) -> None:
+        self.do(self.manager.notified(NotifyBrokerRoleChangedRequest(address, epoch, 9, master, life),
                                       SyncStateSet(frozenset({master}), 9), self.now))
 
 

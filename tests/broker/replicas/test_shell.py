@@ -137,6 +137,10 @@ class Node:
     async def become_slave(self, role: BecomeSlave) -> None:
         await trio.sleep(0.01)
 
+    async def leave(self, reason: str) -> None:
+        self.log.append("leave")
+        await trio.sleep(0.01)
+
     def advance(self) -> None:
         """Nobody waits for acknowledgements here."""
 

@@ -25,9 +25,10 @@ from controller.metadata.policy import POLICIES
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 KEYS = st.builds(GroupKey, TEXT, TEXT)
-REPLICAS = st.builds(Replica, TEXT, st.none() | TEXT, st.booleans())
+LIVES = st.none() | st.integers(1, 2**63 - 1)
+REPLICAS = st.builds(Replica, TEXT, st.none() | TEXT, st.booleans(), LIVES)
 OBSERVATIONS = st.builds(Observation, st.dictionaries(INT64, st.builds(
-    LiveReplica, INT64, INT64, INT64, INT64, st.booleans(), st.none() | INT64), max_size=4))
+    LiveReplica, INT64, INT64, INT64, INT64, st.booleans(), st.none() | INT64, LIVES, st.none() | TEXT), max_size=4))
 _TERM = {"term": st.integers(0, 2**63 - 1)}
 _KEY = {**_TERM, "key": KEYS}
 _SETS = st.frozensets(INT64, max_size=5)
@@ -39,7 +40,8 @@ ANY: st.SearchStrategy[Command] = st.one_of(
               designate=st.booleans(), unclean=st.booleans(), policy=st.sampled_from([*POLICIES, "x"]),
               preferred=st.none() | INT64, observation=OBSERVATIONS),
     st.builds(ApplyBrokerId, **_KEY, broker_id=INT64, check_code=TEXT),
-    st.builds(RegisterBroker, **_KEY, broker_id=INT64, address=TEXT, learner=st.booleans(), observation=OBSERVATIONS),
+    st.builds(RegisterBroker, **_KEY, broker_id=INT64, address=TEXT, learner=st.booleans(), life=LIVES,
+              running=st.booleans(), instead_of=st.none() | st.tuples(TEXT, LIVES), observation=OBSERVATIONS),
     st.builds(CleanBrokerData, **_KEY, broker_ids=st.none() | _SETS, clean_living=st.booleans(),
               observation=OBSERVATIONS),
     st.builds(DropEligible, **_KEY, broker_id=INT64, master_epoch=INT64),

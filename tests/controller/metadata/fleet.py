@@ -113,10 +113,16 @@ class Fleet:
             term=self.term, key=key or self.key, broker_id=broker_id, check_code=code or f"10.0.0.{broker_id}:10911;1"))
 
     def register(self, broker_id: int, address: str | None = None, learner: bool = False,
-                 observed: Observation | None = None) -> Outcome:
+                 observed: Observation | None = None, *, life: int | None = None, running: bool = False,
+                 dead: bool = True) -> Outcome:
+        """``dead``: the process on record is judged so."""
+        group = self.machine.group(self.key)
+        known = group.replicas.get(broker_id) if group is not None else None
         return self.do(RegisterBroker(
             term=self.term, key=self.key, broker_id=broker_id, address=address or f"10.0.0.{broker_id}:10911",
-            learner=learner, observation=observed or Observation()))
+            learner=learner, life=life, running=running,
+            instead_of=(known.address, known.life) if known is not None and dead else None,
+            observation=observed or Observation()))
 
     def elect(self, trigger: Trigger, broker_id: int | None, observed: Observation, **more: Any) -> Outcome:
         return self.do(ElectMaster(

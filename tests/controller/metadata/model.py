@@ -17,6 +17,7 @@ class Broker:
     code: str
     address: str
     learner: bool = False
+    life: int | None = None
 
 
 @attrs.define
@@ -30,11 +31,20 @@ class Model:
     master: int | None = None
     epoch: int = 0
     eligible: set[int] = attrs.field(factory=set)
+    vacant: bool = False
+
+    def alive(self, i: int | None, live: Live) -> bool:
+        if i is None or i not in live or i not in self.brokers:
+            return False
+        broker, seen = self.brokers[i], live[i]
+        if seen.address is None:
+            return True
+        return seen.address == broker.address if broker.life is None else seen.life == broker.life
 
     def state(self) -> tuple[object, ...]:
         return (
-            {i: (b.code, b.address, b.learner) for i, b in self.brokers.items()}, self.next_id, self.in_sync,
-            self.set_epoch, self.master, self.epoch, self.eligible,
+            {i: (b.code, b.address, b.learner, b.life) for i, b in self.brokers.items()}, self.next_id, self.in_sync,
+            self.set_epoch, self.master, self.epoch, self.eligible, self.vacant,
         )
 
     def apply_id(self, i: int, code: str) -> int:
@@ -46,18 +56,25 @@ class Model:
         self.next_id += 1
         return 0
 
-    def register(self, i: int, address: str, learner: bool) -> int:
+    def register(self, i: int, address: str, learner: bool, life: int | None, running: bool, dead: bool) -> int:
         if i not in self.brokers:
             return 2010
-        self.brokers[i].address, self.brokers[i].learner = address, learner
+        broker = self.brokers[i]
+        mine = broker.address == address if broker.life is None else broker.life == life
+        if not mine and not dead:
+            return 2014
         if i == self.master:
-            self.eligible = set()
+            if not mine:
+                self.vacant = True
+            elif not running and (life is None or life != broker.life):
+                self.eligible = set()
+        broker.address, broker.learner, broker.life = address, learner, life
         return 0
 
     def alter(self, i: int, epoch: int, members: set[int], set_epoch: int, live: Live) -> int:
         if not self.brokers:
             return 2013
-        if self.master is None or self.master != i:
+        if self.master is None or self.master != i or self.vacant:
             return 2002
         if epoch != self.epoch:
             return 2000
@@ -70,7 +87,7 @@ class Model:
                 return 2003
             if j != i and (self.brokers[j].learner or (j in live and live[j].learner)):
                 return 2003
-            if j not in live:
+            if not self.alive(j, live):
                 return 2006
         if i not in members:
             return 2013
@@ -86,13 +103,13 @@ class Model:
             return 2010
         if designate and i is None:
             return 2005
-        fit = {j for j in self.brokers if j in live and not live[j].learner and not self.brokers[j].learner}
+        fit = {j for j in self.brokers if self.alive(j, live) and not live[j].learner and not self.brokers[j].learner}
         if not self.in_sync:
             if i is None:
                 return 2004
             winners = fit & {i}
         else:
-            if self.master in live and (not designate or i == self.master):
+            if not self.vacant and self.alive(self.master, live) and (not designate or i == self.master):
                 return 2011
             winners = fit & (self.in_sync | self.eligible)
             if designate:
@@ -104,11 +121,12 @@ class Model:
             safe = (live[best].min_in_sync_replicas or 0) > 1
             self.eligible = (self.in_sync | self.eligible) - {best} if safe else set()
             self.master, self.epoch, self.in_sync, self.set_epoch = best, self.epoch + 1, {best}, self.set_epoch + 1
+            self.vacant = False
             return 0
         if i is not None:
             return 2012
         if trigger == Trigger.CONTROLLER and self.master is not None:
-            self.master, self.epoch = None, self.epoch + 1
+            self.master, self.epoch, self.vacant = None, self.epoch + 1, False
         return 2004
 
     def drop(self, i: int, epoch: int) -> int:
@@ -129,7 +147,7 @@ class Model:
         if self.in_sync & gone:
             self.set_epoch += 1
         if self.master in gone:
-            self.master, self.epoch = None, self.epoch + 1
+            self.master, self.epoch, self.vacant = None, self.epoch + 1, False
         for i in gone:
             self.brokers.pop(i, None)
         self.in_sync -= gone

@@ -17,6 +17,7 @@ from controller.metadata.commands import (
     ImportGroups,
     LiveReplica,
     Observation,
+    RegisterBroker,
     Trigger,
 )
 from controller.metadata.events import Applied
@@ -32,6 +33,7 @@ from controller.metadata.outcomes import (
     Imported,
     NotElected,
     Outcome,
+    Registered,
 )
 from raft.invariants import InvariantViolation
 from tests.controller.metadata.fleet import CONTROLLER, GATED, KEY, led, registered, seen
@@ -68,6 +70,12 @@ FOUR = {**THREE, 4: Replica("a:4", "a:4;1")}
 CLEANED = Cleaned(key=KEY, changed=True, removed_ids=frozenset({3}), group_removed=False, lost_master=False)
 TWO = {1: THREE[1], 2: THREE[2]}
 REJECTED = BrokerIdRefused(key=KEY, next_broker_id=4)
+
+LIVED = attrs.evolve(LED, replicas={**THREE, 1: Replica("a:1", "a:1;1", life=7)})
+COME = RegisterBroker(term=1, key=KEY, broker_id=1, address="b:1", life=9, instead_of=("a:1", None),
+                      observation=seen(1, 2))
+CAME = Registered(key=KEY, broker_id=1, changed=True, master=None, address=None, master_epoch=None,
+                  sync_state_set=LED.sync_state_set, sync_state_set_epoch=5)
 
 WRONG: list[tuple[str, BrokerGroup, AnyCommand, Outcome, BrokerGroup]] = [
     ("INV_C2", LED, ELECT, elected(2), won(2, sync_state_set=frozenset({1}))),
@@ -110,6 +118,14 @@ WRONG: list[tuple[str, BrokerGroup, AnyCommand, Outcome, BrokerGroup]] = [
     ("INV_C19", LED, CLEAN, CLEANED, LED),
     ("INV_C19", LED, CLEAN, attrs.evolve(CLEANED, group_removed=True), attrs.evolve(LED, replicas=TWO)),
     ("INV_C22", attrs.evolve(LED, master=None), CLEAN, NOBODY, attrs.evolve(LED, master=None, master_epoch=4)),
+    ("INV_C23", attrs.evolve(LED, vacant=True), DROP, EligibleDropped(key=KEY), LED),
+    ("INV_C23", LED, COME, CAME, attrs.evolve(LED, replicas={**THREE, 1: Replica("b:1", "a:1;1")})),
+    ("INV_C23", LIVED, COME, CAME, attrs.evolve(LIVED, replicas={**THREE, 1: Replica("a:1", "a:1;1", life=9)})),
+    ("INV_C24", attrs.evolve(LED, replicas={**THREE, 2: Replica("a:2", "a:2;1", life=8)}),
+     attrs.evolve(ELECT, observation=seen(b2=LiveReplica(life=7, address="a:2"))), elected(2, address="a:2", life=8),
+     won(2)),
+    ("INV_C24", LED, ELECT, elected(2, address="b:2"), won(2)),
+    ("INV_C24", LIVED, COME, CAME, LED),
     ("INV_ELIGIBLE", LED, DROP, EligibleDropped(key=KEY, changed=True), attrs.evolve(LED, eligible=frozenset({3}))),
     ("INV_ELIGIBLE", LED, ELECT, elected(2), won(2, eligible=frozenset({3}))),
 ]
@@ -136,11 +152,12 @@ def test_an_outcome_must_tell_of_a_change() -> None:
     ("INV_C10", LED, attrs.evolve(LED, replicas={**THREE, 3: Replica("a:3", "b:3;1")})),
     ("INV_C10", attrs.evolve(LED, replicas=TWO), LED),
     ("INV_C12", attrs.evolve(LED, replicas=TWO), attrs.evolve(LED, replicas=TWO, next_broker_id=3)),
-], ids=["two masters", "a master and none", "bound anew", "back from a clean", "next id in use before"])
+    ("INV_C23", LIVED, attrs.evolve(LED, replicas={**THREE, 1: Replica("a:1", "a:1;1", life=9)})),
+], ids=["two masters", "a master and none", "bound anew", "back from a clean", "next id in use before", "two lives"])
 def test_what_was_is_remembered(name: str, before: BrokerGroup, after: BrokerGroup) -> None:
     history = History()
     dropped = EligibleDropped(key=KEY, changed=True)
-    history.remember(Step(KEY, LED, DROP, dropped, LED))
+    history.remember(Step(KEY, LED, DROP, dropped, LED if name != "INV_C23" else LIVED))
     with pytest.raises(InvariantViolation) as caught:
         INVARIANTS[name](Step(KEY, before, DROP, dropped, after), history)
     assert caught.value.id == name
@@ -162,6 +179,8 @@ def test_every_property_is_asked_in_an_ordinary_life() -> None:
     fleet.lost()
     fleet.clean({1})
     fleet.elect(Trigger.BROKER, 3, Observation({3: GATED}))
+    for life in (7, 8):
+        fleet.register(3, life=life)
     assert set(INVARIANTS) == {name for name, count in fleet.checker.counts.items() if count}
 
 

@@ -20,7 +20,8 @@ IDS = st.integers(1, 5)
 SETS = st.frozensets(IDS, max_size=4).map(set)
 REPLICAS = st.builds(
     LiveReplica, st.integers(0, 2), st.sampled_from([0, 1, 2**31, 2**33]), st.integers(-1, 1), st.integers(-1, 1),
-    st.sampled_from([False, False, False, True]), st.sampled_from([None, 1, 2, 2, 3]))
+    st.sampled_from([False, False, False, True]), st.sampled_from([None, 1, 2, 2, 3]),
+    st.sampled_from([None, None, 1, 2]), st.sampled_from([None, None, "a:1", "a:2"]))
 LIVE = st.dictionaries(IDS, REPLICAS, max_size=5)
 EPOCHS = st.sampled_from([0, 0, 0, 0, -1, 1])
 """Off the right one by so much."""
@@ -54,14 +55,17 @@ class Metadata(RuleBasedStateMachine):
         broker_id = model.next_id + off
         assert self.fleet.apply_id(broker_id, code).code == model.apply_id(broker_id, code)
 
-    @rule(key=KEYS, broker_id=IDS, address=st.sampled_from(["a:1", "a:2"]), learner=st.booleans(), live=LIVE)
+    @rule(key=KEYS, broker_id=IDS, address=st.sampled_from(["a:1", "a:2"]), learner=st.booleans(), live=LIVE,
+          life=st.sampled_from([None, 1, 2]), running=st.booleans(), dead=st.booleans())
     def register(self, key: GroupKey, broker_id: int, address: str, learner: bool,
-                 live: dict[int, LiveReplica]) -> None:
+                 live: dict[int, LiveReplica], life: int | None, running: bool, dead: bool) -> None:
         model = self.use(key)
-        outcome: Any = self.fleet.register(broker_id, address, learner, Observation(live))
-        assert outcome.code == model.register(broker_id, address, learner)
+        outcome: Any = self.fleet.register(
+            broker_id, address, learner, Observation(live), life=life, running=running, dead=dead)
+        assert outcome.code == model.register(broker_id, address, learner, life, running, dead)
         if not outcome.code:
-            assert outcome.master == (model.master if model.master in live else None)
+            assert outcome.master == (
+                model.master if model.alive(model.master, live) and not model.vacant else None)
             assert outcome.sync_state_set == model.in_sync and outcome.sync_state_set_epoch == model.set_epoch
 
     @rule(key=KEYS, broker_id=st.none() | IDS, epoch=EPOCHS, members=SETS, set_epoch=EPOCHS, live=LIVE)
@@ -123,8 +127,9 @@ class Metadata(RuleBasedStateMachine):
         for key, model in self.models.items():
             group = self.fleet.machine.groups.get(key, BrokerGroup())
             assert model.state() == (
-                {i: (r.check_code, r.address, r.learner) for i, r in group.replicas.items()}, group.next_broker_id,
-                group.sync_state_set, group.sync_state_set_epoch, group.master, group.master_epoch, group.eligible)
+                {i: (r.check_code, r.address, r.learner, r.life) for i, r in group.replicas.items()},
+                group.next_broker_id, group.sync_state_set, group.sync_state_set_epoch, group.master,
+                group.master_epoch, group.eligible, group.vacant)
             assert (key in self.fleet.machine.named(key.name)) == bool(model.brokers)
 
 

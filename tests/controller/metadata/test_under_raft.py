@@ -76,7 +76,10 @@ def command(random: Random, machine: MetadataMachine, term: int) -> Command:
         return ApplyBrokerId(term=term, key=key, broker_id=machine.next_broker_id(key), check_code=code)
     if kind == 2:
         address = f"h{random.randrange(3)}"
-        return RegisterBroker(term=term, key=key, broker_id=some, address=address, observation=observed)
+        known = group.replicas.get(some)
+        judged = (known.address, known.life) if known is not None and random.random() < 0.7 else None
+        return RegisterBroker(term=term, key=key, broker_id=some, address=address, life=random.choice((None, 1, 2)),
+                              running=random.random() < 0.3, instead_of=judged, observation=observed)
     if kind == 3:
         return CleanBrokerData(term=term, key=key, broker_ids=random.choice((None, frozenset({some}))),
                                clean_living=random.random() < 0.2, observation=observed)

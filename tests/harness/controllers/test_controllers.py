@@ -60,7 +60,7 @@ def test_a_seed_is_the_same_every_time() -> None:
 
 
 def test_every_property_of_the_table_is_asked() -> None:
-    assert {f"INV_C{number}" for number in (*range(1, 23), 27)} <= set(PREDICATES)
+    assert {f"INV_C{number}" for number in (*range(1, 25), 27)} <= set(PREDICATES)
     assert set(INVARIANTS) <= set(PREDICATES)
 
 
