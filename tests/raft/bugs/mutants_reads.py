@@ -77,7 +77,7 @@ MUTANTS = [
            tests=(LIVES + "test_BUG_Q15_an_answer_to_an_earlier_life_answers_no_read_of_this_one",)),
     Mutant("Q15", "raft/following.py",
            old="        self._asked += 1\n",
-           new="        self._asked = core.life + 1\n",
+           new="        self._asked = self.core.life + 1\n",
            tests=(LIVES + "test_BUG_Q15_each_question_of_a_life_has_a_number_of_its_own",)),
     Mutant("Q15", "raft/following.py",
            old="        ticket, _ = self._questions.pop(reply.ticket)\n",
