@@ -37,7 +37,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "mqbroker": broker_cli.parser, "mqcluster": cluster_cli.parser, "raft-report": report_cli.parser,
     "raft-monitor": monitor.parser}
 OWN = ("raft", "benchmarks", "tests", "fuzz", "harness")
-NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects", "tests.broker.defects"}
+NO_ARGUMENTS = {"tests.raft.bugs.registry", "tests.controller.defects", "tests.broker.defects", "tests.promises.page"}
 """Modules that take none: only that they exist is checked."""
 
 

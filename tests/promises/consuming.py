@@ -1,0 +1,125 @@
+"""The promises of ``docs/reference/consuming.md``: answers, for the most part, that tests go through."""
+
+from __future__ import annotations
+
+from tests.promises.table import (
+    CONSUMERS,
+    IN_PROCESS,
+    ON_PURPOSE,
+    ONE_ANSWER,
+    Page,
+    Promise,
+    both,
+    tests_of,
+)
+
+JAVA_CLIENTS = ("interop untouched_java_clients_across_a_failover_of_our_brokers",)
+TOOLS = ("interop both_tools_say_the_same_of_our_broker",)
+ORDER = tests_of("broker/pulling", "requests", "what_is_wrong_is_found_in_javas_order")
+FOUND = tests_of("broker/pulling", "requests", "codes_of_what_was_found")
+RANGE = tests_of("broker/pulling", "reading", "offsets_in_and_out_of_range")
+RESET = tests_of("broker/offsets", "requests", "a_reset_holds_against_late_commits_until_the_next_pull")
+
+
+def pull(start: str, tests: tuple[str, ...] = ORDER) -> Promise:
+    """A row of what is checked, or found."""
+    return Promise(start, not_simulated=ONE_ANSWER, tests=tests, not_real=IN_PROCESS)
+
+
+def answer(start: str, tests: tuple[str, ...], real: tuple[str, ...] = ()) -> Promise:
+    return Promise(start, not_simulated=CONSUMERS, tests=tests, real=real, not_real="" if real else IN_PROCESS)
+
+
+PAGE = Page("docs/reference/consuming.md", (
+    pull("Checks, their order"), pull("In this order"),
+    pull("this broker is a slave", tests_of("broker/pulling", "requests",
+                                        "a_slave_that_is_not_read_refuses_and_a_new_one_sends_away_who_waits")),
+    pull("`brokerPermission` allows no reading"), pull("code 361"), pull("the group is unknown"),
+    pull("the group may not consume"), pull("the topic is unknown"), pull("the topic cannot be read"),
+    pull("the queue is none of the topic's"), pull("the filter comes with the pull"),
+    pull("it does not, and the group has no members"), pull("the group broadcasts"),
+    pull("the group may not read this topic"), pull("the group's members do not want"),
+    pull("the heartbeat's subscription is older", tests_of("broker/pulling", "requests",
+                                                       "subscriptions_that_are_older_or_of_another_kind")),
+    pull("the filter looks at properties"),
+    pull("Entries are filtered by the hash", tests_of("broker/pulling", "requests",
+                                                  "records_come_as_they_are_and_filtered_by_their_tags")),
+    pull("An answer has at most", tests_of("broker/pulling", "reading", "the_first_message_comes_whatever_its_size",
+                                       "messages_far_behind_come_in_smaller_answers_and_are_called_slow")),
+    pull("A filter looks at 800", tests_of("broker/pulling", "reading",
+                                       "a_filter_looks_at_a_limited_part_of_the_queue")),
+    pull("messages | 0", FOUND), pull("none that matches; deleted ones", FOUND),
+    pull("a queue that never had a message",
+         tests_of("broker/pulling", "reading", "a_queue_that_never_had_a_message")),
+    pull("the end | 19", both(FOUND, RANGE)), pull("behind the end", both(FOUND, RANGE)),
+    pull("before the beginning", RANGE), pull("a reset waits", tests_of(
+        "broker/pulling", "requests", "a_reset_sends_the_next_pull_there_and_wakes_one_that_is_held")),
+    pull("A slave that is read may lag", tests_of("broker/pulling", "requests",
+                                              "a_slave_that_is_read_corrects_nothing_unless_told")),
+    pull("A pull that finds nothing (19)", tests_of("broker/pulling", "requests",
+        "a_wait_ends_in_time_with_nothing_found",
+                                                "without_long_polling_it_waits_a_short_time")),
+    pull("A message that it wants wakes it", tests_of(
+        "broker/pulling", "requests", "a_pull_waits_for_a_message_and_gets_all_of_that_turn",
+        "messages_that_are_not_wanted_do_not_wake_but_the_sweep_leads_behind_them")),
+    pull("It is answered once", tests_of("broker/pulling", "requests",
+                                     "many_wait_for_one_queue_and_each_is_answered_once")),
+    Promise("**A new master**, with", "B24", real=("failovers UNSEEN",)),
+    answer("Until all that it held", tests_of("broker", "young_master",
+                                              "a_pull_behind_what_a_young_master_shows_is_sent_nowhere_else")),
+    answer("Positions (29, 30) and resets", tests_of(
+        "broker", "young_master", "a_young_master_is_asked_for_the_end_of_a_queue",
+        "a_reset_on_a_young_master_takes_nobody_back_unasked")),
+    answer("`youngMasterShowsAll` has", tests_of("broker", "young_master",
+                                                 "a_key_has_a_new_master_show_all_at_once_as_javas_do")),
+    answer("`consumerOffset.json` is Java's", tests_of("broker/offsets", "requests",
+                                                   "offsets_reach_the_disk_at_intervals_and_at_the_end"), JAVA_CLIENTS),
+    answer("A group that never said", tests_of("broker/offsets", "requests", "what_a_group_is_told_of_where_it_is",
+                                           "a_queue_whose_beginning_was_deleted_is_not_begun_at_0")),
+    answer("A reset (222) holds", RESET),
+    answer("With `useServerSideResetOffset` off", tests_of("broker/offsets", "requests", "a_reset_that_clients_do")),
+    answer("A heartbeat makes the group", tests_of("broker/clients", "heartbeats",
+                                               "a_first_heartbeat_makes_group_and_retry_topic"), JAVA_CLIENTS),
+    answer("A client is gone when", tests_of("broker/clients", "heartbeats",
+                                         "the_others_hear_once_a_turn_of_who_comes_and_goes",
+                                         "silence_ends_a_membership_and_an_idle_connection")),
+    answer("A heartbeat without subscriptions", tests_of(
+        "broker/clients", "heartbeats", "heartbeats_without_subscriptions_are_taken_where_those_are_known")),
+    answer("Locks on queues (41, 42)", tests_of("broker/clients", "locks", "over_the_wire"), JAVA_CLIENTS),
+    answer("What asks a client", tests_of("broker/clients", "relay", "a_client_is_asked_and_its_answer_goes_back"),
+        TOOLS),
+    answer("With `clientRebalance=false`", tests_of("broker/clients", "assignment", "every_member_gets_its_share",
+                                                "modes_are_checked_kept_and_listed")),
+    answer("12 | messages by key", tests_of("broker/query", "query", "messages_by_key_by_id_and_by_place"), TOOLS),
+    answer("33 | one message", tests_of("broker/query", "query", "messages_by_key_by_id_and_by_place"), TOOLS),
+    answer("29 | the first message", tests_of("broker/query", "query", "positions_by_time"), TOOLS),
+    answer("30, 31, 32 | end", tests_of("broker/query", "query", "bounds_of_queues"), TOOLS),
+    answer("321 | entries", tests_of("broker/query", "query", "entries_of_a_queue"), TOOLS),
+    answer("202, 208, 317, 303", tests_of("broker/query", "query", "how_full_a_topic_is", "how_far_groups_are",
+                                      "times_of_what_was_consumed"), TOOLS),
+    answer("315 |", tests_of("broker/query", "query", "counters_are_shown"), TOOLS),
+    answer("306, 316, 329", tests_of("broker/query", "query", "cleaning_is_passed_on"), TOOLS),
+    answer("a pull that is sent to a reset offset", RESET),
+    answer("resets that no pull has seen", tests_of("broker/offsets", "requests", "a_slave_resets_nothing")),
+    answer("what wakes a held pull", tests_of("broker/pulling", "requests",
+                                          "a_pull_waits_for_a_message_and_gets_all_of_that_turn")),
+    answer("messages 40", tests_of("broker/clients", "heartbeats",
+        "the_others_hear_once_a_turn_of_who_comes_and_goes")),
+    answer("a member that fell silent", tests_of("broker/clients", "heartbeats",
+                                             "silence_ends_a_membership_and_an_idle_connection")),
+    answer("V2 heartbeat that nobody", tests_of("broker/clients", "heartbeats",
+                                            "heartbeats_without_subscriptions_are_taken_where_those_are_known")),
+    answer("groups and retry topics, on a slave", tests_of("broker/clients", "heartbeats",
+                                                       "a_slave_makes_nothing_and_knows_its_clients")),
+    answer("a commit for a queue", tests_of("broker/offsets", "requests", "commits_and_who_may_not")),
+    answer("314 without a topic", tests_of("broker/offsets", "requests", "offsets_are_cloned")),
+    answer("308 for a group", tests_of("broker/offsets", "requests", "corrections_of_offsets")),
+    answer("counters of messages put", tests_of("broker/query", "stats",
+                                            "messages_put_are_those_that_queues_have_more_than_before")),
+    Promise("search by tag (12", not_simulated=ON_PURPOSE, not_real=IN_PROCESS,
+            tests=tests_of("broker/query", "query", "messages_by_key_by_id_and_by_place")),
+), others=(
+    "What a broker does for consumers", "Codes 11 and 361", "Then the queue is read", "Codes 14, 15, 43",
+    "Codes 34, 35, 38",
+    "filters over properties, pop", "Delayed messages are delivered from then on",
+))

@@ -1,0 +1,118 @@
+"""The promises of ``docs/explanation/controller.md``."""
+
+from __future__ import annotations
+
+from tests.promises.table import COPIED, IN_PROCESS, JAVA, ONE_RULE, ORDERS, TIMING, Page, Promise, tests_of
+
+ACTIVE, SERVER, NOTIFICATIONS = "active", "server", "notifications"
+
+PAGE = Page("docs/explanation/controller.md", (
+    Promise("They decide one thing", "C1 C7 B1", real=("failovers LOST", "failovers TWICE")),
+    Promise("Each controller decides while it applies", "C13", real=(
+        "interop everything_from_disk_again",)),
+    Promise("A command carries the term", "C13 C1", not_real=ORDERS,
+            tests=tests_of("controller/metadata", "machine", "a_command_of_another_term_does_nothing")),
+    Promise("The leader of the Raft group is the *active", "C18", not_real=ORDERS),
+    Promise("Reads that decide something", "C18", not_real=ORDERS,
+            tests=tests_of("controller", SERVER, "BUG_S3_who_was_cut_off_answers_no_read")),
+    Promise("A request that would change nothing",
+        not_simulated="simulated brokers ask for what would change something",
+            tests=tests_of("controller/metadata", "machine", "preview_tells_the_outcome_and_changes_nothing"),
+            not_real=ONE_RULE),
+    Promise("Each controller keeps what it heard", not_simulated="it is about the log's length",
+            tests=tests_of("controller", SERVER, "BUG_S1_heartbeats_leave_no_entry"), not_real=IN_PROCESS),
+    Promise("**A connection that closed**", "C20", real=("failovers LOST",)),
+    Promise("Since followers see it too", "C20",
+            real=("interop master_and_active_controller_killed_together",)),
+    Promise("**Silence** proves nothing", "C21", not_real=ORDERS),
+    Promise("The active controller judges it", "C20 C21", real=("interop a_master_falls_silent",)),
+    Promise("So losing the active controller", "C21", real=("interop a_new_active_controller_deposes_nobody",)),
+    Promise("A deadline is a deadline", "C20", not_real=TIMING,
+            tests=tests_of("controller", "liveness", "BUG_A5_silence_is_judged_at_its_deadline")),
+    Promise("Electable are the members", "C7", real=("failovers LOST",)),
+    Promise("Among them the policy chooses", "C7", not_real=ONE_RULE, tests=tests_of(
+        "controller/metadata", "policy", "default_takes_epoch_then_offset_then_priority",
+        "preferred_wins_if_its_log_holds_what_is_confirmed",
+        "priority_comes_before_length_among_those_that_hold_what_is_confirmed")),
+    Promise("A learner is never elected", "C7", not_real=ONE_RULE,
+            tests=tests_of("controller/metadata", "bugs", "BUG_K14_learners_are_never_master")),
+    Promise("Nobody electable: the group is recorded", "C3 C22",
+            real=("failovers LOST",)),
+    Promise("The new master is alone in its SyncStateSet", "C2 C6", real=("failovers LOST",)),
+    Promise("Each report is checked", "C5", not_real=ORDERS),
+    Promise("Where the master announces that it acknowledges", "ELIGIBLE B1", real=("failovers LOST",)),
+    Promise("What was acknowledged is held by every member", "C25 B23", real=("failovers LOST",)),
+    Promise("So these members stay eligible", "C25 ELIGIBLE", real=("failovers LOST",), tests=tests_of(
+        "broker", "acknowledged", "a_master_that_is_left_alone_and_dies_is_replaced_at_once")),
+    Promise("It ends when the controllers accept", "C25 ELIGIBLE", not_real=ORDERS),
+    Promise("Such a master shows to consumers", "B24", real=("failovers UNSEEN",)),
+    Promise("RocketMQ's brokers do not announce it", not_simulated=JAVA, not_real=ONE_RULE,
+            tests=tests_of("controller/metadata", "eligible", "without_the_announcement_nobody_is_eligible")),
+    Promise("Binding is compare-and-set", "C10 C11", not_real=ORDERS,
+            tests=tests_of("controller/metadata", "bugs", "BUG_K26_a_lost_answer_costs_no_id")),
+    Promise("An id is never given twice", "C12", real=("interop everything_from_disk_again",)),
+    Promise("Heartbeats of any other process keep", "C24 B27", not_real=COPIED, tests=tests_of(
+        "broker", "lives", "a_copied_directory_started_elsewhere_has_no_role_while_its_original_lives")),
+    Promise("The process on record is the one that is elected", "C24 C9", not_real=COPIED, tests=tests_of(
+        "broker", "lives", "a_copied_directory_started_elsewhere_has_no_role_while_its_original_lives")),
+    Promise("A second process is refused (2014)", "C23 B27", not_real=COPIED, tests=tests_of(
+        "broker", "lives", "a_copied_directory_started_elsewhere_has_no_role_while_its_original_lives")),
+    Promise("It asks again each second and comes in", "C17", not_real=COPIED, tests=tests_of(
+        "broker", "lives", "a_master_with_a_new_address_needs_no_operator")),
+    Promise("After `kill -9` that is at once", "C17 C20", not_real=COPIED, tests=tests_of(
+        "broker", "lives", "a_copy_comes_in_by_itself_when_its_original_is_killed",
+        "a_broker_that_fell_silent_is_replaced_at_a_new_address_after_its_timeout")),
+    Promise("A controller that has never heard the one on record", "C17", not_real=COPIED,
+            tests=tests_of("broker", "lives", "all_restarted_at_once_wait_for_no_timeout")),
+    Promise("A master whose lease is waited for", "LEASE", not_real=ORDERS),
+    Promise("Where it comes in the master's place", "C23", not_real=ORDERS),
+    Promise("The next master, as a rule", "C17 C23", not_real=ORDERS),
+    Promise("A process that learns from the active", "B27 C23", not_real=COPIED, tests=tests_of(
+        "broker", "lives", "a_copied_directory_started_elsewhere_has_no_role_while_its_original_lives")),
+    Promise("A notification (1008) that says so", "B27", not_real=ORDERS),
+    Promise("A broker that tells no life", "C24", real=("interop two_java_brokers_lose_their_master",)),
+    Promise("The controllers tell running brokers", "C24", not_real=ORDERS, tests=tests_of(
+        "broker", "lives", "running_brokers_tell_their_lives_when_controllers_know_them")),
+    Promise("A role change is sent", "C17", not_real=IN_PROCESS,
+            tests=tests_of("controller", NOTIFICATIONS, "all_members_are_told_the_master_first",
+                       "BUG_A12_told_until_it_answers")),
+    Promise("Brokers that are dead are told", "C17", not_real=IN_PROCESS,
+            tests=tests_of("controller", NOTIFICATIONS, "who_is_dead_is_told_when_it_comes_back")),
+    Promise("An election whose controller died", "C17", not_real=ORDERS,
+            tests=tests_of("controller", NOTIFICATIONS, "what_an_active_controller_left_untold_the_next_one_tells")),
+    Promise("The leader of the Raft group holds a lease", "C18", not_real=ORDERS),
+    Promise("Only while it holds it", "LEASE", not_real=ORDERS,
+            tests=tests_of("controller", SERVER, "a_masters_lease_is_renewed_by_the_active_controller_alone")),
+    Promise("A master whose lease is not renewed", "LEASE C16", not_real=ORDERS,
+            tests=tests_of("controller", SERVER, "a_closed_channel_can_wait_for_the_lease")),
+    Promise("RocketMQ's masters announce none", not_simulated=JAVA, not_real=ONE_RULE,
+            tests=tests_of("controller", ACTIVE, "without_a_lease_that_matters_nobody_waits")),
+    Promise("each controller reads the end", "C20", not_real=TIMING,
+            tests=tests_of("controller", ACTIVE, "BUG_A4_a_closed_channel_elects_at_once")),
+    Promise("1008 is sent", "C17", not_real=IN_PROCESS,
+            tests=tests_of("controller", NOTIFICATIONS, "all_members_are_told_the_master_first")),
+    Promise("the new master takes its role", "B9", real=("failovers LOST",)),
+    Promise("The new master does not have to look", "C17 B22", real=(
+        "interop master_and_active_controller_killed_together",),
+            tests=tests_of("broker/replicas", "leader", "who_renews_the_lease_leads_and_is_asked_for_what_waits")),
+    Promise("When many masters are lost at once", "C20", not_real=TIMING,
+            tests=tests_of("controller", ACTIVE, "BUG_A8_many_groups_are_one_batch")),
+), others=(
+    "A store that is copied, with", "Java's controllers take the one", "So each process has a number",
+    "It registers id, address",
+    "So is a member on record without", "While older controllers are in the group the old", "A copy that takes its",
+    "To the group it is a member whose disk",
+    "A RocketMQ broker group is", "The controllers keep", "Three controllers are", "What they replicate",
+    "Every broker sends",
+    "Two kinds of death", "A process that was killed", "With `enableElectUncleanMaster`", "If a new master dies before",
+    "With `allAckInSyncStateSet` the same holds", "Each report says what",
+    "This rule is one of format 2", "A group whose controllers are upgraded", "With `youngMasterShowsAll=true`",
+    "The simulation counts such cases",
+    "A broker asks for the next id",
+    "Brokers ask by themselves", "the master's process dies", "the command is on two disks", "it is applied",
+    "it registers with the name servers", "a client asks for the route", "When the active controller is lost too",
+    "How long each takes", "`python -m benchmarks.failover_timeline --together`",
+    "A *host* that is lost", "With its 10 s, and both stopped", "A Java producer without a guardian",
+    "Java's brokers under our controllers", "`controller/metadata/` is", "`liveness`, `active`",
+    "`tests/controller/` mirrors",
+))

@@ -1,0 +1,115 @@
+"""The promises of ``docs/explanation/durability.md``."""
+
+from __future__ import annotations
+
+from tests.promises.table import (
+    FILES,
+    IN_PROCESS,
+    JAVA,
+    MASTERS_KILLED,
+    ONE_ANSWER,
+    ORDERS,
+    POWERLESS,
+    SHELL,
+    TABLES,
+    Page,
+    Promise,
+    both,
+    tests_of,
+)
+
+ALONE = tests_of("broker/ha", "acks", "table", "every_combination")
+LEASE = tests_of("broker/replicas", "manager", "a_master_without_a_controller_fences_itself_and_comes_back")
+SENDING = tests_of("broker/client", "sending", "no_answer_in_time_is_unknown", "stored_without_its_replicas_is_unknown")
+DEMO = tests_of("harness/demo", "demo", "masters_and_controllers_die_and_nothing_acknowledged_is_lost")
+
+PAGE = Page("docs/explanation/durability.md", (
+    Promise("`allAckInSyncStateSet` | false", "B15 B14", tests=ALONE, real=("failovers LOST", "failovers TWICE")),
+    Promise("`minInSyncReplicas` | 1", "B17", tests=ALONE, real=("failovers LOST",)),
+    Promise("`flushDiskType`", "B12", real=tests_of("broker/store", "killed",
+        "what_a_killed_process_acknowledged_is_there")),
+    Promise("`masterLeaseMs`", "C16", tests=LEASE, real=("failovers LOST",)),
+    Promise("default mode | no", "B1 B12 C16", real=("failovers DENIED",)),
+    Promise("`allAckInSyncStateSet` | yes, while", "B1 B15 C14", real=("failovers DENIED",)),
+    Promise("and `minInSyncReplicas = 2` | yes", "B1 B15 B17", real=both(MASTERS_KILLED, DEMO, ("failovers LOST",))),
+    Promise("and `SYNC_FLUSH` | yes", "B1 B12 B15 B21", real=("failovers LOST",)),
+    Promise("That is the choice between", "B17", tests=ALONE, real=("failovers LOST",)),
+    Promise("It is asked as a message comes", "B17 B23", real=("failovers LOST",), tests=tests_of(
+        "broker", "acknowledged", "a_send_that_the_master_alone_holds_is_not_answered_as_held",
+        "a_send_waits_for_members_that_come_back_in_time")),
+    Promise("Consumers do not see it before", "B3 B23", real=("failovers UNSEEN",)),
+    Promise("A controller elects at once when", "C20 C21", real=("interop a_master_falls_silent",)),
+    Promise("With `allAckInSyncStateSet` it needs", "B15 B14", real=("failovers TWICE",)),
+    Promise("The new master is one of them", "C14", real=("failovers TWICE",)),
+    Promise("In the other modes it stops", "C16 LEASE", tests=LEASE, not_real=ORDERS),
+    Promise("The lease is shorter", "C16 LEASE", not_real=ORDERS,
+            tests=tests_of("broker", "config", "relations_between_keys")),
+    Promise("When its *connection closed*", "LEASE", not_real=ORDERS,
+            tests=tests_of("controller", "active", "BUG_A14_a_close_can_wait_for_the_masters_lease")),
+    Promise("A new master has no lease", "C16", not_real=ORDERS, tests=tests_of(
+        "broker/replicas", "manager", "a_new_master_serves_nobody_before_its_lease_is_granted")),
+    Promise("Under a Java controller there is no lease", not_simulated=JAVA, tests=tests_of(
+        "broker/replicas", "manager", "no_lease_under_a_java_controller_nor_where_it_is_off"),
+            real=("interop our_broker_under_a_java_name_server_and_java_controllers",)),
+    Promise("After a power cut a log is taken", "B21", not_real=FILES,
+            tests=tests_of("broker/store", "crashes", "the_machine_stops_before_any_operation")),
+    Promise("Masters and slaves write a record at once", "B12 B28", not_real=ORDERS,
+            tests=tests_of("broker/ha", "whole", "a_slave_holds_and_acknowledges_whole_records")),
+    Promise("So what a power cut takes", "B21 B28", not_real=FILES,
+            tests=tests_of("broker/ha", "whole", "no_power_cut_takes_a_part_of_a_record_that_no_checksum_covers")),
+    Promise("With `SYNC_FLUSH` nothing of that sort", "B12 B21", not_real=FILES),
+    Promise("A process that was killed has lost nothing", "B12 B21",
+            real=tests_of("broker/store", "killed", "what_a_killed_process_acknowledged_is_there")),
+    Promise("So a replica whose store was not closed", "B30", not_real=POWERLESS,
+            tests=tests_of("broker/store", "trust", "what_was_not_flushed_is_not_trusted_in_another_boot")),
+    Promise("It trusts its log as far as", "B30", not_real=POWERLESS, tests=tests_of(
+        "broker/store", "trust", "the_mark_may_trail_what_was_synced_and_never_leads",
+        "doubt_outlives_restarts_and_checkpoints")),
+    Promise("**It acknowledges nothing behind that**", "B30", not_real=POWERLESS,
+            tests=tests_of("broker/ha", "trust", "no_damage_behind_what_was_synced_is_acknowledged")),
+    Promise("Before there is a master it cuts nothing", "B30 B1", not_real=POWERLESS, tests=tests_of(
+        "broker/ha", "trust", "the_tail_is_kept_until_there_is_a_master_and_copied_again_then")),
+    Promise("**With `allAckInSyncStateSet` it is not elected**", "B29", not_real=POWERLESS, tests=tests_of(
+        "broker/replicas", "doubt", "a_log_in_doubt_is_told_until_it_is_not")),
+    Promise("It is as good as any when", "B29 B30", not_real=POWERLESS, tests=tests_of(
+        "broker/ha", "trust", "a_log_that_came_back_shorter_is_level_when_it_is_as_long")),
+    Promise("**When all who may be elected are here", "B29", not_real=POWERLESS, tests=tests_of(
+        "controller", "active", "where_all_who_may_be_elected_are_in_doubt_the_longest_log_leads")),
+    Promise("`electPolicy` has no say then", "B29", not_real=POWERLESS, tests=tests_of(
+        "controller", "active", "no_preference_counts_among_those_in_doubt")),
+    Promise("An operator who knows that names", not_simulated=ONE_ANSWER, not_real=POWERLESS,
+            tests=tests_of("controller", "active", "an_operator_may_name_one_that_is_in_doubt")),
+    Promise("Java's controllers, and ours of before", not_simulated=JAVA, real=(
+        "interop our_master_whose_machine_went_down_resigns_under_java_controllers",), tests=tests_of(
+        "broker/replicas", "doubt", "java_controllers_are_asked_once_for_somebody_better",
+        "controllers_of_an_earlier_release_are_asked_once_for_somebody_better")),
+    Promise("Every folder that a broker or a controller makes", not_simulated=FILES, not_real=FILES,
+            tests=both(tests_of("broker/store", "directory", "every_new_folder_of_a_store_is_on_disk"),
+                       tests_of("raft/storage", "directory", "every_new_folder_above_a_data_directory_is_on_disk"))),
+    Promise("Our client raises `SendUnknown`", not_simulated=SHELL, tests=SENDING, real=("failovers DENIED",)),
+    Promise("With `allAckInSyncStateSet` consumers see", "B3 B4 B5", real=("failovers UNSEEN",)),
+    Promise("With `allAckInSyncStateSet` and `minInSyncReplicas` of 2", "B24", real=("failovers UNSEEN",),
+        tests=tests_of(
+        "broker", "young_master", "a_young_master_shows_all_when_as_many_as_demanded_are_in_sync")),
+    Promise("A consumer that has read more waits", "B24", real=("failovers UNSEEN",), tests=tests_of(
+        "broker", "young_master", "what_was_read_of_the_lost_master_is_neither_shown_early_nor_moved")),
+    Promise("A replica keeps in the file `confirmed`", "B25", not_real=ORDERS,
+            tests=tests_of("broker", "young_master", "a_replica_that_was_killed_shows_what_it_showed")),
+    Promise("A topic is made by its master alone", not_simulated=TABLES, not_real=IN_PROCESS,
+            tests=tests_of("broker", "server", "slaves_ask_for_a_topic_as_soon_as_they_have_messages_of_it")),
+    Promise("A new master that has messages of a topic", not_simulated=TABLES,
+            tests=tests_of("broker", "server", "a_topic_that_only_the_lost_master_knew_is_read_at_the_next_one"),
+            real=("interop a_java_slave_is_elected_before_it_has_a_topic",)),
+    Promise("After a failover a consumer group's positions", "B20",
+            real=("interop untouched_java_clients_across_a_failover_of_our_brokers",)),
+), others=(
+    "Of a machine that went down", "What it lacks of what was acknowledged", "**When one of them never comes back**",
+    "**One window is open**", "In the other modes a master acknowledges alone", "A Java broker doubts nothing",
+    "A master without others", "A slave of the default protocol copies again", "A slave copies such a record again",
+    "A producer that gets", "That depends on four keys", "This page says", "*While two are in sync*", "The demo shows",
+    "A master that was merely cut off", "Two things stop it", "RocketMQ's CRC", "One thing can go unseen",
+    "Java's slaves write records in pieces", "A new master does not know which", "Excepted is what all replicas lost",
+    "With `minInSyncReplicas=1` a new master", "A file is only as durable", "`SEND_OK` is a promise",
+    "`FLUSH_SLAVE_TIMEOUT`, `FLUSH_DISK_TIMEOUT`", "A producer that sends again", "In the default mode they see",
+    "A topic without messages",
+))
