@@ -617,8 +617,9 @@ class Scene:
                 self._count(error)
 
     def _do_reconfigure(self, name: str | None, voters: list[str], learners: list[str]) -> None:
-        """What an operator may want; not while a disk is lost, since a wrong guess then loses the quorum for good."""
-        if not self.lost():
+        """What an operator may want; not while a disk is lost, or what it had acknowledged: then a membership without
+        those that hold it could lose the quorum for good."""
+        if not self.lost() and not self.lapses.lapsed():
             self._reconfigure(name, voters, learners)
 
     def _reconfigure(self, name: str | None, voters: list[str], learners: list[str]) -> None:
