@@ -250,16 +250,19 @@ async def test_a_client_that_asks_and_does_not_listen_makes_no_heap_of_answers(
     monkeypatch.setattr(clientserver, "ANSWERS_BYTES_MAX", 10_000)
     machine = Verbose(threaded)
     near, far = lockstep_stream_pair()
-    requests = [Request(number, Op.QUERY, commands=[b""]) for number in range(200)]
-    requests += [Request(200 + number, Op.PROPOSE, timeout_ms=number % 2, commands=[b""]) for number in range(100)]
+    queries = [Request(number, Op.QUERY, commands=[b""]) for number in range(200)]
+    proposals = [Request(200 + number, Op.PROPOSE, timeout_ms=number % 2, commands=[b""]) for number in range(100)]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(
             serve_client, {1: FakeNode(state_machine=machine)}, Config(), far, HELLO, b"", run_blocking=in_a_thread))
         talk = Talk(near)
-        nursery.start_soon(talk.say, *requests)
-        await trio.sleep(SEND_TIMEOUT_S / 2)
+        nursery.start_soon(talk.say, *queries)
+        await trio.sleep(SEND_TIMEOUT_S / 4)
         assert 1 <= machine.asked <= 3
-        assert {(await talk.hear()).id for _ in requests} == set(range(300))
+        nursery.start_soon(talk.say, *proposals)
+        await trio.sleep(SEND_TIMEOUT_S / 4)
+        assert 1 <= machine.asked <= 3
+        assert {(await talk.hear()).id for _ in range(300)} == set(range(300))
         assert machine.asked == 200
         nursery.cancel_scope.cancel()
 

@@ -30,6 +30,7 @@ class Desk:
         self.limit = RepeatLimit(5, 1.0, clock=lambda: self.now_s, later=self._later)
         self.handler.addFilter(self.limit)
         self.logger.handlers, self.logger.propagate = [self.handler], False
+        self.logger.setLevel(logging.WARNING)  # another test may have changed the root's
 
     def _later(self, wait_s: float, call: Callable[[], None]) -> None:
         self.timers.append((self.now_s + wait_s, call))
