@@ -31,9 +31,11 @@ class Doubts:
         self._better: dict[int, list[str]] = {}
         """By epoch, who might have been elected as well, and lacked nothing."""
 
-    def cut(self, host: Host, synced: int) -> None:
-        """A power cut under asynchronous flush: what is left of the log is trusted only as far as it was synced."""
-        self._synced[host] = min(synced, self._synced.get(host, synced))
+    def cut(self, host: Host, synced: int | None) -> None:
+        """A power cut under asynchronous flush: what is left of the log is trusted only as far as it was synced. None:
+        its store was never open, and there is nothing to doubt."""
+        if synced is not None:
+            self._synced[host] = min(synced, self._synced.get(host, synced))
         host.unsafe = True
 
     def trusted(self, process: Process) -> None:

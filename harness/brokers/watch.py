@@ -722,7 +722,7 @@ class Watch:
 
     def doubted(self, host: Host) -> None:
         """A power cut under asynchronous flush."""
-        self.doubts.cut(host, self._synced.get(host, (0, 0))[0])
+        self.doubts.cut(host, self._synced.get(host, (None, 0))[0])
 
     # --- consumers -------------------------------------------------------------------------------------------
 
