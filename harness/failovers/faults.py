@@ -125,13 +125,13 @@ async def kill_both_slaves(scene: Scene) -> Begun:
 
 async def kill_slaves_then_master(scene: Scene) -> Begun:
     """The slaves stand still while sends wait for them, and die; then the master does, and they are back before it."""
-    slaves = [scene.slave, scene.slave]
+    slaves, master = (scene.slave, scene.slave), scene.master
     for slave in slaves:
         slave.signal(signal.SIGSTOP)
     await trio.sleep(scene.chance.uniform(0.2, 0.6))
     killed = await _killed(scene, *slaves)
     await trio.sleep(scene.chance.uniform(0.1, 3.5))
-    last = await _killed(scene, scene.master)
+    last = await _killed(scene, master)
 
     async def start() -> None:
         await killed.undo()
