@@ -53,11 +53,12 @@ class Pair:
         return max(slaves, key=lambda slave: slave.slave_ack_offset, default=None)
 
     async def copied(self, offset: int, besides: str | None = None) -> HAConnectionRuntimeInfo:
-        """Wait until the slave holds so much, by another connection than that one."""
+        """Wait until the slave holds so much and is sent more, by another connection than that one."""
         with trio.fail_after(60):
             while True:
                 found = await self.copying()
-                if found is not None and found.slave_ack_offset >= offset and found.addr != besides:
+                if found is not None and found.slave_ack_offset >= offset and found.addr != besides \
+                        and found.transfer_from_where:
                     return found
                 await trio.sleep(0.02)
 
