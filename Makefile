@@ -22,7 +22,7 @@ SLICE ?= 1/7
 ARGS ?=
 
 .PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers failovers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
-        mutants-controllers mutants-brokers mutants-machine powercut clean
+        mutants-controllers mutants-brokers mutants-machine powercut figures clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -98,6 +98,9 @@ mutants-machine: $(VENV)/.mutation ## let a machine change the cores of PACKAGE 
 
 powercut: $(VENV)/.dev ## a thousand power cuts: nothing acknowledged may be lost, unless sync=never
 	$(RUN) -m tests.powercut $(ARGS)
+
+figures: $(VENV)/.dev ## count the structure of the tree: asserts, names, maps, tests, large classes; red if one got worse
+	$(RUN) -m benchmarks.structure $(ARGS)
 
 clean: ## remove environments and caches
 	rm -rf .venv .venv-*.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .bench

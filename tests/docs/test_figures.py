@@ -1,0 +1,109 @@
+"""The figures of the structure: none gets worse, and each counts what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import structure
+from benchmarks.structure import FIGURES, Cell, Counted, Tree, best, counted, recorded, worse
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_figure_is_worse_than_what_was_reached() -> None:
+    if offences := worse(counted(ROOT), recorded()["reached"]):
+        pytest.fail("\n".join(offences), pytrace=False)
+
+
+def test_the_page_shows_what_is_recorded() -> None:
+    text = structure.PAGE.read_text(encoding="utf-8")
+    assert structure.page(text) == text
+    assert text.count("\n| ") > 40
+
+
+def test_every_figure_is_recorded_for_every_room() -> None:
+    for cells in recorded().values():
+        assert {key: tuple(rooms) for key, rooms in cells.items()} == {key: it.rooms for key, it in FIGURES.items()}
+
+
+SETTINGS = """
+[[tool.importlinter.contracts]]
+id = "cores"
+source_modules = ["raft.log", "broker"]
+as_packages = false
+forbidden_modules = ["trio", "pathlib"]
+
+[[tool.importlinter.contracts]]
+id = "simulator"
+source_modules = ["raft.sim"]
+forbidden_modules = ["trio"]
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """A core of two functions with one assert, a shell, a module of a simulator, and one that nobody placed."""
+    methods = "".join(f"    def m{number}(self): pass\n" for number in range(31))
+    files = {
+        "pyproject.toml": SETTINGS,
+        "raft/log.py": 'def f():\n    """Cuts."""\n    assert True\ndef g():\n    """Cuts the log at that index."""\n',
+        "raft/disk.py": "class Cut: pass\nclass _Own: pass\n",
+        "raft/sim/world.py": "class Cut: pass\nclass _Own: pass\n",
+        "raft/new.py": f"class Replica:\n{methods}",
+        "broker/__init__.py": "",
+        "tests/test_tidy.py": 'SHELLS = {\n    "raft/disk.py",\n}\n',
+        "tests/raft/test_log.py": "",
+        "tests/test_disk.py": "",
+        "docs/explanation/map.md":
+            "| layer | modules of `raft/` | what |\n|---|---|---|\n| low | `log` `sim` | `disk` |\n\n| `new` | `new` |",
+        "docs/reference/glossary.md": "| **Fence** | what keeps out |\n| **share** of a queue | a part |\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Tree(tmp_path)
+
+
+@pytest.mark.parametrize(("key", "room", "cell", "which"), [
+    ("asserts", "raft", (1, 2), ()),
+    ("unplaced", "raft", (1, 4), ("raft.new",)),
+    ("unplaced", "broker", (0, 0), ()),
+    ("unmapped", "raft", (2, 4), ("raft.disk", "raft.new")),
+    ("unexplained", "broker", (10, 12), tuple(
+        word for word in structure.BROKER_WORDS if word not in ("fence", "share"))),
+    ("homonyms", "raft", (1, 2), ("Cut: raft.disk, raft.sim.world",)),
+    ("docstrings", "raft", (1, 2), ("raft.log:1: Cuts.",)),
+    ("untested", "raft", (36, 41), ("raft.new: 32", "raft.disk: 2", "raft.sim.world: 2")),
+    ("large", "raft", (1, 5), ("Replica: 31",)),
+    ("methods", "raft.Replica", (31, 31), ()),
+    ("methods", "raft.Node", (0, 0), ()),
+])
+def test_a_figure_counts_what_it_says(tree: Tree, key: str, room: str, cell: tuple[int, int],
+                                      which: tuple[str, ...]) -> None:
+    found = FIGURES[key].count(tree, room)
+    assert (found.count, found.of) == cell
+    assert found.which == which
+
+
+def of(key: str, room: str, count: int, total: int) -> Counted:
+    return {key: {room: Cell(count, total)}}
+
+
+@pytest.mark.parametrize(("key", "reached", "now", "is_worse"), [
+    ("asserts", (30, 100), (29, 100), True),
+    ("asserts", (30, 100), (31, 100), False),
+    ("asserts", (300, 1000), (301, 1004), False),  # as it is shown
+    ("homonyms", (3, 100), (4, 200), True),
+    ("homonyms", (3, 100), (3, 90), False),
+    ("unmapped", (50, 100), (60, 120), False),  # a new module of a package without a map is no step back
+    ("unmapped", (0, 100), (1, 100), True),
+    ("untested", (36, 100), (37, 100), True),
+])
+def test_a_figure_may_only_go_towards_its_aim(key: str, reached: tuple[int, int], now: tuple[int, int],
+                                              is_worse: bool) -> None:
+    was, is_now = of(key, "raft", *reached), of(key, "raft", *now)
+    assert bool(worse(is_now, was)) is is_worse
+    assert best(is_now, was) == (was if is_worse else is_now)
