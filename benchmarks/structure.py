@@ -47,9 +47,8 @@ class Module:
 
     name: str
     path: Path
-    core: bool
-    placed: bool
-    """Named a core or a shell, or a contract keeps it from the event loop."""
+    kinds: tuple[str, ...]
+    """Of core, simulator and shell; one, if the lists are right."""
 
     @functools.cached_property
     def text(self) -> str:
@@ -76,37 +75,39 @@ class Tree:
 
     @functools.cached_property
     def modules(self) -> tuple[Module, ...]:
-        cores, kept, shells = self._contracts(pure=True), self._contracts(pure=False), self._shells()
+        patterns = self.patterns
         found = []
         for package in PACKAGES:
             for path in sorted((self.root / package).rglob("*.py")):
                 inside = path.relative_to(self.root)
                 name = ".".join(inside.with_suffix("").parts).removesuffix(".__init__")
-                core = _named(name, cores)
-                found.append(Module(name, path, core, core or _named(name, kept) or str(inside) in shells))
+                kinds = tuple(kind for kind, names in patterns.items() if _named(name, names))
+                found.append(Module(name, path, kinds))
         return tuple(found)
 
     def of(self, room: str) -> list[Module]:
         """Modules of a package, or of a part of one."""
         return [each for each in self.modules if each.name == room or each.name.startswith(f"{room}.")]
 
-    def _contracts(self, *, pure: bool) -> list[str]:
-        """Patterns of modules that may not import the event loop; ``pure``: nor files."""
-        out: list[str] = []
+    @functools.cached_property
+    def patterns(self) -> dict[str, list[str]]:
+        """Names of modules by kind. Cores and simulators are those that a contract keeps from the event loop."""
+        found: dict[str, list[str]] = {"core": [], "simulator": [], "shell": self._shells()}
         for contract in self.settings["tool"]["importlinter"]["contracts"]:
-            forbidden = set(contract.get("forbidden_modules", ()))
-            if "trio" in forbidden and ("pathlib" in forbidden or not pure):
-                whole = contract.get("as_packages", True)
-                for name in contract["source_modules"]:
-                    out += [name, f"{name}.*"] if whole else [name]
-        return out
+            if "trio" in contract.get("forbidden_modules", ()):
+                kind = "simulator" if "simulator" in contract["id"] else "core"
+                inside = contract.get("as_packages", True)
+                found[kind] += [name + end for name in contract["source_modules"] for end in ("", ".*")[:1 + inside]]
+        return found
 
-    def _shells(self) -> set[str]:
+    def _shells(self) -> list[str]:
+        """Names, or paths in a set of ``tests/test_tidy.py``, as they were listed once."""
+        if "quorate" in self.settings["tool"]:
+            return list(self.settings["tool"]["quorate"]["shells"])
         tidy = ast.parse((self.root / "tests/test_tidy.py").read_text(encoding="utf-8"))
-        for node in tidy.body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SHELLS":
-                return set(ast.literal_eval(node.value))
-        return set()
+        (paths,) = (ast.literal_eval(node.value) for node in tidy.body
+                    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SHELLS")
+        return [path.removesuffix(".py").replace("/", ".") for path in paths]
 
     @functools.cached_property
     def tests(self) -> frozenset[str]:
@@ -151,7 +152,7 @@ class Cell:
 
 def asserts(tree: Tree, room: str) -> Cell:
     """Lists cores without any."""
-    cores = [each for each in tree.of(room) if each.core]
+    cores = [each for each in tree.of(room) if "core" in each.kinds]
     found = sum(isinstance(node, ast.Assert) for each in cores for node in each.nodes)
     functions = sum(isinstance(node, Function) for each in cores for node in each.nodes)
     return Cell(found, functions, tuple(
@@ -160,7 +161,7 @@ def asserts(tree: Tree, room: str) -> Cell:
 
 def unplaced(tree: Tree, room: str) -> Cell:
     modules = [each for each in tree.of(room) if each.path.name != "__init__.py"]
-    return _those(modules, lambda each: not each.placed)
+    return _those(modules, lambda each: not each.kinds)
 
 
 def unmapped(tree: Tree, room: str) -> Cell:
@@ -276,7 +277,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
         "asserts per function in cores",
         "at least 0.3 in `raft`, `controller.metadata`, `broker.replicas`, `broker.ha`, `broker.store`", asserts,
         WITH_PARTS, _as_share, lambda cell: round(cell.share, 2), more_is_better=True),
-    "unplaced": Figure("modules that are named neither core nor shell", "0", unplaced),
+    "unplaced": Figure("modules that are named neither core nor shell nor part of a simulator", "0", unplaced),
     "unmapped": Figure("modules that are on no map of the manual", "0", unmapped,
                        compared=lambda cell: round(cell.share, 2)),
     "unexplained": Figure("words of the broker that the glossary lacks", "0", unexplained, ("broker",)),

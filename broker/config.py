@@ -26,7 +26,7 @@ from remoting.daemon.keys import (
     read,
     refuse_unknown,
 )
-from remoting.daemon.tls import TLSClientKeys, TLSKeys, hidden
+from remoting.daemon.tlskeys import TLSClientKeys, TLSKeys, hidden
 from remoting.record import BODY_BYTES_MOST
 
 ALWAYS_BLACKLISTED: Final = ("configBlackList", "brokerConfigPath", "configStorePath", "rocketmqHome")

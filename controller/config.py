@@ -32,7 +32,7 @@ from remoting.daemon.keys import (
     read,
     refuse_unknown,
 )
-from remoting.daemon.tls import TLSKeys, hidden
+from remoting.daemon.tlskeys import TLSKeys, hidden
 from remoting.fields import decimal
 
 WITHOUT_MEANING: Mapping[str, object] = {

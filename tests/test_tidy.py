@@ -11,13 +11,14 @@ import functools
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
 import attrs
 import pytest
+
+from benchmarks.structure import PACKAGES, Tree
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,22 +29,23 @@ LONG_FUNCTIONS: dict[str, str] = {
     # "path::qualified.name": "why it is clearer in one piece",
 }
 
-SHELLS = {
-    "raft/alarms.py", "raft/applier.py", "raft/barriers.py", "raft/cli.py", "raft/client.py", "raft/clientserver.py",
-    "raft/events.py", "raft/handshake.py", "raft/host.py", "raft/loglimit.py", "raft/metrics.py", "raft/node.py",
-    "raft/outbox.py", "raft/pending.py", "raft/raftlog.py", "raft/snapshotio.py", "raft/tls.py", "raft/tracefile.py",
-    "raft/transport.py", "raft/wakeup.py", "raft/storage/audit.py",
-    "raft/storage/conformance.py", "raft/storage/directory.py", "raft/storage/faulty.py", "raft/storage/mark.py",
-    "raft/storage/reading.py",
-    "raft/storage/segment.py", "raft/storage/snapshots.py", "raft/storage/spares.py", "raft/storage/writer.py",
-    "remoting/background.py", "remoting/client.py", "remoting/connection.py", "remoting/deadlines.py",
-    "remoting/endpoint.py", "remoting/readiness.py", "remoting/server.py",
-    "remoting/streams.py", "remoting/tls.py", "remoting/wakeup.py",
-    "remoting/daemon/changing.py", "remoting/daemon/files.py", "remoting/daemon/logs.py", "remoting/daemon/page.py",
-    "remoting/daemon/process.py", "remoting/daemon/tls.py",
+TREE = Tree(ROOT)
+"""For the kind of each module: core, shell, or part of a simulator."""
+OPERATING_SYSTEM = {
+    "trio", "outcome", "asyncio", "threading", "queue", "multiprocessing", "subprocess", "signal", "socket", "ssl",
+    "select", "selectors", "os", "io", "pathlib", "tempfile", "shutil", "fcntl", "mmap", "time", "datetime", "logging",
+    "random", "secrets", "uuid",
 }
-"""May use what the operating system offers, unseeded chance among it. All else in raft and remoting is a core, or
-raft.sim."""
+"""What every contract of cores forbids."""
+ALLOWED = {
+    "cores": {"random"},  # cores of raft name random.Random; `chance` looks
+    "analysis-page": {"datetime"},  # moments become dates; `clock` looks
+}
+"""By contract: what it leaves out of that, and why."""
+COROUTINES = {
+    "broker/client/message.py": "a message is answered for by its consumer, which it awaits",
+}
+"""Cores that await, and why."""
 
 LIBRARIES = ("raft/", "remoting/")
 IMPORTS = {
@@ -71,6 +73,13 @@ class Source:
     @property
     def python(self) -> bool:
         return self.path.endswith(".py")
+
+    @property
+    def pure(self) -> bool:
+        """A module of a package, unless a list says that it is a shell."""
+        name = self.path.removesuffix(".py").replace("/", ".")
+        in_package = self.python and name.partition(".")[0] in PACKAGES
+        return in_package and not any(fnmatch(name, pattern) for pattern in TREE.patterns["shell"])
 
     def functions(self) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
         """Every function with its qualified name."""
@@ -163,11 +172,27 @@ def machine_path(source: Source) -> Iterator[str]:
 
 
 def chance(source: Source) -> Iterator[str]:
-    if not (source.python and source.path.startswith(LIBRARIES)) or source.path in SHELLS:
+    if not source.pure:
         return
     for line, module, names in source.imports():
         if module == "random" and names != ("Random",):
             yield f"{source.path}:{line}: a core draws from an injected random.Random only"
+
+
+def clock(source: Source) -> Iterator[str]:
+    if not source.pure:
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("now", "utcnow", "today"):
+            yield f"{source.path}:{node.lineno}: a core is told the time"
+
+
+def coroutine(source: Source) -> Iterator[str]:
+    if not source.pure or source.path in COROUTINES:
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            yield f"{source.path}:{node.lineno}: a core waits for nobody"
 
 
 def third_party(source: Source) -> Iterator[str]:
@@ -274,6 +299,9 @@ CHECKS: list[tuple[Check, str, str]] = [
     (machine_path, "docs/a.md", "see /" + "home/me/notes"),
     (chance, "raft/a.py", "import random\n"),
     (chance, "raft/a.py", "from random import random\n"),
+    (chance, "harness/fleet/a.py", "import random\n"),
+    (clock, "analysis/report/a.py", "from datetime import datetime\nat = datetime.now()\n"),
+    (coroutine, "broker/ha/a.py", "async def wait(): ...\n"),
     (third_party, "raft/a.py", "import requests\n"),
     (third_party, "raft/a.py", "import prometheus_client\n"),
     (third_party, "remoting/a.py", "import raft\n"),
@@ -309,18 +337,32 @@ def test_every_exemption_is_needed() -> None:
     assert set(LONG_FUNCTIONS) <= long
 
 
-def test_every_module_of_a_library_is_a_core_or_a_shell() -> None:
-    """A new module must say which it is: here, or in the import contract of pyproject.toml."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    contracts = [c for c in settings["tool"]["importlinter"]["contracts"] if c["id"] in ("cores", "remoting-cores")]
-    cores = [name.replace(".", "/") for contract in contracts for name in contract["source_modules"]]
-    unplaced = [
-        source.path for source in sources()
-        if source.python and source.path.startswith(LIBRARIES) and not source.path.startswith("raft/sim/")
-        and not source.path.endswith("__init__.py")
-        and (source.path in SHELLS) == any(fnmatch(source.path, f"{core}.py") for core in cores)
-    ]
-    assert not unplaced, "\n".join(unplaced)
+def test_every_module_is_a_core_or_a_shell_or_of_a_simulator() -> None:
+    """A new module must say which it is, in pyproject.toml: in a contract, or among the shells."""
+    unclear = [f"{each.name}: {' and '.join(each.kinds) or 'neither core nor shell'}" for each in TREE.modules
+               if each.path.name != "__init__.py" and len(each.kinds) != 1]
+    assert not unclear, "\n".join(unclear)
+
+
+def test_every_core_and_shell_that_is_named_exists() -> None:
+    names = {each.name for each in TREE.modules}
+    gone = [pattern for kind in TREE.patterns.values() for pattern in kind if not pattern.endswith(".*")
+            and pattern not in names]
+    gone += [pattern for pattern in TREE.patterns["shell"] if not any(fnmatch(name, pattern) for name in names)]
+    assert not gone, gone
+
+
+def test_every_contract_of_cores_forbids_the_whole_operating_system() -> None:
+    contracts = [each for each in TREE.settings["tool"]["importlinter"]["contracts"]
+                 if "trio" in each.get("forbidden_modules", ()) and "simulator" not in each["id"]]
+    assert len(contracts) > 10
+    left_out = {each["id"]: OPERATING_SYSTEM - set(each["forbidden_modules"]) for each in contracts}
+    assert {name: left for name, left in left_out.items() if left} == ALLOWED
+
+
+def test_every_core_that_awaits_does() -> None:
+    for path in COROUTINES:
+        assert "await" in (ROOT / path).read_text(encoding="utf-8")
 
 
 def test_asserts_are_on() -> None:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analysis.questions.leadership import GROUP, NOT_RECORDED, TRACE
-from analysis.views.snapshots import directory_of
+from analysis.views.paths import directory_of
 
 _LED = "event = 'CommitAdvanced' and counted"
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from analysis.logs import Logs
 from analysis.questions import QUESTIONS
 from analysis.questions.audit import CRITICAL, KINDS, NOTE, WARNING
+
+if TYPE_CHECKING:
+    from analysis.logs import Logs
 
 SEVERITIES: Final = (CRITICAL, WARNING, NOTE)
 """The worst first."""

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from analysis.small import nothing
 from analysis.source.filesystem import Tree
@@ -66,14 +65,3 @@ def contents(spark: SparkSession, known: Sequence[Home], groups: Collection[tupl
                 continue  # a newer one took its place while we looked
     rows = [(*key, files) for key, files in found.items()]
     return spark.createDataFrame(rows, CONTENTS) if rows else nothing(spark, CONTENTS)
-
-
-def directory_of(file: Column) -> Column:
-    """The node's directory, from the path of a segment in it."""
-    parts = r"^(.*)/log/[^/?]+([?].*)?$"
-    return bare(F.concat(F.regexp_extract(file, parts, 1), F.regexp_extract(file, parts, 2)))
-
-
-def bare(path: Column) -> Column:
-    """A path of the local file system without its scheme; others stay as they are."""
-    return F.regexp_replace(path, "^file:/*", "/")

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from analysis.source.filesystem import Tree
 from analysis.source.finding import Home, directories
-from analysis.views.snapshots import bare
+from analysis.views.paths import bare
 
 _PATTERN: Final = re.compile(r"[][{}*?\\]")
 """What Spark takes for a pattern in a path."""

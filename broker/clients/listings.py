@@ -6,7 +6,7 @@ Codes and words are Java's. Source: ``ConsumerManageProcessor``, ``AdminBrokerPr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.clients.members import NS_PER_MS, Consumers, Member, Producers
 from broker.offsets import OffsetTable
@@ -24,10 +24,12 @@ from remoting.bodies.consumers import (
 from remoting.bodies.namesrv import TopicList
 from remoting.codes import Language, RequestCode, ResponseCode
 from remoting.command import Command, response
-from remoting.connection import Connection
-from remoting.endpoint import Handler
 from remoting.headers.consumers import ConsumerGroupRequest, GroupRequest, ProducerGroupRequest, TopicGroupRequest
 from remoting.headers.queries import TopicRequest
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
+    from remoting.endpoint import Handler
 
 _LANGUAGES: Final = {int(language): language.name for language in Language}
 

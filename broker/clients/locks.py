@@ -7,13 +7,15 @@ Source: ``RebalanceLockManager`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from remoting.codes import RequestCode
 from remoting.command import Command, response
-from remoting.connection import Connection
-from remoting.endpoint import Handler
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
+    from remoting.endpoint import Handler
 
 HELD_MS: Final = 60_000
 HELD_MAX: Final = 200_000

@@ -5,7 +5,7 @@ Records go as they stand in the log. Codes and words are Java's. Source: ``Query
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -13,10 +13,12 @@ from broker.store.errors import StoreError
 from broker.store.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
-from remoting.connection import Connection
-from remoting.endpoint import Handler
 from remoting.errors import DamagedRecord
 from remoting.headers.queries import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
+    from remoting.endpoint import Handler
 
 TAG: Final = "T"
 ANSWER_BYTES_MAX: Final = 8 << 20

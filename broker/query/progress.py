@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from broker.clients.members import Consumers
 from broker.groups import GroupTable
@@ -29,8 +30,6 @@ from remoting.bodies.queries import (
 )
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
-from remoting.connection import Connection
-from remoting.endpoint import Handler
 from remoting.headers.consumers import TopicGroupRequest
 from remoting.headers.queries import (
     GetBrokerConsumeStatsRequest,
@@ -38,6 +37,10 @@ from remoting.headers.queries import (
     TopicRequest,
     ViewBrokerStatsRequest,
 )
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
+    from remoting.endpoint import Handler
 
 
 class Progress:

@@ -22,7 +22,7 @@ from remoting.daemon.keys import (
     read,
     refuse_unknown,
 )
-from remoting.daemon.tls import TLSKeys, hidden
+from remoting.daemon.tlskeys import TLSKeys, hidden
 
 WITHOUT_MEANING: Mapping[str, object] = {
     # NamesrvConfig

@@ -15,7 +15,7 @@ from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError
-from remoting.daemon.tls import hidden
+from remoting.daemon.tlskeys import hidden
 
 C = TypeVar("C")
 

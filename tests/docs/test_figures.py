@@ -44,7 +44,7 @@ forbidden_modules = ["trio"]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """A core of two functions with one assert, a shell, a module of a simulator, and one that nobody placed."""
+    """A core of two functions with one assert, a shell, a module of a simulator, and one that nobody named."""
     methods = "".join(f"    def m{number}(self): pass\n" for number in range(31))
     files = {
         "pyproject.toml": SETTINGS,
