@@ -20,9 +20,10 @@ FUZZ_SECONDS ?= 60
 PACKAGE ?= raft
 SLICE ?= 1/7
 ARGS ?=
+comma := ,
 
 .PHONY: help demo demo-controllers demo-raft test check fix sim sim-controllers sim-brokers failovers interop bench bench-raft bench-remoting bench-controller bench-broker bench-analysis fuzz mutants \
-        mutants-controllers mutants-brokers mutants-machine powercut figures clean
+        mutants-controllers mutants-brokers mutants-machine powercut figures constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -102,35 +103,46 @@ powercut: $(VENV)/.dev ## a thousand power cuts: nothing acknowledged may be los
 figures: $(VENV)/.dev ## count the structure of the tree: asserts, names, maps, tests, large classes; red if one got worse
 	$(RUN) -m benchmarks.structure $(ARGS)
 
-clean: ## remove environments and caches
-	rm -rf .venv .venv-*.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .bench
+constraints: $(VENV)/.created ## pin the newest of everything that `make` installs
+	rm -rf .venv-newest && $(RUN) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --upgrade pip
+	.venv-newest/bin/python -m pip install --quiet -e ./raft -e '.[metrics,demo,analysis,client-compression]' \
+	  --group dev --group bench --group fuzz --group mutation
+	{ grep '^#' constraints.txt; .venv-newest/bin/python -m pip list --format=freeze --exclude-editable \
+	  --exclude setuptools; } >constraints.new && mv constraints.new constraints.txt
 
-# --- environments: one stamp per group of requirements, redone when a pyproject changes ------------------------
+clean: ## remove environments and caches
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .bench
+
+# --- environments: one stamp per group of requirements, redone when a pyproject or a pin changes ------------------------
+
+PIP = $(RUN) -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt
+SETTINGS := pyproject.toml raft/pyproject.toml constraints.txt
 
 $(VENV)/.created:
 	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
 	  if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
 	    "$$python" -m venv $(VENV); break; fi; done
 	@test -x $(RUN) || { echo "Python 3.11 to 3.13 is needed, and none was found; name one: make PYTHON=..." >&2; exit 1; }
-	$(RUN) -m pip install --quiet --upgrade 'pip>=25.1'
+	$(RUN) -m pip install --quiet --upgrade --constraint constraints.txt pip
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.created pyproject.toml raft/pyproject.toml
-	$(RUN) -m pip install --quiet -e './raft[demo]' -e '.$(if $(shell command -v java),[analysis])' # the report needs Java
+$(VENV)/.demo: $(VENV)/.created $(SETTINGS)
+	$(PIP) -e ./raft -e '.[demo$(if $(shell command -v java),$(comma)analysis)]' # the report needs Java
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.created pyproject.toml raft/pyproject.toml
-	$(RUN) -m pip install --quiet -e './raft[metrics,demo]' -e '.[analysis,client-compression]' --group dev
+$(VENV)/.dev: $(VENV)/.created $(SETTINGS)
+	$(PIP) -e ./raft -e '.[metrics,demo,analysis,client-compression]' --group dev
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.created pyproject.toml raft/pyproject.toml
-	$(RUN) -m pip install --quiet -e ./raft -e . --group bench
+$(VENV)/.bench: $(VENV)/.created $(SETTINGS)
+	$(PIP) -e ./raft -e . --group bench
 	@touch $@
 
-$(VENV)/.fuzz: $(VENV)/.dev pyproject.toml
-	$(RUN) -m pip install --quiet --group fuzz
+$(VENV)/.fuzz: $(VENV)/.dev $(SETTINGS)
+	$(PIP) --group fuzz
 	@touch $@
 
-$(VENV)/.mutation: $(VENV)/.dev pyproject.toml
-	$(RUN) -m pip install --quiet --group mutation
+$(VENV)/.mutation: $(VENV)/.dev $(SETTINGS)
+	$(PIP) --group mutation
 	@touch $@

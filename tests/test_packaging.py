@@ -5,23 +5,32 @@ Builds the wheels with the tools at hand, without a network. Times are printed b
 
 from __future__ import annotations
 
+import ast
 import email
+import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata as installed
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name as canonical
 
 ROOT = Path(__file__).parent.parent
 
 
-def built(project: Path, out: Path) -> zipfile.ZipFile:
+def built(project: Path, out: Path, **environment: str) -> zipfile.ZipFile:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
          "--wheel-dir", str(out), str(project)],
-        check=True,
+        check=True, env={**os.environ, **environment},
     )
     (path,) = out.glob("quorate*.whl")
     return zipfile.ZipFile(path)
@@ -82,7 +91,16 @@ def test_the_other_wheel_holds_the_other_packages(whole: zipfile.ZipFile) -> Non
     for package in PACKAGES:
         on_disk = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}
         assert {name for name in inside if name.startswith(f"{package}/") and name.endswith(".py")} == on_disk
+    assert {name for name in inside if not name.endswith((".py", "/py.typed"))} == {
+        "analysis/log4j2.properties", "analysis/report/style.css"}
     assert "remoting/py.typed" in inside
+
+
+def test_the_programs_that_run_beside_java_come_when_they_are_asked_for(tmp_path: Path) -> None:
+    inside = set(built(ROOT, tmp_path, HATCH_BUILD_HOOK_ENABLE_CUSTOM="true").namelist())
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "harness/java/src").iterdir()}
+    assert len(sources) > 5
+    assert sources | {"harness/node/exercise.js", "harness/node/package.json"} <= inside
 
 
 def test_the_other_wheel_needs_the_library_and_little_more(whole: zipfile.ZipFile) -> None:
@@ -99,3 +117,111 @@ def test_import_remoting_loads_neither_trio_nor_raft() -> None:
     loaded = set(result.stdout.split())
     assert "remoting" in loaded
     assert not loaded & {"trio", "asyncio", "socket", "ssl", "raft", "controller"}
+
+
+# --- what is declared ----------------------------------------------------------------------------------------
+
+PROJECTS = ("raft/pyproject.toml", "pyproject.toml")
+DISTRIBUTIONS = {"google_crc32c": "google-crc32c", "prometheus_client": "prometheus-client", "py4j": "pyspark"}
+"""Import name -> distribution, where they differ; py4j is part of what pyspark promises."""
+IN_EXTRA = {
+    "prometheus-client": "metrics", "rich": "demo", "pyspark": "analysis", "pyarrow": "analysis", "numpy": "analysis",
+    "lz4": "client-compression", "zstandard": "client-compression",
+}
+"""What only an extra brings."""
+
+
+def settings(project: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / project).read_text(encoding="utf-8"))
+
+
+def declared(project: str, extra: str | None = None) -> set[str]:
+    """Distributions that a project asks for by itself, or in an extra; what that takes of another project with it."""
+    known = settings(project)["project"]
+    lines = known["dependencies"] if extra is None else known["optional-dependencies"].get(extra, [])
+    found = set()
+    for each in map(Requirement, lines):
+        if each.name == "quorate-raft":
+            found |= declared(PROJECTS[0])
+            for inner in each.extras:
+                found |= declared(PROJECTS[0], inner)
+        else:
+            found.add(canonical(each.name))
+    return found
+
+
+def third_party(package: str) -> dict[str, str]:
+    """Distribution -> one file that imports it."""
+    ours = {"raft", *PACKAGES}
+    found: dict[str, str] = {}
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = ([alias.name for alias in node.names] if isinstance(node, ast.Import)
+                     else [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else [])
+            for name in {name.partition(".")[0] for name in names} - ours - sys.stdlib_module_names - {"outcome"}:
+                found[canonical(DISTRIBUTIONS.get(name, name))] = str(path.relative_to(ROOT))
+    return found
+
+
+@pytest.mark.parametrize("package", ["raft", *sorted(PACKAGES)])
+def test_whatever_is_imported_is_declared_by_the_wheel_that_imports_it(package: str) -> None:
+    project = PROJECTS[package != "raft"]
+    for name, path in third_party(package).items():
+        assert name in declared(project, IN_EXTRA.get(name)), f"{path} imports {name}"
+
+
+def test_every_extra_brings_what_it_is_for() -> None:
+    for project in PROJECTS:
+        assert set(settings(project)["project"]["optional-dependencies"]) <= set(IN_EXTRA.values())
+    for name, extra in IN_EXTRA.items():
+        assert name in declared("pyproject.toml", extra), f"{extra} lacks {name}"
+
+
+# --- what is pinned ------------------------------------------------------------------------------------------
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return {canonical(name): version for name, _, version in (line.partition("==") for line in lines if line[0] != "#")}
+
+
+def asked_for() -> Iterator[Requirement]:
+    """Everything that the projects, their extras, their groups and their builds name."""
+    for project in PROJECTS:
+        known = settings(project)
+        lines = [*known["build-system"]["requires"], *known["project"]["dependencies"]]
+        for group in (known["project"]["optional-dependencies"], known.get("dependency-groups", {})):
+            lines += [line for named in group.values() for line in named if isinstance(line, str)]
+        yield from map(Requirement, lines)
+
+
+@cache
+def needed(name: str) -> frozenset[Requirement]:
+    """What an installed distribution asks for here; nothing of one that is not installed."""
+    try:
+        lines = installed.requires(name) or []
+    except installed.PackageNotFoundError:
+        return frozenset()
+    return frozenset(each for each in map(Requirement, lines) if each.marker is None or each.marker.evaluate(
+        {"extra": ""}))
+
+
+def test_everything_that_make_installs_is_pinned_within_its_range() -> None:
+    pinned, seen = pins(), set()
+    waiting = [each for each in asked_for() if not each.name.startswith("quorate")]
+    while waiting:
+        each = waiting.pop()
+        name = canonical(each.name)
+        assert name in pinned, f"constraints.txt has no {name}; `make constraints` writes it"
+        assert each.specifier.contains(pinned[name]), f"{name} is pinned to {pinned[name]}, and {each} is asked for"
+        if name not in seen:
+            seen.add(name)
+            waiting += needed(name)
+    assert len(seen) > 40
+
+
+def test_make_installs_nothing_without_the_pins() -> None:
+    recipes = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    free = [line for line in recipes if "pip install" in line and "--constraint constraints.txt" not in line]
+    assert all(".venv-newest" in line for line in free), free
+    assert "--build-constraint constraints.txt" in next(line for line in recipes if line.startswith("PIP ="))

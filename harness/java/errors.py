@@ -1,7 +1,7 @@
 """What can go wrong with Java peers, as types that a scenario tells apart. It knows no process and no file.
 
     JavaPeerError
-    ├── JavaMissing     no Java, no Maven, or one too old: the scenario was not run, which is no failure
+    ├── JavaMissing     no Java, no Maven, one too old, or no sources of our programs: not run, which is no failure
     ├── FetchFailed     Maven could not bring the jars
     ├── StartFailed     a process ended, or was not ready in time
     └── NotRunning      something was asked of a process that does not run

@@ -38,6 +38,9 @@ HOW_TO_GET: Final = (
 )
 PROGRAMS: Final = Path(__file__).parent / "src"
 """Our own small Java programs, compiled against each release, and what is logged."""
+NO_PROGRAMS: Final = (
+    "this installation has no sources of the programs that run beside Java; install from a checkout with "
+    "`pip install -e ./raft -e .`, or with HATCH_BUILD_HOOK_ENABLE_CUSTOM=true in the environment")
 COMPLETE: Final = "complete"
 """The stamp in a folder of jars that has them all."""
 LOG_SETTINGS: Final = "rmq.logback.xml"
@@ -177,6 +180,8 @@ async def _fetch_jars(tools: Tools, version: str, jars: Path, say: Say) -> None:
 async def _compile(tools: Tools, folder: Path, jars: Path, say: Say) -> Path:
     """The folder with our compiled programs; its name is the digest of their sources, so it is never stale."""
     sources = sorted(PROGRAMS.glob("*.java"))
+    if not sources:
+        raise JavaMissing(NO_PROGRAMS)
     settings = PROGRAMS / LOG_SETTINGS
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in (*sources, settings))).hexdigest()[:16]
     classes = folder / f"programs-{digest}"

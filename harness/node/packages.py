@@ -16,7 +16,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from harness.java.jars import cache_folder
+from harness.java.jars import NO_PROGRAMS, cache_folder
 
 HERE: Final = Path(__file__).parent
 TRIES: Final = 3
@@ -25,7 +25,7 @@ TIMEOUT_S: Final = 120.0
 
 
 class NodeMissing(Exception):
-    """No node, no npm, or npm could not bring the packages: the scenario is not run, which is no failure."""
+    """No node, no npm, no program, or npm could not bring the packages: not run, which is no failure."""
 
 
 @frozen
@@ -50,6 +50,8 @@ async def fetch(*, cache: Path | None = None, say: Callable[[str], None] = lambd
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise NodeMissing(f"{'node' if node is None else 'npm'} not found; install Node.js 16 or later")
+    if not (HERE / "package.json").exists():
+        raise NodeMissing(NO_PROGRAMS)
     manifest = (HERE / "package.json").read_bytes()
     cache = cache or cache_folder().parent
     kept = folder_of(manifest, cache)

@@ -1,0 +1,17 @@
+"""Puts the programs that run beside Java into the wheel, for whoever asks; see pyproject.toml.
+
+They are Java and JavaScript, need Maven or npm, and serve interoperation runs alone. Knows folders, no package.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PROGRAMS = ("harness/java/src", "harness/node/exercise.js", "harness/node/package.json")
+
+
+class Programs(BuildHookInterface):  # type: ignore[type-arg]  # hatchling leaves its parameter open
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        build_data["force_include"].update({path: path for path in PROGRAMS})
