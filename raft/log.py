@@ -144,6 +144,8 @@ class RaftLog:
             behind = bisect_right(self._cache_firsts, index)
             known = bool(behind) or (bool(self._cache) and self._cache[0].first == index + 1)
             size = self._appended - sum(len(frame.data) for frame in self._cache[behind:]) if known else 0
+            if at < len(self._sizes):  # what was truncated since counts as appended, but behind what stays
+                size = min(size, self._sizes[at])
             self._boundaries.insert(at, index)
             self._sizes.insert(at, max(size, self._sizes[at - 1]))
 

@@ -1,8 +1,11 @@
 """The machine's mutants: every small change of a module must turn one of its quick tests red.
 
-    python -m tests.mutation --package raft --slice 2/7        a night's part of the cores of raft
+    python -m tests.mutation --package raft --slice 2/7        a part of the cores of raft
     python -m tests.mutation --package raft/quorum.py          one module
     python -m tests.mutation --package broker.ha               any package
+
+A change inside functions is swapped into a process that has collected the tests, and only tests that run its lines are
+asked. What is done at import is changed in the file, and all tests of the module are asked in a new process.
 
 What survives is compared with ``survivors.json``: a survivor that is not there, or one there that is killed now, fails
 the run. ``--update`` takes out what is killed now, and writes new ones without a reason, which a test then asks for.
@@ -16,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -26,44 +29,94 @@ from tests.mutation.changes import Change, changes
 from tests.mutation.forked import run
 from tests.mutation.known import Known, load, page, store
 from tests.mutation.modules import judges_of, modules
+from tests.mutation.resumed import Killed
+from tests.mutation.swapped import swaps
+from tests.mutation.warm import GREEN, NOT_SWAPPED, Measured, Warm
 from tests.raft.bugs.run_mutants import ROOT, TIMEOUT_S, copy_tree, say
 
 WHOLE = ("raft", "remoting", "controller", "broker", "harness", "analysis", "tests", "docs", "pyproject.toml")
+PROGRESS_S = 10
 
 
 @attrs.frozen
-class Survivor:
-    module: str
-    change: Change
+class Bench:
+    """What one job works with: a process that waits with its tests collected, and a tree whose file may change."""
+
+    warm: Warm
+    tree: Path
 
 
-def survives(tree: Path, module: str, change: Change, tests: Sequence[str]) -> bool:
+def survives(bench: Bench, module: str, change: Change, measured: Measured) -> bool:
     """Whether the tests stay green. What hangs, or cannot be imported, is noticed."""
+    plain = (bench.tree / module).read_text(encoding="utf-8")
+    if swaps(plain, change.code):
+        judges = [(number, measured.tests[number].cpu_s) for number in measured.judges(change.lines)]
+        verdict = bench.warm.judge(change.code, judges) if judges else GREEN
+        if verdict >= 0:
+            measured.kills[verdict] += 1
+        if verdict != NOT_SWAPPED and (verdict != GREEN or not change.lines & measured.imported):
+            return verdict == GREEN
+    return survives_in_its_file(bench.tree, module, change)
+
+
+def survives_in_its_file(tree: Path, module: str, change: Change) -> bool:
     file = tree / module
     plain = file.read_text(encoding="utf-8")
     file.write_text(change.code, encoding="utf-8")
     try:
-        return run(tree, list(tests), TIMEOUT_S) == 0
+        return run(tree, list(judges_of(module, ROOT)), TIMEOUT_S) == 0
     finally:
         file.write_text(plain, encoding="utf-8")
 
 
-def run_module(module: str, chosen: Sequence[Change], trees: SimpleQueue[Path], jobs: int) -> list[Survivor]:
-    tests, began = judges_of(module, ROOT), time.monotonic()
+def run_module(
+    module: str, chosen: Sequence[Change], trees: Sequence[Path], killed: Killed | None,
+) -> set[Change] | None:
+    """Those that survive; None when the tests are red without any change."""
+    began, code = time.monotonic(), (trees[0] / module).read_text(encoding="utf-8")
+    earlier = killed.of(module, code) if killed is not None else set()
+    left = [change for change in chosen if Known.name(change) not in earlier]
+    benches = [Bench(Warm(tree, module, judges_of(module, ROOT)), tree) for tree in trees]
+    idle: SimpleQueue[Bench] = SimpleQueue()
+    for bench in benches:
+        idle.put(bench)
 
-    def judge(change: Change) -> Survivor | None:
-        tree = trees.get()
+    def judge(change: Change, measured: Measured) -> tuple[Change, bool]:
+        bench = idle.get()
         try:
-            survivor = Survivor(module, change) if survives(tree, module, change, tests) else None
+            return change, survives(bench, module, change, measured)
         finally:
-            trees.put(tree)
-        if survivor is not None:
-            say(f"  SURVIVED {module} {change.place}: {change.old} -> {change.new}")
-        return survivor
+            idle.put(bench)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        survivors = [found for found in pool.map(judge, chosen) if found is not None]
-    say(f"{module}: {len(chosen)} mutants, {len(survivors)} survived, {time.monotonic() - began:.0f} s")
+    try:
+        measured = benches[0].warm.measure()
+        red = measured and [test.name for test in measured.tests if test.red]
+        if not measured or not measured.tests or red:
+            say(f"{module}: red, or no tests, without any change: {red}")
+            return None
+        say(f"{module}: {len(left)} mutants for {len(measured.tests)} tests, {time.monotonic() - began:.0f} s")
+        survivors, dead, shown = set(), set(earlier), time.monotonic()
+        began = time.monotonic()
+        with ThreadPoolExecutor(len(benches)) as pool:
+            verdicts = [pool.submit(judge, change, measured) for change in left]
+            for done, verdict in enumerate(as_completed(verdicts), 1):
+                change, survived = verdict.result()
+                if survived:
+                    survivors.add(change)
+                    say(f"  SURVIVED {module}:{min(change.lines)} {change.place}: {change.old} -> {change.new}")
+                else:
+                    dead.add(Known.name(change))
+                if (now := time.monotonic()) - shown > PROGRESS_S:
+                    rate, shown = done / (now - began), now
+                    say(f"  {done} of {len(left)}, {rate:.1f}/s, {(len(left) - done) / rate:.0f} s to go")
+                    if killed is not None:
+                        killed.add(module, code, dead)
+    finally:
+        for bench in benches:
+            bench.warm.close()
+    if killed is not None:
+        killed.add(module, code, dead)
+    say(f"{module}: {len(left)} mutants, {len(survivors)} survived, {time.monotonic() - began:.0f} s")
     return survivors
 
 
@@ -74,6 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slice", default="1/1", metavar="N/OF", help="every OFth mutant, from the Nth on (1/1)")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="only say how many mutants there are")
+    parser.add_argument("--resume", action="store_true", help="leave out what an earlier run with --resume killed")
     parser.add_argument("--update", action="store_true", help="write what was found to survivors.json and to its page")
     options = parser.parse_args(arguments)
     part, _, of = options.slice.partition("/")
@@ -88,19 +142,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list or not total:
         return 0
     known, failed = load(), False
-    trees: SimpleQueue[Path] = SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="mutation-") as name:
-        for number in range(options.jobs):
-            copy_tree(Path(name) / str(number), WHOLE)
-            trees.put(Path(name) / str(number))
+        trees = [Path(name) / str(number) for number in range(options.jobs)]
+        for tree in trees:
+            copy_tree(tree, WHOLE)
         for module, chosen in work.items():
-            if run(Path(name) / "0", list(judges_of(module, ROOT)), TIMEOUT_S) != 0:
-                say(f"{module}: its tests are red without any change")
-                failed = True
-                continue
-            survivors = run_module(module, chosen, trees, options.jobs)
-            failed |= compare(module, chosen, [each.change for each in survivors], known, whole=step == 1,
-                              update=options.update)
+            survivors = run_module(module, chosen, trees, Killed() if options.resume else None)
+            failed |= survivors is None or compare(
+                module, chosen, list(survivors), known, whole=step == 1, update=options.update)
     if options.update:
         store(known)
         page()

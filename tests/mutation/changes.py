@@ -35,6 +35,8 @@ class Change:
     new: str
     code: str = attrs.field(repr=False, eq=False)
     """The whole module, changed."""
+    lines: frozenset[int] = attrs.field(repr=False, eq=False, default=frozenset())
+    """Lines that are changed, as they were, and the first of the statement they begin in."""
 
 
 class _WhatRuns(ast.NodeTransformer):
@@ -128,23 +130,30 @@ def changes(code: str) -> list[Change]:
         if form is None or form == plain or form in seen:
             continue
         seen.add(form)
-        old, new, line = _difference(code, text)
-        place = _place(tree, line)
+        old, new, lines = _difference(code, text)
+        place = _place(tree, min(lines))
         counts[place, old, new] += 1
         nth = counts[place, old, new]
-        out.append(Change(place if nth == 1 else f"{place}#{nth}", old, new, text))
+        out.append(Change(place if nth == 1 else f"{place}#{nth}", old, new, text,
+                          frozenset({_statement(tree, min(lines)), *lines})))
     return out
 
 
-def _difference(before: str, after: str) -> tuple[str, str, int]:
-    """The lines that differ, without their indentation, and the number of the first."""
+def _statement(tree: ast.AST, line: int) -> int:
+    """The first line of the innermost statement around a line."""
+    return max((node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)
+                and node.lineno <= line <= (node.end_lineno or line)), default=line)
+
+
+def _difference(before: str, after: str) -> tuple[str, str, set[int]]:
+    """The lines that differ, without their indentation, and their numbers in the first text."""
     lines, others = before.splitlines(), after.splitlines()
     old: list[str] = []
     new: list[str] = []
-    first = 0
+    numbers: set[int] = set()
     for tag, start, stop, there, until in difflib.SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
         if tag != "equal":
-            first = first or start + 1
+            numbers |= {start + 1, *range(start + 1, stop + 1)}
             old += [line.strip() for line in lines[start:stop]]
             new += [line.strip() for line in others[there:until]]
-    return " ⏎ ".join(old), " ⏎ ".join(new), first
+    return " ⏎ ".join(old), " ⏎ ".join(new), numbers

@@ -22,10 +22,18 @@ module's quick tests red. [Cosmic Ray](https://cosmic-ray.readthedocs.io) makes 
 time (annotations, assertions, traces) is spared.
 
 ```sh
-make mutants-machine PACKAGE=raft SLICE=1/7       # a seventh of the cores of raft: a night on two cores
+make mutants-machine PACKAGE=raft
 make mutants-machine PACKAGE=controller.metadata
 make mutants-machine PACKAGE=raft/quorum.py       # one module, or any other package
+make mutants-machine PACKAGE=raft SLICE=1/7       # a seventh of them: for a package that takes longer than a night
+make mutants-machine PACKAGE=raft ARGS=--resume   # go on where the last run ended: what it killed stays killed
 ```
+
+The tests of a module are collected once, in a process that then waits. For each change inside a function it forks, puts
+the changed code in the place of the old, and runs the tests that run the changed lines. A test that takes more than ten
+times its own time hangs, and counts as red. A change that no test runs survives at once. What is done while a module is
+imported (constants, defaults, decorators) is changed in the file instead, and all tests of the module are asked in a
+process of their own.
 
 A run fails for a survivor that is not listed here, and for one listed here that is killed: the list may only shrink.
 `tests/mutation/modules.py` says which tests judge which module. `survivors.json` beside it is what this page is written

@@ -22,7 +22,7 @@ METADATA: Final = ("tests/controller/metadata",)
 CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/quorum.py": ("tests/raft/test_quorum.py",),
     "raft/reads.py": ("tests/raft/test_reads.py", *BUGS),
-    "raft/log.py": ("tests/raft/test_raftlog.py", "tests/raft/bugs/test_guards.py", *REPLICATION),
+    "raft/log.py": ("tests/raft/test_log.py", "tests/raft/bugs/test_guards.py"),
     "raft/membership.py": ("tests/raft/test_membership.py", "tests/raft/bugs/test_memberships.py"),
     "raft/progress.py": ("tests/raft/bugs/test_replies.py", *RAFT),
     "raft/transfer.py": ("tests/raft/bugs/test_liveness.py", *RAFT),
