@@ -30,6 +30,7 @@ from analysis.shipping import ship
 from analysis.small import are_small
 from analysis.source.finding import find_logs
 from analysis.source.options import parted
+from remoting.daemon.version import add_version
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     assert __doc__ is not None
     made = argparse.ArgumentParser(
         "raft-report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_version(made)
     made.add_argument("paths", nargs="+", help="directories with logs, and with trace files unless --traces is given")
     made.add_argument("--out", default="report.html", help="the page to write; default: %(default)s")
     made.add_argument("--traces", action="append", default=[], help="a directory of trace files; may be repeated")

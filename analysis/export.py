@@ -21,6 +21,7 @@ from analysis.session import session
 from analysis.shipping import ship
 from analysis.source.finding import find_logs
 from analysis.source.options import PAYLOADS, parted
+from remoting.daemon.version import add_version
 
 SOUND = 0
 DAMAGED = 1
@@ -69,6 +70,7 @@ def export(
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code: 0 sound, 1 damage or nothing to read."""
     parser = argparse.ArgumentParser("raftlog export", description="Logs to Parquet, partitioned by group and day.")
+    add_version(parser)
     parser.add_argument("paths", nargs="+", metavar="PATH", help="directories of nodes, or above them; URIs too")
     parser.add_argument("--out", required=True, metavar="DIR", help="where to write; must not be there yet")
     parser.add_argument("--format", choices=FORMATS, default="entries", help="what a row is (entries)")

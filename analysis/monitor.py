@@ -31,6 +31,7 @@ from analysis.shipping import ship
 from analysis.source.finding import find_logs, homes
 from analysis.views.traces import FILES, cluster_of, file_of_line
 from analysis.watch import Alert, Watch
+from remoting.daemon.version import add_version
 
 _FRAME: Final = ("cluster", "group", "group_id", "node", "index", "term", "mark", "file", "offset", "damage", "reason")
 _EVENT: Final = ("cluster", "group", "group_id", "node", "kind", "term", "damage")
@@ -124,6 +125,7 @@ def parser() -> argparse.ArgumentParser:
     """Of ``raft-monitor``."""
     assert __doc__ is not None
     made = argparse.ArgumentParser("raft-monitor", description=__doc__.split("\n\n", 1)[0])
+    add_version(made)
     made.add_argument("paths", nargs="+", help="directories with logs of running nodes")
     made.add_argument("--checkpoint", required=True, help="directory where the monitor keeps how far it is")
     made.add_argument("--traces", action="append", default=[], help="a directory of trace files; may be repeated")

@@ -27,6 +27,7 @@ from controller.admin import (  # noqa: F401  they register their commands
 from controller.admin.asking import Admin, split_addresses
 from controller.admin.command import COMMANDS, AdminCommand, AdminError
 from remoting.client import open_client
+from remoting.daemon.version import add_version
 from remoting.errors import RemotingError
 from remoting.streams import Connector, TLSContext, connect_tcp
 from remoting.tls import client_context
@@ -53,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="mqadmin", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_EXAMPLES,
         description="Ask and order RocketMQ controllers, name servers and brokers, the original's or ours.")
+    add_version(made)
     shtab.add_argument_to(made, ["--print-completion"])
     subparsers = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for each in COMMANDS.values():

@@ -19,6 +19,7 @@ from harness.cluster.looking import ClusterView, look, until_settled
 from harness.cluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, to_json
 from harness.cluster.processes import FILE, Cluster, ClusterError, Server
 from remoting.client import open_client
+from remoting.daemon.version import add_version
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="mqcluster", description="A cluster of real processes on this machine, to play with.", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_version(made)
     shtab.add_argument_to(made, ["--print-completion"])
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     up = commands.add_parser("up", help="make a cluster, or start again the one that is there")

@@ -23,6 +23,7 @@ from remoting.address import join_address
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError, names, written
 from remoting.daemon.logs import LEVELS
+from remoting.daemon.version import add_version
 
 STOPPED: Final = 0
 FAILED: Final = 1
@@ -53,6 +54,7 @@ def server_parser(
         help="set one key, on top of the file; may be repeated")
     made.add_argument("--log-level", choices=LEVELS, default="info", help="default: info")
     made.add_argument("--log-json", action="store_true", help="log lines are JSON objects")
+    add_version(made)
     shtab.add_argument_to(made, ["--print-completion"], help="print a completion script for this shell and exit")
     return made
 

@@ -1,0 +1,37 @@
+"""Every command that the wheel installs says its version."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_command_says_its_version(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    module, _, function = SCRIPTS[name].partition(":")
+    monkeypatch.setattr(sys, "argv", [name, "--version"])
+    with pytest.raises(SystemExit) as ended:
+        getattr(importlib.import_module(module), function)()
+    assert ended.value.code == 0
+    program = {"raft-export": "raftlog export"}.get(name, name)
+    assert capsys.readouterr().out == f"{program} {metadata.version('quorate')}\n"
+
+
+def test_a_checkout_that_is_not_installed_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    from remoting.daemon.version import version
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert version() == "of a checkout that is not installed"
