@@ -96,7 +96,7 @@ class Administration:
     def reset_master_flush_offset(self, _: Connection, request: Command) -> Command:
         """908: what a slave shows in 907 and keeps for a Java broker that opens its store. A master has none."""
         offset = ResetMasterFlushOffsetRequest.from_ext(request.ext).master_flush_offset
-        if self._standing.slave and offset is not None:
+        if not self._standing.role.leads and offset is not None:
             self._set_master_flushed(offset)
         return response(request)
 
@@ -107,4 +107,4 @@ class Administration:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="this broker is not in controller mode")
         standing = self._standing
         return response(request, body=EpochEntryCache(
-            standing.cluster_name, standing.broker_name, standing.broker_id, entries, self._log_end()).to_json())
+            standing.cluster_name, standing.broker_name, standing.role.broker_id, entries, self._log_end()).to_json())

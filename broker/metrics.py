@@ -38,7 +38,7 @@ class BrokerMetrics(Page):
         running, services = self._running, self._running.services
         yield self.gauge("rocketmq_broker_permission", "4 to read, 2 to write.",
                          [((), services.config.broker_permission)])
-        yield self.gauge("broker_is_master", "1 on the group's master. Ours.", [((), not running.standing.slave)])
+        yield self.gauge("broker_is_master", "1 on the group's master. Ours.", [((), running.standing.role.leads)])
         yield self.gauge("broker_writes_open", "1 while messages are taken. Ours.", [((), services.puts.serving)])
         yield self.gauge("broker_registered_name_servers", "Name servers that know this broker. Ours.",
                          [((), len(running.registration.registered))])

@@ -135,7 +135,7 @@ class Registration:
         config, standing = self._config, self._standing
         body = RegisterBrokerBody(self._topics()).encode(compressed=config.compressed_register)
         header = RegisterBrokerRequest(
-            standing.broker_name, standing.address, standing.cluster_name, standing.broker_id, self._ha_address,
+            standing.broker_name, standing.address, standing.cluster_name, standing.role.broker_id, self._ha_address,
             config.broker_not_active_timeout_millis if config.enable_controller_mode else None,
             enable_acting_master=False, compressed=config.compressed_register,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF)
@@ -144,7 +144,7 @@ class Registration:
             timeout_ms=config.register_broker_timeout_mills), server.address)
         server.connection = self._client.connection(server.address)
         told = RegisterBrokerResponse.from_ext(answer.ext)
-        if self._standing.slave and told.master_addr and told.ha_server_addr:
+        if not self._standing.role.leads and told.master_addr and told.ha_server_addr:
             self._found(Master(told.master_addr, told.ha_server_addr))
         if answer.body:
             self._ordered(KVTable.from_json(answer.body).table)
@@ -152,7 +152,7 @@ class Registration:
     async def _differs(self, server: _Server) -> bool:
         standing = self._standing
         header = QueryDataVersionRequest(
-            standing.broker_name, standing.address, standing.cluster_name, standing.broker_id)
+            standing.broker_name, standing.address, standing.cluster_name, standing.role.broker_id)
         answer = checked(await self._client.call(
             server.address, request(RequestCode.QUERY_DATA_VERSION, header, self._topics().data_version.to_json()),
             timeout_ms=self._config.register_broker_timeout_mills), server.address)
@@ -166,7 +166,7 @@ class Registration:
             if not (self._open and server.taken):
                 continue
             header = BrokerHeartbeatRequest(
-                standing.cluster_name, standing.address, standing.broker_name, standing.broker_id,
+                standing.cluster_name, standing.address, standing.broker_name, standing.role.broker_id,
                 heartbeat_timeout_ms=config.broker_not_active_timeout_millis if config.enable_controller_mode else None)
             try:
                 with trio.fail_after(config.send_heartbeat_timeout_millis / 1e3):
@@ -225,7 +225,7 @@ class Registration:
             return
         standing = self._standing
         header = UnregisterBrokerRequest(
-            standing.broker_name, standing.address, standing.cluster_name, standing.broker_id)
+            standing.broker_name, standing.address, standing.cluster_name, standing.role.broker_id)
 
         async def tell(address: str) -> None:
             try:

@@ -22,11 +22,11 @@ from broker.ha.insync import InSync
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.registration import Registration
 from broker.relay.forwarding import Forwarder
-from broker.replicas.manager import LogState, Role
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
+from broker.replicas.manager import LogState
+from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 from broker.replicas.shell import Member
 from broker.services import Services
-from broker.standing import MASTER_ID
+from broker.standing import Role
 from broker.sync import MetadataSync
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.controller import EpochEntry
@@ -114,7 +114,6 @@ class PlainSlaveRole:
         """``ha_address``: the master's, where it is configured."""
         self._registration, self._sync, self._replication = registration, sync, replication
         self._ha_address = ha_address
-        services.standing.slave = True
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -176,7 +175,6 @@ class ControlledRole:
         """As configured, while not all of it is in force."""
         services.journal.ticks.append(self._come_into_force)
         self._nursery: trio.Nursery | None = None
-        services.standing.slave = True
         replication.advanced.append(services.puts.advanced)
         replication.changed.append(self._changed)
 
@@ -208,7 +206,7 @@ class ControlledRole:
         self._prepare()
         if self._forwarder.on:
             self._forwarder.follow(role.master_address)
-        elif self._forward_ms and not self._services.standing.slave:
+        elif self._forward_ms and self._services.standing.role.takes_puts:
             assert self._nursery is not None, "it runs"
             self._forwarder.begin(role.master_address)
             self._forwarding = trio.CancelScope()
@@ -224,7 +222,8 @@ class ControlledRole:
     async def leave(self, reason: str) -> None:
         self._finding.cancel()
         await self._replication.leave(reason)
-        self._services.standing.slave = True
+        standing = self._services.standing
+        standing.role = Role.slave(standing.role.broker_id)
         self._sync.follow(None)
         await self._registration.leave()  # clients are to find the other process
 
@@ -245,15 +244,14 @@ class ControlledRole:
         with scope:
             self.told(await self._exchange.find(master_address))
 
-    def taken(self, role: Role) -> None:
+    def taken(self, role: Become) -> None:
         """In the turn in which replication has taken it; the writes of a master open right after."""
-        standing, registration = self._services.standing, self._registration
+        registration = self._registration
         broker_id = self.member.manager.broker_id
         assert broker_id is not None, "registered"
         master = isinstance(role, BecomeMaster)
-        standing.slave, standing.broker_id = not master, MASTER_ID if master else broker_id
         self._sync.follow(None if isinstance(role, BecomeMaster) else role.master_address)
-        self._services.role_changed(role.epoch)
+        self._services.role_changed(Role.master(role.epoch) if master else Role.slave(broker_id, role.epoch))
         registration.open()
         if master:
             assert self._nursery is not None, "it runs"
@@ -311,7 +309,7 @@ class ControlledRole:
             self._asked = None
 
     async def stop(self) -> None:
-        self.handed_over, self._stopping = self._forwarder.on, not self._services.standing.slave
+        self.handed_over, self._stopping = self._forwarder.on, self._services.standing.role.takes_puts
         if self._hand_over_ms:
             next_master = await self.member.hand_over(self._hand_over_ms)
             if next_master is not None:

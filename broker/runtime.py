@@ -93,7 +93,7 @@ class Runtime:
             "earliestMessageTimeStamp": str(self._earliest_ms()), "pageCacheLockTimeMills": "0",
             "commitLogDiskRatio": used, "consumeQueueDiskRatio": used,
             "brokerPermission": str(services.config.broker_permission),
-            "brokerRole": "SLAVE" if services.standing.slave else "MASTER",
+            "brokerRole": "MASTER" if services.standing.role.leads else "SLAVE",
             **empty, **services.delays.running_stats(),
         }
 

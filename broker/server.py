@@ -36,7 +36,7 @@ from broker.replicas.shell import Member
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
 from broker.runtime import Runtime
 from broker.services import Services
-from broker.standing import Standing
+from broker.standing import Role, Standing
 from broker.store.disk import Disk
 from broker.store.errors import StoreFailed
 from broker.store.files import Files as StoreFiles
@@ -177,8 +177,7 @@ class Broker:
         self.config, self.world, self.client, self.journal = config, world, client, journal
         self._began_at = journal.end
         self.standing = Standing(
-            config.broker_cluster_name, config.broker_name, config.address,
-            MASTER_ID if config.enable_controller_mode else config.broker_id, config.role is BrokerRole.SLAVE)
+            config.broker_cluster_name, config.broker_name, config.address, _first_role(config))
         self.puts = Puts(journal, settings.quorum(config), sync_flush_timeout_ms=config.sync_flush_timeout)
         self.services = services = Services(
             config, world.store_files, journal, self.puts, self.standing, world.rng, now_ns=world.now_ns,
@@ -243,13 +242,13 @@ class Broker:
         return self.services.topics.version.to_json()
 
     def _told(self, master: Master) -> None:
-        if (self.config.sync_master_flush_offset_when_startup and self.standing.slave
+        if (self.config.sync_master_flush_offset_when_startup and not self.standing.role.leads
                 and not self.journal.store.master_flushed_offset):
             self._set_master_flushed(master.flushed_offset)
         self.roles.told(master)
 
     def _new_queue(self, topic: bytes) -> None:
-        if self.standing.slave and self.services.topics.get(topic.decode()) is None:
+        if not self.standing.role.leads and self.services.topics.get(topic.decode()) is None:
             self.sync.look()
 
     def _set_master_flushed(self, offset: int) -> None:
@@ -269,7 +268,7 @@ class Broker:
             sync_flush_timeout_ms=config.sync_flush_timeout)
 
     def _itself(self) -> Master | None:
-        if self.standing.slave:
+        if not self.standing.role.leads:
             return None
         return Master(self.config.address, self.config.ha_address, self._began_at)
 
@@ -334,6 +333,12 @@ class Broker:
         self.services.pulling.finish()
         await server.stop(
             config.shutdown_wait_time_seconds * 1e3 if config.enable_shutdown_gracefully else STOP_GRACE_MS)
+
+
+def _first_role(config: BrokerConfig) -> Role:
+    if config.enable_controller_mode:
+        return Role.slave(MASTER_ID)  # until a controller has said who it is
+    return Role.slave(config.broker_id) if config.role is BrokerRole.SLAVE else Role.master()
 
 
 async def _export(running: RunningBroker, nursery: trio.Nursery) -> None:

@@ -39,7 +39,7 @@ from broker.query.stats import SAMPLE_INTERVAL_MS, Stats
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
 from broker.sending.sendback import SendBack
 from broker.sending.sending import Sending, SendingConfig
-from broker.standing import Standing
+from broker.standing import Role, Standing
 from broker.store.files import Files
 from broker.store.retention import RetentionConfig
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups, Topics, load
@@ -127,7 +127,7 @@ class Services:
         host = packed_host(config.broker_ip1, config.listen_port)
         self.sending = Sending(
             settings.part(config, SendingConfig), self.topics, self._topics_file, self.groups, self.locks, puts, host,
-            rng, lambda: standing.slave)
+            rng, lambda: standing.role.takes_puts)
         self.send_back = SendBack(
             self.sending, self.topics, self._topics_file, self.groups, puts, store.get_by_id, host, rng)
         self.delays = DelayedDelivery(
@@ -215,7 +215,7 @@ class Services:
         """Writes are open: what is due by its delay is delivered here."""
         self._serves = True
         if not self.journal.veil.on:  # else what is due may have been delivered, though its place is not seen yet
-            self.delays.start()
+            self._deliver()
 
     def end_serving(self) -> None:
         self._serves = False
@@ -223,9 +223,13 @@ class Services:
 
     def _unveiled(self) -> None:
         """All that this broker held as it became master is seen."""
-        if not self.standing.slave:
+        if self.standing.role.leads:
             self.find_topics()
         if self._serves:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self.standing.role.delivers:
             self.delays.start()
 
     def find_topics(self) -> None:
@@ -242,11 +246,12 @@ class Services:
         queues = self.journal.store.queues()
         return max((queue_id + 1 for topic, queue_id in queues if topic.decode() == name), default=0)
 
-    def role_changed(self, epoch: int) -> None:
-        """This broker is master or slave now, as ``standing`` says; held pulls find out."""
+    def role_changed(self, role: Role) -> None:
+        """Held pulls find out, too."""
+        self.standing.role = role
         for table in (self.topics, self.groups, self.offsets, self.delays.machine):
-            table.state_version = epoch
-        if not self.standing.slave:
+            table.state_version = role.epoch
+        if role.leads:
             self.find_topics()
             self.heartbeats.now_master()
             self.topics.touch()  # name servers take a master's word by this version

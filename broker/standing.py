@@ -15,13 +15,39 @@ REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 """What a slave answers, with code 2, to requests that only a master carries out."""
 
 
+@attrs.frozen
+class Role:
+    """What a broker does for its group. Who needs to know one of these things asks for it, and for no name."""
+
+    broker_id: int
+    """As name servers and clients know it: the master's is ``MASTER_ID``."""
+    epoch: int
+    """Of the mastership that it is part of; 0 while there is none, and where no controller counts them."""
+    leads: bool
+    """It is the group's master: tables begin here, and others copy them and the log."""
+    takes_puts: bool
+    """Messages, and what clients change, are for this broker."""
+    serves_pulls: bool
+    """Whatever ``slaveReadEnable`` says."""
+    delivers: bool
+    """What is delayed and due is delivered here."""
+
+    @classmethod
+    def master(cls, epoch: int = 0) -> Role:
+        return cls(MASTER_ID, epoch, leads=True, takes_puts=True, serves_pulls=True, delivers=True)
+
+    @classmethod
+    def slave(cls, broker_id: int, epoch: int = 0) -> Role:
+        """Also of a broker whose group has no master that it knows of."""
+        return cls(broker_id, epoch, leads=False, takes_puts=False, serves_pulls=False, delivers=False)
+
+
 @attrs.define(eq=False)
 class Standing:
-    """``slave``: another broker is the group's master, or nobody is yet."""
+    """Who this broker is, and its role now."""
 
     cluster_name: str
     broker_name: str
     address: str
     """Of clients: ``host:port``."""
-    broker_id: int = MASTER_ID
-    slave: bool = False
+    role: Role = attrs.field(factory=Role.master)

@@ -76,7 +76,7 @@ class Heartbeats:
     def _made(self, consumer: ConsumerData) -> bool:
         """Whether the group is here; with the topic for what it will fail to consume."""
         name = consumer.group_name
-        if self._standing.slave:
+        if not self._standing.role.takes_puts:
             return True
         group = self._groups.find(name)
         if group is not None:

@@ -113,7 +113,7 @@ class OffsetRequests:
         asked = ResetOffsetRequest.from_ext(request.ext)
         if not self._offsets.config.use_server_side_reset_offset:
             return self._reset_in_clients(request, asked)
-        if self._standing.slave:
+        if not self._standing.role.takes_puts:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="Can not reset offset in slave broker")
         topic = self._topics.get(asked.topic)
         if topic is None:

@@ -48,16 +48,16 @@ class Refused:
     forbidden_type: int | None = None
 
 
-def check(asked: PullMessageRequest, *, lite: bool, slave: bool, config: PullConfig, groups: GroupTable,
+def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullConfig, groups: GroupTable,
           topics: TopicTable, consumers: Consumers) -> Refused | tuple[SubscriptionGroup, TopicConfig, Subscribed]:
-    """``lite``: code 361. On a slave an unknown group may read, and is not made."""
+    """``lite``: code 361. Where this broker does not lead, an unknown group may read, and is not made."""
     if not config.broker_permission & READABLE:
         return Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden", BROKER_FORBIDDEN)
     if lite and not config.lite_pull_message_enable:
         return Refused(
             ResponseCode.NO_PERMISSION, "the broker for lite pull consumer is forbidden", BROKER_FORBIDDEN)
     name = asked.consumer_group
-    group = groups.get(name) or groups.find(name, keep=not slave)
+    group = groups.get(name) or groups.find(name, keep=leads)
     if group is None:
         return Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist")
     if not group.consume_enable:

@@ -23,7 +23,7 @@ from broker.offsets import OffsetTable
 from broker.pulling.checks import PullConfig, Refused, check
 from broker.pulling.holding import Holding
 from broker.pulling.reading import Found, ReadConfig, Status, read
-from broker.standing import MASTER_ID, REJECTED, Standing
+from broker.standing import MASTER_ID, REJECTED, Role, Standing
 from broker.store.errors import StoreError
 from broker.store.tables import SubscriptionGroup
 from broker.topics import TopicTable
@@ -115,12 +115,12 @@ class Pulling:
         connection.reply(request, answer)
 
     def _pull(self, connection: Connection, request: Command, *, first: bool) -> Command | None:
-        slave = self._standing.slave
-        if slave and not self.config.slave_read_enable:
+        role = self._standing.role
+        if not role.serves_pulls and not self.config.slave_read_enable:
             return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
         asked = PullMessageRequest.from_ext(request.ext)
         checked = check(
-            asked, lite=request.code == RequestCode.LITE_PULL_MESSAGE, slave=slave, config=self.config,
+            asked, lite=request.code == RequestCode.LITE_PULL_MESSAGE, leads=role.leads, config=self.config,
             groups=self._groups, topics=self._topics, consumers=self._consumers)
         if isinstance(checked, Refused):
             return response(request, checked.code, PullMessageResponse(forbidden_type=checked.forbidden_type),
@@ -129,7 +129,7 @@ class Pulling:
         if asked.sys_flag & SUBSCRIPTION:
             self._consumers.pulled(asked.consumer_group, asked.topic, wanted, self._now_ns())
         try:
-            found = self._read(asked, wanted, slave)
+            found = self._read(asked, wanted, role)
         except (StoreError, DamagedRecord) as error:
             return response(request, ResponseCode.SYSTEM_ERROR, PullMessageResponse(), remark=str(error))
         self._note(asked, found, first)
@@ -140,7 +140,7 @@ class Pulling:
             if self.holding.hold(
                     connection, request, (asked.topic, asked.queue_id), asked.queue_offset, wanted, timeout_ms):
                 return None
-        if code is ResponseCode.PULL_OFFSET_MOVED and not self._corrects(slave):
+        if code is ResponseCode.PULL_OFFSET_MOVED and not self._corrects(role):
             code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
         return Command(code, request.opaque, RESPONSE, {
             "suggestWhichBrokerId": str(suggested), "nextBeginOffset": str(found.next_offset),
@@ -148,7 +148,7 @@ class Pulling:
             "topicSysFlag": str(topic.topic_sys_flag), "groupSysFlag": str(group.group_sys_flag),
         }, found.data, found.status.value, encoding=request.encoding)
 
-    def _read(self, asked: PullMessageRequest, wanted: Subscribed, slave: bool) -> Found:
+    def _read(self, asked: PullMessageRequest, wanted: Subscribed, role: Role) -> Found:
         topic, queue_id = asked.topic.encode(), asked.queue_id
         reset = self._offsets.take_reset(asked.consumer_group, asked.topic, queue_id)
         if reset is not None and self._offsets.config.use_server_side_reset_offset:
@@ -156,14 +156,14 @@ class Pulling:
                          self._store.max_offset(topic, queue_id))
         found = read(
             self._store, topic, queue_id, asked.queue_offset, codes=wanted.codes, count=asked.max_msg_nums,
-            bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(slave))
+            bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(role))
         if self._veil.on and found.status in _BEYOND:  # it may have been seen on the master before
             return attrs.evolve(found, status=Status.OFFSET_OVERFLOW_ONE, next_offset=asked.queue_offset)
         return found
 
-    def _corrects(self, slave: bool) -> bool:
+    def _corrects(self, role: Role) -> bool:
         """A slave may lag: an offset that it does not know yet is none to correct."""
-        return not slave or self.reads.offset_check_in_slave
+        return role.leads or self.reads.offset_check_in_slave
 
     def _note(self, asked: PullMessageRequest, found: Found, first: bool) -> None:
         group, topic, queue_id = asked.consumer_group, asked.topic, asked.queue_id

@@ -22,6 +22,7 @@ from broker.ha.insync import InSync
 from broker.replicas.identity import Application, Identity
 from broker.replicas.lease import Gate, Lease
 from broker.replicas.outputs import (
+    Become,
     BecomeMaster,
     BecomeSlave,
     Fence,
@@ -145,9 +146,6 @@ class _Sent:
     generation: int = 0
 
 
-Role = BecomeMaster | BecomeSlave
-
-
 class ReplicasManager:
     """One broker. ``log`` and ``in_sync`` are set by the caller: the latter when mastership begins, None at its end."""
 
@@ -168,7 +166,7 @@ class ReplicasManager:
         self.lease = Lease(config.master_lease_ms * NS_PER_MS)
         self.gate = Gate(config.min_in_sync_replicas)
         self.leader: str | None = None
-        self.role: Role | None = None
+        self.role: Become | None = None
         self.serving = False
         self._handing_over = False
         self._config = config
@@ -186,7 +184,7 @@ class ReplicasManager:
         self._successors: list[int] = []
         """Whom it has yet to ask for, of a controller that would not have it resign."""
         self._writing = False
-        self._target: Role | None = None
+        self._target: Become | None = None
         self._heard = False
         self._seen = 0
         self._looked_ns = 0
@@ -260,7 +258,7 @@ class ReplicasManager:
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
 
-    def role_taken(self, role: Role, now_ns: int) -> list[Output]:
+    def role_taken(self, role: Become, now_ns: int) -> list[Output]:
         """Replication is in that role now."""
         if self.stage is Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE or (
                 isinstance(role, BecomeMaster) and role.epoch <= self._doubtful_epoch):
@@ -273,7 +271,7 @@ class ReplicasManager:
             self.stage = Stage.RUNNING
         return self.tick(now_ns)
 
-    def role_failed(self, role: Role, reason: str, now_ns: int) -> list[Output]:
+    def role_failed(self, role: Become, reason: str, now_ns: int) -> list[Output]:
         """Replication refused. The old role is over as well; the next poll tries again."""
         self.role = self._target = None
         return [Report(f"cannot take the role of epoch {role.epoch}: {reason}"), *self._fence(now_ns)]
@@ -636,7 +634,7 @@ class ReplicasManager:
                 return []
         elif epoch <= self.epoch:
             return []
-        role: Role = (BecomeMaster(epoch, members, members_epoch) if master == self.broker_id
+        role: Become = (BecomeMaster(epoch, members, members_epoch) if master == self.broker_id
                       else BecomeSlave(epoch, master, address))
         if isinstance(role, BecomeMaster):
             self._due["beat"] = 0  # a lease of an earlier mastership is over, and nothing opens before it is renewed

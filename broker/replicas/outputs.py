@@ -58,6 +58,9 @@ class BecomeSlave:
     master_address: str
 
 
+Become = BecomeMaster | BecomeSlave
+
+
 @attrs.frozen
 class Leave:
     """No role from now on, not even the copying of a log: another process has this broker's id."""

@@ -16,8 +16,9 @@ import trio
 from broker.ha.insync import InSync
 from broker.replicas import identity
 from broker.replicas.carrying import Carrier
-from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager, Role
+from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
 from broker.replicas.outputs import (
+    Become,
     BecomeMaster,
     BecomeSlave,
     Fence,
@@ -79,7 +80,7 @@ class Member:
     def __init__(
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str, client: Client,
         clock: Callable[[], int], log_state: Callable[[], LogState], switch: Switch, gate: Gate,
-        taken: Callable[[Role], None], doubtful_epoch: int = -1,
+        taken: Callable[[Become], None], doubtful_epoch: int = -1,
         life: int | None = None,
     ) -> None:
         """``clock`` is monotonic, ns; ``taken`` is told of each role; the last two are as in ``ReplicasManager``.
@@ -183,7 +184,7 @@ class Member:
         self.carry_out(self._now_manager().answered(send.request, answer, self._clock()))
         self.bell.ring()  # the deadlines are others now
 
-    async def _take(self, role: Role) -> None:
+    async def _take(self, role: Become) -> None:
         logger.warning("taking a role", extra={
             "role": "master" if isinstance(role, BecomeMaster) else "slave", "epoch": role.epoch,
             **({"master": role.master_address} if isinstance(role, BecomeSlave) else {})})

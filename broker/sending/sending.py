@@ -110,17 +110,17 @@ _AGAIN: Final = object()
 
 
 class Sending:
-    """``role_is_slave`` is asked while ``puts`` does not serve."""
+    """``takes_puts``: whether this broker's role does; asked while ``puts`` does not serve."""
 
     def __init__(self, config: SendingConfig, topics: TopicTable, file: WhenSaved, groups: Groups, locks: Locks,
-                 puts: Puts, store_host: bytes, random: Random, role_is_slave: Callable[[], bool]) -> None:
+                 puts: Puts, store_host: bytes, random: Random, takes_puts: Callable[[], bool]) -> None:
         """``store_host``: this broker's address, as ``packed_host`` makes it."""
         self.config = config
         self.permission = WRITE | 4
         """``brokerPermission``. Whoever changes it calls ``TopicTable.touch``."""
         self.counters = Counters()
         self._topics, self._file, self._groups, self._locks, self._puts = topics, file, groups, locks, puts
-        self._store_host, self._random, self._role_is_slave = store_host, random, role_is_slave
+        self._store_host, self._random, self._takes_puts = store_host, random, takes_puts
         self._levels = len(levels.parse(config.message_delay_level))
         trace_on = "true" if config.trace_on else "false"
         self._own_ext = {"MSG_REGION": config.region_id, "TRACE_ON": trace_on}
@@ -147,7 +147,7 @@ class Sending:
     @property
     def rejects(self) -> bool:
         """Whether this broker takes nothing from clients, because it follows another one."""
-        return not self.config.enable_slave_acting_master and self._role_is_slave()
+        return not self.config.enable_slave_acting_master and not self._takes_puts()
 
     def _send(self, connection: Connection, request: Command, asked: SendRequest) -> Command | None:
         """None: it is under way."""

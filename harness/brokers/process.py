@@ -15,8 +15,9 @@ from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import Puts
 from broker.replicas import identity
 from broker.replicas.carrying import Carrier
-from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager, Role
+from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
 from broker.replicas.outputs import (
+    Become,
     BecomeMaster,
     BecomeSlave,
     Fence,
@@ -264,7 +265,7 @@ class Member:
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, self._advance)
         self._rung = False
         self._timer: int | None = None
-        self._taking: tuple[Role, object] | None = None
+        self._taking: tuple[Become, object] | None = None
 
     def _read(self, path: str) -> str | None:
         data = read_whole(self._files, path)
@@ -353,7 +354,7 @@ class Member:
 
         scene.ask(process, send.address, command, send.timeout_ms, answered)
 
-    def _take(self, role: Role) -> None:
+    def _take(self, role: Become) -> None:
         switch = self.process.switch
 
         def done(refused: str | None) -> None:

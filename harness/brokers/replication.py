@@ -30,8 +30,7 @@ from broker.ha.slave import (
 from broker.ha.tail import cut_unfinished, undispatched
 from broker.ha.whole import WholeRecords
 from broker.ha.wire import HaFrameError, MasterHandshake, MasterMessages, SlaveMessages, transfer_header
-from broker.replicas.manager import Role
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
+from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 from broker.store.errors import StoreError
 from harness.brokers.streams import End
 from raft.config import MS
@@ -78,7 +77,7 @@ class Switch:
         self.journal.cutting.append(self.mark.cut)
         self.master: HaMaster | None = None
         self.following: Following | None = None
-        self.role: Role | None = None
+        self.role: Become | None = None
         self.port = Port(self)
         self._was_joining = False
         self._taking: tuple[Taking, Done] | None = None
@@ -110,7 +109,7 @@ class Switch:
 
     # --- roles -----------------------------------------------------------------------------------------------
 
-    def take(self, role: Role, broker_id: int | None, done: Done) -> None:
+    def take(self, role: Become, broker_id: int | None, done: Done) -> None:
         """One at a time; ``done`` gets why it was refused, or None. Raises ``RoleRefused`` at once, too."""
         assert self._taking is None, "the manager asks for one role at a time"
         self.broker_id = broker_id

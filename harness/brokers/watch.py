@@ -16,8 +16,8 @@ from broker.ha.epochs import EpochList
 from broker.ha.tail import undispatched
 from broker.ha.wire import Ack, SlaveMessages
 from broker.puts import PutResult
-from broker.replicas.manager import REFUSALS, Role, Stage
-from broker.replicas.outputs import BecomeMaster
+from broker.replicas.manager import REFUSALS, Stage
+from broker.replicas.outputs import Become, BecomeMaster
 from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
@@ -276,7 +276,7 @@ class Watch:
 
     # --- roles -----------------------------------------------------------------------------------------------
 
-    def adopts(self, process: Process, role: Role) -> None:
+    def adopts(self, process: Process, role: Become) -> None:
         """INV_C15."""
         host = process.host
         master: object = (process.member.manager.broker_id if isinstance(role, BecomeMaster) else role.master_id)

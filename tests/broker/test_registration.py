@@ -13,7 +13,7 @@ import trio
 
 from broker.exchange import Master
 from broker.registration import Registration, RegistrationConfig
-from broker.standing import Standing
+from broker.standing import Role, Standing
 from remoting.bodies.controller import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
 from remoting.bodies.namesrv import (
     DataVersion,
@@ -99,7 +99,7 @@ class NameServer:
 class World:
     net: Net
     servers: dict[str, NameServer]
-    standing: Standing = attrs.field(factory=lambda: Standing("c", "a", "10.0.0.1:10911", 0))
+    standing: Standing = attrs.field(factory=lambda: Standing("c", "a", "10.0.0.1:10911"))
     wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper(
         {"T": TopicConfig("T"), "U": TopicConfig("U")}, DataVersion(0, 1, 1))
     found: list[Master] = attrs.field(factory=list)
@@ -153,7 +153,7 @@ async def test_changes_go_out_at_once_and_the_rest_now_and_then(autojump_clock: 
         registration.open()
         await until(lambda: len(registration.registered) == 2)
         begun = trio.current_time()
-        here.standing.broker_id, here.standing.slave = 2, True
+        here.standing.role = Role.slave(2)
         registration.changed()
         registration.changed()
         await until(lambda: all(len(server.seen) == 2 for server in here.servers.values()), within_s=1)
@@ -218,7 +218,7 @@ async def test_slaves_hear_of_their_master_and_all_of_ordered_topics(autojump_cl
         registration.open()
         await until(lambda: registration.registered)
         assert (here.found, here.ordered) == ([], ["T"])
-        here.standing.slave = True
+        here.standing.role = Role.slave(1)
         registration.changed()
         await until(lambda: here.found)
         assert here.found == [Master("10.0.0.2:10911", "10.0.0.2:10912")]

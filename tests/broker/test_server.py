@@ -376,14 +376,14 @@ async def test_a_lost_master_costs_no_answered_message(autojump_clock: trio.abc.
         master, *others = await three(made, **ALL_ACK)
         await send_all(made, master.address, *(b"a%d" % number for number in range(5)))
         await made.wait_route("T", {0: master.address, **{
-            node.broker.standing.broker_id: node.address for node in others}}, within_s=5)
+            node.broker.standing.role.broker_id: node.address for node in others}}, within_s=5)
         lost = trio.current_time()
         await master.kill()
         second = await new_master(*others)
         assert trio.current_time() - lost < 1
         await send_all(made, second.address, b"b0")
         assert trio.current_time() - lost < 2.5
-        assert second.broker.standing.broker_id == 0
+        assert second.broker.standing.role.broker_id == 0
         assert (await made.route("T"))[0] == second.address
         assert await bodies(made, second.address) == [*(b"a%d" % number for number in range(5)), b"b0"]
         await master.start()
@@ -493,7 +493,7 @@ async def test_a_master_that_stops_hands_over_first(autojump_clock: trio.abc.Clo
         await send_all(made, second.address, b"m2")
         assert await bodies(made, second.address) == [b"m0", b"m1", b"m2"]
         await made.wait_route("T", {0: second.address, **{
-            node.broker.standing.broker_id: node.address for node in others if node is not second}}, within_s=5)
+            node.broker.standing.role.broker_id: node.address for node in others if node is not second}}, within_s=5)
 
 
 async def test_what_comes_while_mastership_is_handed_over_is_not_refused(
@@ -533,7 +533,7 @@ async def test_a_deposed_master_passes_requests_on_for_a_while(autojump_clock: t
     async with cluster(controllers=3) as made:
         master, target, _ = await three(made, **ALL_ACK, forwardMs="10000")
         await send_all(made, master.address, b"m0")
-        elect = ElectMasterRequest("c", "a", target.broker.standing.broker_id, True)
+        elect = ElectMasterRequest("c", "a", target.broker.standing.role.broker_id, True)
         for controller in ("n0:1", "n1:1", "n2:1"):
             if (await made.ask(controller, RequestCode.CONTROLLER_ELECT_MASTER, elect)).code == OK:
                 break
@@ -568,7 +568,7 @@ async def test_epochs_and_replication_as_operators_see_them(autojump_clock: trio
         answer = await made.ask(slave.address, RequestCode.GET_BROKER_EPOCH_CACHE)
         cache = EpochEntryCache.from_json(answer.body)
         assert [(entry.epoch, entry.start_offset) for entry in cache.epoch_list] == [(1, 0)]
-        assert (cache.broker_id, cache.max_offset) == (slave.broker.standing.broker_id, slave.broker.journal.end)
+        assert (cache.broker_id, cache.max_offset) == (slave.broker.standing.role.broker_id, slave.broker.journal.end)
         answer = await made.ask(master.address, RequestCode.GET_BROKER_EPOCH_CACHE)
         assert EpochEntryCache.from_json(answer.body).broker_id == 0
         answer = await made.ask(slave.address, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequest())

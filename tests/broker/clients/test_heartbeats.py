@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from broker.clients import ClientsConfig
 from broker.groups import GroupsConfig
+from broker.standing import Role
 from broker.store.tables import SubscriptionGroup
 from remoting.bodies.consumers import CheckClientRequestBody, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
@@ -51,7 +52,7 @@ async def test_a_group_that_may_not_be_made_is_passed_over(autojump_clock: MockC
 
 async def test_a_slave_makes_nothing_and_knows_its_clients(autojump_clock: MockClock) -> None:
     async with running() as world:
-        world.standing.slave = True
+        world.standing.role = Role.slave(1)
         await world.heartbeat("g", "t")
         assert (members(world), world.groups.get("g"), world.topics.get("%RETRY%g")) == (["c1"], None, None)
 

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from broker.offsets import OffsetsConfig
 from broker.offsets.requests import NOT_FOUND, OffsetRequests
+from broker.standing import Role
 from broker.store.files import MemoryFiles
 from broker.store.tables import ConsumerOffsets, SubscriptionGroup, load
 from broker.tablefile import TableFile
@@ -156,7 +157,7 @@ async def test_where_a_reset_leads(
 async def test_a_slave_resets_nothing(autojump_clock: MockClock) -> None:
     async with running() as world:
         serve(world)
-        world.standing.slave = True
+        world.standing.role = Role.slave(1)
         answer = await world.ask(RESET, {"topic": "t", "group": "g", "timestamp": "0"})
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
 

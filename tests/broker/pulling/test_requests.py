@@ -15,6 +15,7 @@ from broker.groups import GroupsConfig
 from broker.pulling.checks import PullConfig
 from broker.pulling.reading import ReadConfig, Status
 from broker.pulling.requests import code_of
+from broker.standing import Role
 from broker.store.tables import SubscriptionGroup
 from remoting.bodies.consumers import SubscriptionData
 from remoting.bodies.namesrv import TopicConfig
@@ -304,12 +305,19 @@ async def test_a_slave_that_is_not_read_refuses_and_a_new_one_sends_away_who_wai
     async with running() as world, trio.open_nursery() as nursery:
         waiting = Waiting(world, nursery, held(0))
         await trio.sleep(1)
-        world.standing.slave, world.standing.broker_id = True, 2
+        world.standing.role = Role.slave(2)
         world.pulling.role_changed()
         await trio.testing.wait_all_tasks_blocked()
         answer = await world.ask(PULL, held(0))
         assert (answer.code, (answer.remark or "").startswith("[REJECTREQUEST]")) == (ResponseCode.SYSTEM_BUSY, True)
         assert [(when, answer.code) for when, answer in waiting.answers] == [(1, ResponseCode.SYSTEM_BUSY)]
+
+
+async def test_who_serves_pulls_by_its_role_answers_them_though_slaves_are_not_read(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        await world.put("a")
+        world.standing.role = attrs.evolve(Role.slave(2), serves_pulls=True)
+        assert bodies(await world.ask(PULL, pull(0, sys_flag=SUBSCRIPTION))) == ["a 0"]
 
 
 @pytest.mark.parametrize(("offset", "checks", "code", "next_offset"), [
@@ -326,7 +334,7 @@ async def test_a_slave_that_is_read_corrects_nothing_unless_told(
     reads = ReadConfig(offset_check_in_slave=checks)
     async with running(pulls=PullConfig(slave_read_enable=True), reads=reads) as world:
         await world.put("a", "a")
-        world.standing.slave, world.standing.broker_id = True, 2
+        world.standing.role = Role.slave(2)
         answer = await world.ask(PULL, pull(offset, sys_flag=SUBSCRIPTION))
         assert (answer.code, answer.ext["nextBeginOffset"]) == (code, str(next_offset))
         assert world.groups.get("g") is None, "a slave makes no group"

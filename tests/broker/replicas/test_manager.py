@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.insync import InSync
 from broker.replicas.identity import Application, Identity, load
-from broker.replicas.manager import ManagerConfig, ReplicasManager, Role, Stage
+from broker.replicas.manager import ManagerConfig, ReplicasManager, Stage
 from broker.replicas.outputs import (
+    Become,
     BecomeMaster,
     BecomeSlave,
     Fence,
@@ -161,7 +162,7 @@ class Broker:
         self.manager = ReplicasManager(self.config, found, f"10.0.0.1:10911;{self.starts}",
                                        self.doubtful_epoch, life=self.life)
         self.left = 0
-        self.roles: list[Role] = []
+        self.roles: list[Become] = []
         self.fences: list[str] = []
         self.reports: list[str] = []
         self.held: list[Send] = []
@@ -211,7 +212,7 @@ class Broker:
                 case Report(problem):
                     self.reports.append(problem)
 
-    def take(self, role: Role) -> None:
+    def take(self, role: Become) -> None:
         if self.refuse_roles:
             self.do(self.manager.role_failed(role, "no", self.now))
             return

@@ -14,8 +14,8 @@ import trio
 from broker.ha.config import HaConfig
 from broker.ha.insync import InSync
 from broker.replicas.identity import IdentityError
-from broker.replicas.manager import LogState, ManagerConfig, Role, Stage
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
+from broker.replicas.manager import LogState, ManagerConfig, Stage
+from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 from broker.replicas.shell import TEMP, Member
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client
@@ -144,7 +144,7 @@ class Node:
     def advance(self) -> None:
         """Nobody waits for acknowledgements here."""
 
-    def taken(self, role: Role) -> None:
+    def taken(self, role: Become) -> None:
         self.log.append(f"{'master' if isinstance(role, BecomeMaster) else 'slave'} {role.epoch}")
 
     def serve(self) -> None:

@@ -75,7 +75,7 @@ class World:
         self.slave = False
         self.sending = Sending(
             config or SendingConfig(), self.topics, self.topics_file, self.groups, self.groups, self.puts, STORE_HOST,
-            Random(1), lambda: self.slave)
+            Random(1), lambda: not self.slave)
         self.sendback = SendBack(self.sending, self.topics, self.topics_file, self.groups, self.puts,
                                  self.journal.store.get_by_id, STORE_HOST, Random(2))
         self.delayed = DelayedDelivery(
