@@ -10,8 +10,7 @@ This module knows codes, answers and the SyncStateSet's bookkeeping, and neither
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypedDict
 
@@ -21,6 +20,17 @@ from broker.ha.config import NS_PER_MS
 from broker.ha.insync import InSync
 from broker.replicas.identity import Application, Identity
 from broker.replicas.lease import Gate, Lease
+from broker.replicas.machine import (
+    REGISTERED,
+    ROLELESS,
+    SEASONED,
+    TAKING,
+    Action,
+    Event,
+    RoleMachine,
+    State,
+    Writes,
+)
 from broker.replicas.outputs import (
     Become,
     BecomeMaster,
@@ -35,6 +45,7 @@ from broker.replicas.outputs import (
     WriteApplication,
     WriteIdentity,
 )
+from broker.replicas.timetable import Kind, Timetable
 from remoting.bodies.controller import ElectMasterResponseBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
@@ -76,18 +87,9 @@ UNLEASED_BEAT_MS: Final = 200
 UNSETTLED: Final = -1
 """In place of the generation of an announcement, of a heartbeat that leaves while a change of the SyncStateSet is under
 way: that one may have said that more is demanded, and have let others be elected for it."""
+_NOW: Final[Mapping[Action, Kind]] = {Action.BEAT: Kind.BEAT, Action.ELECT: Kind.ELECT, Action.POLL: Kind.POLL}
 _HANDED_OVER: Final = "mastership is handed over"
 _ANOTHER: Final = "another process is registered under this broker's id"
-
-
-class Stage(enum.Enum):
-    """``ReplicasManager.State``."""
-
-    INITIAL = "INITIAL"
-    FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE = "FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE"
-    REGISTER_TO_CONTROLLER_DONE = "REGISTER_TO_CONTROLLER_DONE"
-    RUNNING = "RUNNING"
-    SHUTDOWN = "SHUTDOWN"
 
 
 @attrs.frozen
@@ -160,15 +162,14 @@ class ReplicasManager:
         ``life``: a number of this process's life, above 0. Of two processes with one id the controllers know one, and
         the other has no role until that is dead.
         """
-        self.stage = Stage.INITIAL
+        self.machine = RoleMachine(State.NAMELESS if found is None else State.APPLYING if isinstance(found, Application)
+                                   else State.UNREGISTERED)
         self.log = LogState()
         self.in_sync: InSync | None = None
         self.lease = Lease(config.master_lease_ms * NS_PER_MS)
         self.gate = Gate(config.min_in_sync_replicas)
         self.leader: str | None = None
-        self.role: Become | None = None
         self.serving = False
-        self._handing_over = False
         self._config = config
         self._found = found
         self._check_code = check_code
@@ -177,14 +178,12 @@ class ReplicasManager:
         self._life = life
         self._unrecorded = False
         """Registered without its life, by controllers that know lives by now."""
-        self._resigning = False
         self._told = self._settled = self._refused = False
         """While the log is in doubt: the active controller has heard of it; and has said since in which epoch the group
         is, so that later elections know of it; a mastership was refused, as nobody could tell whether it did."""
         self._successors: list[int] = []
         """Whom it has yet to ask for, of a controller that would not have it resign."""
         self._writing = False
-        self._target: Become | None = None
         self._heard = False
         self._seen = 0
         self._looked_ns = 0
@@ -194,26 +193,22 @@ class ReplicasManager:
         """What active controllers call themselves -> where it was asked, as configured."""
         self._requests = 0
         self._pending: dict[int, _Sent] = {}
-        self._busy: dict[str, int] = {}
-        """Request that each kind waits for."""
-        self._due: dict[str, int] = {}
+        self._times = Timetable()
 
     # --- what happens ----------------------------------------------------------------------------------------
 
     def tick(self, now_ns: int) -> list[Output]:
         """Time passed, or anything that ``log`` and ``in_sync`` tell changed. Does all that is due."""
-        if self.stage is Stage.SHUTDOWN:
+        if self.machine.state is State.STOPPED:
             return []
         outputs: list[Output] = []
-        for address in self._config.controllers if self._is_due("discover", now_ns) else ():
-            outputs += self._send(f"discover {address}", address, RequestCode.CONTROLLER_GET_METADATA_INFO, None,
-                                  now_ns, partial(self._discovered, address))
+        for address in self._config.controllers if self._times.due(Kind.DISCOVER, now_ns) else ():
+            outputs += self._send(Kind.DISCOVER, address, RequestCode.CONTROLLER_GET_METADATA_INFO, None,
+                                  now_ns, partial(self._discovered, address), slot=address)
             self._looked_ns = now_ns
-            self._due["discover"] = now_ns + NS_PER_MS * (
-                self._config.sync_controller_metadata_period_ms if self.leader else self._config.retry_ms)
+            self._times.put(Kind.DISCOVER, now_ns + NS_PER_MS * (
+                self._config.sync_controller_metadata_period_ms if self.leader else self._config.retry_ms))
         if self.leader is not None:
-            if self.stage is Stage.INITIAL:
-                self.stage = Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE
             outputs += self._register(now_ns) + self._record(now_ns)
             outputs += self._beat(now_ns)
             outputs += self._elect_or_poll(now_ns)
@@ -223,7 +218,7 @@ class ReplicasManager:
     def answered(self, number: int, answer: Command | None, now_ns: int) -> list[Output]:
         """The answer to a ``Send``; None when the connection failed or the time was over."""
         sent = self._pending.pop(number, None)
-        if sent is None or self.stage is Stage.SHUTDOWN:
+        if sent is None or self.machine.state is State.STOPPED:
             return []
         try:
             outputs = sent.on_answer(answer, number)
@@ -244,37 +239,30 @@ class ReplicasManager:
         any age: then the active controller is asked. ``known``: from where a controller runs. Whoever else says so
         makes this broker ask, and nothing more: an epoch from nowhere would depose it until the controllers get there.
         """
-        if self.role is None and self._target is None:
-            self._due["poll" if self._config.learner or self._resigning else "elect"] = 0
+        times, machine = self._times, self.machine
+        if machine.role is None and machine.target is None:
+            times.put(Kind.POLL if self._config.learner or machine.resigning else Kind.ELECT)
             return self.tick(now_ns)
         if not known:
             if header.master_epoch is not None and header.master_epoch > self.epoch:
-                self._due["poll"] = 0
+                times.put(Kind.POLL)
                 self._look_soon(now_ns)
             return self.tick(now_ns)
         if self._another(header.master_broker_id, header.master_address, header.master_life):
-            self._due["poll"] = 0  # the active controller knows
+            times.put(Kind.POLL)  # the active controller knows
             return self.tick(now_ns)
         return self._master_is(header.master_broker_id, header.master_address, header.master_epoch,
                                members.sync_state_set, members.sync_state_set_epoch) + self.tick(now_ns)
 
     def role_taken(self, role: Become, now_ns: int) -> list[Output]:
         """Replication is in that role now."""
-        if self.stage is Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE or (
-                isinstance(role, BecomeMaster) and role.epoch <= self._doubtful_epoch):
-            return [Leave(_ANOTHER)]  # it had to give way meanwhile
-        self.role = role
-        if self._target is not None and self._target != role:
-            return [*self._fence(now_ns), self._target]
-        self._target = None
-        if self.stage is Stage.REGISTER_TO_CONTROLLER_DONE:
-            self.stage = Stage.RUNNING
-        return self.tick(now_ns)
+        doubtful = isinstance(role, BecomeMaster) and role.epoch <= self._doubtful_epoch
+        return self._act(self.machine.taken(role, doubtful=doubtful)) + self.tick(now_ns)
 
     def role_failed(self, role: Become, reason: str, now_ns: int) -> list[Output]:
         """Replication refused. The old role is over as well; the next poll tries again."""
-        self.role = self._target = None
-        return [Report(f"cannot take the role of epoch {role.epoch}: {reason}"), *self._fence(now_ns)]
+        return [Report(f"cannot take the role of epoch {role.epoch}: {reason}"), *self._act(self.machine.refused()),
+                *self._fence(now_ns)]
 
     def announce(self, min_in_sync_replicas: int) -> None:
         """``minInSyncReplicas`` was configured anew; ``gate.in_force`` says what holds."""
@@ -283,22 +271,24 @@ class ReplicasManager:
     def hand_over(self, now_ns: int) -> list[Output]:
         """Another one is to be master. Whatever comes meanwhile, as a lease that ends and is renewed, or one more
         election of this broker, it writes nothing again: its successor may have been chosen already."""
-        self._handing_over = True
+        self.machine.hand_over()
         return self._fence(now_ns) or [Fence(_HANDED_OVER)]
 
     def shutdown(self, now_ns: int) -> list[Output]:
-        self.stage = Stage.SHUTDOWN
+        self.machine.stop()
         self._pending.clear()
         return self._fence(now_ns)
 
     def next_deadline(self, now_ns: int) -> int | None:
         """When time alone is the next to change something. What is overdue after a ``tick`` waits for an event."""
-        due = [at_ns for what, at_ns in self._due.items() if what not in self._busy]
-        if self.lease.until_ns is not None:
-            due.append(self.lease.until_ns)
-        if self.in_sync is not None and self.in_sync.deadline_ns is not None:
-            due.append(self.in_sync.deadline_ns)
-        return min((at_ns for at_ns in due if at_ns > now_ns), default=None)
+        in_sync = None if self.in_sync is None else self.in_sync.deadline_ns
+        return min((at_ns for at_ns in (self._times.next_after(now_ns), self.lease.until_ns, in_sync)
+                    if at_ns is not None and at_ns > now_ns), default=None)
+
+    @property
+    def role(self) -> Become | None:
+        """What replication has taken last, and still counts."""
+        return self.machine.role
 
     @property
     def broker_id(self) -> int | None:
@@ -307,49 +297,52 @@ class ReplicasManager:
     @property
     def epoch(self) -> int:
         """The greatest master epoch known, taken or under way."""
-        return max((role.epoch for role in (self.role, self._target) if role is not None), default=0)
+        return self.machine.epoch
 
     @property
-    def deadline_ns(self) -> int | None:
-        """When ``tick`` is next due; None while nothing but an event can change anything."""
-        open_ = {
-            "discover": True,
-            "register": self.stage is Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE and not self._writing,
-            "beat": self.stage in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING) and not self._resigning,
-            "elect": self._resigning or (self._heard and self.role is None and self._target is None
-                                         and not self._config.learner and not self._settling),
-            "poll": self._resigning or (self._heard and self._target is None and self._settling) or (
-                self.stage is Stage.RUNNING and self.role is not None and self._target is None),
-        }
-        due = [self._due.get(what, 0) for what, relevant in open_.items()
-               if relevant and what not in self._busy and (self.leader is not None or what == "discover")]
-        if isinstance(self.role, BecomeMaster) and self.lease.until_ns is not None and self.serving:
-            due.append(self.lease.until_ns)
-        if (self.in_sync is not None and "alter" not in self._busy and self.stage is Stage.RUNNING
-                and isinstance(self.role, BecomeMaster) and self._target is None):
-            after = [0] if self.in_sync.wanted(0) is not None else []  # whatever the time
-            after += [self.in_sync.deadline_ns] if self.in_sync.deadline_ns is not None else []
-            due += [max(when, self._due.get("alter", 0)) for when in after]
-        return min(due, default=None)
+    def _counted(self) -> bool:
+        """Controllers count this process as one of its group."""
+        return self.machine.state in REGISTERED
+
+    def _act(self, actions: Iterable[Action]) -> list[Output]:
+        """What the machine says, in its order."""
+        outputs: list[Output] = []
+        for action in actions:
+            match action:
+                case Action.TAKE:
+                    assert self.machine.target is not None
+                    outputs.append(self.machine.target)
+                case Action.LEAVE:
+                    outputs.append(Leave(_ANOTHER))
+                case Action.FORGET:
+                    self._heard = self._unrecorded = self._told = self._settled = False
+                    self._pending.clear()
+                    self._times.keep((Kind.REGISTER, Kind.DISCOVER))
+                case Action.BEAT | Action.ELECT | Action.POLL:
+                    self._times.put(_NOW[action])
+                case Action.ELECT_BY_POLL:
+                    self._times.put_by(Kind.ELECT, self._times.at(Kind.POLL))
+                case Action.WRITE_APPLICATION | Action.WRITE_IDENTITY | Action.REMOVE_APPLICATION:
+                    outputs.append(self._write(action))
+        return outputs
 
     # --- registration ----------------------------------------------------------------------------------------
 
     def _register(self, now_ns: int) -> list[Output]:
         """One step: an id, its application, the address."""
         config = self._config
-        if self._writing or self.stage is not Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE \
-                or not self._is_due("register", now_ns):
+        if self._writing or self._counted or not self._times.due(Kind.REGISTER, now_ns):
             return []
-        self._due["register"] = now_ns + config.retry_ms * NS_PER_MS
+        self._times.put(Kind.REGISTER, now_ns + config.retry_ms * NS_PER_MS)
         if self._found is None:
-            return self._ask("register", RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+            return self._ask(Kind.REGISTER, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
                              GetNextBrokerIdRequest(config.cluster_name, config.broker_name), now_ns, self._next_id)
         if isinstance(self._found, Application):
             header = ApplyBrokerIdRequest(config.cluster_name, config.broker_name, self._found.broker_id,
                                           self._found.check_code)
-            return self._ask("register", RequestCode.CONTROLLER_APPLY_BROKER_ID, header, now_ns, self._applied)
-        return self._ask("register", RequestCode.CONTROLLER_REGISTER_BROKER, self._registration(self._found.broker_id),
-                         now_ns, self._registered)
+            return self._ask(Kind.REGISTER, RequestCode.CONTROLLER_APPLY_BROKER_ID, header, now_ns, self._applied)
+        return self._ask(Kind.REGISTER, RequestCode.CONTROLLER_REGISTER_BROKER,
+                         self._registration(self._found.broker_id), now_ns, self._registered)
 
     def _registration(self, broker_id: int, running: bool | None = None) -> RegisterBrokerToControllerRequest:
         config = self._config
@@ -360,13 +353,13 @@ class ReplicasManager:
     def _record(self, now_ns: int) -> list[Output]:
         """Its life, where it is registered without: its role stays. What refuses it is told by heartbeats."""
         broker_id = self.broker_id
-        if not self._unrecorded or broker_id is None or self._resigning or not self._is_due("record", now_ns) \
-                or self.stage not in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING):
+        if not self._unrecorded or broker_id is None or self.machine.resigning \
+                or not self._counted or not self._times.due(Kind.RECORD, now_ns):
             return []
         self._unrecorded = False
-        self._due["record"] = now_ns + self._config.retry_ms * NS_PER_MS
-        return self._ask("record", RequestCode.CONTROLLER_REGISTER_BROKER, self._registration(broker_id, True), now_ns,
-                         _ignored)
+        self._times.put(Kind.RECORD, now_ns + self._config.retry_ms * NS_PER_MS)
+        return self._ask(Kind.RECORD, RequestCode.CONTROLLER_REGISTER_BROKER, self._registration(broker_id, True),
+                         now_ns, _ignored)
 
     def _next_id(self, answer: Command | None, _: int) -> list[Output]:
         if answer is None or answer.code != ResponseCode.SUCCESS:
@@ -375,16 +368,16 @@ class ReplicasManager:
         if number is None:
             return [Report("the controller told no next broker id")]
         self._found = Application(self._config.cluster_name, self._config.broker_name, number, self._check_code)
-        return self._write(WriteApplication(self._found))
+        return self._act(self.machine.happened(Event.NUMBERED))
 
     def _applied(self, answer: Command | None, _: int) -> list[Output]:
         assert isinstance(self._found, Application)
         if answer is not None and answer.code == ResponseCode.SUCCESS:
             self._found = self._found.granted
-            return self._write(WriteIdentity(self._found))
+            return self._act(self.machine.happened(Event.GRANTED))
         if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
             self._found = None  # another's: the only answer after which the application is of no use
-            return self._write(RemoveApplication())
+            return self._act(self.machine.happened(Event.ID_IS_ANOTHERS))
         return []
 
     def _registered(self, answer: Command | None, _: int) -> list[Output]:
@@ -398,15 +391,17 @@ class ReplicasManager:
         if answer.code != ResponseCode.SUCCESS:
             return []
         header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
-        self.stage, self._heard, self._unrecorded = Stage.REGISTER_TO_CONTROLLER_DONE, False, False
-        self._due["beat"] = 0
-        return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
-                             members.sync_state_set, members.sync_state_set_epoch)
+        self._heard = self._unrecorded = False
+        return self._act(self.machine.happened(Event.REGISTERED)) + self._hear_of(
+            header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
+            members.sync_state_set, members.sync_state_set_epoch)
 
-    def _write(self, output: Output) -> list[Output]:
+    def _write(self, action: Action) -> Output:
         self._writing = True
-        self._due["register"] = 0
-        return [output]
+        self._times.put(Kind.REGISTER)
+        if isinstance(self._found, Identity):
+            return WriteIdentity(self._found)
+        return RemoveApplication() if self._found is None else WriteApplication(self._found)
 
     # --- heartbeats, elections, polls ------------------------------------------------------------------------
 
@@ -421,12 +416,12 @@ class ReplicasManager:
 
     def _beat(self, now_ns: int) -> list[Output]:
         config, broker_id = self._config, self.broker_id
-        if broker_id is None or self.stage not in (Stage.REGISTER_TO_CONTROLLER_DONE, Stage.RUNNING) \
-                or self._resigning or not self._is_due("beat", now_ns):
+        if broker_id is None or not self._counted or self.machine.resigning \
+                or not self._times.due(Kind.BEAT, now_ns):
             return []
-        waits = isinstance(self._target or self.role, BecomeMaster) and not self.lease.began
-        self._due["beat"] = now_ns + NS_PER_MS * (
-            min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms)
+        waits = isinstance(self.machine.target or self.role, BecomeMaster) and not self.lease.began
+        self._times.put(Kind.BEAT, now_ns + NS_PER_MS * (
+            min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms))
         header = BrokerHeartbeatRequest(
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
             self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
@@ -439,7 +434,7 @@ class ReplicasManager:
 
         outputs: list[Output] = []
         for address in config.controllers:
-            outputs += self._send("", address, RequestCode.BROKER_HEARTBEAT, header, now_ns, on_answer(address))
+            outputs += self._send(None, address, RequestCode.BROKER_HEARTBEAT, header, now_ns, on_answer(address))
         return outputs
 
     def _beat_answered(self, answer: Command | None, address: str, generation: int, sent_ns: int) -> list[Output]:
@@ -454,7 +449,7 @@ class ReplicasManager:
         self.lease.answered(sent_ns, renewed)
         leads = self.leader is not None and address in (self.leader, self._names.get(self.leader))
         self._told = self._told or bool(leads and header.log_in_doubt)
-        if (renewed or leads) and not self._resigning:
+        if (renewed or leads) and not self.machine.resigning:
             self._heard = True
         if renewed or (leads and not self.lease.granted):
             self.gate.answered(generation)
@@ -465,29 +460,29 @@ class ReplicasManager:
         return []
 
     def _elect_or_poll(self, now_ns: int) -> list[Output]:
-        config, broker_id = self._config, self.broker_id
-        if self._resigning:
+        config, broker_id, state, times = self._config, self.broker_id, self.machine.state, self._times
+        if self.machine.resigning:
             return self._resign(now_ns)
-        if broker_id is None or not self._heard or self._target is not None:
+        if broker_id is None or not self._heard or state in TAKING:
             return []
         if self._settling:
-            if not self._is_due("poll", now_ns):
+            if not times.due(Kind.POLL, now_ns):
                 return []
-            self._due["poll"] = now_ns + config.retry_ms * NS_PER_MS
+            times.put(Kind.POLL, now_ns + config.retry_ms * NS_PER_MS)
             return self._poll(now_ns, self._settle)
-        if self.role is None and not config.learner and self._is_due("elect", now_ns):
-            self._due["elect"] = now_ns + config.elect_retry_ms * NS_PER_MS
+        if state in ROLELESS and not config.learner and times.due(Kind.ELECT, now_ns):
+            times.put(Kind.ELECT, now_ns + config.elect_retry_ms * NS_PER_MS)
             elect = ElectMasterRequest(config.cluster_name, config.broker_name, broker_id)
-            return self._ask("elect", RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, self._elected)
-        if (self.stage is Stage.RUNNING or config.learner) and self._is_due("poll", now_ns):
-            self._due["poll"] = now_ns + config.sync_broker_metadata_period_ms * NS_PER_MS
+            return self._ask(Kind.ELECT, RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, self._elected)
+        if (state in SEASONED or config.learner) and times.due(Kind.POLL, now_ns):
+            times.put(Kind.POLL, now_ns + config.sync_broker_metadata_period_ms * NS_PER_MS)
             return self._poll(now_ns)
         return []
 
     def _poll(self, now_ns: int, on_answer: Callable[[Command | None, int], list[Output]] | None = None,
               ) -> list[Output]:
         poll = GetReplicaInfoRequest(self._config.broker_name, self._config.cluster_name)
-        return self._ask("poll", RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, on_answer or self._polled)
+        return self._ask(Kind.POLL, RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, on_answer or self._polled)
 
     @property
     def _in_doubt(self) -> bool:
@@ -513,25 +508,25 @@ class ReplicasManager:
     def _resign(self, now_ns: int) -> list[Output]:
         """Ask to be replaced; a controller that does not know how is asked for each of the others. Where a member may
         lack what was acknowledged, that is left to the controller, who chooses the longest log."""
-        config, wait_ns = self._config, self._config.retry_ms * NS_PER_MS
+        config, times, wait_ns = self._config, self._times, self._config.retry_ms * NS_PER_MS
         outputs: list[Output] = []
-        if self._is_due("elect", now_ns):
+        if times.due(Kind.ELECT, now_ns):
             other = self._successors.pop() if self._successors else None
             elect = ElectMasterRequest(
                 config.cluster_name, config.broker_name, self.broker_id if other is None else other, other is not None,
                 lost_epoch=self._doubtful_epoch if other is None else None)
-            self._due["elect"] = now_ns + (0 if self._successors else wait_ns)
-            outputs += self._ask("elect", RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, self._resigned)
-        if "elect" not in self._busy and self._is_due("poll", now_ns):
-            self._due["poll"] = now_ns + wait_ns
+            times.put(Kind.ELECT, now_ns + (0 if self._successors else wait_ns))
+            outputs += self._ask(Kind.ELECT, RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, self._resigned)
+        if not times.waits(Kind.ELECT) and times.due(Kind.POLL, now_ns):
+            times.put(Kind.POLL, now_ns + wait_ns)
             outputs += self._poll(now_ns)
         return outputs
 
     def _resigned(self, answer: Command | None, number: int) -> list[Output]:
-        self._due["poll"] = 0
+        self._times.put(Kind.POLL)
         outputs = self._elected(answer, number)
         if answer is not None and answer.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST and self._successors:
-            self._due["elect"] = 0
+            self._times.put(Kind.ELECT)
         return outputs
 
     def _elected(self, answer: Command | None, _: int) -> list[Output]:
@@ -550,19 +545,17 @@ class ReplicasManager:
             return []
         header, members = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
         if header.master_broker_id is None and header.master_epoch > self.epoch:
-            self._due["elect"] = min(self._due.get("elect", 0), self._due.get("poll", 0))
-            self.role = None
-            if self._resigning and header.master_epoch > self._doubtful_epoch:
-                self._resigning = False
-                self._due["beat"] = self._due["elect"] = 0
-            return []
+            actions = self.machine.masterless()
+            if header.master_epoch > self._doubtful_epoch:
+                actions += self.machine.replaced()
+            return self._act(actions)
         return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
                              members.sync_state_set, members.sync_state_set_epoch)
 
     def _look_soon(self, now_ns: int) -> None:
         """For the active controller; not more often than each ``retry_ms``."""
         soon = max(now_ns, self._looked_ns + self._config.retry_ms * NS_PER_MS)
-        self._due["discover"] = min(self._due.get("discover", 0), soon)
+        self._times.put_by(Kind.DISCOVER, soon)
 
     def _discovered(self, address: str, answer: Command | None, _: int) -> list[Output]:
         if answer is not None and answer.code == ResponseCode.SUCCESS:
@@ -579,10 +572,8 @@ class ReplicasManager:
         """That controller is the active one. What the one before was asked may be answered still, or never, as by a
         host that is gone; it is asked again."""
         self.leader = leader
-        for what in ("register", "elect", "poll", "alter", "beat"):
-            self._due.pop(what, None)
-        for what in ("elect", "poll", "alter"):
-            self._busy.pop(what, None)
+        asked = (Kind.ELECT, Kind.POLL, Kind.ALTER)
+        self._times.ask_again(due=(Kind.REGISTER, Kind.BEAT, *asked), waiting=asked)
 
     # --- another process of this id --------------------------------------------------------------------------
 
@@ -605,13 +596,8 @@ class ReplicasManager:
         if epoch > self._doubtful_epoch:
             self._doubtful_epoch = epoch
             self._gave_way = True
-        self.stage = Stage.FIRST_TIME_SYNC_CONTROLLER_METADATA_DONE
-        self.role = self._target = None
-        self._heard = self._resigning = self._unrecorded = self._told = self._settled = False
-        self._pending.clear()
-        self._busy.clear()
-        self._due = {what: at_ns for what, at_ns in self._due.items() if what in ("register", "discover")}
-        return [Leave(_ANOTHER), Report(f"{_ANOTHER}: this one has no role, and asks until that one is gone")]
+        return [*self._act(self.machine.displaced()),
+                Report(f"{_ANOTHER}: this one has no role, and asks until that one is gone")]
 
     # --- roles, the SyncStateSet and the fence ---------------------------------------------------------------
 
@@ -625,7 +611,7 @@ class ReplicasManager:
             self._doubtful_epoch, self._refused = epoch, True
         if master == self.broker_id and epoch <= self._doubtful_epoch:
             return self._begin_to_resign(members)
-        if epoch == self.epoch and self._target is None and mine is not None:
+        if epoch == self.epoch and self.machine.target is None and mine is not None:
             if isinstance(mine, BecomeMaster):
                 if self.in_sync is not None:
                     self.in_sync.accept(members, members_epoch)
@@ -636,38 +622,36 @@ class ReplicasManager:
             return []
         role: Become = (BecomeMaster(epoch, members, members_epoch) if master == self.broker_id
                       else BecomeSlave(epoch, master, address))
-        if isinstance(role, BecomeMaster):
-            self._due["beat"] = 0  # a lease of an earlier mastership is over, and nothing opens before it is renewed
         self._seen = epoch
-        self._resigning = False
-        under_way, self._target = self._target, role
-        return [] if under_way is not None else [role]
+        return self._act(self.machine.named(role))
 
     def _begin_to_resign(self, members: frozenset[int]) -> list[Output]:
-        if self._resigning:
+        if self.machine.resigning:
             if not self._successors and self._config.all_ack_in_sync_state_set:
                 self._successors = sorted(members - {self.broker_id}, reverse=True)
             return []
-        self._resigning, self._heard = True, False
-        self._due["elect"] = self._due["poll"] = 0
+        actions = self.machine.doubted()
+        if not actions:
+            return []  # it hands over: another one is to be master anyway
+        self._heard = False
         what = f"this machine went down while this broker was master in epoch {self._doubtful_epoch}: it may lack what "
         if self._refused:
             what = (f"this machine went down, and who chose this broker for epoch {self._doubtful_epoch} may not have "
                     "known: it may lack what ")
         elif self._gave_way:
             what = "another process was, or may have been, master under this broker's id: this one may lack what "
-        return [Report(f"{what}others hold, and asks for another election")]
+        return [*self._act(actions), Report(f"{what}others hold, and asks for another election")]
 
     def _report(self, now_ns: int) -> list[Output]:
         held = self.in_sync
-        if (held is None or not isinstance(self.role, BecomeMaster) or self._target is not None
-                or self.stage is not Stage.RUNNING or not self._is_due("alter", now_ns)):
+        if (held is None or self.machine.state is not State.MASTER or not isinstance(self.role, BecomeMaster)
+                or not self._times.due(Kind.ALTER, now_ns)):
             return []
         members = held.wanted(now_ns)
         if members is None:
             held.tick(now_ns)
             return []
-        self._due["alter"] = now_ns + self._config.retry_ms * NS_PER_MS
+        self._times.put(Kind.ALTER, now_ns + self._config.retry_ms * NS_PER_MS)
         least = self.gate.announced if self._config.all_ack_in_sync_state_set and self.gate.announced > 1 else None
         header = AlterSyncStateSetRequest(self._config.broker_name, held.self_id, self.role.epoch,
                                           cluster_name=self._config.cluster_name, min_in_sync_replicas=least)
@@ -675,7 +659,7 @@ class ReplicasManager:
         def on_answer(answer: Command | None, number: int) -> list[Output]:
             return self._altered(held, answer, number, now_ns)
 
-        outputs = self._ask("alter", RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, now_ns, on_answer,
+        outputs = self._ask(Kind.ALTER, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, now_ns, on_answer,
                             SyncStateSet(members, held.accepted_epoch).to_json())
         if outputs:
             held.ask(self._requests, members, now_ns)
@@ -687,54 +671,57 @@ class ReplicasManager:
         if answer.code == ResponseCode.SUCCESS:
             told = SyncStateSet.from_json(answer.body)
             if held.accept(told.sync_state_set, told.sync_state_set_epoch):
-                self._due["alter"] = 0
+                self._times.put(Kind.ALTER)
             return []
         if answer.code in REFUSALS:
             held.refused(number, sent_ns, epoch_stands=answer.code in UNFIT)
         if answer.code in REFUSALS | OUTDATED:
-            self._due["poll"] = 0  # what this broker believes may be old
+            self._times.put(Kind.POLL)  # what this broker believes may be old
         return []
 
     def _fence(self, now_ns: int) -> list[Output]:
-        why = ""
-        if self.stage is not Stage.RUNNING or self.role is None:
-            why = f"the broker has no role yet ({self.stage.name})"
-        elif self._target is not None:
-            why = f"the role of epoch {self._target.epoch} is being taken"
-        elif isinstance(self.role, BecomeMaster) and self._handing_over:
-            why = _HANDED_OVER
-        elif isinstance(self.role, BecomeMaster) and not self.lease.holds(now_ns):
-            why = (f"no active controller has renewed the lease for {self._config.master_lease_ms} ms"
-                   if self.lease.until_ns is not None else "no active controller has granted the lease yet")
+        why = self._closed(now_ns)
         if self.serving == (not why):
             return []
         self.serving = not why
         return [Fence(why)] if why else [Serve()]
 
+    def _closed(self, now_ns: int) -> str:
+        """Why writes are; "" where they are open."""
+        machine, writes = self.machine, self.machine.writes
+        if writes is Writes.OPEN or (writes is Writes.LEASED and self.lease.holds(now_ns)):
+            return ""
+        if writes is Writes.LEASED:
+            return (f"no active controller has renewed the lease for {self._config.master_lease_ms} ms"
+                    if self.lease.until_ns is not None else "no active controller has granted the lease yet")
+        if machine.state is State.MASTER:
+            return _HANDED_OVER
+        if machine.state in TAKING and machine.target is not None:
+            return f"the role of epoch {machine.target.epoch} is being taken"
+        return f"the broker has no role: {machine.state.value}"
+
     # --- requests --------------------------------------------------------------------------------------------
 
-    def _is_due(self, what: str, now_ns: int) -> bool:
-        return what not in self._busy and self._due.get(what, 0) <= now_ns
-
-    def _ask(self, what: str, code: RequestCode, header: Header, now_ns: int,
+    def _ask(self, kind: Kind, code: RequestCode, header: Header, now_ns: int,
              on_answer: Callable[[Command | None, int], list[Output]], body: bytes = b"") -> list[Output]:
         assert self.leader is not None
-        return self._send(what, self.leader, code, header, now_ns, on_answer, body)
+        return self._send(kind, self.leader, code, header, now_ns, on_answer, body)
 
-    def _send(self, what: str, address: str, code: RequestCode, header: Header | None, now_ns: int,
-              on_answer: Callable[[Command | None, int], list[Output]], body: bytes = b"") -> list[Output]:
-        """One request of a kind at a time; heartbeats, which have no kind, as they come."""
-        if what in self._busy:
+    def _send(self, kind: Kind | None, address: str, code: RequestCode, header: Header | None, now_ns: int,
+              on_answer: Callable[[Command | None, int], list[Output]], body: bytes = b"", *, slot: str = "",
+              ) -> list[Output]:
+        """One request of a kind at a time; without a kind, as it comes."""
+        if kind is not None and self._times.waits(kind, slot):
             return []
 
         def done(answer: Command | None, number: int) -> list[Output]:
-            if self._busy.get(what) == number:
-                del self._busy[what]
+            if kind is not None:
+                self._times.answered(number, kind, slot)
             return on_answer(answer, number)
 
         self._requests += 1
-        if what:
-            self._busy[what] = self._requests
+        if kind is not None:
+            self._times.sent(self._requests, kind, slot)
         self._pending[self._requests] = _Sent(address, now_ns, done)
         return [Send(self._requests, address, request(code, header, body), self._config.request_timeout_ms)]
 

@@ -16,7 +16,7 @@ from broker.ha.epochs import EpochList
 from broker.ha.tail import undispatched
 from broker.ha.wire import Ack, SlaveMessages
 from broker.puts import PutResult
-from broker.replicas.manager import REFUSALS, Stage
+from broker.replicas.manager import REFUSALS
 from broker.replicas.outputs import Become, BecomeMaster
 from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
 from controller.metadata.events import Applied
@@ -746,7 +746,7 @@ class Watch:
             return False
         for host in self.scene.hosts:
             process = host.process
-            if process is None or process.member.manager.stage is not Stage.RUNNING:
+            if process is None or process.member.manager.role is None:
                 return False
             role = process.switch.role
             if role is None or role.epoch != group.master_epoch:
@@ -794,7 +794,7 @@ class Watch:
         if process is None:
             return host.name, "down"
         journal, manager, switch = process.journal, process.member.manager, process.switch
-        return (host.name, manager.broker_id, manager.stage.name, switch.role, f"log {journal.begin} to {journal.end}",
-                f"flushed {journal.durable_end}", f"confirmed {journal.confirm_offset}",
-                f"seen {journal.store.dispatched_offset}",
-                switch.following.core.state.name if switch.following is not None else "", switch.in_sync)
+        copying = "" if switch.following is None else switch.following.core.state.name
+        return (host.name, manager.broker_id, manager.machine.state.name, switch.role, f"from {journal.begin}",
+                f"to {journal.end}", f"flushed {journal.durable_end}", f"confirmed {journal.confirm_offset}",
+                f"seen {journal.store.dispatched_offset}", copying, switch.in_sync)

@@ -45,6 +45,11 @@ PAGE = Page("docs/reference/replication.md", (
     ha("Roles are taken one at a time", "C15 C17", "autoswitch", "an_older_role_is_refused", why=ORDERS),
     ha("A new master cuts off", "B10 B18", "autoswitch", "a_new_master_cuts_the_part_of_a_message",
        "a_new_master_does_not_wait_for_ever_for_its_queues", real=("failovers LOST",)),
+    Promise("A broker that controllers rule is in one of these states", "C16 C17", not_real=ONE_RULE, tests=tests_of(
+        "broker/replicas", "machine", "every_state_has_a_row_and_is_reached",
+        "whatever_comes_the_role_is_what_replication_is_in", "nothing_moves_what_has_stopped")),
+    Promise("Beside its state a broker may be about to give mastership up", "C17", not_real=ONE_RULE, tests=(
+        *RESIGNS, *tests_of("broker/replicas", "manager", "a_master_that_hands_over_writes_nothing_again"))),
     ha("A slave that connects before its master", "B22", "autoswitch", "a_slave_may_come_before_its_master_knows",
        why=ORDERS),
     ha("`epochFileCheckpoint` is Java's", "B6", "epochfile",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from broker.replicas.manager import Stage
-from broker.replicas.outputs import BecomeMaster, BecomeSlave, Leave
+from broker.replicas.machine import SEASONED, State
+from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.headers.controller import BrokerHeartbeatRequest, RegisterBrokerToControllerRequest
@@ -56,7 +56,7 @@ class Knowing(Controller):
 def booted(**controller: object) -> Broker:
     broker = Broker(Knowing(**controller), life=MINE)  # type: ignore[arg-type]
     broker.run(100)
-    assert broker.manager.stage is Stage.RUNNING
+    assert broker.manager.machine.state in SEASONED
     return broker
 
 
@@ -82,7 +82,7 @@ def test_a_refused_registration_is_asked_again_each_retry_and_takes_no_role() ->
     assert "asked again" in broker.reports[0]
     known(broker).dies()
     broker.run(1_100)
-    assert broker.manager.stage is Stage.RUNNING and broker.roles
+    assert broker.manager.machine.state in SEASONED and broker.roles
 
 
 def test_told_of_another_life_by_a_heartbeat_it_gives_up_its_role() -> None:
@@ -177,10 +177,51 @@ def test_a_slave_stops_copying_too() -> None:
 
 def test_a_role_that_was_being_taken_meanwhile_is_none() -> None:
     broker = booted()
-    role = BecomeMaster(2, frozenset({1}), 2)
+    broker.slow = True
+    broker.notify(1, CONFIG.address, 2)
+    (role,) = broker.taking
     known(broker).comes_in()
     broker.run(1_100)
-    assert broker.manager.role_taken(role, broker.now) == [Leave(
-        "another process is registered under this broker's id")]
-    assert broker.manager.role is None
-    assert broker.manager.deadline_ns is not None and broker.manager.deadline_ns <= broker.now + 1_000 * MS
+    assert broker.left == 1
+    broker.taken(role)
+    assert broker.left == 2, "replication has left once more what it has taken since"
+    assert broker.manager.role is None and not broker.manager.serving
+    due = broker.manager.next_deadline(broker.now)
+    assert due is not None and due <= broker.now + 1_000 * MS
+
+
+def test_a_role_that_is_still_being_taken_is_no_role_of_the_next_registration() -> None:
+    """Replication takes one role at a time: what is wanted next waits for it, and is then taken from no role."""
+    broker = booted()
+    broker.slow = True
+    broker.notify(2, "10.0.0.2:10911", 2)
+    (old,) = broker.taking
+    known(broker).comes_in()
+    broker.run(1_100)
+    known(broker).dies()
+    controller = broker.controller
+    controller.addresses |= {1: CONFIG.address, 2: "10.0.0.2:10911"}
+    controller.master, controller.epoch = 2, 2
+    broker.run(3_000)
+    assert broker.manager.machine.state is State.ENTERING and broker.taking == [old], "the same is wanted, and waits"
+    broker.taken(old)
+    assert broker.taking == [old, old] and not broker.manager.serving, "the first of them was left"
+    broker.taken(old)
+    assert broker.manager.role == old and broker.fences[-1] == "", "it serves"
+
+
+def test_of_the_next_registration_nothing_is_left_by_what_the_one_before_began() -> None:
+    broker = booted()
+    broker.slow = True
+    broker.notify(2, "10.0.0.2:10911", 2)
+    (old,) = broker.taking
+    known(broker).comes_in()
+    broker.run(1_100)
+    known(broker).dies()
+    broker.controller.answers[RequestCode.CONTROLLER_ELECT_MASTER] = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    broker.controller.master = None
+    broker.run(3_000)
+    assert broker.manager.machine.state is State.IDLE
+    left = broker.left
+    broker.taken(old)
+    assert broker.left == left + 1 and not broker.manager.serving

@@ -14,7 +14,8 @@ import trio
 from broker.ha.config import HaConfig
 from broker.ha.insync import InSync
 from broker.replicas.identity import IdentityError
-from broker.replicas.manager import LogState, ManagerConfig, Stage
+from broker.replicas.machine import SEASONED
+from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 from broker.replicas.shell import TEMP, Member
 from remoting.bodies.controller import SyncStateSet
@@ -263,7 +264,7 @@ async def test_a_role_that_cannot_be_taken_is_tried_again(
     async with world(3) as made:
         node = Node(made, "b1", refuse=2)
         await made.nursery.start(node.run)
-        await until(lambda: node.member.manager.stage is Stage.RUNNING)
+        await until(lambda: node.member.manager.machine.state in SEASONED)
         assert node.state == (BecomeMaster, node.epoch)
         assert "the disk is slow today" in caplog.text
 

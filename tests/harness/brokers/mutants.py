@@ -11,6 +11,7 @@ from tests.harness.planting import Planted
 
 HA: Final = "broker/ha/"
 MANAGER: Final = "broker/replicas/manager.py"
+MACHINE: Final = "broker/replicas/machine.py"
 STORE: Final = "broker/store/"
 REPLICATION: Final = "tests/broker/ha/test_replication.py::"
 IN_SYNC: Final = "tests/broker/ha/test_insync.py::"
@@ -22,6 +23,8 @@ LEADER: Final = "tests/broker/replicas/test_leader.py::"
 BACKLOG: Final = "remoting/backlog.py"
 UNREAD: Final = "tests/remoting/test_backlog.py::"
 PLACES: Final = "tests/broker/ha/test_places.py::"
+MACHINES: Final = "tests/broker/replicas/test_machine.py::"
+LIVES: Final = "tests/broker/replicas/test_lives.py::"
 MANAGERS: Final = "tests/broker/replicas/test_manager.py::"
 TRUST: Final = "tests/broker/store/test_trust.py::"
 HA_TRUST: Final = "tests/broker/ha/test_trust.py::"
@@ -118,8 +121,8 @@ PLANTED: Final = (
             "        if master == self.broker_id and epoch <= self._doubtful_epoch:\n", "        if False:\n",
             ("INV_B2",), "power"),
     Planted("one that resigns beats on", MANAGER,
-            "                or self._resigning or not self._is_due(\"beat\", now_ns):\n",
-            "                or not self._is_due(\"beat\", now_ns):\n",
+            " or self.machine.resigning \\\n                or not self._times.due(Kind.BEAT",
+            " or not self._times.due(Kind.BEAT",
             ("tests/broker/replicas/test_manager.py::"
              "test_a_master_that_resigns_is_silent_until_a_java_controller_gives_it_up",)),
     Planted("a start clears the doubt of the one before", HA + "epochfile.py",
@@ -167,17 +170,35 @@ PLANTED: Final = (
     Planted("a stopped process does not look at its lease", "broker/puts.py",
             "        if not self._turn_ns and not self._may(now_ns):\n", "        if False:\n",
             ("INV_C16",), "roles"),
-    Planted("it writes on while it changes its role", MANAGER,
-            "        elif self._target is not None:\n            why", "        elif False:\n            why",
-            ("INV_C16",)),
+    Planted("it writes on while it changes its role", MACHINE,
+            "{S.MASTER: Writes.LEASED, S.SLAVE: Writes.OPEN}",
+            "{S.MASTER: Writes.LEASED, S.SLAVE: Writes.OPEN, S.CHANGING: Writes.LEASED}", ("INV_C16",)),
+    Planted("a role is begun while another one is being taken", MACHINE,
+            "            if self._under_way is not None:", "            if False:",
+            (LIVES + "test_a_role_that_is_still_being_taken_is_no_role_of_the_next_registration",)),
+    Planted("what was begun before its id was lost counts after it", MACHINE,
+            "        self._stale = self._under_way is not None\n", "",
+            (LIVES + "test_a_role_that_is_still_being_taken_is_no_role_of_the_next_registration",)),
+    Planted("what nobody wants any more is not left", MACHINE,
+            "        E.LATE: (S.IDLE, (A.LEAVE,)),\n        E.REFUSED: (S.IDLE, _STAYS),\n        E.DISPLACED",
+            "        E.LATE: (S.IDLE, _STAYS),\n        E.REFUSED: (S.IDLE, _STAYS),\n        E.DISPLACED",
+            (LIVES + "test_of_the_next_registration_nothing_is_left_by_what_the_one_before_began",)),
+    Planted("who hands over writes when it is elected once more", MACHINE,
+            "        if writes is Writes.LEASED and self.retreat is Retreat.HANDING_OVER:\n", "        if False:\n",
+            (MANAGERS + "test_a_master_that_hands_over_writes_nothing_again",)),
+    Planted("who resigned resigns for ever", MACHINE,
+            "        E.REPLACED: (R.NONE, (A.BEAT, A.ELECT)),\n", "        E.REPLACED: (R.RESIGNING, ()),\n",
+            (MANAGERS + "test_a_master_that_resigns_is_silent_until_a_java_controller_gives_it_up",)),
+    Planted("a role that another one has outrun is the role", MACHINE,
+            "        if wanted != role or stale:\n", "        if stale:\n",
+            (MACHINES + "test_what_another_role_has_outrun_is_no_role",)),
     Planted("notifications alone", MANAGER,
-            "        if (self.stage is Stage.RUNNING or config.learner) and self._is_due(\"poll\", now_ns):\n",
-            "        if config.learner and self._is_due(\"poll\", now_ns):\n", ("INV_C17",)),
+            "        if (state in SEASONED or config.learner) and times.due(Kind.POLL, now_ns):\n",
+            "        if config.learner and times.due(Kind.POLL, now_ns):\n", ("INV_C17",)),
     Planted("whoever tells of a role is believed", MANAGER, "        if not known:\n", "        if False:\n",
             ("INV_C15",), "roles"),
     Planted("what is told to a broker without a role counts", MANAGER,
-            "        if self.role is None and self._target is None:\n            self._due[\"poll\"",
-            "        if False:\n            self._due[\"poll\"",
+            "        if machine.role is None and machine.target is None:\n", "        if False:\n",
             ("tests/broker/replicas/test_manager.py::test_what_is_told_to_a_broker_without_a_role_may_be_old",)),
     # --- who leads the controllers
     Planted("who renews the lease is asked nothing", MANAGER,
@@ -185,10 +206,10 @@ PLANTED: Final = (
             "            if False:\n                pass",
             (LEADER + "test_who_renews_the_lease_leads_and_is_asked_for_what_waits",)),
     Planted("a new leader is asked when its time comes", MANAGER,
-            "\"alter\", \"beat\"):\n            self._due.pop(what, None)\n", "):\n            pass\n",
+            "ask_again(due=(Kind.REGISTER, Kind.BEAT, *asked),", "ask_again(due=(),",
             (LEADER + "test_who_renews_the_lease_leads_and_is_asked_for_what_waits",)),
     Planted("a host that is gone keeps the SyncStateSet waiting", MANAGER,
-            "            self._busy.pop(what, None)\n", "            pass\n",
+            ", waiting=asked)", ", waiting=())",
             (LEADER + "test_what_a_host_that_is_gone_was_asked_keeps_nothing_waiting",)),
     Planted("an answer of long ago says who leads", MANAGER,
             "        if renewed and sent_ns >= self._renewed_ns:\n", "        if renewed:\n",
@@ -197,8 +218,8 @@ PLANTED: Final = (
             "                self._names[leader] = address\n", "                pass\n",
             (LEADER + "test_a_controller_that_calls_itself_otherwise_is_one_and_the_same",)),
     Planted("a role told from elsewhere makes nobody look", MANAGER,
-            "                self._due[\"poll\"] = 0\n                self._look_soon(now_ns)\n",
-            "                self._due[\"poll\"] = 0\n",
+            "                times.put(Kind.POLL)\n                self._look_soon(now_ns)\n",
+            "                times.put(Kind.POLL)\n",
             (LEADER + "test_a_role_told_from_elsewhere_makes_it_look_but_not_for_ever",)),
     Planted("whoever answers a heartbeat leads", MANAGER,
             "        if renewed and sent_ns >= self._renewed_ns:\n", "        if sent_ns >= self._renewed_ns:\n",
@@ -208,16 +229,15 @@ PLANTED: Final = (
             "        if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:\n",
             "        if True:\n", (MANAGERS + "test_an_application_outlives_a_failure_that_says_nothing",)),
     Planted("heartbeats wait for each other", MANAGER,
-            "            outputs += self._send(\"\", address, RequestCode.BROKER_HEARTBEAT",
-            "            outputs += self._send(\"beat\", address, RequestCode.BROKER_HEARTBEAT",
+            "            outputs += self._send(None, address, RequestCode.BROKER_HEARTBEAT",
+            "            outputs += self._send(Kind.BEAT, address, RequestCode.BROKER_HEARTBEAT",
             (MANAGERS + "test_a_controller_that_never_answers_holds_up_no_heartbeat",)),
     Planted("a refused role is acted on", MANAGER,
-            "        self.role = self._target = None\n        return [Report(",
-            "        self.role, self._target, self.stage = role, None, Stage.RUNNING\n        return [Report(",
+            "*self._act(self.machine.refused()),", "*self._act(self.machine.taken(role)),",
             (MANAGERS + "test_a_role_that_replication_refuses_is_no_role",)),
     Planted("an election waits for no heartbeat", MANAGER,
-            "        if broker_id is None or not self._heard or self._target is not None:\n",
-            "        if broker_id is None or self._target is not None:\n",
+            "        if broker_id is None or not self._heard or state in TAKING:\n",
+            "        if broker_id is None or state in TAKING:\n",
             (MANAGERS + "test_an_election_waits_for_an_answered_heartbeat",)),
     Planted("the first acknowledgement waits for an interval", HA + "slave.py",
             "return [WriteEpochs(kept), SetConfirm(self.confirm), *self._ack_what_is_stored(now_ns), *self._judge()]",

@@ -1,0 +1,292 @@
+"""Where this broker stands in its group: states, and a table of what each event makes of them.
+
+Two tables, whose states stand side by side. ``MOVES`` leads from a broker without an id to a master or a slave: an id
+is applied for, this process is registered with it, and replication takes each role, one at a time, while writes are
+closed. ``RETREATS`` says how a broker gives mastership up: it *resigns* where its machine lost what others may hold,
+and *hands over* where it is about to stop. ``WRITES`` says in which states writes are open. Whoever has read the tables
+has read the rules: the methods below only say which event something is, and keep the roles.
+
+What the tables keep:
+
+- After ``DISPLACED`` (another process has this broker's id) nothing is served or copied before it is ``REGISTERED``.
+- Writes are open in ``SLAVE``, where puts find no master, and in ``MASTER`` while the lease holds. No way leads to one
+  of them but by a role that replication has taken.
+- Who hands over never writes again, whatever it is elected for. Who resigns takes the next epoch that it hears of.
+
+Pure: it knows roles, and neither requests nor who answers them. ``docs/reference/replication.md`` shows the tables and
+a diagram of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from broker.replicas.outputs import Become, BecomeMaster
+
+
+class State(enum.Enum):
+    """With what it means for the group."""
+
+    NAMELESS = "it has no id, and asks which one is free"
+    APPLYING = "it has applied for an id, and asks whether it may have it"
+    UNREGISTERED = "it has an id, and no controller counts this process as who has it"
+    IDLE = "it is registered, and has had no role since"
+    ENTERING = "it takes its first role since it registered"
+    MASTER = "it is master of its epoch"
+    SLAVE = "it copies the master of its epoch"
+    CHANGING = "it takes another role, and has left the one before"
+    VACANT = "it has had a role, and knows of no master now"
+    STOPPED = "it is about to end"
+
+
+class Retreat(enum.Enum):
+    """How it gives mastership up, beside its state."""
+
+    NONE = "it may be elected, and beats"
+    RESIGNING = "it was elected, may lack what others hold, asks for another election, and does not beat"
+    HANDING_OVER = "it stops: another one is to be master, and it writes nothing again"
+
+
+class Event(enum.Enum):
+    """With who says so."""
+
+    NUMBERED = "a controller tells an id that is free"
+    GRANTED = "a controller grants the id"
+    ID_IS_ANOTHERS = "a controller has given that id to another broker"
+    REGISTERED = "a controller registers this process"
+    NAMED_MASTER = "a controller names this broker master of a newer epoch"
+    NAMED_SLAVE = "a controller names another broker master of a newer epoch, or another address of the master"
+    TAKEN_MASTER = "replication is master, as it was asked for last"
+    TAKEN_SLAVE = "replication is slave, as it was asked for last"
+    OUTRUN = "replication has taken a role, and another one is wanted by now"
+    LATE = "replication has taken a role, which is not wanted any more"
+    REFUSED = "replication could not take the role"
+    MASTERLESS = "a controller tells of a newer epoch, which has no master"
+    DISPLACED = "a controller says that another process has this broker's id"
+    DOUBTED = "a controller names this broker master of an epoch of which it may lack something"
+    REPLACED = "the epoch that it resigned from is over"
+    HAND_OVER = "the operator stops this broker, a master"
+    STOP = "the process ends"
+
+
+class Action(enum.Enum):
+    """What is to be done, in order; the manager makes outputs and due times of them."""
+
+    WRITE_APPLICATION = "write the application for the id"
+    WRITE_IDENTITY = "write the identity, remove the application"
+    REMOVE_APPLICATION = "remove the application"
+    TAKE = "take the role that is wanted, behind one that is being taken"
+    LEAVE = "leave any role"
+    FORGET = "forget what was asked"
+    BEAT = "send a heartbeat now"
+    ELECT = "ask for an election now"
+    ELECT_BY_POLL = "ask for an election no later than who is master is asked next"
+    POLL = "ask who is master now"
+
+
+S, R, E, A = State, Retreat, Event, Action
+
+_STAYS: Final[tuple[Action, ...]] = ()
+_DISPLACED: Final = (S.UNREGISTERED, (A.FORGET, A.LEAVE))
+
+MOVES: Final[Mapping[State, Mapping[Event, tuple[State, tuple[Action, ...]]]]] = {
+    S.NAMELESS: {
+        E.NUMBERED: (S.APPLYING, (A.WRITE_APPLICATION,)),
+    },
+    S.APPLYING: {
+        E.GRANTED: (S.UNREGISTERED, (A.WRITE_IDENTITY,)),
+        E.ID_IS_ANOTHERS: (S.NAMELESS, (A.REMOVE_APPLICATION,)),
+    },
+    S.UNREGISTERED: {
+        E.REGISTERED: (S.IDLE, (A.BEAT,)),
+        E.LATE: (S.UNREGISTERED, (A.LEAVE,)),
+        E.REFUSED: (S.UNREGISTERED, _STAYS),
+    },
+    S.IDLE: {
+        E.NAMED_MASTER: (S.ENTERING, (A.BEAT, A.TAKE)),
+        E.NAMED_SLAVE: (S.ENTERING, (A.TAKE,)),
+        E.MASTERLESS: (S.IDLE, (A.ELECT_BY_POLL,)),
+        E.LATE: (S.IDLE, (A.LEAVE,)),
+        E.REFUSED: (S.IDLE, _STAYS),
+        E.DISPLACED: _DISPLACED,
+    },
+    S.ENTERING: {
+        E.TAKEN_MASTER: (S.MASTER, _STAYS),
+        E.TAKEN_SLAVE: (S.SLAVE, _STAYS),
+        E.NAMED_MASTER: (S.ENTERING, (A.BEAT, A.TAKE)),
+        E.NAMED_SLAVE: (S.ENTERING, (A.TAKE,)),
+        E.OUTRUN: (S.ENTERING, (A.TAKE,)),
+        E.LATE: (S.IDLE, (A.LEAVE,)),
+        E.REFUSED: (S.IDLE, _STAYS),
+        E.MASTERLESS: (S.ENTERING, (A.ELECT_BY_POLL,)),
+        E.DISPLACED: _DISPLACED,
+    },
+    S.MASTER: {
+        E.NAMED_MASTER: (S.CHANGING, (A.BEAT, A.TAKE)),
+        E.NAMED_SLAVE: (S.CHANGING, (A.TAKE,)),
+        E.MASTERLESS: (S.VACANT, (A.ELECT_BY_POLL,)),
+        E.DISPLACED: _DISPLACED,
+    },
+    S.SLAVE: {
+        E.NAMED_MASTER: (S.CHANGING, (A.BEAT, A.TAKE)),
+        E.NAMED_SLAVE: (S.CHANGING, (A.TAKE,)),
+        E.MASTERLESS: (S.VACANT, (A.ELECT_BY_POLL,)),
+        E.DISPLACED: _DISPLACED,
+    },
+    S.CHANGING: {
+        E.TAKEN_MASTER: (S.MASTER, _STAYS),
+        E.TAKEN_SLAVE: (S.SLAVE, _STAYS),
+        E.NAMED_MASTER: (S.CHANGING, (A.BEAT, A.TAKE)),
+        E.NAMED_SLAVE: (S.CHANGING, (A.TAKE,)),
+        E.OUTRUN: (S.CHANGING, (A.TAKE,)),
+        E.LATE: (S.VACANT, (A.LEAVE,)),
+        E.REFUSED: (S.VACANT, _STAYS),
+        E.MASTERLESS: (S.CHANGING, (A.ELECT_BY_POLL,)),
+        E.DISPLACED: _DISPLACED,
+    },
+    S.VACANT: {
+        E.NAMED_MASTER: (S.CHANGING, (A.BEAT, A.TAKE)),
+        E.NAMED_SLAVE: (S.CHANGING, (A.TAKE,)),
+        E.MASTERLESS: (S.VACANT, (A.ELECT_BY_POLL,)),
+        E.DISPLACED: _DISPLACED,
+    },
+    S.STOPPED: {},
+}
+"""``STOP`` leads to ``STOPPED`` from everywhere, and nothing leads on from there. What is in no row cannot happen."""
+
+RETREATS: Final[Mapping[Retreat, Mapping[Event, tuple[Retreat, tuple[Action, ...]]]]] = {
+    R.NONE: {
+        E.DOUBTED: (R.RESIGNING, (A.ELECT, A.POLL)),
+        E.HAND_OVER: (R.HANDING_OVER, ()),
+    },
+    R.RESIGNING: {
+        E.NAMED_MASTER: (R.NONE, ()),
+        E.NAMED_SLAVE: (R.NONE, ()),
+        E.REPLACED: (R.NONE, (A.BEAT, A.ELECT)),
+        E.DISPLACED: (R.NONE, ()),
+        E.HAND_OVER: (R.HANDING_OVER, ()),
+    },
+    R.HANDING_OVER: {},
+}
+"""What is in no row changes nothing."""
+
+
+class Writes(enum.Enum):
+    """Of a state: whether writes are open."""
+
+    CLOSED = "no"
+    LEASED = "while the lease holds, and it does not hand over"
+    OPEN = "yes; puts find no master here"
+
+
+WRITES: Final[Mapping[State, Writes]] = {
+    state: {S.MASTER: Writes.LEASED, S.SLAVE: Writes.OPEN}.get(state, Writes.CLOSED) for state in State}
+
+REGISTERED: Final = frozenset({S.IDLE, S.ENTERING, S.MASTER, S.SLAVE, S.CHANGING, S.VACANT})
+"""Controllers count this process as a replica of its group."""
+ROLELESS: Final = frozenset({S.IDLE, S.VACANT})
+"""Registered, and neither in a role nor about to be."""
+TAKING: Final = frozenset({S.ENTERING, S.CHANGING})
+SEASONED: Final = frozenset({S.MASTER, S.SLAVE, S.CHANGING, S.VACANT})
+"""It has had a role since it registered."""
+
+
+class RoleMachine:
+    """One broker's. Each method says what happened and returns what is to be done."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.retreat = Retreat.NONE
+        self.role: Become | None = None
+        """What replication has taken last; None while nothing of it counts any more."""
+        self.target: Become | None = None
+        """What it is to take."""
+        self._under_way: Become | None = None
+        """What it is taking now: ``target``, or something that is no longer wanted."""
+        self._stale = False
+        """This broker left its group since that began: the same role has to be taken anew."""
+
+    def named(self, role: Become) -> tuple[Action, ...]:
+        self.target = role
+        return self.happened(Event.NAMED_MASTER if isinstance(role, BecomeMaster) else Event.NAMED_SLAVE)
+
+    def taken(self, role: Become, *, doubtful: bool = False) -> tuple[Action, ...]:
+        """``doubtful``: by now it is known that this broker may not lead that epoch."""
+        if self.state is State.STOPPED:
+            return ()
+        wanted, stale, self._under_way, self._stale = self.target, self._stale, None, False
+        if wanted is None or (doubtful and wanted == role):
+            self.role = self.target = None
+            return self.happened(Event.LATE)
+        if wanted != role or stale:
+            self.role = None if stale else role
+            return self.happened(Event.OUTRUN)
+        self.role, self.target = role, None
+        return self.happened(Event.TAKEN_MASTER if isinstance(role, BecomeMaster) else Event.TAKEN_SLAVE)
+
+    def refused(self) -> tuple[Action, ...]:
+        if self.state is State.STOPPED:
+            return ()
+        stale, self._under_way, self._stale = self._stale, None, False
+        if stale and self.target is not None:
+            return self.happened(Event.OUTRUN)
+        self.role = self.target = None
+        return self.happened(Event.REFUSED)
+
+    def masterless(self) -> tuple[Action, ...]:
+        self.role = None
+        return self.happened(Event.MASTERLESS)
+
+    def displaced(self) -> tuple[Action, ...]:
+        self.role = self.target = None
+        self._stale = self._under_way is not None
+        return self.happened(Event.DISPLACED)
+
+    def doubted(self) -> tuple[Action, ...]:
+        return self._retreats(Event.DOUBTED)
+
+    def replaced(self) -> tuple[Action, ...]:
+        return self._retreats(Event.REPLACED)
+
+    def hand_over(self) -> None:
+        self._retreats(Event.HAND_OVER)
+
+    def stop(self) -> None:
+        self.state = State.STOPPED
+
+    def happened(self, event: Event) -> tuple[Action, ...]:
+        """By both tables. One that its state has no row for is a defect of the caller."""
+        if self.state is State.STOPPED:
+            return ()
+        move = MOVES[self.state].get(event)
+        assert move is not None, f"{event.name} cannot happen in {self.state.name}"
+        self.state, actions = move
+        actions += self._retreats(event)
+        if Action.TAKE in actions:
+            if self._under_way is not None:  # replication takes one at a time; the end of that one leads to this one
+                return tuple(action for action in actions if action is not Action.TAKE)
+            self._under_way = self.target
+        return actions
+
+    def _retreats(self, event: Event) -> tuple[Action, ...]:
+        self.retreat, actions = RETREATS[self.retreat].get(event, (self.retreat, ()))
+        return actions
+
+    @property
+    def resigning(self) -> bool:
+        return self.retreat is Retreat.RESIGNING
+
+    @property
+    def writes(self) -> Writes:
+        """Whether they may be open."""
+        writes = WRITES[self.state]
+        if writes is Writes.LEASED and self.retreat is Retreat.HANDING_OVER:
+            return Writes.CLOSED
+        return writes
+
+    @property
+    def epoch(self) -> int:
+        """The greatest master epoch known, taken or under way."""
+        return max((role.epoch for role in (self.role, self.target) if role is not None), default=0)

@@ -1,0 +1,77 @@
+"""When each kind of request to controllers is due, and which one waits for its answer. Knows times and no request."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from typing import Final
+
+
+class Kind(enum.Enum):
+    """One of a kind is under way at a time; but heartbeats leave whatever became of the ones before, and discovery asks
+    each controller for itself."""
+
+    DISCOVER = "discover"
+    REGISTER = "register"
+    RECORD = "record"
+    BEAT = "beat"
+    ELECT = "elect"
+    POLL = "poll"
+    ALTER = "alter"
+
+
+AT_ONCE: Final = 0
+
+
+class Timetable:
+    """``slot`` is the address for a kind that is asked of each controller for itself, and "" otherwise."""
+
+    def __init__(self) -> None:
+        self._due: dict[Kind, int] = {}
+        self._waits: dict[tuple[Kind, str], int] = {}
+        """The request that a kind waits for."""
+
+    def due(self, kind: Kind, now_ns: int) -> bool:
+        return (kind, "") not in self._waits and self.at(kind) <= now_ns
+
+    def at(self, kind: Kind) -> int:
+        return self._due.get(kind, AT_ONCE)
+
+    def put(self, kind: Kind, at_ns: int = AT_ONCE) -> None:
+        self._due[kind] = at_ns
+
+    def put_by(self, kind: Kind, at_ns: int) -> None:
+        """It is due then at the latest."""
+        self._due[kind] = min(self.at(kind), at_ns)
+
+    def next_after(self, now_ns: int) -> int | None:
+        """When time alone makes something due."""
+        return min((at_ns for kind, at_ns in self._due.items() if at_ns > now_ns and not self.waits(kind)),
+                   default=None)
+
+    # --- answers that are waited for -------------------------------------------------------------------------
+
+    def waits(self, kind: Kind, slot: str = "") -> bool:
+        return (kind, slot) in self._waits
+
+    def sent(self, number: int, kind: Kind, slot: str = "") -> None:
+        self._waits[kind, slot] = number
+
+    def answered(self, number: int, kind: Kind, slot: str = "") -> None:
+        """An answer to an earlier request of the kind changes nothing."""
+        if self._waits.get((kind, slot)) == number:
+            del self._waits[kind, slot]
+
+    # --- others are asked from now on ------------------------------------------------------------------------
+
+    def ask_again(self, due: Collection[Kind], waiting: Collection[Kind]) -> None:
+        """At once; of ``waiting`` even what waits for an answer."""
+        for kind in due:
+            self._due.pop(kind, None)
+        for kind in waiting:
+            self._waits.pop((kind, ""), None)
+
+    def keep(self, kinds: Collection[Kind]) -> None:
+        """Nothing is waited for, and only those keep their times."""
+        self._waits.clear()
+        self._due = {kind: at_ns for kind, at_ns in self._due.items() if kind in kinds}
