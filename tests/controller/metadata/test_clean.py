@@ -90,6 +90,21 @@ def test_repeating_a_clean_is_no_mistake() -> None:
     assert not (again.changed or again.removed_ids or again.group_removed or again.lost_master)
 
 
+def test_a_refusal_names_the_first_broker_that_it_is_about() -> None:
+    fleet = led(1)
+    assert "never had broker 7; it has [1, 2, 3]" in fleet.clean({8, 7, 1}, force=True).remark
+    assert "broker 2 of" in fleet.clean({1, 3, 2}, 2, 3).remark
+    assert "without [1] nobody of" in fleet.clean({1, 2}).remark
+
+
+def test_who_leads_and_who_does_not_lead_any_more_is_left_as_it_was_by_the_cleaning_of_another() -> None:
+    fleet = led()
+    for leader in (1, None):
+        fleet.clean({3} if leader else {2})
+        assert fleet.group.leader == leader and fleet.group.master == 1
+        fleet.register(1, "10.9.9.9:1", life=7)
+
+
 @pytest.mark.parametrize("ids", [{4}, {0}, {-1, 2}, {2, 9}])
 def test_an_id_that_never_was_is_a_mistake(ids: set[int]) -> None:
     fleet = led()
@@ -115,6 +130,7 @@ def test_a_group_that_never_had_a_master_goes_without_epochs() -> None:
 
 @pytest.mark.parametrize(("text", "ids"), [
     (None, None), ("", None), ("  ", None), ("1", {1}), ("1;2", {1, 2}), (" 2 ; 1;", {1, 2}), ("007", {7}),
+    ("9" * 18, {10**18 - 1}),
 ])
 def test_lists_of_ids(text: str | None, ids: set[int] | None) -> None:
     assert parse_ids(text) == ids
@@ -123,4 +139,10 @@ def test_lists_of_ids(text: str | None, ids: set[int] | None) -> None:
 @pytest.mark.parametrize("text", ["a", "1,2", "1;b", "-1", "1.0", ";", "٣", "9" * 19, "+1", "1_0"])
 def test_what_is_no_list_of_ids_says_so(text: str) -> None:
     with pytest.raises(ValueError, match="broker id"):
+        parse_ids(text)
+
+
+@pytest.mark.parametrize(("text", "shown"), [("1;" + "x" * 50, "x" * 40), (" ;" * 50, " ;" * 20)])
+def test_of_a_long_text_that_is_no_list_of_ids_the_beginning_is_told(text: str, shown: str) -> None:
+    with pytest.raises(ValueError, match=f"^'{shown}' "):
         parse_ids(text)

@@ -68,6 +68,8 @@ def test_a_cleaned_id_is_never_bound_again_not_even_to_its_code() -> None:
     fleet.clean({2})
     outcome = of(fleet.apply_id(2), BrokerIdRefused)
     assert outcome.next_broker_id == 3 and "never is again" in outcome.remark
+    fleet.clean({1})
+    assert "never is again" in of(fleet.apply_id(1), BrokerIdRefused).remark
 
 
 def test_a_group_has_so_many_members_at_a_time() -> None:
@@ -75,9 +77,15 @@ def test_a_group_has_so_many_members_at_a_time() -> None:
     full = BrokerGroup(replicas, REPLICAS_MAX + 1)
     command = ApplyBrokerId(term=1, key=KEY, broker_id=REPLICAS_MAX + 1, check_code="a:0;1")
     outcome, after = apply_broker_id(full, command)
-    assert of(outcome, BrokerIdRefused).remark.endswith("which is all it may") and after is full
+    assert of(outcome, BrokerIdRefused).remark.endswith(
+        "has 1000 members and has given out 1000 ids, which is all it may") and after is full
     one_less = BrokerGroup({i: r for i, r in replicas.items() if i != 7}, REPLICAS_MAX + 1)
     assert of(apply_broker_id(one_less, command)[0], BrokerIdApplied).changed
+
+
+def test_limits_are_the_same_on_every_controller_of_every_version() -> None:
+    """What one binds another must not refuse, so a number here changes with a format or never."""
+    assert (NAME_CHARS_MAX, CHECK_CODE_CHARS_MAX, REPLICAS_MAX, BROKER_ID_MAX) == (255, 512, 1_000, 2**53)
 
 
 def test_ids_end_where_json_loses_count() -> None:
@@ -124,6 +132,9 @@ def test_refusals_say_why() -> None:
     fleet = registered(1)
     assert "no group" in Fleet().register(1).remark and "no broker 2 in group" in fleet.register(2).remark
     assert "was given out" not in fleet.apply_id(0).remark and "out of order" in fleet.apply_id(0).remark
+    for blank in ("", "  "):
+        command = ApplyBrokerId(term=1, key=KEY, broker_id=2, check_code=blank)
+        assert fleet.do(command).remark == "the register check code is missing or blank"
 
 
 def test_two_clusters_may_use_one_broker_name() -> None:
@@ -185,6 +196,7 @@ def test_a_dead_master_is_not_told() -> None:
 def test_a_master_that_comes_back_in_time_is_told_of_itself() -> None:
     """By its address: it tells no life."""
     outcome = of(led().register(1, observed=seen(1, 2)), Registered)
+    assert not outcome.changed
     assert (outcome.master, outcome.address, outcome.master_epoch) == (1, "10.0.0.1:10911", 1)
 
 

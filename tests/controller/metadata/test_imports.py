@@ -9,7 +9,6 @@ import pytest
 
 from controller.metadata.commands import ImportedGroup, ImportGroups
 from controller.metadata.groups import GroupKey, Replica
-from controller.metadata.imports import EPOCH_MAX
 from controller.metadata.outcomes import Altered, BrokerIdRefused, Elected, Imported, Outcome, Refused, Registered
 from remoting.codes import ResponseCode
 from tests.controller.metadata.fleet import BROKER, KEY, Fleet, led, of, registered, seen
@@ -89,6 +88,25 @@ def test_all_or_none() -> None:
     assert len(fleet.machine.named("fresh")) == 2
 
 
+def test_what_is_here_and_what_is_brought_is_told_in_short() -> None:
+    """A remark is for people, and goes into a header."""
+    fleet = Fleet()
+    many = {i: Replica(f"10.0.0.{i}:10911", None) for i in range(1, 101)}
+    wide = attrs.evolve(THERE, replicas=many, next_broker_id=101)
+    bring(fleet, attrs.evolve(wide, sync_state_set=frozenset(many)))
+    remark = of(bring(fleet, attrs.evolve(wide, sync_state_set=frozenset(many) - {2})), Refused).remark
+    here, there = str(list(many))[:200], str([1, *range(3, 101)])[:200]
+    assert remark.endswith(f"SyncStateSet {here} here, {there} there")
+
+
+@pytest.mark.parametrize("large", [
+    {"replicas": {i: Replica("a:1", None) for i in range(1, 1_001)}, "next_broker_id": 1_001},
+    {"next_broker_id": 2**53}, {"master_epoch": 2**30}, {"sync_state_set_epoch": 2**30},
+], ids=["replicas", "next id", "master epoch", "SyncStateSet epoch"])
+def test_a_group_may_be_as_large_as_there_can_be(large: dict[str, Any]) -> None:
+    assert of(bring(Fleet(), attrs.evolve(THERE, **large)), Imported).changed
+
+
 @pytest.mark.parametrize(("wrong", "why"), [
     ({"key": GroupKey("", "b")}, "cluster name"),
     ({"replicas": {}}, "0 brokers"),
@@ -99,7 +117,7 @@ def test_all_or_none() -> None:
     ({"sync_state_set": frozenset({1, 3})}, "SyncStateSet"),
     ({"master": 4}, "not in the SyncStateSet"),
     ({"master_epoch": 0}, "master epoch"),
-    ({"master_epoch": EPOCH_MAX + 1}, "master epoch"),
+    ({"master_epoch": 2**30 + 1}, "master epoch"),
     ({"sync_state_set_epoch": 0}, "SyncStateSet epoch"),
     ({"sync_state_set_epoch": -1, "sync_state_set": frozenset(), "master": None}, "SyncStateSet epoch"),
     ({"replicas": {1: Replica("", None)}, "sync_state_set": frozenset({1})}, "broker 1"),
@@ -118,4 +136,6 @@ def test_epochs_and_ids_only_grow_over_a_removed_group() -> None:
     later = attrs.evolve(THERE, replicas={3: Replica("a:1", None)}, sync_state_set=frozenset({3}), master=3)
     for low in (attrs.evolve(later, master_epoch=1), attrs.evolve(later, sync_state_set_epoch=1)):
         assert "never fall" in of(bring(fleet, low), Refused).remark
+    same = attrs.evolve(later, master_epoch=2, sync_state_set_epoch=2)
+    assert of(fleet.machine.preview(ImportGroups(term=fleet.term, groups=(same,))), Imported).changed
     assert of(bring(fleet, later), Imported).changed and fleet.state() == (3, 9, {3}, 17)
