@@ -239,7 +239,8 @@ def _pack_import(c: ImportGroups, in_format: int) -> list[Any]:
 
 def _import(term: int, fields: list[Any], in_format: int) -> ImportGroups:
     groups = []
-    for item in items(items(fields, 1)[0]):
+    [listed] = items(fields, 1)
+    for item in items(listed):
         cluster, name, replicas, following, members, epoch, master, master_epoch = items(item, 8)
         groups.append(ImportedGroup(
             _key(cluster, name), replicas_of(replicas, in_format), integer(following), ids(members), integer(epoch),
@@ -252,7 +253,8 @@ def _pack_raise(c: RaiseFormat, in_format: int) -> list[Any]:
 
 
 def _raise(term: int, fields: list[Any], in_format: int) -> RaiseFormat:
-    return RaiseFormat(term=term, format=integer(items(fields, 1)[0], 1))
+    [wanted] = items(fields, 1)
+    return RaiseFormat(term=term, format=integer(wanted, 1))
 
 
 _Pack = Callable[[Any, int], list[Any]]

@@ -86,7 +86,7 @@ def read(chunks: Iterable[bytes], reads: int = FORMAT) -> tuple[dict[GroupKey, B
         for block in blocks:
             groups.update(_unpack(record, in_use) for record in items(block))
             records += len(block)
-        if not records == len(groups) == integer(count, 0):
+        if not records == len(groups) == integer(count):
             raise ValueError(f"it announces {count} groups and holds {records}, of which {len(groups)} differ")
         return groups, in_use
     except DAMAGED as error:
@@ -109,7 +109,7 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[Any]:
     """The content of each block, from bytes cut anywhere."""
     take = _taker(iter(chunks))
     while head := take(_LENGTH.size, True):
-        length = _LENGTH.unpack(head)[0]
+        [length] = _LENGTH.unpack(head)
         if length > BLOCK_BYTES_MAX:
             raise ValueError(f"a block of {length} bytes; at most {BLOCK_BYTES_MAX} are read")
         yield cbor2.loads(take(length, False))

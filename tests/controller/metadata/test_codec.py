@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import cbor2
 import pytest
 from hypothesis import example, given
@@ -105,6 +107,27 @@ def test_the_shape_must_be_exact(fields: object) -> None:
         decode(cbor2.dumps(fields))
 
 
+@pytest.mark.parametrize(("fields", "why"), [
+    ([1, 9], "2 items; format, kind and term come first"),
+    ([1, 9, 1], "a list of 1 is due"),
+    ([1, 5, 1, "c", "b", None, False, ["x" * 50]], "not a command: ['" + "x" * 38 + " where the live brokers are due"),
+])
+def test_what_is_wrong_is_told_in_short(fields: list[object], why: str) -> None:
+    with pytest.raises(MalformedCommand, match=re.escape(why)):
+        decode(cbor2.dumps(fields))
+
+
+@pytest.mark.parametrize("life", [0, -1, 1, 2**63 - 1])
+def test_lives_are_numbers_from_one_on(life: int) -> None:
+    data = cbor2.dumps([2, 6, 1, "c", "b", 1, "a:1", False, {}, life, False, None])
+    if life > 0:
+        assert decode(data) == RegisterBroker(
+            term=1, key=KEY, broker_id=1, address="a:1", life=life, observation=Observation())
+    else:
+        with pytest.raises(MalformedCommand, match="from 1 on"):
+            decode(data)
+
+
 @pytest.mark.parametrize("found", [0, FORMAT + 1, 2**40])
 def test_a_format_that_is_not_in_use_is_told_apart(found: int) -> None:
     data = cbor2.dumps([found, 2, 1, "c", "b", 1, "a:1;1"])
@@ -115,5 +138,6 @@ def test_a_format_that_is_not_in_use_is_told_apart(found: int) -> None:
 
 
 def test_only_formats_that_are_known_are_written() -> None:
-    with pytest.raises(ValueError, match="format 3"):
-        encode(RaiseFormat(term=1, format=2), FORMAT + 1)
+    for unknown in (0, FORMAT + 1):
+        with pytest.raises(ValueError, match=f"format {unknown} is not written"):
+            encode(RaiseFormat(term=1, format=2), unknown)

@@ -182,6 +182,20 @@ def test_there_is_room_for_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> No
     assert of(fleet.do(ImportGroups(term=1, groups=(imported,))), Imported).changed
 
 
+def test_every_controller_of_every_version_has_room_for_as_many_groups() -> None:
+    assert module.GROUPS_MAX == 100_000
+
+
+def test_a_command_that_nobody_decides_is_a_mistake_in_words() -> None:
+    @attrs.frozen(kw_only=True)
+    class Odd(Command):
+        key: GroupKey
+
+    odd: Any = Odd(term=1, key=KEY)
+    with pytest.raises(AssertionError, match="no decision for Odd"):
+        led().machine.preview(odd)
+
+
 def test_names_lead_to_groups() -> None:
     fleet = registered(1)
     a, z = GroupKey("A", KEY.name), GroupKey("Z", KEY.name)

@@ -91,6 +91,22 @@ def test_many_groups_come_in_blocks() -> None:
     assert len(sink.pieces) == 4 and snapshot.read(sink.pieces)[0] == groups
 
 
+def test_blocks_end_where_they_always_did() -> None:
+    """The bytes are hashed, and controllers of different versions compare the hashes."""
+    def ends(groups: dict[GroupKey, BrokerGroup]) -> list[int]:
+        sink = Bytes()
+        snapshot.write(groups, 1, sink)
+        return [len(cbor2.loads(piece[4:])) for piece in sink.pieces[1:]]
+
+    assert ends({GroupKey("c", f"b{number:03}"): BrokerGroup() for number in range(257)}) == [256, 1]
+    replica = Replica("a:1", None)
+    sizes = (4_095, 1, 4_095, 1, 4_096, 4_097, 4_094, 1)
+    assert ends({
+        GroupKey("c", f"b{number}"): BrokerGroup(dict.fromkeys(range(1, size + 1), replica), size + 1)
+        for number, size in enumerate(sizes)
+    }) == [2, 2, 1, 1, 2]
+
+
 def test_the_largest_groups_that_there_can_be_come_back() -> None:
     widest = "\U00010400"  # four bytes
     replica = Replica(widest * NAME_CHARS_MAX, widest * CHECK_CODE_CHARS_MAX)
@@ -139,7 +155,8 @@ def test_a_restore_replaces_all_state() -> None:
     block(["other", 1, 1, 0]), block(["quorate-metadata", 2, 1, 0]), block(["quorate-metadata", 1, 0, 0]),
     block(["quorate-metadata", 1, 1]), block(["quorate-metadata", 1, 1, -1]),
     HEAD + block([[*GROUP[:2], 0, *GROUP[3:]]]), HEAD + block([[*GROUP[:3], [1, 1], *GROUP[4:]]]),
-    HEAD + block([[*GROUP[:4], -1, *GROUP[5:]]]), HEAD + block([GROUP]) + block([GROUP]) + block([[]]),
+    HEAD + block([[*GROUP[:4], -1, *GROUP[5:]]]), HEAD + block([[*GROUP[:6], -1, *GROUP[7:]]]),
+    HEAD + block([GROUP]) + block([GROUP]) + block([[]]),
 ])
 def test_what_is_no_snapshot_is_refused_and_changes_nothing(data: bytes) -> None:
     fleet = led()
@@ -147,6 +164,19 @@ def test_what_is_no_snapshot_is_refused_and_changes_nothing(data: bytes) -> None
     with pytest.raises(UnreadableSnapshot):
         fleet.machine.restore_from(iter([data]))
     assert fleet.machine.state_hash() == before
+
+
+@pytest.mark.parametrize(("data", "why"), [
+    (b"\x00\x00\x00\x09ab", "it ends 7 bytes early"),
+    (HEAD + b"\x00\x00\x00\x09", "it ends 9 bytes early"),
+    (HEAD + b"\x00\x00", "it ends 2 bytes early"),
+    ((64 << 20).to_bytes(4, "big"), f"it ends {64 << 20} bytes early"),
+    ((64 << 20 | 1).to_bytes(4, "big"), f"a block of {(64 << 20) + 1} bytes; at most {64 << 20} are read"),
+    (block(["x" * 50, "y" * 50, 1, 1]), f"it begins {'x' * 40}, {'y' * 40}; due are quorate-metadata, layout 1"),
+])
+def test_what_is_wrong_is_told_in_short(data: bytes, why: str) -> None:
+    with pytest.raises(UnreadableSnapshot, match=f"{why}$"):
+        snapshot.read([data])
 
 
 @given(st.binary(max_size=80))
@@ -172,7 +202,7 @@ def test_the_format_in_use_comes_back(in_format: int) -> None:
 def test_a_length_that_lies_takes_no_memory() -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(UnreadableSnapshot):
+        with pytest.raises(UnreadableSnapshot, match="bytes early"):
             snapshot.read([struct.pack(">I", snapshot.BLOCK_BYTES_MAX) + b"x" * 100])
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
