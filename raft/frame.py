@@ -132,7 +132,7 @@ def _check_header(header: bytes) -> tuple[bytes, int, int, int, int, int, int, i
         raise MalformedMessage(f"frame header breaks a rule: {kind=} {flags=} {term=} {first=} {count=} {body=}")
     if kind != Kind.COMMANDS and count != 1:
         raise MalformedMessage(f"a {Kind(kind).name} frame holds one entry, not {count}")
-    if first + count > 1 << 63 or term > 1 << 63:
+    if first + count > 1 << 63 or term >= 1 << 63:
         raise MalformedMessage("index or term beyond 63 bits")
     return fields
 
@@ -161,8 +161,7 @@ def check(data: bytes, offset: int, end: int) -> tuple[int, int, int, int, int, 
 def parse(data: bytes, offset: int = 0, *, end: int | None = None) -> Frame:
     """Check and take the frame at ``offset``. Raises as ``check`` does."""
     group, first, last, term, kind, wall_ms, chain, mark, stop = check(data, offset, len(data) if end is None else end)
-    whole = data if offset == 0 and stop == len(data) else data[offset:stop]
-    return Frame(whole, kind, group, term, first, last - first + 1, wall_ms, chain, mark)
+    return Frame(data[offset:stop], kind, group, term, first, last - first + 1, wall_ms, chain, mark)
 
 
 def parse_all(data: bytes, offset: int = 0) -> list[Frame]:

@@ -179,11 +179,12 @@ class Decoder:
 
     __slots__ = ("_buffer", "_due", "payload_bytes_max")
 
+    _due: int
+    """Bytes the buffer must hold before there is anything new to see in it; nothing while it is empty."""
+
     def __init__(self, payload_bytes_max: int) -> None:
         self.payload_bytes_max = payload_bytes_max
         self._buffer = bytearray()
-        self._due = HEADER_BYTES
-        """Bytes the buffer must hold before there is anything new to see in it."""
 
     @property
     def unfinished_bytes(self) -> int:

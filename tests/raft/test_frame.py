@@ -84,12 +84,66 @@ def checked(**changes: int) -> bytes:
 
 @pytest.mark.parametrize("changes", [
     {"kind": 0}, {"kind": 99}, {"flags": 1}, {"version": 2}, {"term": 0}, {"first": 0}, {"count": 0}, {"count": 3},
-    {"reserved": 1}, {"body": 3}, {"body": 1 << 31}, {"term": (1 << 63) + 1}, {"first": 1 << 63},
+    {"reserved": 1}, {"body": 3}, {"body": 1 << 31}, {"term": 1 << 63}, {"first": 1 << 63},
     {"kind": Kind.NOOP, "count": 2}, {"crc": 1},
 ], ids=str)
 def test_rules_of_a_header_hold_even_with_a_right_crc(changes: dict[str, int]) -> None:
     with pytest.raises(MalformedMessage):
         parse(checked(**changes))
+
+
+def test_numbers_may_be_as_large_as_63_bits_hold() -> None:
+    largest = (1 << 63) - 1
+    assert fields(parse(checked(term=largest, first=largest)))[3:5] == (largest, largest)
+
+
+def test_a_table_of_lengths_that_leaves_its_body_is_not_read() -> None:
+    frame = build(kind=Kind.COMMANDS, group=1, term=2, first=3, payloads=[bytes(11)], wall_ms=4, chain=5)
+    head = bytearray(frame.data[:60])
+    head[32:36] = struct.pack("<I", 4)  # of the body's 15 bytes four lengths would take 16
+    with pytest.raises(MalformedMessage, match="breaks a rule"):
+        parse(bytes(head) + struct.pack("<I", crc32c(bytes(head))) + frame.data[HEADER_BYTES:])
+
+
+def test_only_commands_come_several_in_a_frame() -> None:
+    for kind in set(Kind) - {Kind.COMMANDS}:
+        frame = build(kind=kind, group=1, term=2, first=3, payloads=[b"", b""], wall_ms=4, chain=5)
+        with pytest.raises(MalformedMessage, match=f"a {kind.name} frame holds one entry, not 2"):
+            parse(frame.data)
+
+
+def test_a_header_of_another_thing_is_told_apart_though_its_crc_is_right() -> None:
+    head = b"QRf2" + checked()[4:60]
+    with pytest.raises(MalformedMessage, match="not a frame: magic b'QRf2'"):
+        peek_size(head + struct.pack("<I", crc32c(head)))
+
+
+@pytest.mark.parametrize("size", [0, HEADER_BYTES - 1, HEADER_BYTES + 1])
+def test_a_size_is_told_from_exactly_a_header(size: int) -> None:
+    with pytest.raises(MalformedMessage, match=f"is 64 bytes, got {size}"):
+        peek_size(checked()[:size])
+
+
+def test_what_is_missing_is_told() -> None:
+    data = b"head" + checked()
+    for end, why in ((14, "10 bytes left where a frame header is due"), (68, "frame 3 is 8 bytes short"),
+                     (75, "frame 3 is 1 bytes short")):
+        for given_bytes in (data, data[:end]):
+            with pytest.raises(MalformedMessage, match=f"^{why}$"):
+                parse(given_bytes, 4, end=end)
+
+
+def test_a_frame_that_is_all_there_is_is_not_copied() -> None:
+    data = checked()
+    assert parse(data).data is data
+
+
+def test_kinds_and_bytes_are_what_stands_on_disks() -> None:
+    assert {kind.name: int(kind) for kind in Kind} == {"COMMANDS": 1, "NOOP": 2, "MEMBERSHIP": 3, "SESSION": 4}
+    frame = build(kind=1, group=2, term=3, first=4, payloads=[b"a", b"bc"], wall_ms=5, chain=6)
+    assert frame.data.hex() == (
+        "5152663101000100020000000000000003000000000000000400000000000000020000000b0000000500000000000000648489bb06000000"
+        "000000005437a9e60100000002000000616263")
 
 
 def test_lengths_must_add_up() -> None:
@@ -127,6 +181,7 @@ def test_many_frames_in_a_row() -> None:
         index = frame.last + 1
     data = b"head" + b"".join(frame.data for frame in frames)
     assert [fields(frame) for frame in parse_all(data, 4)] == [fields(frame) for frame in frames]
+    assert len(parse_all(data[4:])) == 50
     with pytest.raises(MalformedMessage):
         parse_all(data[:-1], 4)
 

@@ -192,18 +192,30 @@ def test_BUG_A5_numbers_at_the_edge_of_63_bits_pass_and_wider_ones_are_refused_w
     top = (1 << 63) - 1
     reply = AppendReply((1 << 64) - 1, top, (1 << 64) - 1, (1 << 64) - 1, 200, top, top, top, top, top)
     assert wire.Decoder(0).feed(b"".join(wire.encode(reply))) == [reply]
-    for field in ("term", "match", "hint_term", "read_round"):
+    for field in ("term", "match", "last_index", "hint_index", "hint_term", "read_round"):
         with pytest.raises(UsageError):
             wire.encode(attrs.evolve(reply, **{field: top + 1}))
         with pytest.raises(UsageError):
             wire.encode(attrs.evolve(reply, **{field: -1}))
 
 
+def test_a_message_may_be_all_zeros() -> None:
+    reply = AppendReply(0, 0, 0, 0, 200, 0, 0, 0, 0, 0)
+    assert wire.Decoder(0).feed(wire.encode(reply)[0]) == [reply]
+
+
+def test_an_append_may_follow_the_very_first_entry() -> None:
+    first = Append(1, 1, 0, 0, 1, 1, 0, 0, [])
+    assert [plain(m) for m in wire.Decoder(0).feed(wire.encode(first)[0])] == [plain(first)]
+
+
 class HugeBytes(bytes):
-    """Claims 2 GiB without holding them."""
+    """Claims 2 GiB, or so many bytes less, without holding them."""
+
+    less = 0
 
     def __len__(self) -> int:
-        return 1 << 31
+        return (1 << 31) - self.less
 
 
 def test_BUG_A6_a_payload_beyond_the_length_field_is_refused_where_it_is_made() -> None:
@@ -213,6 +225,9 @@ def test_BUG_A6_a_payload_beyond_the_length_field_is_refused_where_it_is_made() 
     one.data = HugeBytes()
     with pytest.raises(UsageError, match="at most 2147483647"):
         wire.encode(Append(1, 1, 0, 0, 0, 0, 0, 0, [one]))
+    one.data = largest = HugeBytes()
+    largest.less = 1
+    assert len(wire.encode(Append(1, 1, 0, 0, 0, 0, 0, 0, [one]))) == 2, "so much is taken"
 
 
 # --- limits --------------------------------------------------------------------------------------------------
@@ -304,7 +319,8 @@ def test_what_passes_with_a_true_crc_is_what_encode_would_have_made(fields: dict
         {"kind": 7, "code": 200, "e": 1},
         {"kind": 8, "b": 1}, {"kind": 8, "code": 200}, {"kind": 8, "flags": 1},
         {"kind": 9, "code": 1}, {"kind": 9, "code": 200, "flags": 1}, {"kind": 9, "code": 200, "sequence": 1},
-        {"kind": 3, "magic": 0xA6}, {"kind": 3, "version": 2},
+        {"kind": 3, "magic": 0xA6}, {"kind": 3, "version": 2}, {"kind": 8, "size": 1},
+        *({"kind": 2, "code": 200, field: wide} for field in ("term", *"abcde") for wide in (1 << 63, (1 << 64) - 1)),
     ],
     ids=str,
 )
@@ -345,14 +361,31 @@ def test_a_chunk_outside_its_snapshot_is_refused() -> None:
         if offset + length <= 10:
             assert len(wire.Decoder(LIMIT).feed(sent)) == 1
         else:
-            with pytest.raises(MalformedMessage, match="within its snapshot"):
+            with pytest.raises(MalformedMessage, match=rf"within its snapshot \({offset}, {length}, 10\)"):
                 wire.Decoder(LIMIT).feed(sent)
+
+
+@pytest.mark.parametrize("fields", [
+    {"flags": 1}, {"code": 1}, {"c": 1}, {"d": 1}, {"e": 1}, {"term": 0}, {"b": 0}, {"b": 1 << 40},
+], ids=str)
+def test_a_chunk_whose_meta_is_right_is_refused_for_each_other_field(fields: dict[str, int]) -> None:
+    meta = encode_meta(SnapshotMeta(9, 2, 0, Membership(("n0",)), 0, 10))
+    right = {"kind": 6, "term": 2, "b": len(meta)}
+    assert len(wire.Decoder(LIMIT).feed(sealed(right, meta))) == 1
+    with pytest.raises(MalformedMessage, match="breaks a rule: SnapshotChunk"):
+        wire.Decoder(LIMIT).feed(sealed(right | fields, meta))
+
+
+def test_a_chunk_of_one_byte_of_meta_is_read_as_one() -> None:
+    with pytest.raises(MalformedMessage, match="meta"):
+        wire.Decoder(LIMIT).feed(sealed({"kind": 6, "term": 2, "b": 1}, b"x"))
 
 
 def test_a_decoder_takes_messages_of_one_version_only_and_says_what_it_saw() -> None:
     data = header_field(wire.encode(Vote(1, 1, 1, 0, 0))[0], 1, b"\x07")
-    with pytest.raises(MalformedMessage, match=r"version 1.*a7070300"):
-        wire.Decoder(LIMIT).feed(data)
+    for before in (b"", wire.encode(Vote(1, 1, 1, 0, 0))[0]):
+        with pytest.raises(MalformedMessage, match=r"version 1.*starts with a7070300$"):
+            wire.Decoder(LIMIT).feed(before + data)
 
 
 # --- snapshot meta -------------------------------------------------------------------------------------------
