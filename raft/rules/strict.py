@@ -104,7 +104,7 @@ class StrictRules:
         A node that does not know its leader (it just started) keeps the promise towards everyone. A leader counts the
         time since a quorum was in contact: after that, some voter's silence may be over.
         """
-        return me.heard_leader_ns < self.lease_ns and (me.leader is None or me.leader != candidate)
+        return me.heard_leader_ns < self.lease_ns and me.leader != candidate
 
     def decide_heartbeat(self, me: Voter, leader: str, term: int) -> HeartbeatDecision:
         """Taken and followed in one step. The leader need not be in my membership: mine may be the older one."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from raft.config import Config
@@ -69,6 +70,26 @@ def effect(decision: VoteDecision) -> str:
         "remembers the term" if decision.known_term else "",
     ]
     return ", ".join(filter(None, parts)) or "none"
+
+
+class _Bound(Random):
+    """Draws always the least, or always the largest, of what is asked for."""
+
+    def __init__(self, largest: bool) -> None:
+        super().__init__(0)
+        self._largest = largest
+
+    def uniform(self, a: float, b: float) -> float:
+        return b if self._largest else a
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        assert stop is not None and step == 1
+        return stop - 1 if self._largest else start
+
+
+def span(draw: Callable[[Random], int]) -> tuple[int, int]:
+    """The least and the largest that a drawn delay may be."""
+    return draw(_Bound(largest=False)), draw(_Bound(largest=True))
 
 
 def page_rows(prefix: str) -> dict[str, list[str]]:

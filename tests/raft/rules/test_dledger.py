@@ -27,6 +27,7 @@ from tests.raft.rules.facts import (
     group,
     page_range,
     page_rows,
+    span,
     tally,
     vote,
     voter,
@@ -167,7 +168,8 @@ def test_a_node_without_a_vote_takes_terms_in_one_step() -> None:
     assert RULES.decide_heartbeat(learner, "n1", 9).adopt_term == 9
     decision = RULES.decide_vote(learner, "n1", vote(term=9))
     assert (decision.result, decision.adopt_term, decision.grant) == (R.ACCEPT, 9, True)
-    assert not RULES.plan_round(learner, Candidacy(), Random(1)).ask
+    assert RULES.plan_round(learner, Candidacy(known_term=9), Random(1)) == RoundPlan(
+        5, probe=False, ask=False, delay_ns=LEAK)
 
 
 # --- the parse table -------------------------------------------------------------------------------------------
@@ -274,10 +276,7 @@ def test_a_round_ends_early_on_dledgers_four_conditions(answers: dict[str, VoteR
 
 
 def test_a_round_waits_two_seconds_and_a_random_share_of_another() -> None:
-    rng = Random(5)
-    waits = [RULES.round_timeout_ns(rng) for _ in range(300)]
-    assert 2 * SECOND <= min(waits) < 2.05 * SECOND
-    assert 2.95 * SECOND < max(waits) < 3 * SECOND
+    assert span(RULES.round_timeout_ns) == (2 * SECOND, 3 * SECOND - MS)
 
 
 def test_while_joint_a_round_needs_a_majority_of_both_halves() -> None:
@@ -463,6 +462,16 @@ def test_an_append_refused_for_its_log_still_confirms_the_leader() -> None:
     """Heartbeats and appends are one message here, so more codes can come back than DLedger's heartbeats give."""
     refused = {"n1": (int(Code.INCONSISTENT_STATE), 5)}
     assert not RULES.judge_heartbeats(beats(refused, silence=LEAK + 1)).step_down
+
+
+def test_a_peer_that_calls_the_leaders_own_term_over_teaches_no_higher_one() -> None:
+    decision = RULES.judge_heartbeats(beats({"n1": (Code.EXPIRED_TERM, 5)}))
+    assert not decision.step_down and not decision.known_term
+
+
+def test_terms_are_taken_in_two_steps_and_immediately_means_the_next_look() -> None:
+    assert not RULES.one_step
+    assert TICK_NS == 10_000_000
 
 
 def test_there_are_no_leases_under_dledger() -> None:

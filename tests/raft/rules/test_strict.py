@@ -15,7 +15,7 @@ from raft.config import MS, Config, Rules
 from raft.messages import Code, ParseResult, Role, Vote, VoteReply, VoteResult
 from raft.rules import make_rules
 from raft.rules.dledger import DLedgerRules
-from raft.rules.interface import Candidacy, ElectionRules, Tally, Voter
+from raft.rules.interface import Candidacy, ElectionRules, RoundPlan, Tally, Voter
 from raft.rules.strict import StrictRules
 from tests.raft.rules.facts import (
     FIVE,
@@ -28,6 +28,7 @@ from tests.raft.rules.facts import (
     group,
     page_range,
     page_rows,
+    span,
     tally,
     vote,
     voter,
@@ -229,6 +230,9 @@ def test_e12_a_node_that_is_no_voter_asks_for_nothing(membership: object) -> Non
     """cockroach #8535, etcd db54973: "campaign now" reached a removed node."""
     plan = RULES.plan_round(voter(membership=membership, campaigns=False), Candidacy(transfer=True), Random(1))
     assert not plan.ask and plan.delay_ns >= LEASE
+    me = voter(membership=membership, campaigns=False)
+    assert span(lambda rng: RULES.plan_round(me, Candidacy(), rng).delay_ns) == (LEASE, LEASE * 3 // 2)
+    assert RULES.plan_round(me, Candidacy(known_term=9), Random(1)) == RoundPlan(5, True, False, plan.delay_ns)
 
 
 def test_e13_a_learner_answers_a_candidate_that_knows_of_its_promotion() -> None:
@@ -420,7 +424,7 @@ def test_a_candidate_waits_out_its_own_promise_of_silence() -> None:
     """It has no vote to give before; without its own vote it must not lead (found in simulation)."""
     failed_hand_over = Candidacy(ParseResult.PASSED, transfer=True, failed_rounds=1)
     plan = RULES.plan_round(attrs.evolve(CANDIDATE, heard_leader_ns=LEASE - 5), failed_hand_over, Random(1))
-    assert (plan.ask, plan.delay_ns) == (False, 5)
+    assert plan == RoundPlan(5, probe=True, ask=False, delay_ns=5)
     assert RULES.plan_round(attrs.evolve(CANDIDATE, heard_leader_ns=LEASE), failed_hand_over, Random(1)).ask
 
 
@@ -440,6 +444,39 @@ def test_higher_priorities_go_first_and_equal_ones_are_not_delayed() -> None:
     assert spans == {"n2": (20, 30), "n1": (25, 35), "n0": (30, 40)}
     flat = with_priorities(n0=3, n1=3, n2=3)
     assert max(RULES.follower_timeout_ns(Random(seed), flat, "n1") for seed in range(300)) < 1.5 * LEASE
+
+
+def test_of_two_priorities_the_lower_waits_half_an_election_timeout_more() -> None:
+    two = with_priorities(n0=0, n1=10)
+    for name, least in (("n1", LEASE), ("n0", LEASE * 3 // 2), ("n9", LEASE)):
+        assert span(lambda rng, name=name: RULES.follower_timeout_ns(rng, two, name)) == (  # type: ignore[misc]
+            least, least + LEASE // 2), name
+
+
+def test_a_node_that_starts_waits_as_long_as_any_follower() -> None:
+    assert span(RULES.first_delay_ns) == (LEASE, LEASE * 3 // 2)
+
+
+@pytest.mark.parametrize("answers", [tally({"n0": R.ACCEPT}, term=5, probe=True), tally({"n0": R.ACCEPT}, term=4)],
+                         ids=["probe", "vote"])
+def test_a_round_that_its_term_left_behind_is_asked_again_soon(answers: Tally) -> None:
+    assert span(lambda rng: RULES.parse_round(CANDIDATE, answers, rng).delay_ns) == (LEASE // 20, LEASE // 4)
+
+
+def test_a_round_teaches_no_term_that_is_the_candidates_own_by_now() -> None:
+    overtaken = tally({"n0": R.ACCEPT, "n1": R.REJECT_EXPIRED_VOTE_TERM}, terms={"n1": 7})
+    outcome = RULES.parse_round(attrs.evolve(CANDIDATE, term=7), overtaken, Random(1))
+    assert (outcome.result, outcome.known_term) == (ParseResult.WAIT_TO_REVOTE, 0)
+
+
+def test_a_probe_in_the_first_term_is_not_decided_before_anybody_answered() -> None:
+    assert not RULES.round_decided(tally({}, term=1, probe=True))
+
+
+def test_a_vote_in_the_term_of_the_last_entry_may_be_given_and_the_leader_may_ask_for_one() -> None:
+    me = voter(term=4, last_term=4)
+    assert RULES.decide_vote(me, "n1", vote(term=4)).grant
+    assert RULES.decide_vote(voter(leader="n1", heard_leader_ns=0), "n1", vote(term=6)).grant
 
 
 def test_e14_a_low_priority_delays_and_never_forbids() -> None:
