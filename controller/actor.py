@@ -134,7 +134,7 @@ class Actor:
         return False
 
     def _leads(self, term: int) -> bool:
-        return self.node.is_leader and self.node.replica.term == term
+        return self.node.is_leader and self.node.term == term
 
     async def act(self) -> None:
         """Propose and send what the core asks for, at events and at its deadlines."""
@@ -234,11 +234,11 @@ class Actor:
             if not self.active.active or self.machine.reads < following:
                 self.controller.holding_back = {}
                 continue
-            term, asked = self.active.term, self.node.replica.membership
+            term, asked = self.active.term, self.node.membership
             read = await self._formats({name: member.address for name, member in asked.members.items()
                                         if name != self.node.node_id})
             self.controller.holding_back = {name: newest for name, newest in read.items() if newest < following}
-            if not self.controller.holding_back and self.node.replica.membership == asked:
+            if not self.controller.holding_back and self.node.membership == asked:
                 await self._propose([RaiseFormat(term=term, format=following)])
                 if self.machine.format == following:
                     logger.warning("all controllers read the next format: it is in use", extra={"format": following})

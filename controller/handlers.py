@@ -99,7 +99,7 @@ class Controller:
     @property
     def leader_address(self) -> str | None:
         leader = self.node.leader
-        member = self.node.replica.membership.members.get(leader) if leader is not None else None
+        member = self.node.membership.members.get(leader) if leader is not None else None
         return member.address if member is not None else None
 
     def leader_for(self, connection: Connection) -> str | None:
@@ -135,12 +135,11 @@ class Controller:
 
     def metadata(self, connection: Connection, request: Command) -> Command:
         """1005."""
-        replica = self.node.replica
+        node = self.node
         header = GetMetadataResponse(
-            self.node.name, replica.leader, self.leader_for(connection), self.active.active,
-            peers_text(replica.membership))
+            node.name, node.leader, self.leader_for(connection), self.active.active, peers_text(node.membership))
         answer = response(request, ResponseCode.SUCCESS, header)
-        answer.ext[COMMITTED] = str(replica.commit_index)
+        answer.ext[COMMITTED] = str(node.commit_index)
         answer.ext[READS_FORMAT] = str(self.machine.reads)
         answer.ext[FORMAT_IN_USE] = str(self.machine.format)
         return answer
@@ -239,16 +238,16 @@ class Controller:
             return response(request, ResponseCode.NO_PERMISSION, remark=wrong)
         header = ChangeControllerGroupRequest.from_ext(request.ext)
         try:
-            voters, learners = changed_members(self.node.replica.membership, header.add, header.remove)
+            voters, learners = changed_members(self.node.membership, header.add, header.remove)
         except ValueError as error:
             return response(request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark=str(error))
         await self.node.reconfigure(voters, learners)
-        return response(request, remark=peers_text(self.node.replica.membership))
+        return response(request, remark=peers_text(self.node.membership))
 
     def _stranger(self, connection: Connection) -> str | None:
         """Why who is at the other end may not change the controller group; a PROXY header does not count."""
         return self.config.access.change_refused(
-            caller_of(connection.stream), self.node.replica.membership.members)
+            caller_of(connection.stream), self.node.membership.members)
 
     async def _decide(self, command: AnyCommand) -> Outcome:
         """Through the log, if it would change anything."""
@@ -262,7 +261,7 @@ class Controller:
         applied: Outcome | None = None
         began = self.clock()
         try:
-            applied = await self.node.propose(encode(command, self.machine.format))  # type: ignore[assignment]
+            applied = await self.node.propose(encode(command, self.machine.format))
             assert applied is not None
             return applied
         finally:
@@ -273,8 +272,7 @@ class Controller:
     @property
     def _reads_now(self) -> bool:
         """Whether a read barrier would let everybody through at once."""
-        replica = self.node.replica
-        return (self.read_level is Read.LEASE and replica.applied_index >= replica.commit_index
+        return (self.read_level is Read.LEASE and self.node.applied_index >= self.node.commit_index
                 and self.node.holds_lease)
 
     async def _may_read(self) -> None:

@@ -39,7 +39,7 @@ class ControllerMetrics(Page):
     def collect(self) -> Iterator[Metric]:
         core, recorder = self._core, self._recorder
         yield self.gauge("role", "UNKNOWN 0, CANDIDATE 1, FOLLOWER 2, LEADER 3.",
-                          [((), _ROLES.get(core.node.replica.role, 0))])
+                          [((), _ROLES.get(core.node.role, 0))])
         yield self.gauge("dledger_disk_usage", "Bytes of the replicated metadata's directory.",
                           [((), _directory_bytes(self._store))])
         alive = core.active.liveness.alive_count(core.clock())

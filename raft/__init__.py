@@ -34,7 +34,7 @@ from raft.errors import (
 )
 from raft.membership import Member, Membership
 from raft.messages import MembershipChanged, Role, RoleChanged, SnapshotMeta
-from raft.statemachine import Entries, EntryMachine, Sink, StateMachine
+from raft.statemachine import AnyMachine, Codec, CodedMachine, Entries, EntryMachine, Sink, StateMachine
 from raft.status import PeerStatus, Status
 
 if TYPE_CHECKING:
@@ -55,10 +55,15 @@ _LAZY = {
 }
 """Name -> module of this package: what needs trio."""
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Access",
+    "AnyMachine",
     "Busy",
     "Client",
+    "Codec",
+    "CodedMachine",
     "Config",
     "ConfigError",
     "DLedgerTimers",

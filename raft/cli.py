@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import trio
 
+from raft import __version__
 from raft.client import RECONFIGURE_TIMEOUT_MS, Client, connect
 from raft.errors import LocalError, RaftError, Unknown, UsageError
 from raft.groups import DEFAULT_GROUP
@@ -235,6 +236,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 done; 1 refused, failed, or a node did not answer; 2 wrong usage; 3 outcome unknown; "
                "130 interrupted while looking. "
                f"{ADDRESSES_VARIABLE} stands in for --addresses.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--addresses", default=os.environ.get(ADDRESSES_VARIABLE), metavar="HOST:PORT,...",
                         help="some of the group's nodes")
     parser.add_argument("--cluster", default="default", help="the cluster's name (default: %(default)s)")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypedDict, Unpack, cast, overload
 
 import attrs
 import trio
@@ -46,6 +46,16 @@ from raft.errors import (
 from raft.groups import DEFAULT_GROUP, group_number
 from raft.handshake import STREAM_ERRORS, Connector, connect_tcp, greet, split_address, start_tls
 from raft.hello import Hello, Lane
+from raft.statemachine import (
+    AnswerT_co,
+    CodedMachine,
+    CommandT,
+    CommandT_contra,
+    EntryMachine,
+    ResultT_co,
+    StateMachine,
+    codec_of,
+)
 from raft.tls import Contexts, TLSConfig
 from raft.wakeup import Bell
 
@@ -79,15 +89,47 @@ _AGAIN: Final = frozenset({
 """Refusals without effect that another attempt, perhaps elsewhere, may overcome."""
 
 
+class ConnectOptions(TypedDict, total=False):
+    """What ``connect`` takes besides addresses and the machine's class."""
+
+    cluster: str
+    group: str
+    tls: TLSConfig | ssl.SSLContext | None
+    timeout_ms: int
+    dial: Connector
+
+
+@overload
+def connect(
+    addresses: Sequence[str], *, machine: type[CodedMachine[CommandT, ResultT_co, AnswerT_co]],
+    **options: Unpack[ConnectOptions],
+) -> AbstractAsyncContextManager[Client[CommandT, ResultT_co, AnswerT_co]]: ...
+
+
+@overload
+def connect(
+    addresses: Sequence[str], *,
+    machine: type[StateMachine[bytes, ResultT_co, AnswerT_co] | EntryMachine[ResultT_co, AnswerT_co]],
+    **options: Unpack[ConnectOptions],
+) -> AbstractAsyncContextManager[Client[bytes, ResultT_co, AnswerT_co]]: ...
+
+
+@overload
+def connect(
+    addresses: Sequence[str], *, machine: None = None, **options: Unpack[ConnectOptions],
+) -> AbstractAsyncContextManager[Client[bytes, Any, Any]]: ...
+
+
 @asynccontextmanager
 async def connect(
-    addresses: Sequence[str], *, cluster: str = "default", group: str = DEFAULT_GROUP,
+    addresses: Sequence[str], *, machine: type[Any] | None = None, cluster: str = "default", group: str = DEFAULT_GROUP,
     tls: TLSConfig | ssl.SSLContext | None = None, timeout_ms: int = TIMEOUT_MS, dial: Connector = connect_tcp,
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[Client[Any, Any, Any]]:
     """A client of ``group`` for as long as the block runs. Dials nobody before the first request.
 
-    ``addresses`` (``host:port``) are where to begin; the leader is followed beyond them. ``timeout_ms`` is the default
-    of every request, retries included. Raises ``ConfigError`` for a bad address or timeout.
+    ``addresses`` (``host:port``) are where to begin; the leader is followed beyond them. ``machine`` is the class of
+    the group's state machine, for its types and its codec, the only part of it that is called here. ``timeout_ms`` is
+    the default of every request, retries included. Raises ``ConfigError`` for a bad address or timeout.
     """
     if not addresses:
         raise ConfigError("addresses", addresses, "must name at least one node")
@@ -113,7 +155,9 @@ async def connect(
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         try:
-            yield Client(tuple(addresses), group_number(group), timeout_ms, open_stream, nursery)
+            codec = codec_of(machine)
+            yield Client(tuple(addresses), group_number(group), timeout_ms, open_stream, nursery,
+                         None if codec is None else codec.encode)
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error
         nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
@@ -122,8 +166,11 @@ async def connect(
         raise failure
 
 
-class Client:
+class Client(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
     """Made by ``connect``. Any number of tasks may call it at once; each node is connected to once.
+
+    ``Client[Command, Result, Answer]`` has the types of the machine that ``connect`` was told. Results and answers come
+    as CBOR: numbers, text, bytes, ``None``, lists, and dicts of these; a tuple comes as a list.
 
     Every method raises ``Rejected`` (no effect), ``Unknown`` (writes only: it may have taken effect, or still may),
     ``NotLeader`` (no leader was found in time; no effect), ``Faulted`` (reads only), ``HandshakeRefused`` (all nodes
@@ -132,9 +179,10 @@ class Client:
 
     def __init__(
         self, addresses: tuple[str, ...], group: int, timeout_ms: int,
-        open_stream: OpenStream, nursery: trio.Nursery,
+        open_stream: OpenStream, nursery: trio.Nursery, encode: Callable[[Any], bytes] | None = None,
     ) -> None:
         self.addresses = addresses
+        self._encode = encode
         self.leader_address: str | None = None
         """Where the leader was last seen."""
         self._group, self._timeout_ms = group, timeout_ms
@@ -145,27 +193,36 @@ class Client:
 
     # --- writing and reading
 
-    async def propose(self, command: bytes, *, timeout_ms: int | None = None) -> Any:
+    async def propose(self, command: CommandT_contra, *, timeout_ms: int | None = None) -> ResultT_co:
         """Have ``command`` replicated and applied; what ``apply`` returned on the leader."""
-        return await self._write(Request(0, Op.PROPOSE, self._group, commands=(command,)), timeout_ms)
+        request = Request(0, Op.PROPOSE, self._group, commands=(self._encoded(command),))
+        return cast("ResultT_co", await self._write(request, timeout_ms))
 
-    async def propose_many(self, commands: Sequence[bytes], *, timeout_ms: int | None = None) -> list[Any]:
+    async def propose_many(
+        self, commands: Sequence[CommandT_contra], *, timeout_ms: int | None = None
+    ) -> list[ResultT_co]:
         """Many commands in order; all results, or one error for the whole call. Not atomic."""
         if not commands:
             await trio.lowlevel.checkpoint()
             return []
-        results = await self._write(Request(0, Op.PROPOSE_MANY, self._group, commands=commands), timeout_ms)
+        data = list(map(self._encoded, commands))
+        results = await self._write(Request(0, Op.PROPOSE_MANY, self._group, commands=data), timeout_ms)
         assert isinstance(results, list)
         return results
 
+    def _encoded(self, command: Any) -> bytes:
+        data: bytes = command if self._encode is None else self._encode(command)
+        return data
+
     async def query(
         self, data: bytes, *, level: Read = Read.INDEX, address: str | None = None, timeout_ms: int | None = None
-    ) -> Any:
+    ) -> AnswerT_co:
         """What ``query(data)`` of the state machine returns, as fresh as ``level`` says.
 
         Asks the leader, or the node at ``address``, which may be a follower; repeated until time is up.
         """
-        return await self._read(Request(0, Op.QUERY, self._group, level=level, commands=(data,)), address, timeout_ms)
+        request = Request(0, Op.QUERY, self._group, level=level, commands=(data,))
+        return cast("AnswerT_co", await self._read(request, address, timeout_ms))
 
     # --- the group
 

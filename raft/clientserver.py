@@ -46,6 +46,7 @@ from raft.explain import diagnose
 from raft.handshake import STREAM_ERRORS, caller_of
 from raft.hello import Hello
 from raft.messages import SnapshotMeta
+from raft.statemachine import query_of
 from raft.status import Status
 from raft.wakeup import Bell
 
@@ -77,7 +78,7 @@ class Proposal(Protocol):
 
 
 class ServedNode(Protocol):
-    """The part of ``Node`` that clients reach."""
+    """What clients reach of a node. Commands are bytes here, whatever the machine's codec."""
 
     @property
     def config(self) -> Config: ...
@@ -336,9 +337,7 @@ def _faulted(error: Faulted, op: Op, led: bool) -> RaftError:
 
 def _query_of(machine: object) -> Callable[[bytes], object]:
     """``query`` of a state machine; what it raises is a ``UsageError``, as it is if there is none."""
-    query: Callable[[bytes], object] | None = getattr(machine, "query", None)
-    if query is None:
-        raise UsageError(f"{type(machine).__name__} has no query(data), so it cannot be read from outside")
+    query = query_of(machine)
 
     def ask(data: bytes) -> object:
         try:

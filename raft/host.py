@@ -10,30 +10,42 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import attrs
 import trio
 
 from raft.access import Access, Caller
-from raft.clientserver import serve_client
+from raft.clientserver import ServedNode, serve_client
 from raft.clientwire import request_bytes_max
 from raft.config import MS, NEVER, Config
+from raft.driver import Clock, Driver, RunBlocking, Surroundings
 from raft.errors import ConfigError, DamagedLog, DiskFull, StorageError, UsageError, WrongDirectory
 from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, removed_groups, write_origin
 from raft.handshake import Connector, connect_tcp
 from raft.hello import Hello, Lane
 from raft.membership import Member, Membership
 from raft.messages import PeerMessage, Recovered, Write
-from raft.node import Clock, Node, Surroundings
+from raft.node import Node
+from raft.pending import Ticket
 from raft.replica import GUESTS_MAX, LIFE_BITS, Replica
 from raft.rules import make_rules
-from raft.statemachine import AnyMachine
+from raft.statemachine import (
+    AnswerT_co,
+    AnyMachine,
+    Applies,
+    AppliesEntries,
+    CodedMachine,
+    CommandT,
+    EntryMachine,
+    ResultT_co,
+    StateMachine,
+)
 from raft.storage.directory import DirectoryFiles
 from raft.storage.identity import Identity, check_identity, format_directory, read_identity
 from raft.storage.interface import Files
@@ -88,6 +100,60 @@ class _Links:
     """Addresses as memberships list them; only a change of those overrides what the caller said."""
 
 
+class GroupOptions(TypedDict, total=False):
+    """What ``Host.open_group`` takes besides the name and the machine."""
+
+    peers: Mapping[str, str]
+    bootstrap: bool
+    join: bool
+    config: Config | None
+    trace: Trace | None
+
+
+class NodeOptions(TypedDict, total=False):
+    """What ``open_node`` takes besides who, where and which machine."""
+
+    bootstrap: bool
+    join: bool
+    config: Config | None
+    cluster: str
+    group: str
+    listen: str | None
+    tls: TLSConfig | None
+    limits: TransportLimits | None
+    rng: Random | None
+    clock: Clock | None
+    wall_ms: Callable[[], int]
+    files: Files | None
+    connect: Connector
+    listeners: Sequence[trio.SocketListener]
+    trace: Trace | None
+    access: Access | None
+
+
+class Served(Node[bytes, Any, Any]):
+    """A node as clients reach it: their commands are bytes already, and their queries have threads of their own."""
+
+    def propose(self, command: bytes, timeout_ms: int | None = None) -> Coroutine[Any, Any, Any]:
+        self._driver.applier.machine.check(command)
+        return super().propose(command, timeout_ms)
+
+    def propose_nowait(self, command: bytes) -> Ticket[Any]:
+        self._driver.applier.machine.check(command)
+        return super().propose_nowait(command)
+
+    def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None = None) -> Coroutine[Any, Any, list[Any]]:
+        for command in commands:
+            self._driver.applier.machine.check(command)
+        return super().propose_many(commands, timeout_ms)
+
+    async def ask_machine(
+        self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
+    ) -> object:
+        """Ask as ``Driver.ask_machine`` does, which says how."""
+        return await self._driver.ask_machine(ask, data, run_blocking=run_blocking, timeout_ms=timeout_ms)
+
+
 class Host:
     """Made by ``open_host``. Groups are opened one by one and live as long as the host."""
 
@@ -98,7 +164,10 @@ class Host:
     ) -> None:
         self.node_id, self.cluster, self.incarnation = identity.node_id, identity.cluster, identity.incarnation
         self.config, self.storage = config, storage
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, Driver] = {}
+        """By number of the group. ``Node``s are what users have of them."""
+        self._served: dict[int, ServedNode] = {}
+        """What clients have of them."""
         self._files, self._recovered = files, recovered
         self._rng, self._clock, self._wall_ms = rng, clock, wall_ms
         self._inline = inline
@@ -110,12 +179,12 @@ class Host:
         """Times that the disk was full."""
         self._told: set[int] = set()
         """Groups that were said to keep the log."""
-        self._touched: list[Node] = []
+        self._touched: list[Driver] = []
         self._transport: Transport | None = None
         self._writer: InlineWriter | LogWriter | None = None
         self._waiting = 0
         """Nodes that wait for the disk."""
-        self._leaving: dict[int, Node] = {}
+        self._leaving: dict[int, Driver] = {}
         """Closed, and their last writes not yet durable."""
         self._forgetting: set[int] = set()
         """Groups whose removal is on its way to the disk."""
@@ -139,10 +208,28 @@ class Host:
         assert self._transport is not None
         return self._transport
 
+    @overload
+    async def open_group(
+        self, name: str = ..., *, state_machine: CodedMachine[CommandT, ResultT_co, AnswerT_co],
+        **options: Unpack[GroupOptions],
+    ) -> Node[CommandT, ResultT_co, AnswerT_co]: ...
+
+    @overload
+    async def open_group(
+        self, name: str = ..., *,
+        state_machine: StateMachine[bytes, ResultT_co, AnswerT_co] | EntryMachine[ResultT_co, AnswerT_co],
+        **options: Unpack[GroupOptions],
+    ) -> Node[bytes, ResultT_co, AnswerT_co]: ...
+
+    @overload
+    async def open_group(
+        self, name: str = ..., *, state_machine: Applies | AppliesEntries, **options: Unpack[GroupOptions],
+    ) -> Node[bytes, Any, Any]: ...
+
     async def open_group(
         self, name: str = DEFAULT_GROUP, *, state_machine: AnyMachine, peers: Mapping[str, str] = NOBODY,
         bootstrap: bool = False, join: bool = False, config: Config | None = None, trace: Trace | None = None,
-    ) -> Node:
+    ) -> Node[Any, Any, Any]:
         """Start this host's node of a group.
 
         The first time, ``bootstrap`` says that ``peers`` (id to address, this node among them) are the first voters of
@@ -169,7 +256,7 @@ class Host:
     async def _open(
         self, number: int, name: str, state_machine: AnyMachine, peers: Mapping[str, str], bootstrap: bool,
         join: bool, config: Config, trace: Trace | None,
-    ) -> Node:
+    ) -> Node[Any, Any, Any]:
         origin = await self._origin(number, name, peers, bootstrap, join)
         replica = Replica(
             group=number, node_id=self.node_id, config=config, rules=make_rules(config), now=self._clock(),
@@ -177,21 +264,22 @@ class Host:
             membership=origin.membership, life=self._rng.getrandbits(LIFE_BITS), incarnation=self.incarnation,
             trace=trace)
         replica.following.members_only = self._access is not None
-        node = Node(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
-                    around=self._surroundings())
+        node = Driver(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
+                      around=self._surroundings())
         self._learn_addresses({**_addresses(replica.membership), **peers})
         self._links.listed.update(_addresses(replica.membership))
         for peer, incarnation in self._links.met.items():
             replica.identify(self._clock(), peer, incarnation)
         await node.restore()
         self.nodes[number] = node
+        self._served[number] = Served(node)
         self._recovered.pop(number, None)
         assert self._nursery is not None
         node.start(self._nursery)
         if self._disk_failure is not None:
             node.write_failed(self._disk_failure)
         self._meet(peers)
-        return node
+        return Node(node, node.applier.machine.encode)
 
     async def close_group(self, name: str = DEFAULT_GROUP) -> None:
         """Stop this host's node of a group; the others go on. What it has stays, and ``open_group`` goes on with it.
@@ -206,6 +294,7 @@ class Host:
         await node.stop(transfer=True)
         if self.nodes.pop(number, None) is None:
             raise UsageError(f"group {name!r} is being closed already")
+        del self._served[number]
         self._leaving[number] = node
         if node in self._touched:
             self._touched.remove(node)
@@ -273,7 +362,7 @@ class Host:
         self._transport = Transport(
             hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
             on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,
-            on_client=partial(serve_client, self.nodes, self.config, run_blocking=_threads(self._inline),
+            on_client=partial(serve_client, self._served, self.config, run_blocking=_threads(self._inline),
                               access=self._access),
             refuse_peer=self._refuse_peer if self._access is not None else None, tls=tls,
             limits=limits, connect=connect, clock=self._clock)
@@ -595,6 +684,28 @@ async def open_host(
         raise failure
 
 
+@overload
+def open_node(
+    node_id: str, peers: Mapping[str, str], data_dir: str | os.PathLike[str],
+    state_machine: CodedMachine[CommandT, ResultT_co, AnswerT_co], **options: Unpack[NodeOptions],
+) -> AbstractAsyncContextManager[Node[CommandT, ResultT_co, AnswerT_co]]: ...
+
+
+@overload
+def open_node(
+    node_id: str, peers: Mapping[str, str], data_dir: str | os.PathLike[str],
+    state_machine: StateMachine[bytes, ResultT_co, AnswerT_co] | EntryMachine[ResultT_co, AnswerT_co],
+    **options: Unpack[NodeOptions],
+) -> AbstractAsyncContextManager[Node[bytes, ResultT_co, AnswerT_co]]: ...
+
+
+@overload
+def open_node(
+    node_id: str, peers: Mapping[str, str], data_dir: str | os.PathLike[str], state_machine: Applies | AppliesEntries,
+    **options: Unpack[NodeOptions],
+) -> AbstractAsyncContextManager[Node[bytes, Any, Any]]: ...
+
+
 @asynccontextmanager
 async def open_node(
     node_id: str, peers: Mapping[str, str], data_dir: str | os.PathLike[str], state_machine: AnyMachine, *,
@@ -603,7 +714,7 @@ async def open_node(
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
     listeners: Sequence[trio.SocketListener] = (), trace: Trace | None = None, access: Access | None = None,
-) -> AsyncIterator[Node]:
+) -> AsyncIterator[Node[Any, Any, Any]]:
     """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``, or
     at ``listen`` where that differs.
 

@@ -1,201 +1,71 @@
-"""One node of one group: the shell that carries out what the replica decides. The place of a group's tasks and calls.
+"""``Node``: one node of one group, as the program around it sees it. What it may ask, and nothing else.
 
-Everything runs in one trio thread: an input goes into the replica, ``pump`` carries out the outputs in order. No
-decision on a term or an index is taken here. The disk is behind ``submit`` (a writer that reports durable tokens), the
-peers behind ``send``; ``host`` owns both and starts this node's tasks.
+Every call goes to the driver, which carries it out; no decision is taken here and no state is kept. Commands of a
+machine with a codec become bytes here. ``docs/reference/api.md`` lists all of it.
 """
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, cast
 
-import attrs
 import trio
 
-from raft.applier import Applier
-from raft.barriers import Barriers
 from raft.config import MS, Config, Read
-from raft.errors import (
-    Busy,
-    DiskFull,
-    Faulted,
-    NotLeader,
-    Outcome,
-    RaftError,
-    Rejected,
-    RejectReason,
-    StorageError,
-    Unknown,
-    UsageError,
-)
-from raft.events import EventHub, NodeFaulted, Subscription
+from raft.errors import Rejected, RejectReason
+from raft.events import Subscription
 from raft.explain import explain
-from raft.frame import Frame
-from raft.held import Held
 from raft.membership import Membership
-from raft.messages import (
-    AppendReply,
-    Committed,
-    Install,
-    Load,
-    LoadChunk,
-    MembershipChanged,
-    PeerMessage,
-    ReadReady,
-    Resolved,
-    Role,
-    RoleChanged,
-    Send,
-    SnapshotMeta,
-    StoreChunk,
-    Write,
-)
-from raft.pending import Proposals, Ticket
-from raft.replica import Replica
-from raft.snapshotio import SnapshotIO
-from raft.statemachine import AnyMachine, Machine
-from raft.status import Refusal, Status
-from raft.storage.interface import Storage
-from raft.storage.writer import Promise
+from raft.messages import Role, SnapshotMeta
+from raft.pending import Ticket
+from raft.statemachine import AnswerT_co, AnyMachine, CommandT_contra, ResultT_co, query_of
+from raft.status import Status
 from raft.survey import survey
-from raft.wakeup import Bell
 
-NS = 1_000_000_000
-ROOM_RETRY_S = 1.0
-"""How long a full disk is left alone before it is tried again; doubles up to ``ROOM_RETRY_MAX_S``."""
-ROOM_RETRY_MAX_S = 30.0
-SUSPENDED_NS = 10 * MS
-"""Less than this is the difference of two clocks read one after the other, not a suspension."""
-STOP_TRANSFER_S = 1.0
-"""A leader that stops hands over within this time, or goes without."""
-
-Clock: TypeAlias = Callable[[], int]
-RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
-SubmitQuietly: TypeAlias = Callable[[Write, tuple[str, PeerMessage] | None], Promise | None]
+if TYPE_CHECKING:
+    from raft.driver import Driver
 
 
-@attrs.define(eq=False)
-class Surroundings:
-    """What a node needs from its host."""
+class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
+    """Made by ``open_node`` or ``Host.open_group``; not by its constructor.
 
-    clock: Clock
-    """Monotonic, ns."""
-    wall_ms: Callable[[], int]
-    storage: Storage
-    submit: Callable[[Write], None]
-    """Hand a write to the disk; tokens come back through ``Node.durable``."""
-    send: Callable[[str, PeerMessage], object]
-    """Hand a message to the transport; it may get lost."""
-    flush: Callable[[int | None], object]
-    """Let out what was sent since the last time: to this many peers, in the order of ``send``; None: to all."""
-    run_blocking: RunBlocking
-    """Run a function that blocks, away from the event loop."""
-    addresses: Callable[[Mapping[str, str]], None]
-    """Learn where others listen."""
-    members_changed: Callable[[Membership], None]
-    """This group has another membership now."""
-    has_room: Callable[[], bool]
-    """Whether a disk that was full takes frames again; blocks."""
-    connected: Callable[[str], bool]
-    suspended_ns: Callable[[], int] = attrs.field(default=lambda: 0, kw_only=True)
-    """How long the machine has been suspended since it booted, ns: ``clock`` does not count that."""
-    refusals: Callable[[], Sequence[Refusal]]
-    submit_quietly: SubmitQuietly | None = attrs.field(default=None, kw_only=True)
-    """``submit``, but its token may come late unless ``hurry`` says otherwise; with a message to a peer that leaves the
-    moment the write is durable, without this thread's help (None: it will not)."""
-    write_here: Callable[[Write], bool | None] = attrs.field(default=lambda write: None, kw_only=True)
-    """Let out what was sent, then write: True, it is durable; False, it failed, which is told later; None, not tried:
-    ``submit`` it."""
-    hurry: Callable[[bool], object] = attrs.field(default=lambda wanted: None, kw_only=True)
-    """Whether something waits for tokens now."""
-    kept: Callable[[str, Any], object] = attrs.field(default=lambda peer, promised: None, kw_only=True)
-    """That message to that peer left."""
+    ``Node[Command, Result, Answer]`` has the types of its state machine: see ``StateMachine``.
+    """
 
+    def __init__(self, driver: Driver, encode: Callable[[Any], bytes] | None = None) -> None:
+        self._driver, self._encode = driver, encode
+        self._proposals = driver.proposals
 
-class Node:
-    """Made by ``open_node`` or ``Host.open_group``; not by its constructor."""
+    # --- writing ---------------------------------------------------------------------------------------------
 
-    def __init__(
-        self, *, name: str, cluster: str, replica: Replica, state_machine: AnyMachine, config: Config,
-        around: Surroundings,
-    ) -> None:
-        self.name, self.cluster, self.config = name, cluster, config
-        self.replica, self.around = replica, around
-        self.state_machine = state_machine
-        self.fault_cause: Exception | None = None
-        self.storage_state = "ok"
-        self.paused_ns = self.paused_at_ns = self.keeps_log = 0
-        self.counters = {"messages_received": 0, "messages_sent": 0, "batches": 0, "reads_asked": 0}
-        self.held = Held()
-        """Messages whose write is not durable yet."""
-        self.promises: deque[tuple[int, str, AppendReply, Promise]] = deque()
-        """Acknowledgements that came with writes (their tokens) which are not durable yet."""
-        self._clock = around.clock
-        self._bell = Bell()
-        self._hold = 0
-        """Above 0: as many batches in flight as may be; proposals gather until one of them has its fate."""
-        self.proposals = Proposals(config, around.clock, self._bell, self._rearm, self._flush)
-        self.barriers = Barriers(config, around.clock, self._bell, self._rearm)
-        self.events_hub = EventHub()
-        self.applier = Applier(
-            machine=Machine(state_machine), log=replica.log, proposals=self.proposals, config=config,
-            clock=around.clock, load=self._load_to_apply, progress=self._after_slice, fault=self._machine_raised,
-            run_blocking=around.run_blocking)
-        self.snapshots = SnapshotIO(
-            replica=replica, storage=around.storage, applier=self.applier, proposals=self.proposals,
-            events=self.events_hub, config=config, clock=around.clock, pump=self.pump,
-            run_blocking=around.run_blocking, storage_failed=self.write_failed)
-        self._requests: dict[int, trio.Event] = {}
-        self._answers: dict[int, Resolved] = {}
-        self._suspended = around.suspended_ns()
-        self._ticket = 0
-        self._now = 0
-        self._writes: list[Write] = []
-        self.submitted = self.durable_token = 0
-        """Write tokens handed to the disk, and reported durable."""
-        self._pumping = self._hurried = False
-        self._armed = 0
-        self._timer: trio.CancelScope | None = None
-        self._role_seen = trio.Event()
-        self._loads, self._loads_due = trio.open_memory_channel[Load](1_024)
-        self._room_wanted = trio.Event()
-        self._stopping = False
-        self._scopes: list[trio.CancelScope] = []
-        self._tasks, self._idle, self._left = 0, trio.Event(), False
-        self.proposals.close(self._refusal)
-
-    # --- for the user: writing -------------------------------------------------------------------------------
-
-    def propose(self, command: bytes, timeout_ms: int | None = None) -> Coroutine[Any, Any, object]:
+    def propose(self, command: CommandT_contra, timeout_ms: int | None = None) -> Coroutine[Any, Any, ResultT_co]:
         """Replicate ``command`` and apply it; returns what ``apply`` returned on this node.
 
         Waits for room when ``proposals_pending_max`` or ``uncommitted_bytes_max`` is reached. Default timeout:
         ``propose_timeout_ms``. Cancelling does not take the command back.
 
         Raises ``NotLeader`` or ``Rejected`` (no effect, for certain), ``Unknown`` (it may have taken effect, or still
-        may), ``Faulted``.
+        may), ``Faulted``; and what the codec raises.
         """
-        return self.proposals.propose(command, timeout_ms)
+        data: Any = command if self._encode is None else self._encode(command)
+        return self._proposals.propose(data, timeout_ms)
 
-    def propose_nowait(self, command: bytes) -> Ticket:
+    def propose_nowait(self, command: CommandT_contra) -> Ticket[ResultT_co]:
         """As ``propose``, without waiting: ``await ticket.wait()`` later, or never. Raises ``Busy`` at a limit."""
-        return self.proposals.propose_nowait(command)
+        data: Any = command if self._encode is None else self._encode(command)
+        return self._proposals.propose_nowait(data)
 
     def propose_many(
-        self, commands: Sequence[bytes], timeout_ms: int | None = None
-    ) -> Coroutine[Any, Any, list[object]]:
+        self, commands: Sequence[CommandT_contra], timeout_ms: int | None = None
+    ) -> Coroutine[Any, Any, list[ResultT_co]]:
         """Replicate many commands, in order; returns all results, or raises one error for the whole call.
 
         Not atomic: after ``Unknown`` some may have taken effect. ``NotLeader`` and ``Rejected`` mean that none did.
         """
-        return self.proposals.propose_many(commands, timeout_ms)
+        data: Any = commands if self._encode is None else list(map(self._encode, commands))
+        return self._proposals.propose_many(data, timeout_ms)
 
-    # --- for the user: reading -------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------------------
 
     async def read_barrier(self, level: Read = Read.INDEX, *, timeout_ms: int | None = None) -> None:
         """After this returns, the state machine of this node may be read as freshly as ``level`` says.
@@ -204,52 +74,42 @@ class Node:
         Raises ``NotLeader`` (no leader known), ``Rejected`` (leadership changed, a snapshot is being restored, or timed
         out), ``Faulted``.
         """
+        driver = self._driver
         if level is Read.UNSAFE:
             await trio.lowlevel.checkpoint()
-            if self.replica.faulted or self._stopping:
-                raise self._refusal()
+            driver.check_open()
         else:
-            await self.barriers.wait(level, timeout_ms)
-        if self.applier.torn:
+            await driver.barriers.wait(level, timeout_ms)
+        if driver.applier.torn:
             raise Rejected(RejectReason.INSTALLING)
 
-    async def ask_machine(
-        self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
-    ) -> object:
-        """``ask(data)``, which looks at the state machine: here, or (``threaded``) by ``run_blocking``, but never while
-        another of its calls runs. Follows a ``read_barrier``; no checkpoint comes before a look that is taken here.
+    async def query(
+        self, data: bytes, *, level: Read = Read.INDEX, timeout_ms: int | None = None
+    ) -> AnswerT_co:
+        """What ``query(data)`` of this node's state machine returns, as fresh as ``level`` says.
 
-        Raises what ``ask`` raises, ``Rejected`` (it was busy for all that time, or is given a snapshot), ``Faulted``.
+        No other method of the machine but ``write`` runs meanwhile, in whatever thread. Raises as ``read_barrier``,
+        ``Rejected`` (a ``threaded`` machine was busy all the time), ``UsageError`` (it has no ``query``), and what
+        ``query`` raises.
         """
-        if not self.applier.machine.threaded:
-            self._check_readable()
-            return ask(data)
+        driver = self._driver
+        ask = query_of(driver.state_machine)
+        timeout_ms = driver.config.propose_timeout_ms if timeout_ms is None else timeout_ms
+        asked_ns = driver.clock()
+        await self.read_barrier(level, timeout_ms=timeout_ms)
+        left_ms = max(1, timeout_ms - (driver.clock() - asked_ns) // MS)
+        answer: Any = await driver.ask_machine(
+            ask, data, run_blocking=driver.around.run_blocking, timeout_ms=left_ms)
+        return cast("AnswerT_co", answer)
 
-        def check_and_ask() -> Awaitable[Any]:
-            self._check_readable()
-            return run_blocking(ask, data)
-
-        timeout_ms = self.config.propose_timeout_ms if timeout_ms is None else timeout_ms
-        with trio.move_on_after(timeout_ms / 1e3):
-            return await self.applier.between(check_and_ask)
-        raise Rejected(RejectReason.TIMED_OUT, "the state machine was busy all the time")
-
-    def _check_readable(self) -> None:
-        if self.replica.faulted or self._stopping:
-            raise self._refusal()
-        if self.applier.torn:
-            raise Rejected(RejectReason.INSTALLING)
-
-    # --- for the user: the group -----------------------------------------------------------------------------
+    # --- the group -------------------------------------------------------------------------------------------
 
     async def transfer_leadership(self, target: str | None = None) -> None:
         """Hand leadership to ``target``, or to the best placed voter; returns when it leads.
 
         Raises ``NotLeader``, ``Rejected`` (it does not lead), ``Unknown`` (this node stepped down, no new leader seen).
         """
-        ticket = self._next_ticket()
-        self.replica.transfer(self._clock(), ticket, target)
-        await self._resolution(ticket)
+        await self._driver.hand_over(target)
 
     async def reconfigure(
         self, voters: Mapping[str, str], learners: Mapping[str, str] | None = None, *,
@@ -260,11 +120,13 @@ class Node:
         New voters are caught up as learners first. Asking for what is there already is no change. Raises
         ``NotLeader``, ``Rejected`` (illegal, another change runs, or somebody did not catch up), ``Unknown``.
         """
-        ticket = self._next_ticket()
-        book = {**voters, **(learners or {})}
-        self.replica.reconfigure(self._clock(), ticket, voters, learners or {}, priorities)
-        self.around.addresses(book)
-        await self._resolution(ticket)
+        driver, others = self._driver, learners or {}
+
+        def ask(ticket: int) -> None:
+            driver.replica.reconfigure(driver.clock(), ticket, voters, others, priorities)
+            driver.around.addresses({**voters, **others})
+
+        await driver.request(ask)
 
     async def take_snapshot(self) -> SnapshotMeta:
         """Snapshot the state machine now, so that the log behind it may go.
@@ -272,9 +134,8 @@ class Node:
         Raises ``DiskFull``, ``UsageError`` (the machine cannot, or nothing is applied yet), ``Faulted``, ``Rejected``
         (this node is stopping).
         """
-        if self.replica.faulted or self._stopping:
-            raise self._refusal()
-        return await self.snapshots.take()
+        self._driver.check_open()
+        return await self._driver.snapshots.take()
 
     async def accept_loss(self) -> bool:
         """Let this node vote and count again although it lost what it had acknowledged, and no leader gave it that.
@@ -284,502 +145,104 @@ class Node:
         ``Rejected`` (this node is stopping).
         """
         await trio.lowlevel.checkpoint()
-        if self.replica.faulted or self._stopping:
-            raise self._refusal()
-        lapsed = self.replica.lapse is not None
-        self.replica.accept_loss(self._clock())
-        self.pump()
+        driver = self._driver
+        driver.check_open()
+        lapsed = driver.replica.lapse is not None
+        driver.replica.accept_loss(driver.clock())
+        driver.pump()
         return lapsed
 
-    # --- for the user: looking -------------------------------------------------------------------------------
+    async def stop(self, *, transfer: bool) -> None:
+        """Accept nothing more, and answer everybody who waits; with ``transfer`` hand leadership over before, if that
+        is quick. Leaving the block of ``open_node`` or ``open_host`` does this anyway; this is for what must come
+        between."""
+        await self._driver.stop(transfer=transfer)
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Name of the group that this node belongs to."""
+        return self._driver.name
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster that all its peers belong to."""
+        return self._driver.cluster
+
+    @property
+    def config(self) -> Config:
+        """Limits and timeouts of this node."""
+        return self._driver.config
+
+    @property
+    def state_machine(self) -> AnyMachine:
+        """As it was given to ``open_node``."""
+        return self._driver.state_machine
 
     @property
     def node_id(self) -> str:
-        return self.replica.node_id
+        """Who this node is among its peers."""
+        return self._driver.replica.node_id
+
+    @property
+    def role(self) -> Role:
+        """What this node believes to be."""
+        return self._driver.replica.role
+
+    @property
+    def term(self) -> int:
+        """The latest term that this node has seen."""
+        return self._driver.replica.term
 
     @property
     def is_leader(self) -> bool:
         """Whether this node believes it leads. For reads that must be right, use ``read_barrier``."""
-        return self.replica.role is Role.LEADER
+        return self._driver.replica.role is Role.LEADER
 
     @property
     def holds_lease(self) -> bool:
         """Whether nobody else can lead at this moment, clocks being true (``Read.LEASE``). Costs no round."""
-        return self._lease_valid()
+        return self._driver.lease_valid()
 
     @property
     def leader(self) -> str | None:
         """Id of the leader as far as this node knows."""
-        return self.replica.leader
+        return self._driver.replica.leader
+
+    @property
+    def membership(self) -> Membership:
+        """Who belongs to the group: the latest membership in this node's log."""
+        return self._driver.replica.membership
+
+    @property
+    def commit_index(self) -> int:
+        """Entries up to here are committed, as far as this node knows."""
+        return self._driver.replica.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        """Entries up to here are in the state machine."""
+        return self._driver.replica.applied_index
 
     async def wait_leader(self) -> str:
         """Wait until a leader is known; returns its id. Raises ``Faulted`` or ``Rejected`` when that cannot come."""
+        driver = self._driver
         while True:
             await trio.lowlevel.checkpoint()
-            if self.replica.faulted or self._stopping:
-                raise self._refusal()
-            if self.replica.leader is not None:
-                return self.replica.leader
-            await self._role_seen.wait()
+            driver.check_open()
+            if driver.replica.leader is not None:
+                return driver.replica.leader
+            await driver.role_seen.wait()
 
     def events(self) -> Subscription:
         """``async for event in node.events()``: roles, memberships, snapshots, faults; begins with the present role."""
-        return self.events_hub.subscribe(self._role())
+        return self._driver.events_hub.subscribe(self._driver.present_role())
 
     def status(self) -> Status:
         """Everything there is to know, as of now."""
-        return survey(self)
+        return survey(self._driver)
 
     def explain(self) -> list[str]:
         """What is wrong here and why, in sentences, the gravest first; one sentence when all is well."""
         return explain(self.status())
-
-    # --- inputs from the host --------------------------------------------------------------------------------
-
-    def receive(self, peer: str, message: PeerMessage) -> None:
-        """One message of a batch; ``pump`` follows the last."""
-        now = self._now
-        if not now:
-            now = self._now = self._clock()
-            self.replica.wall_ms = self.around.wall_ms()
-        self.counters["messages_received"] += 1
-        self.replica.receive(now, peer, message)
-
-    def durable(self, token: int) -> None:
-        """Every write up to ``token`` is on the disk."""
-        self.note_durable(token)
-        self.pump()
-
-    def note_durable(self, token: int) -> None:
-        """The same among the messages of a batch; ``pump`` follows the last."""
-        if token <= self.durable_token:
-            return
-        self.durable_token = token
-        promises = self.promises
-        while promises and promises[0][0] <= token:
-            _, peer, reply, promised = promises.popleft()
-            if promised.said:
-                self.counters["messages_sent"] += 1
-                self.around.kept(peer, promised)
-                self.replica.following.kept(reply)
-        for send in self.held.due(token):
-            self._post(send)
-        self.replica.durable(self._clock(), token)
-
-    def identify(self, peer: str, incarnation: bytes) -> None:
-        """A peer's hello named its directory."""
-        self.replica.identify(self._clock(), peer, incarnation)
-        self.pump()
-
-    def unreachable(self, peer: str) -> None:
-        """The connection to a peer broke."""
-        self.replica.unreachable(self._clock(), peer)
-        self.pump()
-
-    def disk_full(self) -> None:
-        """The disk took none of the writes behind the durable ones."""
-        self.storage_state = "full"
-        self.held.clear()  # what they promise rests on writes that are gone
-        self.promises.clear()
-        self.replica.storage_fault(self._clock(), "full")
-        self._room_wanted.set()
-        self.pump()
-
-    def write_failed(self, error: StorageError) -> None:
-        """The disk failed for good."""
-        if self.storage_state == "failed":
-            return
-        if isinstance(error, DiskFull):
-            self.disk_full()
-            return
-        self.storage_state = "failed"
-        self.held.clear()
-        self.promises.clear()
-        self.fault_cause = self.fault_cause or error
-        self.replica.storage_fault(self._clock(), "failed")
-        self.pump()
-
-    # --- carrying out ----------------------------------------------------------------------------------------
-
-    def pump(self) -> None:
-        """Carry out what the replica wants, until it wants nothing more."""
-        self._now = 0
-        if self._pumping:
-            return  # whoever pumps goes on
-        replica, held, writes = self.replica, self.held, self._writes
-        self._pumping = True
-        try:
-            while (outputs := replica.drain()) or self._write_here():
-                for output in outputs:
-                    kind = type(output)
-                    if kind is Send:
-                        if output.after <= self.durable_token:  # type: ignore[union-attr]
-                            self._post(output)  # type: ignore[arg-type]
-                        else:
-                            held.add(output)  # type: ignore[arg-type]
-                    elif kind is Write:
-                        writes.append(output)  # type: ignore[arg-type]
-                    elif kind is Committed:
-                        self.applier.advance(output.index)  # type: ignore[union-attr]
-                        self._progress()
-                    else:
-                        self._carry_out(output)
-        finally:
-            self._pumping = False
-        if writes:
-            # Peers' disks are further away than this one, but it is needed too: half of them go first.
-            self.around.flush(len(replica.membership.voters) // 2)
-            self._submit()
-        self.around.flush(None)
-        hurry = self.durable_token < self.submitted and replica.needs_disk
-        if hurry is not self._hurried:
-            self._hurried = hurry
-            self.around.hurry(hurry)
-        self.barriers.release(self.applier.index, self._lease_valid)
-        if self.proposals.flying < self._hold:
-            self._bell.ring()
-        if replica.deadline < self._armed:
-            self._rearm(replica.deadline)
-
-    def _write_here(self) -> bool:
-        """A lone write goes to the disk at once where that is quick; whether it did, and so may have an effect."""
-        if len(self._writes) != 1:
-            return False
-        (write,) = self._writes
-        durable = self.around.write_here(write)
-        if durable is None:
-            return False
-        self._writes.clear()
-        self.submitted = write.token
-        if durable:
-            self.note_durable(write.token)
-        return True
-
-    def _submit(self) -> None:
-        """Hand over the writes. Word of mere entries may come late; a follower's acknowledgement goes along."""
-        *others, last = self._writes
-        self._writes.clear()
-        self.submitted = last.token
-        for write in others:
-            self.around.submit(write)
-        quietly = self.around.submit_quietly
-        if quietly is None or last.hard_state or last.install or last.truncate_from or last.purge_to:
-            self.around.submit(last)
-            return
-        promise = self.replica.following.promise()
-        if (promised := quietly(last, promise)) is not None:
-            assert promise is not None
-            self.promises.append((last.token, *promise, promised))
-
-    def _post(self, send: Send) -> None:
-        self.counters["messages_sent"] += 1
-        self.around.send(send.peer, send.message)
-
-    def _carry_out(self, output: object) -> None:
-        """The rarer outputs."""
-        if isinstance(output, ReadReady):
-            self.barriers.ready(output)
-        elif isinstance(output, RoleChanged):
-            self._role_changed(output)
-        elif isinstance(output, MembershipChanged):
-            self.around.members_changed(output.membership)
-            self.events_hub.put(output)
-        elif isinstance(output, Load):
-            try:
-                self._loads.send_nowait(output)
-            except trio.WouldBlock:
-                self.replica.loaded(self._clock(), output.peer, output.session, output.first, [])
-        elif isinstance(output, Resolved):
-            if (asked := self._requests.get(output.ticket)) is not None:  # else the caller was cancelled
-                self._answers[output.ticket] = output
-                asked.set()
-        else:
-            assert isinstance(output, (LoadChunk, StoreChunk, Install)), output
-            self.snapshots.handle(output)
-
-    def _role_changed(self, output: RoleChanged) -> None:
-        self._role_seen.set()
-        self._role_seen = trio.Event()
-        if self.replica.faulted:
-            self._fault()
-        elif output.role is Role.LEADER and not self._stopping:
-            self.proposals.open()
-        else:
-            self.proposals.close(self._refusal)
-        self.events_hub.put(output)
-
-    def _role(self) -> RoleChanged:
-        replica = self.replica
-        return RoleChanged(replica.role, replica.term, replica.leader, replica.leadership_seq)
-
-    def _fault(self) -> None:
-        """Nobody gets an answer from here any more but this one."""
-        self.applier.stop()
-        self.proposals.close(self._refusal)
-        self.proposals.abandon_flying(lambda first, last: self._refusal())
-        self.barriers.close(self._refusal)
-        self._wake_requests()
-        self.events_hub.put(NodeFaulted(self.replica.faulted or ""))
-
-    def _refusal(self) -> RaftError:
-        """Why nothing is accepted here now."""
-        if self._stopping:
-            return Rejected(RejectReason.STOPPED)
-        if self.replica.faulted:
-            error = Faulted(self.replica.faulted)
-            error.__cause__ = self.fault_cause
-            return error
-        return NotLeader(self.replica.leader, self.replica.leader_address())
-
-    def _lease_valid(self) -> bool:
-        self._notice_suspension()
-        return self.replica.lease_valid(self._clock())
-
-    def _notice_suspension(self) -> None:
-        """A machine that was suspended has a clock that stood still: what was heard before proves no lease."""
-        suspended = self.around.suspended_ns()
-        if abs(suspended - self._suspended) > SUSPENDED_NS:
-            self._suspended = suspended
-            self.replica.void_lease(self._clock())
-
-    def _progress(self) -> None:
-        """Tell the core how far the machine is."""
-        replica, index = self.replica, self.applier.index
-        if index > replica.applied_index and not replica.faulted:
-            replica.applied(replica.now, index)
-            self.snapshots.consider()
-
-    def _after_slice(self) -> None:
-        self._progress()
-        self.pump()
-
-    def _machine_raised(self, error: Exception) -> None:
-        self.fault_cause = error
-        self.replica.faulted_apply(self._clock(), f"{type(error).__name__}: {error}")
-        self.pump()
-
-    async def _load(self, first: int, max_bytes: int) -> list[Frame]:
-        frames: list[Frame] = await self.around.run_blocking(
-            self.around.storage.read, self.replica.group, first, max_bytes)
-        return frames
-
-    async def _load_to_apply(self, first: int, max_bytes: int) -> list[Frame]:
-        try:
-            return await self._load(first, max_bytes)
-        except StorageError as error:
-            self.write_failed(error)
-            return []
-
-    def _next_ticket(self) -> int:
-        if self.replica.faulted or self._stopping:
-            raise self._refusal()
-        self._ticket += 1
-        return self._ticket
-
-    async def _resolution(self, ticket: int) -> None:
-        """Wait for the core's word on a reconfiguration or hand-over."""
-        asked = self._requests[ticket] = trio.Event()
-        self.pump()
-        try:
-            await asked.wait()
-        finally:
-            del self._requests[ticket]
-            answer = self._answers.pop(ticket, None)
-        if answer is None:
-            raise self._refusal()
-        if answer.unknown:
-            raise Unknown(detail=answer.detail)
-        if answer.refused is not None:
-            raise Rejected(answer.refused, answer.detail)
-
-    def _wake_requests(self) -> None:
-        for asked in self._requests.values():
-            asked.set()
-
-    # --- tasks -----------------------------------------------------------------------------------------------
-
-    async def restore(self) -> None:
-        """Bring the machine to the newest snapshot. Raises ``UsageError`` if it cannot, ``Faulted`` if it refuses."""
-        meta = self.replica.snapshot
-        if meta is not None:
-            if not self.applier.machine.snapshots:
-                raise UsageError(f"the directory holds a snapshot at {meta.index}; the state machine has no restore()")
-            await self.snapshots.restore(meta)
-            if self.fault_cause is not None:
-                raise Faulted(f"the state machine refused the snapshot at {meta.index}") from self.fault_cause
-
-    def start(self, nursery: trio.Nursery) -> None:
-        """Begin."""
-        self.replica.wall_ms = self.around.wall_ms()
-        tasks = (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
-                 self.snapshots.run_due, self.snapshots.run_questions)
-        self._tasks = len(tasks)
-        for task in tasks:
-            nursery.start_soon(self._run_within, task)
-        self.pump()
-
-    async def _run_within(self, task: Callable[[], Awaitable[None]]) -> None:
-        """A task that ends with the node, where the host goes on without it."""
-        try:
-            with self._scope_of_task():
-                await task()
-        finally:
-            self._tasks -= 1
-            if not self._tasks:
-                self._idle.set()
-
-    def _scope_of_task(self) -> trio.CancelScope:
-        scope = trio.CancelScope()
-        self._scopes.append(scope)
-        if self._left:
-            scope.cancel()
-        return scope
-
-    async def leave(self) -> None:
-        """End all tasks, which ``close`` lets run on to the end of the host."""
-        self.close()
-        self._left = True
-        for scope in self._scopes:
-            scope.cancel()
-        await self._idle.wait()
-        if self._hurried:
-            self._hurried = False
-            self.around.hurry(False)
-
-    async def stop(self, *, transfer: bool) -> None:
-        """Hand leadership over if that is quick, then answer everybody who waits."""
-        others = [peer for peer in self.replica.membership.voters if peer != self.node_id]
-        if transfer and others and self.is_leader:
-            with trio.move_on_after(STOP_TRANSFER_S):
-                with suppress(Outcome, Faulted):  # it was worth a try
-                    await self.transfer_leadership()
-        self.close()
-
-    def close(self) -> None:
-        """Answer everybody who waits; accept nothing more."""
-        if self._stopping:
-            return
-        self._stopping = True
-        self.applier.stop()
-        self.proposals.close(self._refusal)
-        self.proposals.abandon_flying(lambda first, last: Unknown(first, last, "this node stopped"))
-        self.barriers.close(self._refusal)
-        self._wake_requests()
-        self._role_seen.set()
-        self.events_hub.end()
-
-    async def _run_flusher(self) -> None:
-        """Hand what callers have gathered to the core. Woken by the first of a batch, so it runs after the others."""
-        while True:
-            await self._bell.wait()
-            if self._hold:  # a commit woke callers and this task together: let them join
-                await trio.lowlevel.cancel_shielded_checkpoint()
-            self._flush()
-
-    def _flush(self) -> None:
-        now = self._clock()
-        self._hold = 0
-        while (barrier := self.barriers.take()) is not None:
-            self._notice_suspension()
-            self.counters["reads_asked"] += 1
-            try:
-                self.replica.read(now, barrier.ticket, barrier.level)
-            except NotLeader as error:
-                self.barriers.refused(barrier, partial(NotLeader, error.leader, error.address))
-            except Rejected as error:
-                self.barriers.refused(barrier, partial(Rejected, error.reason, error.detail))
-        if self.proposals.waiting:
-            self._flush_proposals(now)
-        self.pump()
-
-    def _flush_proposals(self, now: int) -> None:
-        proposals, target = self.proposals, self.config.uncommitted_frames_target
-        wall_ms = self.around.wall_ms()
-        while proposals.waiting:
-            if proposals.flying >= target:
-                self._wait_for_commit()
-                return
-            batch = proposals.take()
-            assert batch is not None
-            try:
-                first, last = self.replica.propose(now, batch.commands, wall_ms)
-            except Busy as error:
-                if proposals.flying:
-                    proposals.put_back(batch)
-                    self._wait_for_commit()
-                    return
-                proposals.refuse(batch, partial(Busy, error.detail))
-            except NotLeader:
-                proposals.refuse(batch, self._refusal)
-            except Rejected as error:
-                proposals.refuse(batch, partial(Rejected, error.reason, error.detail))
-            else:
-                self.counters["batches"] += 1
-                proposals.flown(batch, first, last, self.replica.term)
-
-    def _wait_for_commit(self) -> None:
-        self._hold = self.proposals.flying
-        deadline = self.proposals.next_deadline()
-        if deadline is not None:
-            self._rearm(deadline)
-
-    def _rearm(self, deadline: int) -> None:
-        """The timer must fire no later than this."""
-        if deadline < self._armed:
-            self._armed = deadline
-            if self._timer is not None:
-                self._timer.deadline = self._trio_time(deadline)
-
-    def _trio_time(self, deadline: int) -> float:
-        left = deadline - self._clock()
-        return trio.current_time() + left / NS + 1e-6 if left < 1 << 60 else math.inf
-
-    async def _run_timer(self) -> None:
-        while True:
-            due = [self.replica.deadline]
-            for deadline in (self.proposals.next_deadline(), self.barriers.next_deadline()):
-                if deadline is not None:
-                    due.append(deadline)
-            self._armed = min(due)
-            with trio.CancelScope(deadline=self._trio_time(self._armed)) as self._timer:
-                await trio.sleep_forever()
-            now = self._clock()
-            late = now - self._armed
-            if 2 * late > self.config.election_timeout_ms * MS:
-                self.paused_ns, self.paused_at_ns = late, now
-            self.proposals.expire(now)
-            self.barriers.expire(now)
-            if self.replica.deadline <= now:
-                self.replica.wall_ms = self.around.wall_ms()
-                self.replica.tick(now)
-            self.pump()
-
-    async def _run_loads(self) -> None:
-        """Read old frames for slow peers."""
-        async for load in self._loads_due:
-            try:
-                frames = await self._load(load.first, load.max_bytes)
-            except StorageError as error:
-                self.write_failed(error)
-                continue
-            self.replica.loaded(self._clock(), load.peer, load.session, load.first, frames)
-            self.pump()
-
-    async def _run_room(self) -> None:
-        """Ask again, ever more patiently, whether a full disk has room."""
-        while True:
-            await self._room_wanted.wait()
-            self._room_wanted = trio.Event()
-            patience, room = ROOM_RETRY_S, False
-            while not room and self.storage_state == "full":
-                await trio.sleep(patience)
-                patience = min(2 * patience, ROOM_RETRY_MAX_S)
-                try:
-                    room = await self.around.run_blocking(self.around.has_room)
-                except StorageError as error:
-                    self.write_failed(error)
-            if self.storage_state == "full":
-                self.storage_state = "ok"
-                self.replica.storage_fault(self._clock(), "room")
-                self.pump()
-

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias
 
 import attrs
 from trio.lowlevel import Task, checkpoint, current_task, reschedule, wait_task_rescheduled
@@ -19,6 +19,7 @@ from raft.alarms import Alarms, first_due
 from raft.config import MS, Config
 from raft.errors import Busy, RaftError, Rejected, RejectReason, Unknown, UsageError
 from raft.frame import HEADER_BYTES, Frame
+from raft.statemachine import ResultT_co
 from raft.wakeup import WOKEN, Bell, abandon, fail
 
 SEALS = 8
@@ -44,7 +45,7 @@ class Batch:
     """Callers who wait as long as the default timeout."""
     patient: list[Task] = attrs.Factory(list)
     """Callers with a deadline of their own."""
-    results: list[object] = attrs.Factory(list)
+    results: list[Any] = attrs.Factory(list)
     count: int = 0
     """Entries and, in ``size``, bytes that count towards the limits, from sealing to fate."""
     size: int = 0
@@ -55,13 +56,13 @@ class Batch:
     done: bool = False
     """Nobody will be woken by it any more."""
 
-    def result(self, position: int) -> object:
+    def result(self, position: int) -> Any:
         """Of the command at ``position``; raises why there is none."""
         if position < len(self.results):
             return self.results[position]
         raise self._error(position, 1)
 
-    def slice(self, position: int, count: int) -> list[object]:
+    def slice(self, position: int, count: int) -> list[Any]:
         """Results of ``count`` commands; one error if some have none."""
         if position + count <= len(self.results):
             return self.results[position : position + count]
@@ -88,7 +89,7 @@ class Batch:
 
 
 @attrs.define(eq=False)
-class Ticket:
+class Ticket(Generic[ResultT_co]):
     """A proposal made with ``propose_nowait``. ``await ticket.wait()`` gives its result or raises its error."""
 
     _batch: Batch
@@ -99,7 +100,7 @@ class Ticket:
         """Whether ``wait`` would return or raise at once."""
         return self._batch.done
 
-    async def wait(self) -> object:
+    async def wait(self) -> ResultT_co:
         """The result of ``apply``. Any number of tasks may wait. Raises as ``propose`` does."""
         batch = self._batch
         if batch.done:
@@ -109,7 +110,8 @@ class Ticket:
             batch.tasks.append(task)
             task.custom_sleep_data = batch
             await _park(batch, task)
-        return batch.result(self._position)
+        result: ResultT_co = batch.result(self._position)
+        return result
 
 
 @attrs.define(eq=False)
@@ -167,7 +169,7 @@ class Proposals:
 
     # --- callers ---------------------------------------------------------------------------------------------
 
-    async def propose(self, command: bytes, timeout_ms: int | None) -> object:
+    async def propose(self, command: bytes, timeout_ms: int | None) -> Any:
         """See ``Node.propose``. The hot path: everything unusual is in ``_enter``."""
         batch = self._batch
         position = len(batch.commands)
@@ -199,7 +201,7 @@ class Proposals:
             return results[position]
         return batch.result(position)
 
-    async def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None) -> list[object]:
+    async def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None) -> list[Any]:
         """See ``Node.propose_many``."""
         if not commands:
             await checkpoint()
@@ -207,7 +209,7 @@ class Proposals:
         batch, position = await self._enter(commands, timeout_ms)
         return batch.slice(position, len(commands))
 
-    def propose_nowait(self, command: bytes) -> Ticket:
+    def propose_nowait(self, command: bytes) -> Ticket[Any]:
         """See ``Node.propose_nowait``."""
         size = self._check((command,))
         batch = self._find_room(1, size) if not self._door else None

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import attrs
 
+from raft import __version__
 from raft.cli import INTERRUPTED, discard_output
 from raft.errors import StorageError
 from raft.storage.audit import Record, Report, audit, identity_of, kind_name, records, recover_live
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     more = ", ".join(sorted(each.name for each in entry_points(group=ADDED)))
     parser = argparse.ArgumentParser(prog="raftlog", description="Look into a raft node's directory. Never writes.",
                                      epilog=f"Of other packages: {more}." if more else None)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, run, words in (
         ("verify", _verify, "check every block, frame, chain, footer and snapshot"),

@@ -5,12 +5,25 @@ Knows nothing of trio, threads, logs or roles; ``applier`` decides when and wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 
 import attrs
 
 from raft.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    CommandT = TypeVar("CommandT", default=bytes)
+    CommandT_contra = TypeVar("CommandT_contra", default=bytes, contravariant=True)
+    ResultT_co = TypeVar("ResultT_co", default=Any, covariant=True)
+    AnswerT_co = TypeVar("AnswerT_co", default=Any, covariant=True)
+else:  # typing knows no defaults before Python 3.13; only checkers need them
+    from typing import TypeVar
+
+    CommandT, CommandT_contra = TypeVar("CommandT"), TypeVar("CommandT_contra", contravariant=True)
+    ResultT_co, AnswerT_co = TypeVar("ResultT_co", covariant=True), TypeVar("AnswerT_co", covariant=True)
 
 WRITE_BYTES = 1 << 20
 """Piece in which the ``snapshot`` shortcut hands its bytes on."""
@@ -36,12 +49,36 @@ class Entries:
     wrong, stand still or go back. For analysis; nothing that must be right may rest on it."""
 
 
-class StateMachine(Protocol):
+@attrs.frozen
+class Codec(Generic[CommandT]):
+    """How commands become bytes of the log, and bytes become commands again.
+
+    ``decode`` must read what every earlier version of the program encoded: the log outlives it. What it raises for
+    bytes of the log ends the node, as what ``apply`` raises does.
+    """
+
+    encode: Callable[[CommandT], bytes]
+    decode: Callable[[bytes], CommandT]
+
+
+class _Asked(Protocol[AnswerT_co]):
+    """What ``StateMachine`` and ``EntryMachine`` share."""
+
+    def query(self, data: bytes, /) -> AnswerT_co:
+        """Answer a question, and change nothing. Called after a read barrier; questions are not replicated."""
+        raise UsageError(f"{type(self).__name__} has no query(data)")
+
+
+class StateMachine(_Asked[AnswerT_co], Protocol[CommandT_contra, ResultT_co, AnswerT_co]):
     """A deterministic machine: the same commands in the same order give the same state and results everywhere.
+
+    ``StateMachine[Command, Result, Answer]`` says what ``apply`` takes and returns, and what ``query`` returns; the
+    node's ``propose`` and ``query`` have these types too. Commands are ``bytes`` unless the class has a ``codec``, a
+    ``Codec[Command]``.
 
     Only ``apply`` is required (or ``apply_entries``, see ``EntryMachine``). Optional, found by name:
 
-    ``apply_batch(commands: list[bytes]) -> list[object]``
+    ``apply_batch(commands: list[Command]) -> Sequence[Result]``
         Instead of ``apply`` for many at once; one result per command.
     ``snapshot() -> bytes`` and ``restore(data: bytes) -> None``
         For state that fits in memory twice.
@@ -52,28 +89,45 @@ class StateMachine(Protocol):
     ``threaded: bool``
         True: ``apply``, ``snapshot``, ``capture`` and ``restore`` block, so they run in a worker thread, one at a time.
 
-    ``query(data: bytes) -> object``
-        What clients outside may ask; called after the read barrier they chose, never replicated.
-
     Without a way to make snapshots the log is never purged. An exception out of ``apply`` stops the node: it becomes
     *faulted*, visibly, and skips nothing. So refuse bad commands with a result, not with an exception.
     """
 
-    def apply(self, command: bytes) -> object:
+    def apply(self, command: CommandT_contra, /) -> ResultT_co:
         """Carry out one committed command; what it returns is the result of ``propose``."""
 
 
-class EntryMachine(Protocol):
-    """A state machine that must know which entry of the log each command is. All else as in ``StateMachine``."""
+class CodedMachine(StateMachine[CommandT, ResultT_co, AnswerT_co], Protocol[CommandT, ResultT_co, AnswerT_co]):
+    """A ``StateMachine`` with a codec. Not to inherit from: checkers ask for it where commands are not bytes."""
 
-    def apply_entries(self, entries: Entries) -> list[object]:
+    @property
+    def codec(self) -> Codec[CommandT]: ...
+
+
+class EntryMachine(_Asked[AnswerT_co], Protocol[ResultT_co, AnswerT_co]):
+    """A state machine that must know which entry of the log each command is. All else as in ``StateMachine``, but that
+    commands are bytes."""
+
+    def apply_entries(self, entries: Entries, /) -> Sequence[ResultT_co]:
         """Carry out committed commands, in order; one result each. Called instead of ``apply`` and ``apply_batch``.
 
         A frame of the log may come in several calls, and never do two frames come in one.
         """
 
 
-AnyMachine: TypeAlias = StateMachine | EntryMachine
+class Applies(Protocol):
+    """The least that is a state machine."""
+
+    def apply(self, command: bytes, /) -> object: ...
+
+
+class AppliesEntries(Protocol):
+    """The least that is an ``EntryMachine``."""
+
+    def apply_entries(self, entries: Entries, /) -> Sequence[object]: ...
+
+
+AnyMachine: TypeAlias = CodedMachine[Any, Any, Any] | Applies | AppliesEntries
 ApplyMany: TypeAlias = Callable[[list[bytes], int, int, int], list[object]]
 
 
@@ -82,6 +136,8 @@ class Machine:
     """One shape for every state machine. Raises ``UsageError`` for a machine that has half of a pair."""
 
     inner: AnyMachine
+    encode: Callable[[Any], bytes] | None = attrs.field(init=False)
+    """From a command to bytes; None: it is bytes."""
     threaded: bool = attrs.field(init=False)
     snapshots: bool = attrs.field(init=False)
     """Whether it can make and restore snapshots."""
@@ -91,7 +147,10 @@ class Machine:
 
     def __attrs_post_init__(self) -> None:
         inner: Any = self.inner
-        self.apply_many = self._found(inner)
+        codec = codec_of(inner)
+        self.encode = codec.encode if codec is not None else None
+        self._decode = codec.decode if codec is not None else None
+        self.apply_many = self._found(inner, codec)
         streams = self._all_or_none("capture", "write", "restore_from")
         self.threaded = bool(getattr(inner, "threaded", False))
         self.snapshots = streams or self._all_or_none("snapshot", "restore")
@@ -99,6 +158,7 @@ class Machine:
         self._streams = streams
 
     _streams: bool = attrs.field(init=False)
+    _decode: Callable[[bytes], Any] | None = attrs.field(init=False)
 
     def _all_or_none(self, *names: str) -> bool:
         missing = [name for name in names if not callable(getattr(self.inner, name, None))]
@@ -107,7 +167,7 @@ class Machine:
         return not missing
 
     @staticmethod
-    def _found(inner: Any) -> ApplyMany:
+    def _found(inner: Any, codec: Codec[Any] | None) -> ApplyMany:
         """Which of the ways to apply this machine has."""
         entries: Any = getattr(inner, "apply_entries", None)
         batch: Any = getattr(inner, "apply_batch", None)
@@ -122,11 +182,31 @@ class Machine:
         def one_by_one(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
             return [apply(command) for command in commands]
 
+        def coded_batch(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
+            return _one_each("apply_batch", batch(list(map(decode, commands))), commands)
+
+        def coded(commands: list[bytes], term: int, first: int, time_ms: int) -> list[object]:
+            return [apply(decode(command)) for command in commands]
+
         if callable(entries):
+            if codec is not None:
+                raise UsageError(f"{type(inner).__name__} has a codec, and apply_entries, which is given bytes")
             return by_entries
         if not callable(apply):
             raise UsageError(f"a state machine needs apply(command) or apply_entries(entries): {inner!r} has neither")
+        if codec is not None:
+            decode = codec.decode
+            return coded if batch is None else coded_batch
         return one_by_one if batch is None else by_batch
+
+    def check(self, command: bytes) -> None:
+        """Raise ``UsageError`` for bytes that are no command of this machine: applied, they would end every node."""
+        if self._decode is None:
+            return
+        try:
+            self._decode(command)
+        except Exception as error:
+            raise UsageError(f"no command of {type(self.inner).__name__}: {type(error).__name__}: {error}") from error
 
     def capture(self) -> Any:
         """The state as of now, for ``write``. On the apply path."""
@@ -157,7 +237,21 @@ class Machine:
             inner.restore(b"".join(chunks))
 
 
-def _one_each(name: str, results: list[object], commands: list[bytes]) -> list[object]:
+def _one_each(name: str, results: Sequence[object], commands: list[bytes]) -> list[object]:
     if len(results) != len(commands):
         raise UsageError(f"{name} returned {len(results)} results for {len(commands)} commands")
-    return results
+    return results if isinstance(results, list) else list(results)
+
+
+def codec_of(machine: object) -> Codec[Any] | None:
+    """The codec of a machine, or of a class of machines; None: its commands are bytes."""
+    codec = getattr(machine, "codec", None)
+    return codec if isinstance(codec, Codec) else None
+
+
+def query_of(machine: object) -> Callable[[bytes], object]:
+    """The machine's own ``query``. Raises ``UsageError`` if it has none."""
+    query: Callable[[bytes], object] | None = getattr(machine, "query", None)
+    if query is None or getattr(query, "__func__", None) is _Asked.query:
+        raise UsageError(f"{type(machine).__name__} has no query(data)")
+    return query

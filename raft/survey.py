@@ -11,52 +11,52 @@ from raft.replica import Replica
 from raft.status import ElectionStatus, PeerStatus, Status
 
 if TYPE_CHECKING:
-    from raft.node import Node
+    from raft.driver import Driver
 
 
-def survey(node: Node) -> Status:
+def survey(driver: Driver) -> Status:
     """The node as of now."""
-    replica, config, now = node.replica, node.config, node.around.clock()
+    replica, config, now = driver.replica, driver.config, driver.around.clock()
     log, leadership = replica.log, replica.leadership
-    pending, pending_bytes = node.proposals.pending
+    pending, pending_bytes = driver.proposals.pending
     oldest = replica.oldest_unsynced_ns()
     leads = leadership is not None
     return Status(
-        node_id=replica.node_id, group=replica.group, group_name=node.name, cluster=node.cluster, at_ns=now,
+        node_id=replica.node_id, group=replica.group, group_name=driver.name, cluster=driver.cluster, at_ns=now,
         role=replica.role, term=replica.term, voted_for=replica.voted_for, leader=replica.leader,
         leader_address=replica.leader_address(), leadership_seq=replica.leadership_seq,
-        commit_index=replica.commit_index, applied_index=node.applier.index, durable_index=log.durable_index,
+        commit_index=replica.commit_index, applied_index=driver.applier.index, durable_index=log.durable_index,
         last_index=log.last_index, last_term=log.last_term, purged_index=log.purged_index,
         snapshot_index=log.snapshot.index if log.snapshot else 0,
         snapshot_size=log.snapshot.size if log.snapshot else 0,
         membership=replica.membership, membership_index=log.membership_index,
-        peers=tuple(_peer(node, name, now) for name in replica.membership.everyone if name != replica.node_id),
+        peers=tuple(_peer(driver, name, now) for name in replica.membership.everyone if name != replica.node_id),
         election=_election(replica), deadline_ns=replica.deadline, faulted=replica.faulted,
-        storage=node.storage_state, lease_valid=leads and replica.lease_valid(now),
-        pending_proposals=pending, pending_bytes=pending_bytes, pending_reads=len(node.barriers),
-        unsynced_writes=node.submitted - node.durable_token, installing=node.snapshots.restoring,
-        snapshotting=node.snapshots.taking, rules=config.rules.value,
+        storage=driver.storage_state, lease_valid=leads and replica.lease_valid(now),
+        pending_proposals=pending, pending_bytes=pending_bytes, pending_reads=len(driver.barriers),
+        unsynced_writes=driver.submitted - driver.durable_token, installing=driver.snapshots.restoring,
+        snapshotting=driver.snapshots.taking, rules=config.rules.value,
         heard_leader_ns=None if leads else now - replica.heard_leader_at,
         quorum_silence_ns=now - leadership.quorum_contact() if leadership else None,
         own_term_committed=leadership.own_term_committed if leadership else True,
         strangers=tuple(sorted(replica.strangers)), lapse_index=replica.lapse.index if replica.lapse else 0,
-        refusals=tuple(node.around.refusals()),
+        refusals=tuple(driver.around.refusals()),
         transfer_target=leadership.transfer.target if leadership else None, change=_change(replica),
-        lease_remaining_ns=_lease_remaining(replica, now), paused_ns=node.paused_ns, paused_at_ns=node.paused_at_ns,
+        lease_remaining_ns=_lease_remaining(replica, now), paused_ns=driver.paused_ns, paused_at_ns=driver.paused_at_ns,
         oldest_unsynced_ns=None if oldest == NEVER else now - oldest,
         storage_stall_ns=config.storage_stall_ms * MS, pending_bytes_max=config.uncommitted_bytes_max,
-        learner_lag_entries=config.learner_lag_entries, keeps_log=node.keeps_log,
-        counters={**node.counters, "commands_applied": node.applier.commands},
+        learner_lag_entries=config.learner_lag_entries, keeps_log=driver.keeps_log,
+        counters={**driver.counters, "commands_applied": driver.applier.commands},
     )
 
 
-def _peer(node: Node, name: str, now: int) -> PeerStatus:
-    replica = node.replica
+def _peer(driver: Driver, name: str, now: int) -> PeerStatus:
+    replica = driver.replica
     membership = replica.membership
     member = membership.members.get(name)
     progress: Progress | None = replica.peers.get(name)
     known = PeerStatus(
-        node_id=name, address=member.address if member else "", connected=node.around.connected(name),
+        node_id=name, address=member.address if member else "", connected=driver.around.connected(name),
         voter=membership.votes(name))
     if progress is None:
         return known

@@ -23,6 +23,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name as canonical
 
+import raft
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -70,6 +72,18 @@ def test_dependencies_are_the_four_and_bounded(wheel: zipfile.ZipFile) -> None:
     names = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in required}
     assert names == {"trio", "attrs", "cbor2", "google-crc32c"}
     assert [line for line in required if ">=" not in line] == []
+
+
+def test_the_version_is_one(wheel: zipfile.ZipFile, whole: zipfile.ZipFile) -> None:
+    assert metadata(wheel)["Version"] == raft.__version__
+    assert f"quorate-raft=={raft.__version__}" in metadata(whole).get_all("Requires-Dist", [])
+
+
+@pytest.mark.parametrize("module", ["raft.cli", "raft.raftlog", "raft.sim"])
+def test_every_command_of_raft_says_its_version(module: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", module, "--version"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert result.stdout.split()[-1] == raft.__version__
 
 
 def test_import_raft_loads_no_trio() -> None:

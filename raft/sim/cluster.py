@@ -189,13 +189,14 @@ class Cluster:
 
     # --- asking: these run virtual time until they are resolved
 
-    def propose(self, *commands: bytes) -> Any:
-        """Propose to whoever leads; returns ``apply``'s result (a list for several commands).
+    def propose(self, *commands: Any) -> Any:
+        """Propose to whoever leads; returns ``apply``'s result (a list for several commands). Without a codec they are
+        bytes.
 
         Retries only where nothing was accepted. Raises ``Unknown``, ``Rejected``, or ``NotLeader`` after a minute
         without a leader.
         """
-        proposal = self._until_done(lambda life: life.propose(list(commands)))
+        proposal = self._until_done(lambda life: life.propose(list(map(life.machine.encoded, commands))))
         return proposal[0] if len(commands) == 1 else proposal
 
     def read(

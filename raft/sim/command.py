@@ -21,6 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from raft import __version__
 from raft.sim.campaign import RAFT, Program, Result, run
 from raft.sim.shrink import Shrunk, shrink
 from raft.sim.tape import Deviations, Tape, load, save
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None, program: Program = RAFT) -> int:
 
 def _parse(arguments: list[str] | None, program: Program) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m {program.module}", description="Simulate many seeded clusters.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s: raft {__version__}")
     parser.add_argument("--events", type=_number, default=20_000_000, help="stop after so many events: 500M, 20k (20M)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, help="run this seed, and --seeds of them from it on")

@@ -34,6 +34,11 @@ class SimMachine:
         """``Frame.mark`` of the last frame applied."""
         self.digest = 0
 
+    def encoded(self, command: Any) -> bytes:
+        """The bytes of the log for a command."""
+        data: bytes = command if self.machine.encode is None else self.machine.encode(command)
+        return data
+
     def apply(self, frame: Frame) -> list[object]:
         """Results of the frame's commands; other kinds have one result, None."""
         if frame.kind == COMMANDS:

@@ -248,7 +248,7 @@ async def test_members_that_cannot_be(autojump_clock: MockClock, add: str, words
             answer = await made.ask("n0", OwnCode.CHANGE_CONTROLLER_GROUP, ChangeControllerGroupRequest(add, ""))
             assert answer.code and words in str(answer.remark)
             assert len(str(answer.remark)) < 700
-            assert set(made.running["n0"].core.node.replica.membership.members) == {"n0"}
+            assert set(made.running["n0"].core.node._driver.replica.membership.members) == {"n0"}
 
 
 # --- what brokers may not ------------------------------------------------------------------------------------

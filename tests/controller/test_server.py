@@ -83,12 +83,12 @@ async def test_a_leader_whose_first_barrier_is_not_confirmed_in_time_is_active_o
         follower, leader = (name for name in made.names if name != active)
         disk = made.disks[follower]
         disk.faults = DiskFaults(capacity_bytes=0)
-        made.running[follower].core.node.disk_full()
+        made.running[follower].core.node._driver.disk_full()
         await made.kill(active)
         await trio.sleep(20)
         assert made.running[leader].core.node.is_leader and not made.running[leader].core.active.active
         disk.faults = DiskFaults()
-        while made.running[follower].core.node.storage_state != "ok":
+        while made.running[follower].core.node._driver.storage_state != "ok":
             await trio.sleep(1)
         with trio.fail_after(5):
             assert await made.active() == leader
@@ -297,12 +297,12 @@ async def test_BUG_S1_heartbeats_leave_no_entry(autojump_clock: MockClock) -> No
         first, *_ = await group_of(made, "a", 3)
         node = made.running[await made.active()].core.node
         await trio.sleep(1)
-        before = node.replica.commit_index
+        before = node._driver.replica.commit_index
         await trio.sleep(60)
-        assert node.replica.commit_index == before
+        assert node._driver.replica.commit_index == before
         await first.kill()
         await made.wait_master("a", 2)
-        assert node.replica.commit_index == before + 1
+        assert node._driver.replica.commit_index == before + 1
 
 
 @pytest.mark.parametrize("code", [CODE.CONTROLLER_GET_REPLICA_INFO, CODE.CONTROLLER_GET_SYNC_STATE_DATA])
@@ -334,7 +334,7 @@ async def test_BUG_S4_a_leader_on_the_loopback_goes_by_the_name_its_machine_was_
     """Whoever comes from elsewhere is told of a leader on 127.0.0.1 by the address at which this machine was met."""
     async with world(count=1) as made:
         core = made.running["n0"].core
-        members = cast("dict[str, Member]", core.node.replica.membership.members)
+        members = cast("dict[str, Member]", core.node._driver.replica.membership.members)
         members["n0"] = attrs.evolve(members["n0"], address="127.0.0.1:9877")
         for met_at, told in (("?", "127.0.0.1:9877"), ("127.0.0.1:9877", "127.0.0.1:9877"),
                              ("10.0.0.7:9877", "10.0.0.7:9877")):

@@ -6,7 +6,7 @@ For tests of ``raft.node`` alone, on a virtual clock. The host, the transport an
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random, SystemRandom
 from typing import Any
@@ -14,13 +14,13 @@ from typing import Any
 import attrs
 import trio
 
-import raft
 from raft.config import Config
+from raft.driver import Driver, Surroundings
 from raft.errors import StorageError
 from raft.host import monotonic_ns, run_inline
 from raft.membership import Member, Membership
 from raft.messages import PeerMessage, Recovered, Write
-from raft.node import Node, Surroundings
+from raft.node import Node
 from raft.replica import LIFE_BITS, Replica
 from raft.rules import make_rules
 from raft.statemachine import AnyMachine
@@ -55,7 +55,7 @@ class Disk:
     """Writes and syncs in a task of its own, so that durability comes later than the write, as on a real disk."""
 
     storage: MemoryStorage
-    node: Node | None = None
+    driver: Driver | None = None
     stalled: bool = False
     fault: StorageError | None = None
     bell: Bell = attrs.Factory(Bell)
@@ -66,7 +66,7 @@ class Disk:
         self.bell.ring()
 
     async def run(self) -> None:
-        assert self.node is not None
+        assert self.driver is not None
         while True:
             await self.bell.wait()
             if self.stalled or not self.queue:
@@ -74,11 +74,11 @@ class Disk:
             writes, self.queue = self.queue, []
             if self.fault is not None:
                 fault, self.fault = self.fault, None
-                self.node.write_failed(fault)
+                self.driver.write_failed(fault)
                 continue
             self.storage.write(writes)
             self.storage.sync()
-            self.node.durable(writes[-1].token)
+            self.driver.durable(writes[-1].token)
 
 
 class Net:
@@ -105,10 +105,10 @@ class Net:
             for source, target, message in queue:
                 node = self.nodes.get(target)
                 if node is not None and (source, target) not in self.cut:
-                    node.receive(source, message)
+                    node._driver.receive(source, message)
                     touched.append(node)
             for node in dict.fromkeys(touched):
-                node.pump()
+                node._driver.pump()
 
     def isolate(self, name: str) -> None:
         self.cut |= {pair for other in self.nodes for pair in ((name, other), (other, name))}
@@ -136,34 +136,34 @@ class Net:
             self._queue.append((name, peer, message))
             self._bell.ring()
 
-        node = Node(name="default", cluster="test", replica=replica, state_machine=machine, config=config,
-                    around=Surroundings(
-                        clock=monotonic_ns, wall_ms=lambda: time.time_ns() // 1_000_000, storage=storage,
-                        submit=disk.submit, send=send, flush=lambda lanes_max: None, run_blocking=run_inline,
-                        addresses=lambda book: None, members_changed=lambda membership: None,
-                        has_room=lambda: True,
-                        connected=lambda peer: (peer, name) not in self.cut, refusals=list))
-        disk.node = node
+        driver = Driver(name="default", cluster="test", replica=replica, state_machine=machine, config=config,
+                        around=Surroundings(
+                            clock=monotonic_ns, wall_ms=lambda: time.time_ns() // 1_000_000, storage=storage,
+                            submit=disk.submit, send=send, flush=lambda lanes_max: None, run_blocking=run_inline,
+                            addresses=lambda book: None, members_changed=lambda membership: None,
+                            has_room=lambda: True,
+                            connected=lambda peer: (peer, name) not in self.cut, refusals=list))
+        disk.driver = driver
         self.disks[name] = disk
-        await self.nursery.start(self._run, name, node, disk)
-        return node
+        await self.nursery.start(self._run, name, driver, disk)
+        return self.nodes[name]
 
     async def _run(
-        self, name: str, node: Node, disk: Disk, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self, name: str, driver: Driver, disk: Disk, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         async with trio.open_nursery() as nursery:
             self.scopes[name] = nursery.cancel_scope
             nursery.start_soon(disk.run)
-            self.nodes[name] = node
-            await node.restore()
-            node.start(nursery)
+            self.nodes[name] = Node(driver, driver.applier.machine.encode)
+            await driver.restore()
+            driver.start(nursery)
             task_status.started()
         del self.nodes[name]
 
     def kill(self, name: str) -> MemoryStorage:
         """Stop at once, as a crash would; what was not synced is gone."""
         node = self.nodes.pop(name)
-        node.close()
+        node._driver.close()
         self.scopes[name].cancel()
         self.nodes[name] = node  # its task removes it
         storage = self.disks[name].storage
@@ -186,13 +186,13 @@ async def network(config: Config | None = None) -> AsyncIterator[Net]:
         nursery.cancel_scope.cancel()
 
 
-async def three(net: Net) -> Node:
+async def three(net: Net, machine: Callable[[], AnyMachine] = Counter) -> Node:
     for name in THREE:
-        await net.start(name, THREE, Counter())
+        await net.start(name, THREE, machine())
     return await net.leader()
 
 
-async def one(net: Net, machine: raft.StateMachine | None = None, **kwargs: Any) -> Node:
+async def one(net: Net, machine: AnyMachine | None = None, **kwargs: Any) -> Node:
     await net.start("n0", ONE, machine or Counter(), **kwargs)
     return await net.leader()
 

@@ -209,7 +209,7 @@ async def test_a_node_that_hears_no_leader_lets_its_next_one_in(tmp_path: Path) 
             with pytest.raises(Refused, match="no member here"):
                 await knock(cluster.peers[follower.node_id], "x")
             while True:
-                follower.replica.leader = None  # until the next heartbeat
+                follower._driver.replica.leader = None  # until the next heartbeat
                 with suppress(Refused):
                     assert (await knock(cluster.peers[follower.node_id], "x")).node == follower.node_id
                     break

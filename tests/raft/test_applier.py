@@ -78,7 +78,7 @@ async def test_a_threaded_machine_is_asked_between_two_of_its_calls(autojump_clo
     """And commands wait for one question at most, however many there are."""
     async with network(Config(propose_timeout_ms=60_000)) as net:
         leader = await one(net, Threaded())
-        applier, seen = leader.applier, list[tuple[float, int]]()
+        applier, seen = leader._driver.applier, list[tuple[float, int]]()
         applier._run_blocking = slowly(applier._run_blocking, 5.0, only=applier.machine.apply_many)
         started = trio.current_time()
 
@@ -91,7 +91,7 @@ async def test_a_threaded_machine_is_asked_between_two_of_its_calls(autojump_clo
             return function(*args)
 
         async def ask() -> None:
-            await leader.ask_machine(look, b"", run_blocking=in_a_thread)
+            await leader._driver.ask_machine(look, b"", run_blocking=in_a_thread)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(leader.propose, b"1")
@@ -105,10 +105,10 @@ async def test_a_threaded_machine_is_asked_between_two_of_its_calls(autojump_clo
             nursery.start_soon(leader.propose, b"1")
             await trio.sleep(0.5)
             with pytest.raises(raft.Rejected, match="busy"):
-                await leader.ask_machine(look, b"", run_blocking=in_a_thread, timeout_ms=1_000)
-        leader.close()
+                await leader._driver.ask_machine(look, b"", run_blocking=in_a_thread, timeout_ms=1_000)
+        leader._driver.close()
         with pytest.raises(raft.Rejected):
-            await leader.ask_machine(look, b"", run_blocking=in_a_thread)
+            await leader._driver.ask_machine(look, b"", run_blocking=in_a_thread)
 
 
 class Chronicle:
@@ -204,9 +204,9 @@ async def test_a_node_that_stops_within_a_frame_leaves_no_snapshot_of_half_of_it
         await node.propose(b"1")
         for _ in range(300):
             node.propose_nowait(b"1")
-        while node.applier._begun is None:
+        while node._driver.applier._begun is None:
             await trio.lowlevel.checkpoint()
-        node.snapshots._wanted.set()  # as ``consider`` does when the log has grown
+        node._driver.snapshots._wanted.set()  # as ``consider`` does when the log has grown
         for _ in range(steps):
             await trio.lowlevel.checkpoint()
     again = Counter()
@@ -242,12 +242,12 @@ async def test_a_snapshot_under_way_when_the_disk_fails_within_a_frame_is_told_o
         await until_leads(node)
         for _ in range(300):
             node.propose_nowait(b"1")
-        while node.applier._begun is None:
+        while node._driver.applier._begun is None:
             await trio.lowlevel.checkpoint()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_refused_a_snapshot, node)
             await trio.lowlevel.checkpoint()
-            node.write_failed(WriteFailed("no such device"))
+            node._driver.write_failed(WriteFailed("no such device"))
 
 
 async def _refused_a_snapshot(node: Node) -> None:

@@ -28,10 +28,10 @@ async def test_a_lease_that_ends_before_the_answer_costs_a_round(
             return False
 
         monkeypatch.setattr(Replica, "lease_valid", lease_valid)
-        before = leader.counters["reads_asked"]
+        before = leader._driver.counters["reads_asked"]
         await leader.read_barrier(Read.LEASE)
         assert asked == [True]
-        assert leader.counters["reads_asked"] == before + 2
+        assert leader._driver.counters["reads_asked"] == before + 2
 
 
 async def test_a_machine_that_was_suspended_serves_no_lease(autojump_clock: trio.testing.MockClock) -> None:
@@ -40,13 +40,13 @@ async def test_a_machine_that_was_suspended_serves_no_lease(autojump_clock: trio
         leader = await three(net)
         await leader.propose(b"1")
         suspended = [0]
-        leader.around.suspended_ns = lambda: suspended[0]
-        sent = leader.counters["messages_sent"]
+        leader._driver.around.suspended_ns = lambda: suspended[0]
+        sent = leader._driver.counters["messages_sent"]
         await leader.read_barrier(Read.LEASE)
-        assert leader.counters["messages_sent"] == sent, "a lease costs no message"
+        assert leader._driver.counters["messages_sent"] == sent, "a lease costs no message"
         suspended[0] = 3_600 * 10**9
         await leader.read_barrier(Read.LEASE)
-        assert leader.counters["messages_sent"] > sent, "now it asks"
+        assert leader._driver.counters["messages_sent"] > sent, "now it asks"
 
 
 async def test_the_deadline_of_a_read_that_was_cancelled_is_not_that_of_the_next() -> None:

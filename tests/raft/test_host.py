@@ -14,6 +14,7 @@ from functools import partial, partialmethod
 from hashlib import sha256
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import attrs
 import pytest
@@ -47,8 +48,8 @@ async def until_leads(node: Node) -> None:
 
 
 @asynccontextmanager
-async def alone(directory: Path, **kwargs: object) -> AsyncIterator[Node]:
-    async with open_node("n0", ALONE, directory, Counter(), config=FAST, **kwargs) as node:  # type: ignore[arg-type]
+async def alone(directory: Path, **kwargs: Any) -> AsyncIterator[Node]:
+    async with open_node("n0", ALONE, directory, Counter(), config=FAST, **kwargs) as node:
         await until_leads(node)
         yield node
 
@@ -68,12 +69,12 @@ class Three:
             self.peers[name] = f"127.0.0.1:{self.listeners[name][0].socket.getsockname()[1]}"
 
     @asynccontextmanager
-    async def open(self, name: str, *, config: raft.Config = FAST, **kwargs: object) -> AsyncIterator[Node]:
+    async def open(self, name: str, *, config: raft.Config = FAST, **kwargs: Any) -> AsyncIterator[Node]:
         kwargs = {"bootstrap": True, "peers": dict(self.peers), "listeners": self.listeners.pop(name, ()), **kwargs}
         if not kwargs["listeners"]:
             kwargs["listen"] = self.peers[name]
         async with open_node(
-            name, data_dir=self.root / name, state_machine=Counter(), config=config, **kwargs,  # type: ignore[arg-type]
+            name, data_dir=self.root / name, state_machine=Counter(), config=config, **kwargs,
         ) as node:
             self.nodes[name] = node
             yield node
@@ -204,9 +205,9 @@ async def test_a_snapshot_survives_and_spares_the_log(tmp_path: Path) -> None:
     ("say where to listen", {"bootstrap": True, "peers": {"n1": "h:1"}}),
 ])
 async def test_an_empty_directory_needs_to_be_told(words: str, changes: dict[str, object], tmp_path: Path) -> None:
-    arguments: dict[str, object] = {"peers": ALONE, "data_dir": tmp_path, "state_machine": Counter(), **changes}
+    arguments: dict[str, Any] = {"peers": ALONE, "data_dir": tmp_path, "state_machine": Counter(), **changes}
     with pytest.raises((WrongDirectory, UsageError), match=words):
-        async with open_node("n0", **arguments):  # type: ignore[arg-type]
+        async with open_node("n0", **arguments):
             pytest.fail("it opened")
     async with alone(tmp_path, bootstrap=True) as node:  # and nothing was spoilt by the refusal
         assert await node.propose(b"1") == 1
@@ -519,7 +520,7 @@ async def test_on_simulated_files_and_a_virtual_clock_every_run_is_the_same(
             start = trio.current_time()
             await until_leads(node)
             await node.propose_many([b"1"] * 10)
-            frames = node.replica.log.cached(1, 1 << 20) or []
+            frames = node._driver.replica.log.cached(1, 1 << 20) or []
             return round((trio.current_time() - start) * 1e6), machine.n, b"".join(frame.data for frame in frames)
 
     assert await run() == await run()

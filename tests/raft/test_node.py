@@ -75,7 +75,7 @@ async def test_each_caller_gets_its_own_result(autojump_clock: trio.testing.Mock
             for _ in range(200):
                 nursery.start_soon(call)
         assert sorted(results, key=str) == sorted(range(1, 201), key=str)
-        assert leader.counters["batches"] < 5  # they travelled together
+        assert leader._driver.counters["batches"] < 5  # they travelled together
         assert await leader.propose_many([b"1", b"10", b"100"]) == [201, 211, 311]
         assert await leader.propose_many([]) == []
         for node in net.nodes.values():
@@ -91,7 +91,7 @@ async def test_a_call_larger_than_a_frame_is_split_and_answered_once(autojump_cl
         assert await leader.propose_many([b"1"] * 1_050) == list(range(1, 1_051))
         large = b"0" * 10_000
         assert await leader.propose(large) == 1_050
-        assert [frame.count for frame in leader.replica.log.cached(2, 1 << 20) or []][-2:] == [50, 1]
+        assert [frame.count for frame in leader._driver.replica.log.cached(2, 1 << 20) or []][-2:] == [50, 1]
 
 
 @pytest.mark.parametrize(("config", "size"), [
@@ -107,8 +107,8 @@ async def test_what_gathers_fills_frames_and_no_frame_is_split(
         async with trio.open_nursery() as nursery:
             for _ in range(1_000):
                 nursery.start_soon(leader.propose, b"1".rjust(size, b"0"))
-        frames = [frame for frame in leader.replica.log.cached(1, 1 << 30) or [] if frame.kind == Kind.COMMANDS]
-        assert len(frames) == leader.counters["batches"]
+        frames = [frame for frame in leader._driver.replica.log.cached(1, 1 << 30) or [] if frame.kind == Kind.COMMANDS]
+        assert len(frames) == leader._driver.counters["batches"]
         assert all(frame.count >= 49 or frame.size > 1_800 for frame in frames[:-1])
         assert machine_of(leader).n == 1_000
 
@@ -260,7 +260,7 @@ async def test_answered_callers_leave_no_alarms_behind(autojump_clock: trio.test
                     nursery.start_soon(partial(leader.read_barrier, timeout_ms=3_600_000))
         for _ in range(2 * SWEEP_MIN):  # one task, again and again
             await leader.propose(b"1", timeout_ms=3_600_000)
-        assert len(leader.proposals._alarms) <= SWEEP_MIN and len(leader.barriers._alarms) <= SWEEP_MIN
+        assert len(leader._driver.proposals._alarms) <= SWEEP_MIN and len(leader._driver.barriers._alarms) <= SWEEP_MIN
 
 
 async def test_cancelling_takes_nothing_back_and_wakes_nobody_twice(autojump_clock: trio.testing.MockClock) -> None:
@@ -292,8 +292,8 @@ async def test_a_task_cancelled_in_the_very_step_of_its_commit_is_cancelled_once
                 scope.cancel()
                 return super().apply(command)
 
-        leader.applier.machine.inner = Cancels()
-        leader.applier.machine.__attrs_post_init__()
+        leader._driver.applier.machine.inner = Cancels()
+        leader._driver.applier.machine.__attrs_post_init__()
 
         async def call() -> None:
             try:
@@ -376,7 +376,7 @@ async def test_while_frames_wait_for_commit_proposals_gather(autojump_clock: tri
         net.disks["n0"].stalled = False
         net.disks["n0"].bell.ring()
         assert await tickets[-1].wait() == 50
-        assert leader.counters["batches"] == 3
+        assert leader._driver.counters["batches"] == 3
 
 
 async def test_who_comes_alone_waits_for_no_flusher_and_who_comes_then_gathers(
@@ -386,14 +386,14 @@ async def test_who_comes_alone_waits_for_no_flusher_and_who_comes_then_gathers(
         leader = await one(net)
         assert await leader.propose_many([b"1"] * 3) == [1, 2, 3]
         for before_alone in (True, False):
-            before = leader.counters["batches"]
+            before = leader._driver.counters["batches"]
             call = leader.propose(b"1")
             call.send(None)  # its first step, and nobody else's
-            assert leader.counters["batches"] == before + (not before_alone)
+            assert leader._driver.counters["batches"] == before + (not before_alone)
             call.close()
             await trio.testing.wait_all_tasks_blocked()  # it is committed
         net.disks["n0"].stalled = True
-        before = leader.counters["batches"]
+        before = leader._driver.counters["batches"]
         async with trio.open_nursery() as nursery:
             for _ in range(10):
                 nursery.start_soon(leader.propose, b"1")
@@ -401,7 +401,7 @@ async def test_who_comes_alone_waits_for_no_flusher_and_who_comes_then_gathers(
             net.disks["n0"].stalled = False
             net.disks["n0"].bell.ring()
         assert machine_of(leader).n == 15
-        assert leader.counters["batches"] == before + 2, "the first alone, the others together"
+        assert leader._driver.counters["batches"] == before + 2, "the first alone, the others together"
 
 
 async def test_a_write_that_is_durable_at_once_is_answered_at_once_and_can_still_be_cancelled(
@@ -418,14 +418,14 @@ async def test_a_write_that_is_durable_at_once_is_answered_at_once_and_can_still
             taken.append(write.token)
             return True
 
-        leader.around.write_here = keep
+        leader._driver.around.write_here = keep
         net.disks["n0"].stalled = True
         assert [await leader.propose(b"1") for _ in range(3)] == [2, 3, 4]
         with trio.CancelScope() as scope:
             scope.cancel()
             await leader.propose(b"1")
         assert scope.cancelled_caught
-        assert machine_of(leader).n == 5 and leader.durable_token == taken[-1] and len(taken) == 4
+        assert machine_of(leader).n == 5 and leader._driver.durable_token == taken[-1] and len(taken) == 4
         net.disks["n0"].stalled = False
 
 
@@ -455,11 +455,11 @@ async def test_callers_of_one_pass_share_one_question(autojump_clock: trio.testi
     async with network() as net:
         leader = await three(net)
         await leader.propose(b"1")
-        before = leader.counters["reads_asked"]
+        before = leader._driver.counters["reads_asked"]
         async with trio.open_nursery() as nursery:
             for _ in range(100):
                 nursery.start_soon(leader.read_barrier)
-        assert leader.counters["reads_asked"] == before + 1
+        assert leader._driver.counters["reads_asked"] == before + 1
 
 
 @pytest.mark.parametrize("level", [Read.INDEX, Read.LEASE, Read.LOG])
@@ -626,13 +626,13 @@ async def test_a_peers_membership_that_is_none_is_not_taken(autojump_clock: trio
             return Append(1, 1, 1, sequence, 0, 0, 0, 0, [made])
 
         with pytest.raises(MalformedMessage):  # which ends the connection it came over
-            node.receive("n1", append(1, Kind.MEMBERSHIP, b"junk"))
-        node.pump()
-        node.receive("n1", append(2, Kind.COMMANDS, b"1"))
-        node.pump()
+            node._driver.receive("n1", append(1, Kind.MEMBERSHIP, b"junk"))
+        node._driver.pump()
+        node._driver.receive("n1", append(2, Kind.COMMANDS, b"1"))
+        node._driver.pump()
         await trio.testing.wait_all_tasks_blocked()
         (stored,) = net.disks["n0"].storage.read(1, 1, 1_000)
-        assert stored.kind == Kind.COMMANDS and node.replica.durable_index == 1
+        assert stored.kind == Kind.COMMANDS and node._driver.replica.durable_index == 1
 
 
 async def test_a_change_that_is_refused_moves_nobody(autojump_clock: trio.testing.MockClock) -> None:
@@ -641,7 +641,7 @@ async def test_a_change_that_is_refused_moves_nobody(autojump_clock: trio.testin
         leader = await three(net)
         for node in net.nodes.values():
             book: dict[str, str] = {}
-            node.around.addresses = book.update
+            node._driver.around.addresses = book.update
             with pytest.raises((NotLeader, Rejected)):
                 await node.reconfigure({**THREE, "n1": "wrong:1"}, {"n1": "wrong:1"})
             assert book == {}
@@ -658,8 +658,8 @@ async def test_nothing_is_kept_for_a_caller_who_did_not_wait_for_the_change(
                 scope.cancel()
                 await leader.reconfigure(THREE, priorities={"n1": number + 1})
             await trio.sleep(1)
-        assert leader.replica.membership.members["n1"].priority == 3
-        assert not leader._answers and not leader._requests
+        assert leader._driver.replica.membership.members["n1"].priority == 3
+        assert not leader._driver._answers and not leader._driver._requests
 
 
 async def test_a_slow_subscriber_is_told_what_it_missed(autojump_clock: trio.testing.MockClock) -> None:
@@ -667,12 +667,12 @@ async def test_a_slow_subscriber_is_told_what_it_missed(autojump_clock: trio.tes
         leader = await one(net)
         events = leader.events()
         for number in range(QUEUE_EVENTS + 10):
-            leader.events_hub.put(NodeFaulted(str(number)))
+            leader._driver.events_hub.put(NodeFaulted(str(number)))
         first = await anext(events)
         assert first == Lagged(11)
         assert await anext(events) == NodeFaulted("10")
         events.close()
-        leader.events_hub.put(NodeFaulted("late"))
+        leader._driver.events_hub.put(NodeFaulted("late"))
         assert len(events.pending()) == QUEUE_EVENTS - 1
 
 
@@ -697,7 +697,7 @@ async def test_stopping_answers_everybody(autojump_clock: trio.testing.MockClock
             nursery.start_soon(gathered.of, partial(leader.propose, b"1"))
             nursery.start_soon(read.of, leader.read_barrier)
             await trio.sleep(0.01)
-            leader.close()
+            leader._driver.close()
         assert isinstance(flying.error, Unknown) and flying.error.first > 0
         for caught in (gathered, read):
             assert isinstance(caught.error, Rejected) and caught.error.reason is RejectReason.STOPPED
@@ -731,7 +731,7 @@ async def test_nothing_leaves_before_its_write_is_durable(autojump_clock: trio.t
         slow, other = (node for node in net.nodes.values() if node is not leader)
         net.disks[slow.node_id].stalled = True
         assert await leader.propose(b"1") == 1
-        assert leader.replica.peers[slow.node_id].match < leader.replica.peers[other.node_id].match
+        assert leader._driver.replica.peers[slow.node_id].match < leader._driver.replica.peers[other.node_id].match
         net.isolate(other.node_id)
         caught = Caught()
         async with trio.open_nursery() as nursery:
@@ -756,8 +756,8 @@ async def test_a_vote_is_said_only_when_it_cannot_be_forgotten(autojump_clock: t
             return [message for source, _, message in net.sent
                     if source == voter.node_id and isinstance(message, VoteReply) and message.term == 9]
 
-        voter.receive(candidate, Vote(1, 9, 1, 1_000, 8, transfer=True))
-        voter.pump()
+        voter._driver.receive(candidate, Vote(1, 9, 1, 1_000, 8, transfer=True))
+        voter._driver.pump()
         await trio.testing.wait_all_tasks_blocked()
         assert voter.status().voted_for == candidate and replies() == []
         net.disks[voter.node_id].stalled = False

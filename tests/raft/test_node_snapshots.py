@@ -20,6 +20,7 @@ from raft.errors import (
 )
 from raft.events import NodeFaulted, SnapshotRestored, SnapshotTaken
 from raft.hello import Hello, Lane
+from raft.host import Served
 from raft.membership import Member, Membership
 from raft.messages import (
     SnapshotChunk,
@@ -27,7 +28,7 @@ from raft.messages import (
 )
 from raft.snapshotio import PIECES_MAX
 from raft.snapshotmeta import encode_meta
-from raft.statemachine import Sink, StateMachine
+from raft.statemachine import Sink, StateMachine, query_of
 from raft.storage.interface import SnapshotSink
 from tests.raft.net import THREE, Counter, machine_of, network, one, three
 
@@ -133,7 +134,7 @@ async def test_a_client_is_told_that_the_machine_makes_no_snapshot(
         near, far = trio.testing.memory_stream_pair()
         hello = Hello(cluster="test", node="", incarnation=b"", lane=Lane.CLIENT)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve_client, {1: leader}, leader.config, far, hello, b"")
+            nursery.start_soon(serve_client, {1: Served(leader._driver)}, leader.config, far, hello, b"")
             await near.send_all(encode_request(Request(1, Op.SNAPSHOT)))
             (block,) = Blocks(1 << 20).feed(await near.receive_some())
             answer = decode_answer(block)
@@ -182,30 +183,31 @@ async def test_nobody_reads_what_a_thread_is_restoring(autojump_clock: trio.test
             await net.start(name, THREE, Torn())
         leader = await net.leader()
         behind = next(node for node in net.nodes.values() if node is not leader)
-        run, machine, gate = behind.applier._run_blocking, behind.applier.machine, trio.Event()
+        run, machine, gate = behind._driver.applier._run_blocking, behind._driver.applier.machine, trio.Event()
 
         async def slowly(function: Callable[..., Any], *args: Any) -> Any:
             if function == machine.restore:
                 await gate.wait()
             return await run(function, *args)
 
-        behind.applier._run_blocking = slowly
+        behind._driver.applier._run_blocking = slowly
         net.isolate(behind.node_id)
         await leader.propose_many([b"111"] * 1_000)
         await leader.take_snapshot()
         net.heal()
-        while not behind.applier.torn:
+        while not behind._driver.applier.torn:
             await trio.sleep(0.01)
         with pytest.raises(Rejected) as refused:
             await behind.read_barrier(Read.UNSAFE)
         assert refused.value.reason is RejectReason.INSTALLING
         with pytest.raises(Rejected):
-            await behind.ask_machine(machine_of(behind).query, b"", run_blocking=run)  # type: ignore[attr-defined]
+            await behind.query(b"", level=Read.UNSAFE)
+        with pytest.raises(Rejected):
+            await behind._driver.ask_machine(query_of(machine_of(behind)), b"", run_blocking=run)
         gate.set()
         await trio.sleep(1)
         await behind.read_barrier(Read.UNSAFE)
-        query = machine_of(behind).query  # type: ignore[attr-defined]
-        assert await behind.ask_machine(query, b"", run_blocking=run) == 111_000
+        assert await behind.query(b"", level=Read.UNSAFE) == 111_000
 
 
 async def test_a_slow_disk_and_a_leader_that_repeats_itself_do_not_crowd_out_the_install(
@@ -222,14 +224,14 @@ async def test_a_slow_disk_and_a_leader_that_repeats_itself_do_not_crowd_out_the
             await gate.wait()
             return function(*args)
 
-        node.snapshots._run_blocking = slowly
+        node._driver.snapshots._run_blocking = slowly
         for number in range(1, 3 * PIECES_MAX):
-            node.receive("n1", SnapshotChunk(1, 1, 1, number, meta, 0, b"5"))
-            node.pump()
+            node._driver.receive("n1", SnapshotChunk(1, 1, 1, number, meta, 0, b"5"))
+            node._driver.pump()
             await trio.testing.wait_all_tasks_blocked()
         gate.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert machine_of(node).n == 5 and not node.replica.installing
+        assert machine_of(node).n == 5 and not node._driver.replica.installing
 
 
 class Refusing(Counter):

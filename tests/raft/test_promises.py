@@ -185,15 +185,15 @@ async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_c
         assert isinstance(message, AppendReply) and write.frames and peer == node.leader
         promised.append((node.node_id, message.match))
         if left:
-            net.nodes[peer].receive(node.node_id, message)
-            net.nodes[peer].pump()
+            net.nodes[peer]._driver.receive(node.node_id, message)
+            net.nodes[peer]._driver.pump()
         return Vow(left)
 
     async with trio.open_nursery() as nursery:
         net = Net(nursery)
         for name in THREE:
             node = await net.start(name, THREE, Counter())
-            node.around.submit_quietly = partial(submit, net, node)
+            node._driver.around.submit_quietly = partial(submit, net, node)
         leader = await net.leader()
         assert await leader.propose(b"1") == 1
         await trio.testing.wait_all_tasks_blocked()
@@ -204,7 +204,8 @@ async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_c
         said = {(source, message.match) for source, _, message in net.sent if isinstance(message, AppendReply)}
         assert len(promised) == 6
         assert said.isdisjoint(promised) if left else said >= set(promised)
-        assert not any(node.promises for node in net.nodes.values()), "a promise is forgotten once its write is durable"
+        kept = [node._driver.promises for node in net.nodes.values()]
+        assert not any(kept), "a promise is forgotten once its write is durable"
         nursery.cancel_scope.cancel()
 
 

@@ -111,7 +111,8 @@ async def test_BUG_G4_a_group_with_much_takes_a_snapshot_when_it_keeps_the_log(
         busy = await begin(host, "busy", Busy())
         for _ in range(8):
             await load(busy, 100)
-        assert idle.replica.snapshot is not None and idle.replica.log.purged_index == idle.replica.snapshot.index
+        replica = idle._driver.replica
+        assert replica.snapshot is not None and replica.log.purged_index == replica.snapshot.index
         INV_R39(host.storage.log_bytes, SEGMENT_BYTES, 2 * SEGMENT_BYTES, 3_000)
 
 
@@ -142,7 +143,7 @@ async def test_BUG_G5_a_closed_group_is_opened_again_with_all_it_had(autojump_cl
     async with hosted(files) as host:
         first, other = await begin(host, "first", Counter()), await begin(host, "other", Counter())
         assert await first.propose_many([b"1", b"2"]) == [1, 3]
-        term = first.replica.term
+        term = first._driver.replica.term
         await host.close_group("first")
         assert group_number("first") not in host.nodes
         with pytest.raises(Rejected):
@@ -151,7 +152,7 @@ async def test_BUG_G5_a_closed_group_is_opened_again_with_all_it_had(autojump_cl
             await host.close_group("first")
         assert await other.propose(b"5") == 5
         first = await begin(host, "first", Counter())
-        assert first.replica.term > term and await first.propose(b"4") == 7
+        assert first._driver.replica.term > term and await first.propose(b"4") == 7
 
 
 async def test_BUG_G5_a_removed_groups_name_is_not_taken_again(autojump_clock: trio.testing.MockClock) -> None:
@@ -162,7 +163,7 @@ async def test_BUG_G5_a_removed_groups_name_is_not_taken_again(autojump_clock: t
         await load(gone, 10)
         await gone.take_snapshot()
         await gone.propose(b"x")
-        vote = gone.replica.term, gone.replica.voted_for
+        vote = gone._driver.replica.term, gone._driver.replica.voted_for
         await host.remove_group("gone")
         assert files.list("snapshots") == [] and await other.propose(b"5") == 5
         for bootstrap, join in ((True, False), (False, True), (False, False)):

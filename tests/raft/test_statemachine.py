@@ -9,7 +9,7 @@ import pytest
 from raft.config import Config
 from raft.errors import UsageError
 from raft.sim import Cluster
-from raft.statemachine import WRITE_BYTES, Entries, Machine, Sink
+from raft.statemachine import WRITE_BYTES, Codec, Entries, EntryMachine, Machine, Sink, StateMachine, query_of
 
 
 class Plain:
@@ -169,3 +169,94 @@ def test_in_a_simulation_a_machine_knows_the_entries_too() -> None:
             cluster.crash(name)
             cluster.run_ms(3_000)
             cluster.restart(name)
+
+
+# --- types and codecs
+
+
+def number(data: bytes) -> int:
+    return int(data)
+
+
+def digits(command: int) -> bytes:
+    return b"%d" % command
+
+
+class Sum(StateMachine[int, int, str]):
+    codec = Codec(digits, number)
+
+    def __init__(self) -> None:
+        self.sum = 0
+
+    def apply(self, command: int) -> int:
+        self.sum += command
+        return self.sum
+
+    def query(self, data: bytes) -> str:
+        return str(self.sum)
+
+    def snapshot(self) -> bytes:
+        return b"%d" % self.sum
+
+    def restore(self, data: bytes) -> None:
+        self.sum = int(data)
+
+
+def test_a_machine_with_a_codec_is_given_its_own_commands() -> None:
+    machine = Machine(Sum())
+    assert machine.encode is not None and machine.encode(7) == b"7"
+    assert machine.apply_many([b"7", b"5"], 1, 1, 0) == [7, 12]
+
+
+def test_apply_batch_is_given_them_too() -> None:
+    class Batches(Sum):
+        def apply_batch(self, commands: list[int]) -> tuple[int, ...]:
+            return tuple(map(self.apply, commands))
+
+    assert Machine(Batches()).apply_many([b"7", b"5"], 1, 1, 0) == [7, 12]
+
+
+def test_what_is_no_command_is_known_before_it_is_applied() -> None:
+    machine = Machine(Sum())
+    machine.check(b"12")
+    with pytest.raises(UsageError, match=r"no command of Sum: ValueError"):
+        machine.check(b"twelve")
+    Machine(Plain()).check(b"twelve")
+
+
+def test_an_attribute_that_is_no_codec_is_the_machines_own() -> None:
+    class Video(Plain):
+        codec = "av1"
+
+    machine = Machine(Video())
+    assert machine.encode is None and machine.apply_many([b"a"], 1, 1, 0) == [b"A"]
+
+
+def test_entries_are_bytes() -> None:
+    class Both(EntryMachine[int, str]):
+        codec = Codec(digits, number)
+
+        def apply_entries(self, entries: Entries) -> list[int]:
+            return [0 for _ in entries.commands]
+
+    with pytest.raises(UsageError, match="Both has a codec, and apply_entries"):
+        Machine(Both())
+
+
+def test_a_machine_that_inherits_no_query_of_its_own_has_none() -> None:
+    class Silent(StateMachine):
+        def apply(self, command: bytes) -> None: ...
+
+    for silent in (Silent(), Plain()):
+        with pytest.raises(UsageError, match=r"has no query\(data\)"):
+            query_of(silent)
+    with pytest.raises(UsageError, match="Silent has no query"):
+        Silent().query(b"")
+    assert query_of(Sum())(b"") == "0"
+
+
+def test_a_simulated_cluster_takes_commands_of_a_codec() -> None:
+    with Cluster(3, Sum, seed=1) as cluster:
+        assert cluster.propose(7) == 7
+        cluster.crash(cluster.leader)
+        assert cluster.propose(5, 1) == [12, 13]

@@ -69,7 +69,7 @@ MUTANTS = [
 """,
            new="                        pass\n",
            tests=(TESTS + "test_BUG_U14_a_frame_that_is_here_in_part_is_not_taken_for_whole",)),
-    Mutant("U15", "raft/node.py",
+    Mutant("U15", "raft/driver.py",
            old="if output.after <= self.durable_token:",
            new="if output.after <= self.submitted:",
            tests=(TESTS + "test_BUG_U15_nothing_is_said_of_a_term_that_is_on_no_disk",)),

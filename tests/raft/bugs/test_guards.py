@@ -369,15 +369,15 @@ async def test_BUG_U15_nothing_is_said_of_a_term_that_is_on_no_disk(autojump_clo
             await net.start(name, THREE, Counter())
         net.disks["n1"].stalled = True
         leader = await net.leader()
-        assert leader.replica.node_id != "n1"
+        assert leader._driver.replica.node_id != "n1"
         await trio.sleep(20)
-        assert net.nodes["n1"].replica.term == leader.replica.term > 0
+        assert net.nodes["n1"]._driver.replica.term == leader._driver.replica.term > 0
         said = [message for source, _, message in net.sent if source == "n1" and not isinstance(message, Vote)]
         assert said and all(message.term == 0 for message in said), "its term and vote are not on its disk"
         net.disks["n1"].stalled = False
         net.disks["n1"].bell.ring()
         await trio.sleep(1)
-        assert any(message.term == leader.replica.term for source, _, message in net.sent if source == "n1")
+        assert any(message.term == leader._driver.replica.term for source, _, message in net.sent if source == "n1")
 
 
 def test_BUG_U16_the_name_of_a_segment_that_was_in_the_cache_only_survives_a_power_cut() -> None:

@@ -86,13 +86,13 @@ async def test_BUG_Q15_every_opening_of_a_group_is_a_life_of_its_own(tmp_path: P
             "n0", data_dir=tmp_path / "alone", peers=PEERS, state_machine=Counter(), bootstrap=True,
             listen=PEERS["n0"],
         ) as node:
-            lives.append(node.replica.life)
+            lives.append(node._driver.replica.life)
     async with raft.open_host(
         tmp_path / "host", node_id="n0", listen=PEERS["n0"], create=True, rng=Random(1),
     ) as host:
         for name in ("a", "b"):
             group = await host.open_group(name, state_machine=Counter(), peers=PEERS, bootstrap=True)
-            lives.append(group.replica.life)
+            lives.append(group._driver.replica.life)
     assert len(set(lives)) == len(lives), lives
     assert 48 <= LIFE_BITS <= 62, "fewer meet each other too soon, more do not fit the wire once counted from"
     assert max(lives) >> (LIFE_BITS - 8), "all of the bits are drawn"

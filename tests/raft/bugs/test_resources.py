@@ -74,7 +74,7 @@ LARGEST = (1 << 63) - 1
 
 @asynccontextmanager
 async def opened(files: VirtualDisk, peers: dict[str, str], config: Config = SMALL,
-                 machine: raft.StateMachine | None = None, **changes: Any) -> AsyncIterator[Node]:
+                 machine: raft.AnyMachine | None = None, **changes: Any) -> AsyncIterator[Node]:
     """A real node n0 on a simulated disk, with nobody to talk to."""
     async def connect(address: str) -> trio.abc.Stream:
         raise OSError("there is no network")
@@ -502,24 +502,24 @@ async def test_BUG_A8_a_node_with_a_full_disk_still_votes_and_remembers(
     files = VirtualDisk()
     async with opened(files, THREE) as node:
         sent: list[PeerMessage] = []
-        node.around.send = lambda peer, message: sent.append(message)
+        node._driver.around.send = lambda peer, message: sent.append(message)
         files.faults.capacity_bytes = files.used_bytes()
         chain, index = 0, 0
         while node.status().storage == "ok":
             one = frame(index + 1, 1, bytes(1_500), chain=chain)
-            node.receive("n1", Append(1, 1, 1, index + 1, index, min(index, 1), 0, 0, [one]))
-            node.pump()
+            node._driver.receive("n1", Append(1, 1, 1, index + 1, index, min(index, 1), 0, 0, [one]))
+            node._driver.pump()
             chain, index = one.mark, index + 1
             await trio.sleep(0.01)
         assert node.status().storage == "full" and index > 3
         await trio.sleep(2)
-        node.receive("n2", Vote(1, 9, 1, index + 5, 1))
-        node.pump()
+        node._driver.receive("n2", Vote(1, 9, 1, index + 5, 1))
+        node._driver.pump()
         await trio.sleep(0.01)
         assert [(reply.term, reply.result) for reply in sent if isinstance(reply, VoteReply)] == [
             (9, VoteResult.ACCEPT)]
     async with opened(files, THREE, bootstrap=False) as node:
-        assert (node.status().term, node.replica.voted_for) == (9, "n2")
+        assert (node.status().term, node._driver.replica.voted_for) == (9, "n2")
 
 
 def test_BUG_A8_votes_fit_behind_the_last_frame() -> None:
@@ -547,9 +547,9 @@ async def test_BUG_A8_a_vote_that_was_lost_with_the_room_is_written_again(
     files = VirtualDisk()
     async with opened(files, THREE) as node:
         sent: list[PeerMessage] = []
-        node.around.send = lambda peer, message: sent.append(message)
+        node._driver.around.send = lambda peer, message: sent.append(message)
         await trio.sleep(0.01)
-        writer = node.around.submit.__self__  # type: ignore[attr-defined]
+        writer = node._driver.around.submit.__self__  # type: ignore[attr-defined]
         write, storage = writer._storage.write, writer._storage
 
         def full_once(writes: list[Write]) -> None:
@@ -558,13 +558,13 @@ async def test_BUG_A8_a_vote_that_was_lost_with_the_room_is_written_again(
 
         storage.write = full_once
         for answers in ([], [(9, VoteResult.ACCEPT)]):  # the first answer is lost with the write; it asks again
-            node.receive("n2", Vote(1, 9, 1, 5, 1))
-            node.pump()
+            node._driver.receive("n2", Vote(1, 9, 1, 5, 1))
+            node._driver.pump()
             await trio.sleep(0.01)
             assert node.status().storage == "full"
             assert [(reply.term, reply.result) for reply in sent if isinstance(reply, VoteReply)] == answers
     async with opened(files, THREE, bootstrap=False) as node:
-        assert (node.status().term, node.replica.voted_for) == (9, "n2")
+        assert (node.status().term, node._driver.replica.voted_for) == (9, "n2")
 
 
 def test_BUG_A8_what_found_no_room_twice_waits_for_it() -> None:
@@ -621,31 +621,31 @@ async def test_BUG_A8_a_disk_that_stays_full_is_left_alone(autojump_clock: trio.
     async with opened(files, THREE) as node:
         sent: list[PeerMessage] = []
         writes: list[Write] = []
-        submit = node.around.submit
-        node.around.send = lambda peer, message: sent.append(message)
+        submit = node._driver.around.submit
+        node._driver.around.send = lambda peer, message: sent.append(message)
 
         def counted(write: Write) -> None:
             writes.append(write)
             assert len(writes) < 300, "the disk is asked again and again"
             submit(write)
 
-        node.around.submit = counted
+        node._driver.around.submit = counted
         files.faults.capacity_bytes = files.used_bytes()
         chain, index = 0, 0
         while node.status().storage == "ok":
             one = frame(index + 1, 1, bytes(1_500), chain=chain)
-            node.receive("n1", Append(1, 1, 1, index + 1, index, min(index, 1), 0, 0, [one]))
-            node.pump()
+            node._driver.receive("n1", Append(1, 1, 1, index + 1, index, min(index, 1), 0, 0, [one]))
+            node._driver.pump()
             chain, index = one.mark, index + 1
             await trio.sleep(0.01)
         for term in range(2, 150):
             await trio.sleep(1)
-            node.receive("n2", Vote(1, term, 1, index + 5, 9))
-            node.pump()
+            node._driver.receive("n2", Vote(1, term, 1, index + 5, 9))
+            node._driver.pump()
         await trio.sleep(1)
         granted = [reply.term for reply in sent if isinstance(reply, VoteReply)]
         assert granted == list(range(2, granted[-1] + 1)) and 10 < granted[-1] < 140, "the room kept for votes"
-        assert (node.replica.term, node.status().storage, node.status().faulted) == (149, "full", None)
+        assert (node._driver.replica.term, node.status().storage, node.status().faulted) == (149, "full", None)
         cut = deepcopy(files)
         cut.crash()
         cut.restart()
@@ -653,13 +653,13 @@ async def test_BUG_A8_a_disk_that_stays_full_is_left_alone(autojump_clock: trio.
         assert found.hard_state == HardState(granted[-1], "n2")
         files.faults.capacity_bytes = 1 << 30
         assert await soon(lambda: node.status().storage == "ok")
-        node.receive("n2", Vote(1, 149, 1, index + 5, 9))
-        node.pump()
+        node._driver.receive("n2", Vote(1, 149, 1, index + 5, 9))
+        node._driver.pump()
         await trio.sleep(0.01)
         assert [(reply.term, reply.result) for reply in sent if isinstance(reply, VoteReply)][-1] == (
             149, VoteResult.ACCEPT)
     async with opened(files, THREE, bootstrap=False) as node:
-        assert (node.status().term, node.replica.voted_for) == (149, "n2")
+        assert (node.status().term, node._driver.replica.voted_for) == (149, "n2")
 
 
 async def test_BUG_A8_a_snapshot_without_room_costs_nothing_else(autojump_clock: trio.testing.MockClock) -> None:
@@ -759,13 +759,13 @@ async def test_BUG_A10_a_slow_transfer_ends_while_the_group_works_on(autojump_cl
                     propose_timeout_ms=60_000)
     async with net(THREE, config) as (made, leader):
         slow = next(node for node in made.nodes.values() if node is not leader)
-        run = slow.snapshots._run_blocking
+        run = slow._driver.snapshots._run_blocking
 
         async def slowly(function: Callable[..., Any], *args: Any) -> Any:
             await trio.sleep(0.3)
             return await run(function, *args)
 
-        slow.snapshots._run_blocking = slowly
+        slow._driver.snapshots._run_blocking = slowly
         made.isolate(slow.node_id)
         await leader.propose_many([b"1"] * 1_200)
         assert await soon(lambda: leader.status().purged_index > 1_000)
@@ -787,7 +787,7 @@ async def test_BUG_A10_a_transfer_that_never_ends_does_not_keep_the_log_for_ever
     config = Config(snapshot_log_bytes=5_000, snapshot_tail_entries=0, propose_timeout_ms=60_000)
     async with net(THREE, config) as (made, leader):
         slow = next(node for node in made.nodes.values() if node is not leader)
-        slow.snapshots.handle = lambda question: None  # type: ignore[method-assign]
+        slow._driver.snapshots.handle = lambda question: None  # type: ignore[method-assign]
         made.isolate(slow.node_id)
         await leader.propose_many([b"1"] * 1_200)
         assert await soon(lambda: leader.status().purged_index > 1_000)

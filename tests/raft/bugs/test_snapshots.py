@@ -373,7 +373,7 @@ async def test_BUG_S7_an_install_waits_for_the_commands_under_way(autojump_clock
             await net.start(name, THREE, Threaded())
         leader = await net.leader()
         slow = next(node for node in net.nodes.values() if node is not leader)
-        applier = slow.applier
+        applier = slow._driver.applier
         applier._run_blocking = slowly(applier._run_blocking, 5.0, only=applier.machine.apply_many)
         applied: list[int] = []
 
@@ -704,8 +704,8 @@ async def test_BUG_S16_chunks_count_only_where_they_belong(autojump_clock: trio.
         pieces = {0: b"12", 2: b"34", 4: b"56"}
         for sequence, offset in enumerate((4, 2, 0, 0, 4, 2, 2, 4), 1):
             net.sent.clear()
-            node.receive("n0", chunk(meta, pieces[offset], offset=offset, sequence=sequence))
-            node.pump()
+            node._driver.receive("n0", chunk(meta, pieces[offset], offset=offset, sequence=sequence))
+            node._driver.pump()
             await trio.testing.wait_all_tasks_blocked()
             offsets += [(message.offset, message.done) for _, _, message in net.sent
                         if isinstance(message, SnapshotReply)]

@@ -43,26 +43,26 @@ async def test_BUG_S18_the_next_snapshot_becomes_due_after_one_in_flight(
     """
     config = Config(snapshot_log_bytes=5_000, snapshot_tail_entries=0)
     async with group(config) as (_, leader, _):
-        run = leader.snapshots._run_blocking
-        leader.snapshots._run_blocking = slowly(run, 3.0)
+        run = leader._driver.snapshots._run_blocking
+        leader._driver.snapshots._run_blocking = slowly(run, 3.0)
         indices: list[int] = []
         for _ in range(3):
             await leader.propose_many([b"1"] * BATCH * 2)
-            assert await soon(lambda: leader.snapshots.taking > 0)
+            assert await soon(lambda: leader._driver.snapshots.taking > 0)
             await leader.propose_many([b"1"] * BATCH * 2)  # due again, while one is in flight
-            assert leader.snapshots.taking > leader.status().snapshot_index
-            assert await soon(lambda: not leader.snapshots.taking)
+            assert leader._driver.snapshots.taking > leader.status().snapshot_index
+            assert await soon(lambda: not leader._driver.snapshots.taking)
             indices.append(leader.status().snapshot_index)
         assert indices == sorted(set(indices)) and 0 not in indices
 
         async def full(*args: object) -> None:
             raise DiskFull("no room")
 
-        leader.snapshots._run_blocking = full
+        leader._driver.snapshots._run_blocking = full
         await leader.propose_many([b"1"] * BATCH * 3)
         await trio.sleep(5)
-        assert not leader.snapshots.taking
-        leader.snapshots._run_blocking = run
+        assert not leader._driver.snapshots.taking
+        leader._driver.snapshots._run_blocking = run
         for _ in range(5):
             await leader.propose_many([b"1"] * BATCH * 3)
             await trio.sleep(0.1)
@@ -74,21 +74,21 @@ async def test_BUG_S18_a_snapshot_that_failed_is_tried_again_when_an_eighth_more
 ) -> None:
     """openraft d0e245a2, the next try after a failure: it waited for as much log as a whole snapshot, and an eighth."""
     async with group(Config(snapshot_log_bytes=80_000, snapshot_tail_entries=0)) as (_, leader, _):
-        run = leader.snapshots._run_blocking
+        run = leader._driver.snapshots._run_blocking
         tries: list[int] = []
 
         async def full(*args: object) -> None:
             tries.append(leader.status().last_index)
             raise DiskFull("no room")
 
-        leader.snapshots._run_blocking = full
+        leader._driver.snapshots._run_blocking = full
         for _ in range(110):
             await leader.propose(b"1".rjust(1_000, b"0"))
             await trio.lowlevel.checkpoint()
         first, *later = tries
         assert 70 < first < 80 and len(later) in (3, 4)
         assert all(9 <= after - before <= 11 for before, after in pairwise(tries))
-        leader.snapshots._run_blocking = run
+        leader._driver.snapshots._run_blocking = run
         assert (await leader.take_snapshot()).index == leader.status().last_index
         before = leader.status().snapshot_index
         for _ in range(100):  # what failed earlier is forgotten
@@ -106,8 +106,8 @@ async def test_BUG_S19_a_snapshot_by_hand_does_not_start_a_transfer_over(
     """
     config = Config(snapshot_tail_entries=0, snapshot_chunk_bytes=1, propose_timeout_ms=60_000)
     async with group(config) as (net, leader, slow):
-        run = slow.snapshots._run_blocking
-        slow.snapshots._run_blocking = slowly(run, 0.3)
+        run = slow._driver.snapshots._run_blocking
+        slow._driver.snapshots._run_blocking = slowly(run, 0.3)
         net.isolate(slow.node_id)
         await leader.propose_many([b"111"] * BATCH)
         begun = await leader.take_snapshot()
@@ -121,7 +121,8 @@ async def test_BUG_S19_a_snapshot_by_hand_does_not_start_a_transfer_over(
 
         assert await soon(lambda: (begun.index, 2) in chunks())
         await leader.propose_many([b"111"] * BATCH)
-        assert (await leader.take_snapshot()).index > begun.index == leader.snapshots._sending[begun.index].index
+        newer = await leader.take_snapshot()
+        assert newer.index > begun.index == leader._driver.snapshots._sending[begun.index].index
         events = slow.events()
         assert await soon(lambda: total(slow) == total(leader) == 111 * 2 * BATCH)
         restored = [event.meta.index for event in events.pending() if isinstance(event, SnapshotRestored)]
@@ -195,7 +196,7 @@ async def test_BUG_S20_a_snapshot_waits_for_what_is_being_applied(
         node = await net.start("n0", {"n0": "h:1"}, Slow())
         await net.leader()
         if threaded:
-            node.applier._run_blocking = slowly(node.applier._run_blocking, 0.2)
+            node._driver.applier._run_blocking = slowly(node._driver.applier._run_blocking, 0.2)
         done = trio.Event()
 
         async def propose() -> None:

@@ -1,0 +1,657 @@
+"""Drives one node of one group: the shell that carries out what the replica decides, and runs the group's tasks.
+
+Everything runs in one trio thread: an input goes into the replica, ``pump`` carries out the outputs in order. No
+decision on a term or an index is taken here. The disk is behind ``submit`` (a writer that reports durable tokens), the
+peers behind ``send``; ``host`` owns both and starts these tasks. Users see ``node.Node``, which asks this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias
+
+import attrs
+import trio
+
+from raft.applier import Applier
+from raft.barriers import Barriers
+from raft.config import MS, Config
+from raft.errors import (
+    Busy,
+    DiskFull,
+    Faulted,
+    NotLeader,
+    Outcome,
+    RaftError,
+    Rejected,
+    RejectReason,
+    StorageError,
+    Unknown,
+    UsageError,
+)
+from raft.events import EventHub, NodeFaulted
+from raft.frame import Frame
+from raft.held import Held
+from raft.membership import Membership
+from raft.messages import (
+    AppendReply,
+    Committed,
+    Install,
+    Load,
+    LoadChunk,
+    MembershipChanged,
+    PeerMessage,
+    ReadReady,
+    Resolved,
+    Role,
+    RoleChanged,
+    Send,
+    StoreChunk,
+    Write,
+)
+from raft.pending import Proposals
+from raft.replica import Replica
+from raft.snapshotio import SnapshotIO
+from raft.statemachine import AnyMachine, Machine
+from raft.status import Refusal
+from raft.storage.interface import Storage
+from raft.storage.writer import Promise
+from raft.wakeup import Bell
+
+NS = 1_000_000_000
+ROOM_RETRY_S = 1.0
+"""How long a full disk is left alone before it is tried again; doubles up to ``ROOM_RETRY_MAX_S``."""
+ROOM_RETRY_MAX_S = 30.0
+SUSPENDED_NS = 10 * MS
+"""Less than this is the difference of two clocks read one after the other, not a suspension."""
+STOP_TRANSFER_S = 1.0
+"""A leader that stops hands over within this time, or goes without."""
+
+Clock: TypeAlias = Callable[[], int]
+RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
+SubmitQuietly: TypeAlias = Callable[[Write, tuple[str, PeerMessage] | None], Promise | None]
+
+
+@attrs.define(eq=False)
+class Surroundings:
+    """What a node needs from its host."""
+
+    clock: Clock
+    """Monotonic, ns."""
+    wall_ms: Callable[[], int]
+    storage: Storage
+    submit: Callable[[Write], None]
+    """Hand a write to the disk; tokens come back through ``Driver.durable``."""
+    send: Callable[[str, PeerMessage], object]
+    """Hand a message to the transport; it may get lost."""
+    flush: Callable[[int | None], object]
+    """Let out what was sent since the last time: to this many peers, in the order of ``send``; None: to all."""
+    run_blocking: RunBlocking
+    """Run a function that blocks, away from the event loop."""
+    addresses: Callable[[Mapping[str, str]], None]
+    """Learn where others listen."""
+    members_changed: Callable[[Membership], None]
+    """This group has another membership now."""
+    has_room: Callable[[], bool]
+    """Whether a disk that was full takes frames again; blocks."""
+    connected: Callable[[str], bool]
+    suspended_ns: Callable[[], int] = attrs.field(default=lambda: 0, kw_only=True)
+    """How long the machine has been suspended since it booted, ns: ``clock`` does not count that."""
+    refusals: Callable[[], Sequence[Refusal]]
+    submit_quietly: SubmitQuietly | None = attrs.field(default=None, kw_only=True)
+    """``submit``, but its token may come late unless ``hurry`` says otherwise; with a message to a peer that leaves the
+    moment the write is durable, without this thread's help (None: it will not)."""
+    write_here: Callable[[Write], bool | None] = attrs.field(default=lambda write: None, kw_only=True)
+    """Let out what was sent, then write: True, it is durable; False, it failed, which is told later; None, not tried:
+    ``submit`` it."""
+    hurry: Callable[[bool], object] = attrs.field(default=lambda wanted: None, kw_only=True)
+    """Whether something waits for tokens now."""
+    kept: Callable[[str, Any], object] = attrs.field(default=lambda peer, promised: None, kw_only=True)
+    """That message to that peer left."""
+
+
+class Driver:
+    """What ``host`` and the other shells call, and ``Node`` behind the user's back."""
+
+    def __init__(
+        self, *, name: str, cluster: str, replica: Replica, state_machine: AnyMachine, config: Config,
+        around: Surroundings,
+    ) -> None:
+        self.name, self.cluster, self.config = name, cluster, config
+        self.replica, self.around = replica, around
+        self.state_machine = state_machine
+        self.fault_cause: Exception | None = None
+        self.storage_state = "ok"
+        self.paused_ns = self.paused_at_ns = self.keeps_log = 0
+        self.counters = {"messages_received": 0, "messages_sent": 0, "batches": 0, "reads_asked": 0}
+        self.held = Held()
+        """Messages whose write is not durable yet."""
+        self.promises: deque[tuple[int, str, AppendReply, Promise]] = deque()
+        """Acknowledgements that came with writes (their tokens) which are not durable yet."""
+        self.clock = around.clock
+        self._bell = Bell()
+        self._hold = 0
+        """Above 0: as many batches in flight as may be; proposals gather until one of them has its fate."""
+        self.proposals = Proposals(config, around.clock, self._bell, self._rearm, self._flush)
+        self.barriers = Barriers(config, around.clock, self._bell, self._rearm)
+        self.events_hub = EventHub()
+        self.applier = Applier(
+            machine=Machine(state_machine), log=replica.log, proposals=self.proposals, config=config,
+            clock=around.clock, load=self._load_to_apply, progress=self._after_slice, fault=self._machine_raised,
+            run_blocking=around.run_blocking)
+        self.snapshots = SnapshotIO(
+            replica=replica, storage=around.storage, applier=self.applier, proposals=self.proposals,
+            events=self.events_hub, config=config, clock=around.clock, pump=self.pump,
+            run_blocking=around.run_blocking, storage_failed=self.write_failed)
+        self._requests: dict[int, trio.Event] = {}
+        self._answers: dict[int, Resolved] = {}
+        self._suspended = around.suspended_ns()
+        self._ticket = 0
+        self._now = 0
+        self._writes: list[Write] = []
+        self.submitted = self.durable_token = 0
+        """Write tokens handed to the disk, and reported durable."""
+        self._pumping = self._hurried = False
+        self._armed = 0
+        self._timer: trio.CancelScope | None = None
+        self.role_seen = trio.Event()
+        self._loads, self._loads_due = trio.open_memory_channel[Load](1_024)
+        self._room_wanted = trio.Event()
+        self.stopping = False
+        self._scopes: list[trio.CancelScope] = []
+        self._tasks, self._idle, self._left = 0, trio.Event(), False
+        self.proposals.close(self.refusal)
+
+    # --- calls of the user -----------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise why nothing is accepted here any more: ``Faulted`` or ``Rejected``; not that another node leads."""
+        if self.replica.faulted or self.stopping:
+            raise self.refusal()
+
+    def check_readable(self) -> None:
+        """Raise why the state machine may not be looked at now."""
+        self.check_open()
+        if self.applier.torn:
+            raise Rejected(RejectReason.INSTALLING)
+
+    async def ask_machine(
+        self, ask: Callable[[bytes], object], data: bytes, *, run_blocking: RunBlocking, timeout_ms: int | None = None,
+    ) -> object:
+        """``ask(data)``, which looks at the state machine: here, or (``threaded``) by ``run_blocking``, but never while
+        another of its calls runs. Follows a read barrier; no checkpoint comes before a look that is taken here.
+
+        Raises what ``ask`` raises, ``Rejected`` (it was busy for all that time, or is given a snapshot), ``Faulted``.
+        """
+        if not self.applier.machine.threaded:
+            self.check_readable()
+            return ask(data)
+
+        def check_and_ask() -> Awaitable[Any]:
+            self.check_readable()
+            return run_blocking(ask, data)
+
+        timeout_ms = self.config.propose_timeout_ms if timeout_ms is None else timeout_ms
+        with trio.move_on_after(timeout_ms / 1e3):
+            return await self.applier.between(check_and_ask)
+        raise Rejected(RejectReason.TIMED_OUT, "the state machine was busy all the time")
+
+    async def request(self, ask: Callable[[int], None]) -> None:
+        """Ask the core for a reconfiguration or a hand-over, by a ticket; returns when it is done.
+
+        Raises what ``ask`` raises, ``Rejected``, ``Unknown``, or why nothing is accepted here any more.
+        """
+        self.check_open()
+        self._ticket += 1
+        ticket = self._ticket
+        ask(ticket)
+        asked = self._requests[ticket] = trio.Event()
+        self.pump()
+        try:
+            await asked.wait()
+        finally:
+            del self._requests[ticket]
+            answer = self._answers.pop(ticket, None)
+        if answer is None:
+            raise self.refusal()
+        if answer.unknown:
+            raise Unknown(detail=answer.detail)
+        if answer.refused is not None:
+            raise Rejected(answer.refused, answer.detail)
+
+    async def hand_over(self, target: str | None = None) -> None:
+        """Hand leadership over: see ``Node.transfer_leadership``."""
+        await self.request(lambda ticket: self.replica.transfer(self.clock(), ticket, target))
+
+    # --- inputs from the host --------------------------------------------------------------------------------
+
+    def receive(self, peer: str, message: PeerMessage) -> None:
+        """One message of a batch; ``pump`` follows the last."""
+        now = self._now
+        if not now:
+            now = self._now = self.clock()
+            self.replica.wall_ms = self.around.wall_ms()
+        self.counters["messages_received"] += 1
+        self.replica.receive(now, peer, message)
+
+    def durable(self, token: int) -> None:
+        """Every write up to ``token`` is on the disk."""
+        self.note_durable(token)
+        self.pump()
+
+    def note_durable(self, token: int) -> None:
+        """The same among the messages of a batch; ``pump`` follows the last."""
+        if token <= self.durable_token:
+            return
+        self.durable_token = token
+        promises = self.promises
+        while promises and promises[0][0] <= token:
+            _, peer, reply, promised = promises.popleft()
+            if promised.said:
+                self.counters["messages_sent"] += 1
+                self.around.kept(peer, promised)
+                self.replica.following.kept(reply)
+        for send in self.held.due(token):
+            self._post(send)
+        self.replica.durable(self.clock(), token)
+
+    def identify(self, peer: str, incarnation: bytes) -> None:
+        """A peer's hello named its directory."""
+        self.replica.identify(self.clock(), peer, incarnation)
+        self.pump()
+
+    def unreachable(self, peer: str) -> None:
+        """The connection to a peer broke."""
+        self.replica.unreachable(self.clock(), peer)
+        self.pump()
+
+    def disk_full(self) -> None:
+        """The disk took none of the writes behind the durable ones."""
+        self.storage_state = "full"
+        self.held.clear()  # what they promise rests on writes that are gone
+        self.promises.clear()
+        self.replica.storage_fault(self.clock(), "full")
+        self._room_wanted.set()
+        self.pump()
+
+    def write_failed(self, error: StorageError) -> None:
+        """The disk failed for good."""
+        if self.storage_state == "failed":
+            return
+        if isinstance(error, DiskFull):
+            self.disk_full()
+            return
+        self.storage_state = "failed"
+        self.held.clear()
+        self.promises.clear()
+        self.fault_cause = self.fault_cause or error
+        self.replica.storage_fault(self.clock(), "failed")
+        self.pump()
+
+    # --- carrying out ----------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Carry out what the replica wants, until it wants nothing more."""
+        self._now = 0
+        if self._pumping:
+            return  # whoever pumps goes on
+        replica, held, writes = self.replica, self.held, self._writes
+        self._pumping = True
+        try:
+            while (outputs := replica.drain()) or self._write_here():
+                for output in outputs:
+                    kind = type(output)
+                    if kind is Send:
+                        if output.after <= self.durable_token:  # type: ignore[union-attr]
+                            self._post(output)  # type: ignore[arg-type]
+                        else:
+                            held.add(output)  # type: ignore[arg-type]
+                    elif kind is Write:
+                        writes.append(output)  # type: ignore[arg-type]
+                    elif kind is Committed:
+                        self.applier.advance(output.index)  # type: ignore[union-attr]
+                        self._progress()
+                    else:
+                        self._carry_out(output)
+        finally:
+            self._pumping = False
+        if writes:
+            # Peers' disks are further away than this one, but it is needed too: half of them go first.
+            self.around.flush(len(replica.membership.voters) // 2)
+            self._submit()
+        self.around.flush(None)
+        hurry = self.durable_token < self.submitted and replica.needs_disk
+        if hurry is not self._hurried:
+            self._hurried = hurry
+            self.around.hurry(hurry)
+        self.barriers.release(self.applier.index, self.lease_valid)
+        if self.proposals.flying < self._hold:
+            self._bell.ring()
+        if replica.deadline < self._armed:
+            self._rearm(replica.deadline)
+
+    def _write_here(self) -> bool:
+        """A lone write goes to the disk at once where that is quick; whether it did, and so may have an effect."""
+        if len(self._writes) != 1:
+            return False
+        (write,) = self._writes
+        durable = self.around.write_here(write)
+        if durable is None:
+            return False
+        self._writes.clear()
+        self.submitted = write.token
+        if durable:
+            self.note_durable(write.token)
+        return True
+
+    def _submit(self) -> None:
+        """Hand over the writes. Word of mere entries may come late; a follower's acknowledgement goes along."""
+        *others, last = self._writes
+        self._writes.clear()
+        self.submitted = last.token
+        for write in others:
+            self.around.submit(write)
+        quietly = self.around.submit_quietly
+        if quietly is None or last.hard_state or last.install or last.truncate_from or last.purge_to:
+            self.around.submit(last)
+            return
+        promise = self.replica.following.promise()
+        if (promised := quietly(last, promise)) is not None:
+            assert promise is not None
+            self.promises.append((last.token, *promise, promised))
+
+    def _post(self, send: Send) -> None:
+        self.counters["messages_sent"] += 1
+        self.around.send(send.peer, send.message)
+
+    def _carry_out(self, output: object) -> None:
+        """The rarer outputs."""
+        if isinstance(output, ReadReady):
+            self.barriers.ready(output)
+        elif isinstance(output, RoleChanged):
+            self._role_changed(output)
+        elif isinstance(output, MembershipChanged):
+            self.around.members_changed(output.membership)
+            self.events_hub.put(output)
+        elif isinstance(output, Load):
+            try:
+                self._loads.send_nowait(output)
+            except trio.WouldBlock:
+                self.replica.loaded(self.clock(), output.peer, output.session, output.first, [])
+        elif isinstance(output, Resolved):
+            if (asked := self._requests.get(output.ticket)) is not None:  # else the caller was cancelled
+                self._answers[output.ticket] = output
+                asked.set()
+        else:
+            assert isinstance(output, (LoadChunk, StoreChunk, Install)), output
+            self.snapshots.handle(output)
+
+    def _role_changed(self, output: RoleChanged) -> None:
+        self.role_seen.set()
+        self.role_seen = trio.Event()
+        if self.replica.faulted:
+            self._fault()
+        elif output.role is Role.LEADER and not self.stopping:
+            self.proposals.open()
+        else:
+            self.proposals.close(self.refusal)
+        self.events_hub.put(output)
+
+    def present_role(self) -> RoleChanged:
+        replica = self.replica
+        return RoleChanged(replica.role, replica.term, replica.leader, replica.leadership_seq)
+
+    def _fault(self) -> None:
+        """Nobody gets an answer from here any more but this one."""
+        self.applier.stop()
+        self.proposals.close(self.refusal)
+        self.proposals.abandon_flying(lambda first, last: self.refusal())
+        self.barriers.close(self.refusal)
+        self._wake_requests()
+        self.events_hub.put(NodeFaulted(self.replica.faulted or ""))
+
+    def refusal(self) -> RaftError:
+        """Why nothing is accepted here now."""
+        if self.stopping:
+            return Rejected(RejectReason.STOPPED)
+        if self.replica.faulted:
+            error = Faulted(self.replica.faulted)
+            error.__cause__ = self.fault_cause
+            return error
+        return NotLeader(self.replica.leader, self.replica.leader_address())
+
+    def lease_valid(self) -> bool:
+        self._notice_suspension()
+        return self.replica.lease_valid(self.clock())
+
+    def _notice_suspension(self) -> None:
+        """A machine that was suspended has a clock that stood still: what was heard before proves no lease."""
+        suspended = self.around.suspended_ns()
+        if abs(suspended - self._suspended) > SUSPENDED_NS:
+            self._suspended = suspended
+            self.replica.void_lease(self.clock())
+
+    def _progress(self) -> None:
+        """Tell the core how far the machine is."""
+        replica, index = self.replica, self.applier.index
+        if index > replica.applied_index and not replica.faulted:
+            replica.applied(replica.now, index)
+            self.snapshots.consider()
+
+    def _after_slice(self) -> None:
+        self._progress()
+        self.pump()
+
+    def _machine_raised(self, error: Exception) -> None:
+        self.fault_cause = error
+        self.replica.faulted_apply(self.clock(), f"{type(error).__name__}: {error}")
+        self.pump()
+
+    async def _load(self, first: int, max_bytes: int) -> list[Frame]:
+        frames: list[Frame] = await self.around.run_blocking(
+            self.around.storage.read, self.replica.group, first, max_bytes)
+        return frames
+
+    async def _load_to_apply(self, first: int, max_bytes: int) -> list[Frame]:
+        try:
+            return await self._load(first, max_bytes)
+        except StorageError as error:
+            self.write_failed(error)
+            return []
+
+    def _wake_requests(self) -> None:
+        for asked in self._requests.values():
+            asked.set()
+
+    # --- tasks -----------------------------------------------------------------------------------------------
+
+    async def restore(self) -> None:
+        """Bring the machine to the newest snapshot. Raises ``UsageError`` if it cannot, ``Faulted`` if it refuses."""
+        meta = self.replica.snapshot
+        if meta is not None:
+            if not self.applier.machine.snapshots:
+                raise UsageError(f"the directory holds a snapshot at {meta.index}; the state machine has no restore()")
+            await self.snapshots.restore(meta)
+            if self.fault_cause is not None:
+                raise Faulted(f"the state machine refused the snapshot at {meta.index}") from self.fault_cause
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Begin this node's tasks."""
+        self.replica.wall_ms = self.around.wall_ms()
+        tasks = (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
+                 self.snapshots.run_due, self.snapshots.run_questions)
+        self._tasks = len(tasks)
+        for task in tasks:
+            nursery.start_soon(self._run_within, task)
+        self.pump()
+
+    async def _run_within(self, task: Callable[[], Awaitable[None]]) -> None:
+        """A task that ends with the node, where the host goes on without it."""
+        try:
+            with self._scope_of_task():
+                await task()
+        finally:
+            self._tasks -= 1
+            if not self._tasks:
+                self._idle.set()
+
+    def _scope_of_task(self) -> trio.CancelScope:
+        scope = trio.CancelScope()
+        self._scopes.append(scope)
+        if self._left:
+            scope.cancel()
+        return scope
+
+    async def leave(self) -> None:
+        """End all tasks, which ``close`` lets run on to the end of the host."""
+        self.close()
+        self._left = True
+        for scope in self._scopes:
+            scope.cancel()
+        await self._idle.wait()
+        if self._hurried:
+            self._hurried = False
+            self.around.hurry(False)
+
+    async def stop(self, *, transfer: bool) -> None:
+        """Hand leadership over if that is quick, then answer everybody who waits."""
+        replica = self.replica
+        others = [peer for peer in replica.membership.voters if peer != replica.node_id]
+        if transfer and others and replica.role is Role.LEADER:
+            with trio.move_on_after(STOP_TRANSFER_S):
+                with suppress(Outcome, Faulted):  # it was worth a try
+                    await self.hand_over()
+        self.close()
+
+    def close(self) -> None:
+        """Answer everybody who waits; accept nothing more."""
+        if self.stopping:
+            return
+        self.stopping = True
+        self.applier.stop()
+        self.proposals.close(self.refusal)
+        self.proposals.abandon_flying(lambda first, last: Unknown(first, last, "this node stopped"))
+        self.barriers.close(self.refusal)
+        self._wake_requests()
+        self.role_seen.set()
+        self.events_hub.end()
+
+    async def _run_flusher(self) -> None:
+        """Hand what callers have gathered to the core. Woken by the first of a batch, so it runs after the others."""
+        while True:
+            await self._bell.wait()
+            if self._hold:  # a commit woke callers and this task together: let them join
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            self._flush()
+
+    def _flush(self) -> None:
+        now = self.clock()
+        self._hold = 0
+        while (barrier := self.barriers.take()) is not None:
+            self._notice_suspension()
+            self.counters["reads_asked"] += 1
+            try:
+                self.replica.read(now, barrier.ticket, barrier.level)
+            except NotLeader as error:
+                self.barriers.refused(barrier, partial(NotLeader, error.leader, error.address))
+            except Rejected as error:
+                self.barriers.refused(barrier, partial(Rejected, error.reason, error.detail))
+        if self.proposals.waiting:
+            self._flush_proposals(now)
+        self.pump()
+
+    def _flush_proposals(self, now: int) -> None:
+        proposals, target = self.proposals, self.config.uncommitted_frames_target
+        wall_ms = self.around.wall_ms()
+        while proposals.waiting:
+            if proposals.flying >= target:
+                self._wait_for_commit()
+                return
+            batch = proposals.take()
+            assert batch is not None
+            try:
+                first, last = self.replica.propose(now, batch.commands, wall_ms)
+            except Busy as error:
+                if proposals.flying:
+                    proposals.put_back(batch)
+                    self._wait_for_commit()
+                    return
+                proposals.refuse(batch, partial(Busy, error.detail))
+            except NotLeader:
+                proposals.refuse(batch, self.refusal)
+            except Rejected as error:
+                proposals.refuse(batch, partial(Rejected, error.reason, error.detail))
+            else:
+                self.counters["batches"] += 1
+                proposals.flown(batch, first, last, self.replica.term)
+
+    def _wait_for_commit(self) -> None:
+        self._hold = self.proposals.flying
+        deadline = self.proposals.next_deadline()
+        if deadline is not None:
+            self._rearm(deadline)
+
+    def _rearm(self, deadline: int) -> None:
+        """The timer must fire no later than this."""
+        if deadline < self._armed:
+            self._armed = deadline
+            if self._timer is not None:
+                self._timer.deadline = self._trio_time(deadline)
+
+    def _trio_time(self, deadline: int) -> float:
+        left = deadline - self.clock()
+        return trio.current_time() + left / NS + 1e-6 if left < 1 << 60 else math.inf
+
+    async def _run_timer(self) -> None:
+        while True:
+            due = [self.replica.deadline]
+            for deadline in (self.proposals.next_deadline(), self.barriers.next_deadline()):
+                if deadline is not None:
+                    due.append(deadline)
+            self._armed = min(due)
+            with trio.CancelScope(deadline=self._trio_time(self._armed)) as self._timer:
+                await trio.sleep_forever()
+            now = self.clock()
+            late = now - self._armed
+            if 2 * late > self.config.election_timeout_ms * MS:
+                self.paused_ns, self.paused_at_ns = late, now
+            self.proposals.expire(now)
+            self.barriers.expire(now)
+            if self.replica.deadline <= now:
+                self.replica.wall_ms = self.around.wall_ms()
+                self.replica.tick(now)
+            self.pump()
+
+    async def _run_loads(self) -> None:
+        """Read old frames for slow peers."""
+        async for load in self._loads_due:
+            try:
+                frames = await self._load(load.first, load.max_bytes)
+            except StorageError as error:
+                self.write_failed(error)
+                continue
+            self.replica.loaded(self.clock(), load.peer, load.session, load.first, frames)
+            self.pump()
+
+    async def _run_room(self) -> None:
+        """Ask again, ever more patiently, whether a full disk has room."""
+        while True:
+            await self._room_wanted.wait()
+            self._room_wanted = trio.Event()
+            patience, room = ROOM_RETRY_S, False
+            while not room and self.storage_state == "full":
+                await trio.sleep(patience)
+                patience = min(2 * patience, ROOM_RETRY_MAX_S)
+                try:
+                    room = await self.around.run_blocking(self.around.has_room)
+                except StorageError as error:
+                    self.write_failed(error)
+            if self.storage_state == "full":
+                self.storage_state = "ok"
+                self.replica.storage_fault(self.clock(), "room")
+                self.pump()
+
