@@ -3,13 +3,15 @@
     python -m benchmarks.broker_gap                                    # killed and switched, at four phases, once each
     python -m benchmarks.broker_gap --rounds 5 --how killed --json gap.json
     python -m benchmarks.broker_gap --rounds 50 --how together --phases 5
+    python -m benchmarks.broker_gap --rounds 50 --how together --phases 5 --balanced
 
-Three of our brokers under guardians, acknowledged by all in the SyncStateSet. `killed`: the broker's process, kill -9,
-not its guardian, which passes clients on to the new master. `together`: the same, and the active controller in the same
-moment. `switched`: `mqadmin electMaster`, after which the deposed master passes them on. The producer has RocketMQ's
-defaults and sends every 5 ms; it looks for new routes 30 s after its start and every 30 s from then on, so the phase is
-given in seconds after its start: right after a look, and right before. A line of JSON for each failover, and one for
-all. Needs Java and Maven.
+Three of our brokers under guardians, acknowledged by all in the SyncStateSet. `killed`: the broker's process, kill
+-9, not its guardian, which passes clients on to the new master. `together`: the same, and the active controller in
+the same moment. `switched`: `mqadmin electMaster`, after which the deposed master passes them on. With `--balanced`
+clients reach the brokers by haproxy, as the how-to on losing a host has it, and a guardian is killed with its broker.
+The producer has RocketMQ's defaults and sends every 5 ms; it looks for new routes 30 s after its start and every 30 s
+from then on, so the phase is given in seconds after its start: right after a look, and right before. A line of JSON
+for each failover, and one for all. Needs Java and Maven.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ import trio
 
 from benchmarks.failover_timeline import said
 from benchmarks.measure import quantile
-from harness import java, ours
+from harness import balanced, java, ours
 from harness.cluster.looking import look, until_settled
 from harness.interop.scenario import Stage
 from harness.interop.tools import our_mqadmin
@@ -56,10 +58,10 @@ SETTINGS: Final[dict[str, object]] = {
 class Cluster:
     controllers: list[JavaProcess]
     namesrv: str
-    brokers: list[Broker]
+    brokers: Sequence[Broker | balanced.Host]
     remoting: Client
 
-    async def roles(self) -> tuple[Broker, dict[str, int]]:
+    async def roles(self) -> tuple[Broker | balanced.Host, dict[str, int]]:
         """The master and everybody's ids, once all are in sync."""
         view = (await until_settled(
             self.remoting, ours.addresses(self.controllers), [GROUP], REPLICAS, PATIENCE_S)).groups[GROUP]
@@ -83,6 +85,18 @@ async def cluster(stage: Stage) -> AsyncIterator[Cluster]:
         yield made
 
 
+@asynccontextmanager
+async def balanced_cluster(stage: Stage) -> AsyncIterator[Cluster]:
+    """Three hosts behind a balancer."""
+    if reason := balanced.missing():
+        raise RuntimeError(reason)
+    async with balanced.balanced(stage.here / "balanced") as group, open_client() as remoting:
+        made = Cluster(list(group.controllers), group.namesrv.address, group.hosts, remoting)
+        await made.roles()
+        await create_topic(stage, made.namesrv, TOPIC)
+        yield made
+
+
 def child_of(pid: int) -> int:
     """The only child of a process, which for a guardian is its broker; whichever thread started it."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
@@ -90,22 +104,29 @@ def child_of(pid: int) -> int:
     return child
 
 
+def strike(master: Broker | balanced.Host) -> None:
+    if isinstance(master, balanced.Host):
+        master.lose()
+    else:
+        os.kill(child_of(master.pid), signal.SIGKILL)
+
+
 async def kill(made: Cluster) -> None:
     master, _ = await made.roles()
-    os.kill(child_of(master.pid), signal.SIGKILL)
+    strike(master)
 
 
 async def kill_together(made: Cluster) -> None:
     master, _ = await made.roles()
     active = (await look(made.remoting, ours.addresses(made.controllers), [GROUP])).active
     (controller,) = [each for each in made.controllers if each.address == active]
-    os.kill(child_of(master.pid), signal.SIGKILL)
+    strike(master)
     os.kill(controller.pid, signal.SIGKILL)
 
 
 async def raise_the_dead(made: Cluster) -> None:
-    """Guardians start their brokers themselves."""
-    for process in made.controllers:
+    """Guardians that live start their brokers themselves."""
+    for process in (*made.controllers, *(each.broker for each in made.brokers if isinstance(each, balanced.Host))):
         if not process.running:
             await process.kill()  # takes note of its end
             await process.start()
@@ -180,7 +201,7 @@ async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="broker-gap-") as folder:
         stage = Stage(release, Path(folder), lambda line: None)
-        async with cluster(stage) as made:
+        async with (balanced_cluster if options.balanced else cluster)(stage) as made:
             for number in range(options.rounds):
                 for phase in options.phases:
                     for how in options.how:
@@ -204,6 +225,7 @@ def main() -> int:
     parser.add_argument("--phases", type=lambda text: [float(each) for each in text.split(",")],
                         default=[5.0, 15.0, 25.0, 29.9])
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--balanced", action="store_true", help="clients reach the brokers by a balancer")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found = trio.run(run, options)

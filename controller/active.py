@@ -243,17 +243,20 @@ class ActiveController:
 
         A replica whose machine went down may lack what it acknowledged, until it is level with a master: it is nobody
         while one of the electable is here that does not, or is not here and may be such a one. Where all of them are
-        here and in doubt, nobody has more than they: the latest epoch and the longest log wins. With ``unclean``
-        elections nobody is waited for.
+        here and in doubt, nobody has more than they: the latest epoch and the longest log wins. What a heartbeat says
+        of doubt may be over, as a master made that log level: only who knows of the epoch in which there is no master
+        says it of now. With ``unclean`` elections nobody is waited for.
         """
         group, settings = self._metadata.groups.get(key), self.settings
-        doubted = {broker_id for broker_id in observation.live
+        doubted = {broker_id: beat.doubt_epoch for broker_id in observation.live
                    if (beat := self.liveness.beat(key, broker_id)) is not None and beat.log_in_doubt}
         if group is None or not doubted or not group.sync_state_set:
             return observation, settings.policy
+        still = {broker_id for broker_id, epoch in doubted.items()
+                 if group.master is None and epoch >= group.master_epoch}
         among = {broker_id for broker_id in group.electable
                  if broker_id in group.replicas and not group.replicas[broker_id].learner}
-        if among <= doubted or (settings.unclean and not among & observation.live.keys() - doubted):
+        if among <= still or (settings.unclean and not among & observation.live.keys() - doubted.keys()):
             return observation, LONGEST
         return Observation({broker_id: replica for broker_id, replica in observation.live.items()
                             if broker_id not in doubted}), settings.policy

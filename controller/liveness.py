@@ -65,6 +65,8 @@ class Heartbeat:
     all_ack_in_sync_state_set: bool = False
     log_in_doubt: bool = False
     """Its machine went down, and it may lack what it acknowledged."""
+    doubt_epoch: int = -1
+    """It knew of this master epoch of its group when it said so; -1: of none."""
 
 
 @attrs.define(eq=False)

@@ -90,7 +90,7 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
     return Heartbeat(
         key, header.broker_id, header.broker_addr, replica,
         header.heartbeat_timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set),
-        bool(header.log_in_doubt))
+        bool(header.log_in_doubt), -1 if header.doubt_epoch is None else header.doubt_epoch)
 
 
 def read_command(request: Command, seen: Seen) -> AnyCommand | Refused:

@@ -41,6 +41,8 @@ BROKER_FIGURES: Final = REFERENCE.parents[1] / "benchmarks" / "results" / "broke
 
 FAILOVERS: Final = BROKER_FIGURES.with_name("failover_timeline.json")
 """Written by ``python -m benchmarks.failover_timeline --json benchmarks/results/failover_timeline.json``."""
+FAILOVERS_TOGETHER: Final = FAILOVERS.with_stem("failover_timeline_together")
+"""The same with ``--together --kills 200``."""
 
 _PART: Final = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -108,12 +110,12 @@ def broker_benchmarks() -> Iterator[str]:
     yield from broker_figures.page(results)
 
 
-def failovers() -> Iterator[str]:
+def failovers(recorded: Path) -> Iterator[str]:
     """The moments of a failover, from the recorded run."""
-    if not FAILOVERS.exists():
+    if not recorded.exists():
         yield "Not run yet."
         return
-    yield from failover_timeline.page(json.loads(FAILOVERS.read_text()))
+    yield from failover_timeline.page(json.loads(recorded.read_text()))
 
 
 def _option(action: argparse.Action) -> str:
@@ -174,7 +176,8 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, BrokerConfig), "broker-idle-keys": partial(idle_keys, IDLE),
     "mqadmin-commands": commands, "interop": scenarios,
-    "broker-benchmarks": broker_benchmarks, "failover-timeline": failovers,
+    "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
+    "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds}
 
 

@@ -178,9 +178,11 @@ class ReplicasManager:
         self._life = life
         self._unrecorded = False
         """Registered without its life, by controllers that know lives by now."""
-        self._told = self._settled = self._refused = False
-        """While the log is in doubt: the active controller has heard of it; and has said since in which epoch the group
-        is, so that later elections know of it; a mastership was refused, as nobody could tell whether it did."""
+        self._told = self._refused = False
+        """While the log is in doubt: the active controller has heard of it; a mastership was refused, as nobody could
+        tell whether it did."""
+        self._doubt_epoch: int | None = None
+        """The group's, as the active controller said after it was told: later elections know of the doubt."""
         self._successors: list[int] = []
         """Whom it has yet to ask for, of a controller that would not have it resign."""
         self._writing = False
@@ -315,7 +317,8 @@ class ReplicasManager:
                 case Action.LEAVE:
                     outputs.append(Leave(_ANOTHER))
                 case Action.FORGET:
-                    self._heard = self._unrecorded = self._told = self._settled = False
+                    self._heard = self._unrecorded = self._told = False
+                    self._doubt_epoch = None
                     self._pending.clear()
                     self._times.keep((Kind.REGISTER, Kind.DISCOVER))
                 case Action.BEAT | Action.ELECT | Action.POLL:
@@ -425,7 +428,8 @@ class ReplicasManager:
         header = BrokerHeartbeatRequest(
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
             self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
-            log_in_doubt=True if self._in_doubt else None, broker_life=self._life, **self._announced())
+            log_in_doubt=True if self._in_doubt else None, doubt_epoch=self._doubt_epoch if self._in_doubt else None,
+            broker_life=self._life, **self._announced())
         held = self.in_sync
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
@@ -465,11 +469,12 @@ class ReplicasManager:
             return self._resign(now_ns)
         if broker_id is None or not self._heard or state in TAKING:
             return []
-        if self._settling:
-            if not times.due(Kind.POLL, now_ns):
+        if self._in_doubt and self._told:
+            if times.due(Kind.POLL, now_ns):
+                times.put(Kind.POLL, now_ns + config.retry_ms * NS_PER_MS)
+                return self._poll(now_ns, self._settle)
+            if self._doubt_epoch is None:
                 return []
-            times.put(Kind.POLL, now_ns + config.retry_ms * NS_PER_MS)
-            return self._poll(now_ns, self._settle)
         if state in ROLELESS and not config.learner and times.due(Kind.ELECT, now_ns):
             times.put(Kind.ELECT, now_ns + config.elect_retry_ms * NS_PER_MS)
             elect = ElectMasterRequest(config.cluster_name, config.broker_name, broker_id)
@@ -489,21 +494,22 @@ class ReplicasManager:
         """In other modes a master acknowledges alone, and whoever has the longest log is as good as it gets."""
         return self.log.in_doubt and self._config.all_ack_in_sync_state_set
 
-    @property
-    def _settling(self) -> bool:
-        return self._in_doubt and self._told and not self._settled
-
     def _settle(self, answer: Command | None, number: int) -> list[Output]:
-        """Elections up to now may not have known that this log is in doubt."""
+        """Elections up to the first answer may not have known that this log is in doubt. Later ones tell of each epoch:
+        those in doubt choose among themselves when all have said that they know of the one that has no master."""
         if answer is not None and answer.code == ResponseCode.SUCCESS:
-            self._doubtful_epoch = max(
-                self._doubtful_epoch, GetReplicaInfoResponse.from_ext(answer.ext).master_epoch or 0)
-            self._settled = True
+            epoch = GetReplicaInfoResponse.from_ext(answer.ext).master_epoch or 0
+            if self._doubt_epoch is None:
+                self._doubtful_epoch = max(self._doubtful_epoch, epoch)
+            if self._doubt_epoch is None or epoch > self._doubt_epoch:
+                self._doubt_epoch = epoch
+                self._times.put(Kind.BEAT)
         return self._polled(answer, number)
 
     def _knew_of_doubt(self) -> bool:
         """Whether an election that is told now knew of it. Java's never do: once they are asked for somebody better."""
-        return not self._in_doubt or self._settled or (self._refused and self._heard and not self._told)
+        return not self._in_doubt or self._doubt_epoch is not None or (
+            self._refused and self._heard and not self._told)
 
     def _resign(self, now_ns: int) -> list[Output]:
         """Ask to be replaced; a controller that does not know how is asked for each of the others. Where a member may

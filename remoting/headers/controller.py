@@ -35,6 +35,8 @@ class BrokerHeartbeatRequest(Header):
     """Ours: this replica must never be elected."""
     log_in_doubt: bool | None = None
     """Ours: its machine went down, and it may lack what it acknowledged; it is elected only where nobody is better."""
+    doubt_epoch: Int32 | None = None
+    """Ours, beside ``log_in_doubt``: the group's master epoch as it was told before it sent this."""
     broker_life: Int64 | None = None
     """Ours: a number of the life of this process, another one after each start. Above 0."""
 

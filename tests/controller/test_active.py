@@ -535,7 +535,7 @@ def lone(doubted: dict[int, LiveReplica], sure: tuple[int, ...] = (), **settings
     stage.carry_out()
     stage.at(20)
     for broker_id, replica in doubted.items():
-        stage.beat(broker_id, f"again {broker_id}", replica=replica, **DOUBT)
+        stage.beat(broker_id, f"again {broker_id}", replica=replica, **DOUBT, doubt_epoch=stage.group.master_epoch)
     for broker_id in sure:
         stage.beat(broker_id, f"again {broker_id}")
     return stage
@@ -570,8 +570,30 @@ def test_who_may_have_lost_something_waits_for_who_may_have_not() -> None:
 def test_where_all_who_may_be_elected_are_in_doubt_the_longest_log_leads() -> None:
     stage = lone({2: SHORT, 3: attrs.evolve(LONG, max_offset=99)})
     assert masters(stage) is None, "1 is not here, and 3 was not in sync"
-    stage.beat(1, "again 1", replica=LONG, **DOUBT)
+    stage.beat(1, "again 1", replica=LONG, **DOUBT, doubt_epoch=2)
     assert masters(stage) == 1
+
+
+def test_a_doubt_of_before_the_master_was_lost_may_be_over() -> None:
+    """A replica is level with its master, and the master's machine goes down before the next heartbeat."""
+    stage = lone({2: SHORT})
+    stage.beat(1, "again 1", replica=LONG, **DOUBT, doubt_epoch=1)
+    assert masters(stage) is None
+    assert isinstance(by_itself(stage, 2), NotElected), "the other one may be in doubt no longer"
+    stage.beat(1, "again 1", replica=SHORT)
+    assert masters(stage) == 1
+
+
+def test_those_in_doubt_do_not_choose_while_the_lost_master_is_on_record() -> None:
+    """Whoever says so knew of the epoch in which there was a master."""
+    stage = Stage().form(1, 2)
+    stage.beat(2, "channel 2", replica=LONG, **DOUBT, doubt_epoch=1)
+    stage.at(10).close(1)
+    assert masters(stage) is None and stage.group.master_epoch == 2
+    stage.beat(1, "again 1", replica=SHORT, **DOUBT, doubt_epoch=2)
+    assert masters(stage) is None
+    stage.beat(2, "channel 2", replica=LONG, **DOUBT, doubt_epoch=2)
+    assert masters(stage) == 2
 
 
 @pytest.mark.parametrize("policy", ["preferred", "priority"])
@@ -605,7 +627,7 @@ def test_a_group_of_one_goes_on() -> None:
     stage = Stage().form(1)
     stage.at(10).close(1)
     stage.carry_out()
-    stage.beat(1, "again", replica=LONG, **DOUBT)
+    stage.beat(1, "again", replica=LONG, **DOUBT, doubt_epoch=2)
     assert masters(stage) == 1
 
 

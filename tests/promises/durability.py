@@ -75,6 +75,9 @@ PAGE = Page("docs/explanation/durability.md", (
         "broker/ha", "trust", "a_log_that_came_back_shorter_is_level_when_it_is_as_long")),
     Promise("**When all who may be elected are here", "B29", not_real=POWERLESS, tests=tests_of(
         "controller", "active", "where_all_who_may_be_elected_are_in_doubt_the_longest_log_leads")),
+    Promise("Each of them has said so since the group has no master", "B29", not_real=POWERLESS, tests=tests_of(
+        "controller", "active", "a_doubt_of_before_the_master_was_lost_may_be_over",
+        "those_in_doubt_do_not_choose_while_the_lost_master_is_on_record")),
     Promise("`electPolicy` has no say then", "B29", not_real=POWERLESS, tests=tests_of(
         "controller", "active", "no_preference_counts_among_those_in_doubt")),
     Promise("An operator who knows that names", not_simulated=ONE_ANSWER, not_real=POWERLESS,

@@ -41,6 +41,21 @@ def test_a_log_in_doubt_is_told_until_it_is_not() -> None:
     assert {beat.log_in_doubt for beat in broker.controller.heartbeats[-2:]} == {None}
 
 
+def test_a_doubt_is_told_with_the_epoch_that_is_known_at_once() -> None:
+    """Those in doubt choose among themselves only when all know that they have no master."""
+    broker = doubting()
+    broker.run(2_000)
+    assert broker.controller.heartbeats[-1].doubt_epoch == 3
+    broker.controller.master, broker.controller.epoch = None, 4
+    told = len(broker.controller.heartbeats)
+    broker.run(CONFIG.retry_ms + 10)
+    epochs = [beat.doubt_epoch or 0 for beat in broker.controller.heartbeats[told:]]
+    assert epochs[-1] == 4 and epochs == sorted(epochs)
+    broker.manager.log = LogState(3, 90, 90)
+    broker.run(2_000)
+    assert broker.controller.heartbeats[-1].doubt_epoch is None
+
+
 def test_where_a_master_acknowledges_alone_no_doubt_is_told() -> None:
     broker = doubting(CONFIG)
     broker.run(2_000)
