@@ -6,13 +6,15 @@ neither who lifts it nor who waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, ParamSpec, TypeVar
 
 import trio
 
 WAIT_MS: Final = 2_000
 """For so long requests wait that must be answered all the same; clients wait 3 s at least."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Veil:
@@ -42,8 +44,16 @@ class Veil:
             for call in tuple(self.lifted):
                 call()
 
-    async def wait(self) -> None:
-        """Until it is lifted, or for as long as a client would wait for its answer."""
-        with trio.move_on_after(WAIT_MS / 1e3):
-            while self.below:
-                await self._changed.wait()
+    def behind(self, answer: Callable[P, T]) -> Callable[P, T | Coroutine[Any, Any, T]]:
+        """``answer``, given when it is lifted, or after ``WAIT_MS``; at once while there is none."""
+
+        async def later(*args: P.args, **kwargs: P.kwargs) -> T:
+            with trio.move_on_after(WAIT_MS / 1e3):
+                while self.below:
+                    await self._changed.wait()
+            return answer(*args, **kwargs)
+
+        def ask(*args: P.args, **kwargs: P.kwargs) -> T | Coroutine[Any, Any, T]:
+            return later(*args, **kwargs) if self.on else answer(*args, **kwargs)
+
+        return ask

@@ -8,8 +8,7 @@ Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor``, ``Broker2Client``
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from broker.groups import GroupTable
 from broker.offsets.table import OffsetTable
@@ -53,7 +52,7 @@ class OffsetRequests:
             RequestCode.QUERY_CONSUMER_OFFSET: self.query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all,
-            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self._veil.behind(self.reset),
             RequestCode.CLONE_GROUP_OFFSET: self.clone,
             RequestCode.QUERY_CORRECTION_OFFSET: self.correct,
         }
@@ -101,15 +100,8 @@ class OffsetRequests:
 
     # --- administrators --------------------------------------------------------------------------------------
 
-    def reset(self, _: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
+    def reset(self, _: Connection, request: Command) -> Command:
         """222: here, or by telling the group's members. What a new master does not show yet is waited for."""
-        return self._reset_later(request) if self._veil.on else self._reset(request)
-
-    async def _reset_later(self, request: Command) -> Command:
-        await self._veil.wait()
-        return self._reset(request)
-
-    def _reset(self, request: Command) -> Command:
         asked = ResetOffsetRequest.from_ext(request.ext)
         if not self._offsets.config.use_server_side_reset_offset:
             return self._reset_in_clients(request, asked)

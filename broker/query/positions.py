@@ -5,8 +5,7 @@ Source: ``AdminBrokerProcessor`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Final
 
 from broker.clients.members import Consumers
 from broker.pulling.reading import store_time_ms
@@ -34,22 +33,12 @@ class Positions:
 
     def handlers(self) -> dict[int, Handler]:
         return {
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._unveiled(self.by_time),
-            RequestCode.GET_MAX_OFFSET: self._unveiled(self.end),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._veil.behind(self.by_time),
+            RequestCode.GET_MAX_OFFSET: self._veil.behind(self.end),
             RequestCode.GET_MIN_OFFSET: self.begin,
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.first_time,
             RequestCode.QUERY_CONSUME_QUEUE: self.entries,
         }
-
-    def _unveiled(self, answer: Callable[[Connection, Command], Command]) -> Handler:
-        async def later(connection: Connection, request: Command) -> Command:
-            await self._veil.wait()
-            return answer(connection, request)
-
-        def ask(connection: Connection, request: Command) -> Command | Coroutine[Any, Any, Command]:
-            return later(connection, request) if self._veil.on else answer(connection, request)
-
-        return ask
 
     def by_time(self, _: Connection, request: Command) -> Command:
         """29: the first message of that time or later, or with UPPER the last one of that time or earlier."""
