@@ -165,6 +165,11 @@ class Puts:
         if self._replication is not None and len(self._unacknowledged):
             self._unacknowledged.advanced(self._replication.holders)
 
+    @property
+    def waiting(self) -> int:
+        """Messages or batches that were written and are not answered yet."""
+        return len(self._unwritten) + len(self._unflushed) + len(self._unacknowledged)
+
     # --- what releases it ------------------------------------------------------------------------------------
 
     def _denies(self) -> bool:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-import attrs
 import trio
 from trio.abc import Listener, Stream
 
@@ -22,6 +21,7 @@ from broker.ha.insync import InSync
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.registration import Registration
 from broker.relay.forwarding import Forwarder
+from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState
 from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 from broker.replicas.shell import Member
@@ -171,9 +171,10 @@ class ControlledRole:
         self._finding = trio.CancelScope()
         self.handed_over = False
         self._stopping = False
-        self._asked: tuple[QuorumConfig, int] | None = None
-        """As configured, while not all of it is in force."""
-        services.journal.ticks.append(self._come_into_force)
+        self._demand = Demand(lambda: self.member.manager.gate, self._apply)
+        services.journal.ticks.append(lambda _: self._demand.settle())
+        self._sync_flush_timeout_ms = 0
+        """As configured last."""
         self._nursery: trio.Nursery | None = None
         replication.advanced.append(services.puts.advanced)
         replication.changed.append(self._changed)
@@ -232,6 +233,7 @@ class ControlledRole:
 
     def _prepare(self) -> None:
         self._replication.broker_id = self.member.manager.broker_id
+        self._demand.settle()
         self._finding.cancel()
 
     async def _end_forwarding(self, scope: trio.CancelScope) -> None:
@@ -293,20 +295,12 @@ class ControlledRole:
         """``minInSyncReplicas`` is raised at once. It is lowered when the active controller has renewed the lease by
         an answer to a heartbeat that says so: until then others may be elected because this master acknowledges
         nothing alone."""
-        self.member.manager.announce(quorum.min_in_sync_replicas)
-        self._asked = quorum, sync_flush_timeout_ms
-        self._come_into_force(0)
+        self._sync_flush_timeout_ms = sync_flush_timeout_ms
+        self._demand.change(quorum)
 
-    def _come_into_force(self, _: int) -> None:
-        """At each tick, until all that was asked for is in force."""
-        if self._asked is None:
-            return
-        (quorum, sync_flush_timeout_ms), gate = self._asked, self.member.manager.gate
-        self._services.puts.configure(attrs.evolve(quorum, min_in_sync_replicas=gate.in_force),
-                                      sync_flush_timeout_ms=sync_flush_timeout_ms)
-        self._replication.demand(gate.in_force)
-        if gate.in_force == gate.announced:
-            self._asked = None
+    def _apply(self, quorum: QuorumConfig) -> None:
+        self._services.puts.configure(quorum, sync_flush_timeout_ms=self._sync_flush_timeout_ms)
+        self._replication.demand(quorum.min_in_sync_replicas)
 
     async def stop(self) -> None:
         self.handed_over, self._stopping = self._forwarder.on, self._services.standing.role.takes_puts

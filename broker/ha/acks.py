@@ -180,11 +180,12 @@ class Holders(Protocol):
 
 
 def satisfied(need: Need, end: int, holders: Holders) -> bool:
-    """Whether a message that ends at ``end`` is held by as many as it needs, and as many are in sync."""
+    """Whether a message that ends at ``end`` is held by as many as it needs, and as many are in sync: as were demanded
+    at its put, or as are now, if more. One that waits for nobody was let in, and that is all."""
     if need.acks == ALL:
         return holders.enough(need.least) and holders.holds_all(end)
-    return ((need.least <= 1 or holders.enough(need.least))
-            and (need.acks <= 1 or holders.holders(end) >= need.acks))
+    return not need.waits or (
+        holders.enough(need.least) and (need.acks <= 1 or holders.holders(end) >= need.acks))
 
 
 class PutQueue:

@@ -44,14 +44,23 @@ class Gate:
 
     announced: int
     generation: int = 0
-    """Counts announcements, so that an answer to an older one says nothing."""
+    """Counts announcements and masterships, so that an answer to an older heartbeat says nothing."""
     in_force: int = attrs.field(default=attrs.Factory(lambda self: self.announced, takes_self=True))
+    highest: int = attrs.field(default=attrs.Factory(lambda self: self.announced, takes_self=True), init=False)
+    """Of all that was announced."""
 
     def announce(self, least: int) -> None:
         """From the next heartbeat on."""
         self.announced = least
+        self.highest = max(self.highest, least)
         self.generation += 1
         self.in_force = max(self.in_force, least)
+
+    def begin(self) -> None:
+        """A mastership begins. Another controller than the one that answered may have given it, and know an older
+        announcement: then others are eligible on account of that."""
+        self.generation += 1
+        self.in_force = self.highest
 
     def answered(self, generation: int) -> None:
         """The active controller answered a heartbeat of that announcement."""

@@ -266,10 +266,6 @@ class ReplicasManager:
         return [Report(f"cannot take the role of epoch {role.epoch}: {reason}"), *self._act(self.machine.refused()),
                 *self._fence(now_ns)]
 
-    def announce(self, min_in_sync_replicas: int) -> None:
-        """``minInSyncReplicas`` was configured anew; ``gate.in_force`` says what holds."""
-        self.gate.announce(min_in_sync_replicas)
-
     def hand_over(self, now_ns: int) -> list[Output]:
         """Another one is to be master. Whatever comes meanwhile, as a lease that ends and is renewed, or one more
         election of this broker, it writes nothing again: its successor may have been chosen already."""
@@ -628,6 +624,8 @@ class ReplicasManager:
             return []
         role: Become = (BecomeMaster(epoch, members, members_epoch) if master == self.broker_id
                       else BecomeSlave(epoch, master, address))
+        if isinstance(role, BecomeMaster):
+            self.gate.begin()
         self._seen = epoch
         return self._act(self.machine.named(role))
 

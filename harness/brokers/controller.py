@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 NAMES: Final = ("n0:9878", "n1:9878")
 LIFE: Final = ("brokerLife", "alreadyRunning")
 """Fields of requests by which a broker tells its life."""
+UNKNOWN_TO_JAVA: Final = (*LIFE, "minInSyncReplicas")
+"""Nobody is eligible there beside the SyncStateSet."""
 NOTIFY_TIMEOUT_NS: Final = 400 * MS
 (E_ASK, E_CLOSED, E_ACT, E_COMMIT) = range(40, 44)
 NEVER: Final = 1 << 62
@@ -93,7 +95,7 @@ class Controller:
             return
         self.fold(E_ASK, command.code)
         if self.scene.plan.java_controllers:
-            for name in LIFE:
+            for name in UNKNOWN_TO_JAVA:
                 command.ext.pop(name, None)
         code, active, machine = command.code, self.active, self.scene.machine
         if code == RequestCode.BROKER_HEARTBEAT:

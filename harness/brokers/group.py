@@ -14,6 +14,7 @@ from controller.metadata.groups import BrokerGroup, GroupKey
 from harness.brokers.client import Consumer, Producer
 from harness.brokers.host import Host
 from harness.brokers.plan import BrokerPlan
+from raft.config import MS
 from raft.sim.links import Link, Network, Receiver
 from raft.sim.tape import Chance, Tape, Value
 from raft.sim.world import World
@@ -45,6 +46,7 @@ class Group(ABC):
         self._sites, self._luck, self._closes, self._acts, self._guesses = (
             tape.stream(name + what) for what in ("sites", "luck", "closes", "client", "guesses"))
         self.healed = False
+        self._demands = tape.stream(name + "demands")
         self._ends = ends_ns
         self.hosts = [self._make_host(number) for number in range(plan.brokers)]
         self._lives = 0
@@ -56,6 +58,8 @@ class Group(ABC):
         self.consumer = Consumer(self)
         self._traits()
         self.after(plan.op_ns, self._client)
+        if plan.demand_chance:
+            self.after(plan.demand_ns, self._operator)
 
     def _make_host(self, number: int) -> Host:
         return Host(self, number)
@@ -157,6 +161,45 @@ class Group(ABC):
 
     def reply(self, host: Host, call: Callable[[], None]) -> None:
         self.network.link(host.name, "client", "client").send(call)
+
+    # --- an operator -----------------------------------------------------------------------------------------
+
+    def _operator(self) -> None:
+        """Changes ``minInSyncReplicas`` of a running broker now and then, for good or for a while; of a master rather
+        than of others, and rather when something waits."""
+        if self.world.now >= self._ends:
+            return
+        self.after(self.plan.demand_ns, self._operator)
+        act = self._demands.draw(None, self._a_demand)
+        if act is None:
+            return
+        who, least, span_ms, behind_a_beat = act
+        group = self.group()
+        host = self.host_of(group.master) if who < 0 and group is not None else self.hosts[who % len(self.hosts)]
+        if host is not None:
+            before = host.min_in_sync
+            host.demand(least, behind_a_beat=bool(behind_a_beat))
+            if span_ms:
+                self.after(span_ms * MS, lambda: host.demand(before))
+
+    def _a_demand(self, chance: Chance) -> list[int] | None:
+        waits = any(host.process is not None and host.process.puts.waiting for host in self.hosts)
+        if chance() >= self.plan.demand_chance * (8 if waits else 1):
+            return None
+        who = -1 if chance() < 0.6 else int(chance() * len(self.hosts))
+        span_ms = int(chance() * 2_000) if chance() < 0.7 else 0
+        return [who, 1 + int(chance() ** 1.5 * (self.able + 1)), span_ms, int(chance() < 0.4)]
+
+    def demand_what_can_be(self) -> None:
+        """Healed, an operator demands no more than there are."""
+        for host in self.hosts if self.plan.demand_chance else ():
+            if host.min_in_sync > self.able:
+                host.demand(self.able)
+
+    @property
+    def able(self) -> int:
+        """How many may be in sync."""
+        return self.plan.brokers - self.plan.learners
 
     # --- clients ---------------------------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ leaves of the rest; or right before any operation on files. Knows nothing of wha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.store.files import MemoryFiles
-from harness.brokers.process import Process
+from harness.brokers.process import E_DEMAND, Process
 from raft.sim.world import Clock
 
 if TYPE_CHECKING:
@@ -85,6 +86,19 @@ class Host:
             process.after()
         except Killed:
             self._died()
+
+    def demand(self, least: int, *, behind_a_beat: bool = False) -> None:
+        """Its operator wants another ``minInSyncReplicas``, of this run and of those to come; ``behind_a_beat``: right
+        when a heartbeat has left, which says something else."""
+        process = self.process
+        if process is not None and process.opened:
+            change = functools.partial(process.change_demand, least)
+            if behind_a_beat:
+                process.behind_a_beat.append(change)
+            else:
+                self.do(process, E_DEMAND, change)
+        else:
+            self.min_in_sync = least
 
     def _site(self, what: str) -> None:
         """Before each operation on files."""

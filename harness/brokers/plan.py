@@ -22,11 +22,14 @@ HARMS: Final = (
 )
 """What happens at moments; ``severed``: from controllers; ``both``: a kill and a failover at once; ``blink``: a power
 cut that no controller notices, while another broker does not hear this one; ``forged``: somebody tells of a role that
-no controller gave."""
-PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak")
+no controller gave. Where operators change what is demanded, ``alone``, too: all others die, and the operator has this
+one go on without them."""
+PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak", "demands")
+"""``demands``: an operator changes ``minInSyncReplicas`` of running brokers again and again."""
 _OF: Final = {
     "calm": (), "kills": ("kill",), "power": ("kill", "power cut", "blink"),
     "network": ("cut", "one way", "severed", "reset"),
+    "demands": ("kill", "cut", "one way", "severed", "failover", "designate"),
     "roles": ("failover", "designate", "pause", "notify late", "severed", "forged"),
 }
 
@@ -82,6 +85,10 @@ class BrokerPlan:
     close_seen: float = 0.7
     late_close_ms: int = 0
     links: LinkProfile = LinkProfile()
+    demand_chance: float = 0.0
+    """That a broker's operator changes what it demands, in each ``demand_ns``."""
+    demand_ns: int = 150 * MS
+    slave_timeout_ms: int = 700
 
     def ha(self) -> HaConfig:
         return HaConfig(
@@ -133,7 +140,20 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.controllers_by_name = stream.chance(0.2)
     plan.young_hold_ms = stream.pick((0, 200, 900), 0)
     plan.shows_all = stream.chance(0.15)
+    draw_demands(plan, stream, always=profile == "demands", never=profile == "calm")
+    if profile == "demands":
+        plan.brokers, plan.min_in_sync, plan.harms = max(plan.brokers, 3), 2, (*plan.harms, "alone", "alone")
+    elif plan.demand_chance and plan.harms and stream.chance(0.5):
+        plan.harms += ("alone",)
     return plan
+
+
+def draw_demands(plan: BrokerPlan, stream: Stream, *, always: bool, never: bool) -> None:
+    """Whether an operator changes what brokers demand while they run."""
+    chance = stream.pick((0.0, 0.0, 0.02, 0.1), 0.0)
+    plan.demand_chance = 0.0 if never else max(chance, 0.05) if always else chance
+    if plan.demand_chance:  # a put waits for longer than a minimum takes to be lowered
+        plan.slave_timeout_ms = stream.pick((700, 5_000, 5_000), 700)
 
 
 def _harm(plan: BrokerPlan, stream: Stream, profile: str) -> None:
@@ -150,5 +170,5 @@ def _harm(plan: BrokerPlan, stream: Stream, profile: str) -> None:
     plan.harm_chance = strength if harms else 0.0
     if profile in ("swarm", "weak", "power"):
         plan.site_chance = site
-    if profile in ("swarm", "weak", "network"):
+    if profile in ("swarm", "weak", "network", "demands"):
         plan.links = shape

@@ -10,11 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import attrs
+
 from broker.ha.acks import QuorumConfig
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import Puts
 from broker.replicas import identity
 from broker.replicas.carrying import Carrier
+from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
 from broker.replicas.outputs import (
     Become,
@@ -47,10 +50,11 @@ if TYPE_CHECKING:
     from harness.brokers.controller import Channel
     from harness.brokers.host import Host
 
-(E_TURN, E_TICK, E_DISK, E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD) = range(20, 27)
+(E_TURN, E_TICK, E_DISK, E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD, E_DEMAND) = range(20, 28)
 PRIORITY_DEFAULT = 2**31 - 1
 TICK_NS = 50 * MS
 SYNC_NS = MS
+FLUSH_TIMEOUT_MS = 600
 IDENTITY, TEMP = "brokerIdentity", "brokerIdentity-temp"
 
 
@@ -174,18 +178,20 @@ class Process:
 
     def open(self) -> None:
         """As ``broker.server`` does."""
-        host, plan, journal = self.host, self.scene.plan, self.journal
+        host, journal = self.host, self.journal
         journal.open()
         self.switch = Switch(self)
         self.opened = True
         self.scene.watch.recovered(self)
-        self.puts = Puts(journal, QuorumConfig(
-            total_replicas=max(plan.brokers, host.min_in_sync), in_sync_replicas=plan.in_sync_replicas,
-            min_in_sync_replicas=host.min_in_sync, all_ack_in_sync_state_set=plan.all_ack, slave_timeout_ms=700,
-            young_master_hold_ms=plan.young_hold_ms),
-            sync_flush_timeout_ms=600)
+        self.demanded = host.min_in_sync
+        """``minInSyncReplicas`` as it is in force."""
+        self.behind_a_beat: list[Callable[[], None]] = []
+        """To be done when the next heartbeat has left."""
+        self.puts = Puts(journal, self._quorum(host.min_in_sync), sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
         self.switch.advanced.append(self.puts.advanced)
         self.member = Member(self)
+        self.demand = Demand(lambda: self.member.manager.gate, self._demands)
+        journal.ticks.append(lambda _: self.demand.settle())
         self.switch.changed.append(self.member.ring)
         journal.begin_turns(self.wake)
         journal.arrived.append(lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
@@ -194,6 +200,25 @@ class Process:
         self.switch.run()
         self.later(TICK_NS, E_TICK, self._tick)
         self.member.ring()
+
+    def _quorum(self, least: int) -> QuorumConfig:
+        plan = self.scene.plan
+        return QuorumConfig(
+            total_replicas=max(plan.brokers, least), in_sync_replicas=plan.in_sync_replicas,
+            min_in_sync_replicas=least, all_ack_in_sync_state_set=plan.all_ack,
+            slave_timeout_ms=plan.slave_timeout_ms, young_master_hold_ms=plan.young_hold_ms)
+
+    def change_demand(self, least: int) -> None:
+        """Its operator does."""
+        self.host.min_in_sync = least
+        self.demand.change(attrs.evolve(self._quorum(least), total_replicas=1))
+        self.scene.watch.demands.changed(self)
+
+    def _demands(self, quorum: QuorumConfig) -> None:
+        """From now on. As ``broker.roles`` does."""
+        self.puts.configure(quorum, sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
+        self.scene.watch.demands.in_force(self, quorum.min_in_sync_replicas)
+        self.switch.demand(quorum.min_in_sync_replicas)
 
     @property
     def now(self) -> int:
@@ -259,7 +284,7 @@ class Member:
         found = identity.load(key.cluster, key.name, self._read(IDENTITY), self._read(TEMP))
         if isinstance(found, identity.Identity) and files.exists(TEMP):
             files.remove(TEMP)
-        self.manager = ReplicasManager(
+        self.manager: ReplicasManager = ReplicasManager(
             config, found, f"{process.host.address};{process.host.life}", process.switch.doubtful_epoch,
             life=scene.new_life())
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, self._advance)
@@ -350,12 +375,18 @@ class Member:
         def answered(answer: Command | None) -> None:
             scene.watch.answered(process, command, answer, sent_ns)
             self.carry_out(self._manager().answered(send.request, answer, self.now))
+            scene.watch.demands.stands(process)
             self.ring()
 
         scene.ask(process, send.address, command, send.timeout_ms, answered)
+        if command.code == RequestCode.BROKER_HEARTBEAT:
+            waiting, process.behind_a_beat = process.behind_a_beat, []
+            for call in waiting:
+                process.later(0, E_DEMAND, call)
 
     def _take(self, role: Become) -> None:
         switch = self.process.switch
+        self.process.demand.settle()
 
         def done(refused: str | None) -> None:
             if refused is not None:

@@ -79,6 +79,7 @@ class Switch:
         self.following: Following | None = None
         self.role: Become | None = None
         self.port = Port(self)
+        self._least = process.host.min_in_sync
         self._was_joining = False
         self._taking: tuple[Taking, Done] | None = None
         self.dialled = 0
@@ -160,7 +161,7 @@ class Switch:
         deadline = journal.now_ns() + self.config.dispatch_wait_ms * MS
         while undispatched(journal) and journal.now_ns() < deadline:
             yield
-        in_sync = attrs.evolve(in_sync, started_ns=journal.now_ns())
+        in_sync = attrs.evolve(in_sync, started_ns=journal.now_ns(), least=self._least)
         if self.master is None:
             self.master = HaMaster(self.config, in_sync, self._epochs)
             self.port.serve(self.master)
@@ -240,8 +241,7 @@ class Switch:
         assert start is not None
         return InSync(
             self.broker_id, self.config, role.sync_state_set, role.sync_state_set_epoch, start,
-            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(),
-            self.process.host.min_in_sync)
+            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(), self._least)
 
     # --- what holds ------------------------------------------------------------------------------------------
 
@@ -260,6 +260,14 @@ class Switch:
 
     def replicas(self) -> Replicas:
         return Replicas(accepted=0 if self.in_sync is None else len(self.in_sync.accepted))
+
+    def demand(self, least: int) -> None:
+        """``minInSyncReplicas`` as it is in force from now on."""
+        if least != self._least:
+            self._least = least
+            if self.in_sync is not None:
+                self.in_sync.demand(least)
+                self.advance()
 
     def advance(self) -> None:
         """The SyncStateSet, or what its members hold, is another."""

@@ -14,6 +14,7 @@ from controller.metadata.commands import RaiseFormat
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.machine import MetadataMachine
 from harness.brokers.controller import NAMES, Channel, Controller
+from harness.brokers.demands import DEMANDED
 from harness.brokers.group import Group, calls
 from harness.brokers.host import Host
 from harness.brokers.plan import CLUSTER, GROUP, PROFILES, BrokerPlan, draw
@@ -36,7 +37,8 @@ FAULTS: Final = (
     "lease over", "truncated", "bytes lost by power", "put refused by the gate", "put without a master",
     "put in doubt", "alter asked", "set shrunk", "set grown", "learner", "sync flush", "async flush",
     "fewer acknowledgements", "flow control", "pieces", "same epoch again", "became master with a longer log",
-    "java controllers", "resigned", "led by who lost something", "log in doubt no longer",
+    "java controllers", "resigned", "led by who lost something", "log in doubt no longer", "alone",
+    "acknowledged, and more had been demanded", *DEMANDED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000
@@ -273,6 +275,16 @@ class BrokerScene(Group):
             leader.asked(channel, request(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
                 CLUSTER, GROUP, ids[number % len(ids)], True)), _ignore)
 
+    def _do_alone(self, host: Host, span_ms: int, number: int) -> None:
+        """All others die, and its operator has it go on alone for a while."""
+        self.counts["alone"] += 1
+        for other in self.hosts:
+            if other is not host:
+                self._do_kill(other, 2_000 + span_ms, number)
+        before = host.min_in_sync
+        self.after(number * MS, lambda: host.demand(1))
+        self.after((4_000 + span_ms) * MS, lambda: host.demand(before))
+
     def _do_both(self, host: Host, span_ms: int, number: int) -> None:
         self.counts["both"] += 1
         self._do_kill(host, span_ms, number)
@@ -293,6 +305,7 @@ class BrokerScene(Group):
             if host.paused is not None:
                 host.resume()
             host.start()
+        self.demand_what_can_be()
         end = self.world.now + SETTLE_MS * MS
         while self.world.now < end and not self.watch.level():
             self.world.run(min(self.world.now + 50 * MS, end))

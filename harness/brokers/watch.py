@@ -25,6 +25,7 @@ from controller.metadata.invariants import Checker
 from controller.metadata.outcomes import Elected
 from harness.brokers.client import TOPIC
 from harness.brokers.contract import Excuse, Loss, excuse
+from harness.brokers.demands import Demands
 from harness.brokers.doubts import Doubts
 from harness.brokers.history import History
 from harness.brokers.plan import CLUSTER, GROUP
@@ -64,7 +65,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B19": "a producer's messages are in order, twice only where an outcome was unknown",
     "INV_B20": "no consumer is ahead of the queues of a new master",
     "INV_B21": "a log opens at a message's end, with all that was safe, and nothing counts on more than there is",
-    "INV_B22": "healed, all replicas are level with the master and in sync",
+    "INV_B22": "healed, all replicas are level with the master and in sync, and go by what their operators demand",
     "INV_B23": "what is acknowledged is held, at that moment, by an accepted SyncStateSet of minInSyncReplicas members "
                "or more, and by everybody whom a clean election may choose",
     "INV_B24": "what consumers could see once is in the log of every later master, and is seen again",
@@ -74,6 +75,8 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B29": "who lost something to a power cut leads only where all lost something who might have been elected, or "
                "where an operator says so",
     "INV_B30": "what was not synced before a power cut is acknowledged when it was copied again",
+    "INV_B31": "a raised minimum is in force at once; a lowered one not while others are eligible on account of the "
+               "higher one",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
@@ -99,7 +102,7 @@ class Watch:
         self.checker = checker or Checker()
         self.counts = self.checker.counts
         self.history = History(self)
-        self.doubts = Doubts(self)
+        self.doubts, self.demands = Doubts(self), Demands(self)
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
         """Nothing was lost so far, and nothing may be."""
@@ -190,7 +193,7 @@ class Watch:
         return at
 
     @staticmethod
-    def _leads(process: Process | None) -> int | None:
+    def leads_in(process: Process | None) -> int | None:
         """The epoch in which this run is master, as replication sees it."""
         if process is None or process.dead or process.switch.in_sync is None:
             return None
@@ -228,6 +231,7 @@ class Watch:
                 self.counts["INV_C25"] += 1
                 lacking = self._all_hold(after.eligible, len(self.acknowledged))
                 require(not lacking, "INV_C25", "eligible without what was acknowledged", lacking, before, after)
+            self.demands.decided(after)
             if after.master is not None:
                 self._sets[after.master_epoch] = after.sync_state_set
                 if not after.eligible and after.master_epoch == before.master_epoch:
@@ -299,7 +303,7 @@ class Watch:
         others = [other for other in (*self.scene.hosts, *self.scene.copies) if other is not host]
         self.counts["INV_B27"] += any(other.process is not None for other in others)
         for other in others:
-            if self._leads(other.process) == epoch:
+            if self.leads_in(other.process) == epoch:
                 self.broken("INV_B27", "two masters of one epoch live", process, epoch, other.name)
         if owner is not host:
             self.broken("INV_C14", "two masters of one epoch", process, epoch, owner.name)
@@ -317,6 +321,7 @@ class Watch:
             self._shows_again(process)
         if newest:
             host.unsafe = False  # what it lacks is lost, and its log is what others go by
+        self.demands.stands(process)
         self.confirms(process)
 
     def _shows_again(self, process: Process) -> None:
@@ -339,7 +344,7 @@ class Watch:
 
     def unveiled(self, process: Process) -> None:
         """INV_B24: a master shows all that it held as it became one, and so all that anybody had seen."""
-        if self.lossless and self._leads(process) == self._latest:
+        if self.lossless and self.leads_in(process) == self._latest:
             self.counts["INV_B24"] += 1
             self.scene.counts["unveiled"] += 1
             seen, before = process.journal.store.dispatched_offset, self._shown_before.get(process, 0)
@@ -398,7 +403,7 @@ class Watch:
     # --- writing ---------------------------------------------------------------------------------------------
 
     def put(self, process: Process, call: Callable[[], None]) -> None:
-        """INV_B16, INV_B17, INV_C16, INV_LEASE: who writes may."""
+        """INV_B16, INV_C16, INV_LEASE: who writes may."""
         log, before = process.journal.store.log, process.journal.store.log.max_offset
         call()
         if log.max_offset == before:
@@ -407,10 +412,7 @@ class Watch:
         if in_sync is None or role is None:
             self.counts["INV_C16"] += 1
             raise InvariantViolation("INV_C16", f"written on {process.host.name}, which is no master")
-        least = process.host.min_in_sync
-        self.counts["INV_B17"] += least > 1
-        if len(in_sync.accepted) < least:
-            self.broken("INV_B17", "written although too few are in sync", process, in_sync.accepted)
+        self.demands.written(process)
         self._goes_by_a_committed_set(process)
         self.counts["INV_C16"] += 1
         learned = self._learned.get(process, 0)
@@ -439,18 +441,15 @@ class Watch:
 
     def _as_many_as_demanded(self, process: Process, end: int) -> None:
         """INV_B23, as it is acknowledged."""
-        in_sync, least = process.switch.in_sync, process.host.min_in_sync
+        in_sync = process.switch.in_sync
         assert in_sync is not None
         members = self.committed.get(in_sync.accepted_epoch, frozenset())
-        if least > 1:
-            self.counts["INV_B23"] += 1
-            if len(members) < least:
-                self.broken("INV_B23", "acknowledged with fewer in sync than demanded", process, end, members, least)
+        self.demands.acknowledged(process, end, members)
         group = self.scene.group()
         if not self.scene.plan.all_ack or self.unclean or not self.lossless or group is None:
             return
         lacking = self._all_hold(members, end)
-        if group.master_epoch == self._leads(process):  # else whom it no longer leads has been elected, and INV_B1 asks
+        if group.master_epoch == self.leads_in(process):  # else another one was elected, and INV_B1 asks
             self.counts["INV_B23"] += bool(group.electable)
             lacking += self._all_hold(group.electable, end)
         if lacking:
@@ -466,7 +465,7 @@ class Watch:
             scene.counts[known.get(status, "put in doubt")] += 1
             return
         end = result.puts[-1].offset + result.puts[-1].size
-        epoch, in_sync = self._leads(process), process.switch.in_sync
+        epoch, in_sync = self.leads_in(process), process.switch.in_sync
         assert epoch is not None and in_sync is not None, "a master acknowledges"
         if plan.sync_flush:
             self.counts["INV_B12"] += 1
@@ -503,7 +502,7 @@ class Watch:
         promised = self.acknowledged
         if epoch < self._latest:
             latest = self._masters[self._latest]
-            if self.lossless and self._leads(latest) == self._latest and latest.journal.begin == 0:
+            if self.lossless and self.leads_in(latest) == self._latest and latest.journal.begin == 0:
                 self.counts["INV_B1"] += 1
                 if self.log(latest, 0, end) != self.log(process, 0, end):
                     self.broken("INV_B1", "acknowledged although a later master lacks it", process, epoch, end)
@@ -526,7 +525,7 @@ class Watch:
         if confirm < before:
             self.broken("INV_B4", "the confirm offset fell", process, before, confirm)
         self._confirm[process] = confirm
-        epoch = self._leads(process)
+        epoch = self.leads_in(process)
         if not self.lossless or epoch is None:
             return
         self.counts["INV_B3"] += 1
@@ -551,7 +550,7 @@ class Watch:
             self.broken("INV_B11", "not what comes next", process, log.max_offset, offset)
         following = process.switch.following
         master = end.other.process if end is not None and end.other is not None else None
-        if following is None or master is None or self._leads(master) is None:
+        if following is None or master is None or self.leads_in(master) is None:
             return
         self.counts["INV_B8"] += 1
         theirs, mine, last = master.switch.epochs, following.core.epochs, offset + len(body) - 1
@@ -575,7 +574,7 @@ class Watch:
             self.broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
         self.doubts.acknowledges(process, offset)
         master = end.other.process if end is not None and end.other is not None else None
-        epoch = self._leads(master)
+        epoch = self.leads_in(master)
         following = process.switch.following
         if master is None or end is None or epoch is None or following is None:
             return
@@ -676,6 +675,7 @@ class Watch:
         self._told[host] = min(seen, self._cuts_at.pop(host, seen)), journal.confirm_offset, power
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
+        self.demands.ended(process)
         self.history.forget(process)
 
     def ended_in_its_start(self, host: Host) -> None:
@@ -762,9 +762,9 @@ class Watch:
         assert master is not None and master.process is not None
         ids = {host.process.switch.broker_id for host in self.scene.hosts
                if host.process is not None and not host.learner}
-        end, in_sync = master.process.journal.durable_end, master.process.switch.in_sync
-        enough = in_sync is None or in_sync.enough(1) or not self.scene.plan.all_ack
-        return group.sync_state_set == ids and end == master.process.journal.store.log.max_offset and all(
+        end, enough = master.process.journal.durable_end, len(ids) >= master.min_in_sync or not self.scene.plan.all_ack
+        settled = self.demands.agreed(master.process) and end == master.process.journal.store.log.max_offset
+        return settled and group.sync_state_set == ids and all(
             host.process is not None and host.process.journal.durable_end == end
             and (host.process.journal.confirm_offset == end or not enough)
             and not undispatched(host.process.journal) for host in self.scene.hosts)

@@ -13,7 +13,8 @@ from broker.store.files import MemoryFile
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
 from controller.metadata.outcomes import Cleaned
-from harness.brokers.controller import LIFE
+from controller.requests import WRITES
+from harness.brokers.controller import UNKNOWN_TO_JAVA
 from harness.brokers.group import Group
 from harness.brokers.host import Host
 from harness.brokers.process import E_ANSWER, E_TIMEOUT, IDENTITY, Process
@@ -190,8 +191,8 @@ class Fleet(Group):
         if command.code == RequestCode.BROKER_HEARTBEAT:
             for name in ("maxOffset", "confirmOffset"):
                 command.ext[name] = str(int(command.ext[name]) * SCALE)
-        if above.plan.java and command.code == RequestCode.CONTROLLER_REGISTER_BROKER:
-            for name in LIFE:
+        if above.plan.java and command.code in WRITES:
+            for name in UNKNOWN_TO_JAVA:
                 command.ext.pop(name, None)
         if above.plan.java and command.code == RequestCode.BROKER_HEARTBEAT:
             host.machine.ask(address, _as_java(command), None)

@@ -11,7 +11,7 @@ import attrs
 
 from controller.active import ElectionSettings
 from controller.metadata.codec import FORMAT
-from harness.brokers.plan import BrokerPlan
+from harness.brokers.plan import BrokerPlan, draw_demands
 from raft.config import MS, Config, Read, Rules
 from raft.sim.links import LinkProfile
 from raft.sim.swarm import BOUNCE, NEMESES, PROFILES, Plan, draw_plan
@@ -25,7 +25,7 @@ BROKER_FAULTS: Final = (
 ``successor``: a master, and soon who comes after it; ``copied disk``: a copied directory is started elsewhere."""
 CLOCKS: Final = frozenset(("rate", "drift", "step"))
 BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks",
-                "leases": "calm", "releases": "calm", "copies": "calm"}
+                "leases": "calm", "releases": "calm", "copies": "calm", "demands": "calm"}
 """What befalls controllers in the profiles that ``raft.sim`` does not have.
 
 "brokers": controllers are left alone; "controllers": brokers are. "successors": masters die, and who came after them,
@@ -33,6 +33,7 @@ alone with what was acknowledged meanwhile. "deposed": active controllers that d
 groups that go on. "leases": masters that hold one lose their channels, and nothing else. "releases": controllers of two
 releases, which are upgraded and downgraded.
 "copies": copied directories are started beside their originals, which die, fall silent or lose their channels.
+"demands": an operator changes what running masters demand, while brokers die and are cut off.
 """
 OWN_PROFILES: Final = (
     "swarm", "calm", *BASES, *(name for name in PROFILES if name in NEMESES or name in (
@@ -115,6 +116,7 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
         plan.mixed = plan.format == FORMAT and tape.stream("mixed").chance(0.3)
     if profile in ("swarm", "brokers") and plan.harms and stream.chance(0.3):
         plan.harms += ("copied disk",)
+    draw_demands(plan.fleet, stream, always=profile == "demands", never=profile == "calm" or not plan.true_clocks)
     return plan
 
 
@@ -174,5 +176,7 @@ def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
     elif profile == "copies":
         plan.harms = ("copied disk", "broker crash", "broker silence", "reset", "designate", "gate")
         plan.harm_chance = 0.08
+    elif profile == "demands":
+        plan.harms, plan.harm_chance, plan.java = ("broker crash", "severed", "reset", "designate"), 0.05, False
     elif profile == "deposed":
         plan.harms, plan.harm_chance, plan.read = ("broker crash", "designate", "reset"), 0.1, Read.INDEX

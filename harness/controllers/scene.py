@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from controller.metadata.groups import BrokerGroup, GroupKey
+from harness.brokers.demands import DEMANDED
 from harness.brokers.group import calls
 from harness.controllers.fleet import Fleet, FleetHost
 from harness.controllers.machine import Machine
@@ -43,7 +44,7 @@ FAULTS: Final = (
     "master replaced after a close", "master replaced after silence", "format raised", "stray raise", "upgrade",
     "downgrade", "left behind",
     "copied directory started elsewhere",
-    "a copy came in", "gave way to another life", "second life refused",
+    "a copy came in", "gave way to another life", "second life refused", *DEMANDED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 30_000
@@ -446,6 +447,8 @@ class ControllerScene(Scene):
         for machine in self.machines.values():
             machine.resume()
             self.start_machine(machine)
+        for fleet in self.fleets.values():
+            fleet.demand_what_can_be()
 
 
 class Progress:

@@ -7,7 +7,10 @@ from collections import deque
 import pytest
 import trio
 
+from broker.ha.insync import InSync
 from broker.metrics import BrokerMetrics
+from broker.replicas.outputs import BecomeMaster
+from broker.roles import ControlledRole
 from broker.store.checkpoint import Checkpoint
 from broker.store.disk import InlineDisk, Job, Steps, Told
 from broker.store.errors import StoreFailed
@@ -480,6 +483,33 @@ async def test_the_gate_rises_at_once_and_falls_when_the_controller_has_heard(
         assert await bodies(made, master.address) == [b"alone", b"alone again"]
 
 
+async def test_a_master_that_is_elected_again_demands_what_it_did(autojump_clock: trio.abc.Clock) -> None:
+    """Until a heartbeat of its new epoch is answered: who elected it may know an announcement of long ago."""
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK, minInSyncReplicas="2", masterLeaseMs="0")
+        await change(made, master, "minInSyncReplicas=1")
+        roles, taken = master.broker.roles, list[int]()
+        assert isinstance(roles, ControlledRole)
+        await until(lambda: roles.member.manager.gate.in_force == 1)
+        become_master = roles._replication.become_master
+
+        async def taking(role: BecomeMaster) -> InSync:
+            in_sync = await become_master(role)
+            taken.append(in_sync.least)
+            return in_sync
+
+        roles._replication.become_master = taking  # type: ignore[method-assign]
+        for node in (others[0], master):
+            await designate(made, node)
+            await in_sync(node, 2)
+        assert taken == [2]
+        await until(lambda: roles.member.manager.gate.in_force == 1)
+        for node in others:
+            await node.kill()
+        await in_sync(master, 0)
+        await send_all(made, master.address, b"alone")
+
+
 @pytest.mark.parametrize("all_ack", [True, False])
 async def test_a_master_that_stops_hands_over_first(autojump_clock: trio.abc.Clock, all_ack: bool) -> None:
     async with cluster(controllers=3) as made:
@@ -529,14 +559,19 @@ async def test_what_comes_while_mastership_is_handed_over_is_not_refused(
         assert ended == [OK]
 
 
+async def designate(made: Cluster, target: Node) -> None:
+    """As an operator does."""
+    elect = ElectMasterRequest("c", "a", target.broker.standing.role.broker_id, True)
+    for controller in ("n0:1", "n1:1", "n2:1"):
+        if (await made.ask(controller, RequestCode.CONTROLLER_ELECT_MASTER, elect)).code == OK:
+            break
+
+
 async def test_a_deposed_master_passes_requests_on_for_a_while(autojump_clock: trio.abc.Clock) -> None:
     async with cluster(controllers=3) as made:
         master, target, _ = await three(made, **ALL_ACK, forwardMs="10000")
         await send_all(made, master.address, b"m0")
-        elect = ElectMasterRequest("c", "a", target.broker.standing.role.broker_id, True)
-        for controller in ("n0:1", "n1:1", "n2:1"):
-            if (await made.ask(controller, RequestCode.CONTROLLER_ELECT_MASTER, elect)).code == OK:
-                break
+        await designate(made, target)
         begun = trio.current_time()
         await until(lambda: target.serves)
         while (await made.send(master.address, b"m1")).code != OK:

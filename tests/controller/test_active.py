@@ -330,6 +330,16 @@ def test_a_gate_is_judged_by_how_many_are_in_sync_not_by_whether_it_is_two() -> 
     assert stage.beat(1, replica=GATED)
 
 
+def test_who_is_eligible_stays_so_while_the_minimum_is_raised() -> None:
+    """A master that was left alone and demands more than before still acknowledges nothing."""
+    stage = Stage().form(1, 2, replica=GATED)
+    stage.close(1)
+    stage.carry_out()
+    for least in (3, 2, 5):
+        assert stage.beat(2, replica=LiveReplica(min_in_sync_replicas=least)) and stage.asked() == []
+        assert stage.group.eligible == {1}
+
+
 @pytest.mark.parametrize(("who", "raft_lease", "active", "renewed"), [
     (1, True, True, True), (2, True, True, False), (1, False, True, False), (1, True, False, False),
 ])

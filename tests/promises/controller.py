@@ -44,7 +44,9 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("What was acknowledged is held by every member", "C25 B23", real=("failovers LOST",)),
     Promise("So these members stay eligible", "C25 ELIGIBLE", real=("failovers LOST",), tests=tests_of(
         "broker", "acknowledged", "a_master_that_is_left_alone_and_dies_is_replaced_at_once")),
-    Promise("It ends when the controllers accept", "C25 ELIGIBLE", not_real=ORDERS),
+    Promise("It ends when the controllers accept", "C25 ELIGIBLE B31", not_real=ORDERS),
+    Promise("A new mastership begins with the highest minimum", "B31", not_real=ORDERS, tests=tests_of(
+        "broker", "server", "a_master_that_is_elected_again_demands_what_it_did")),
     Promise("Such a master shows to consumers", "B24", real=("failovers UNSEEN",)),
     Promise("RocketMQ's brokers do not announce it", not_simulated=JAVA, not_real=ONE_RULE,
             tests=tests_of("controller/metadata", "eligible", "without_the_announcement_nobody_is_eligible")),

@@ -641,7 +641,7 @@ def test_the_gate_is_lowered_when_the_active_controller_has_answered() -> None:
     broker = Broker(Controller(), attrs.evolve(CONFIG, min_in_sync_replicas=2))
     broker.run(100)
     broker.lose = {RequestCode.BROKER_HEARTBEAT}
-    broker.manager.announce(1)
+    broker.manager.gate.announce(1)
     broker.run(1_500)
     assert broker.manager.gate.in_force == 2
     follower, active = (next(s for s in broker.held if s.address == a) for a in ("ctl2", "ctl1"))
@@ -660,7 +660,7 @@ def test_an_answer_to_a_heartbeat_of_while_a_change_of_the_set_was_under_way_low
     broker.lose = {RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET}
     broker.run(1)
     assert held.asked and broker.held[0].command.ext["minInSyncReplicas"] == "2"
-    broker.manager.announce(1)
+    broker.manager.gate.announce(1)
     broker.run(3_000)
     assert held.asked and broker.manager.gate.in_force == 2
     broker.lose = set()

@@ -19,6 +19,8 @@ MARK: Final = "tests/broker/ha/test_mark.py::"
 YOUNG: Final = "tests/broker/test_young_master.py::"
 SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
+LEASE: Final = "broker/replicas/lease.py"
+DEMAND: Final = "tests/broker/replicas/test_demand.py::"
 LEADER: Final = "tests/broker/replicas/test_leader.py::"
 BACKLOG: Final = "remoting/backlog.py"
 UNREAD: Final = "tests/remoting/test_backlog.py::"
@@ -104,6 +106,39 @@ PLANTED: Final = (
             "min(self.durable_end, log.flushed_offset) if self.sync_flush else self.end\n", "self.end\n", ("INV_B12",)),
     Planted("puts do not wait for their flush", "broker/puts.py",
             "        if journal.sync_flush and wait_store_ok:\n", "        if False:\n", ("INV_B12",), "weak"),
+    # --- what an operator demands of a running broker
+    Planted("a minimum that is lowered is forgotten by puts that wait", HA + "acks.py",
+            "return holders.enough(need.least) and holders.holds_all(end)",
+            "return holders.enough(1) and holders.holds_all(end)", ("INV_B23",), "demands"),
+    Planted("a raised minimum counts when somebody has heard of it", LEASE,
+            "        self.in_force = max(self.in_force, least)\n", "        pass\n", ("INV_B31", "INV_B17"), "demands"),
+    Planted("a lowered minimum counts at once", LEASE,
+            "        self.in_force = max(self.in_force, least)\n", "        self.in_force = least\n",
+            ("INV_B31", "INV_B23"), "demands"),
+    Planted("an answer to an older announcement lowers the minimum", LEASE,
+            "        if generation == self.generation:\n", "        if True:\n", ("INV_B31", "INV_B23"), "demands"),
+    Planted("a lowered minimum never counts", LEASE,
+            "            self.in_force = self.announced\n", "            pass\n", ("INV_B22",), "demands"),
+    Planted("what is in force is not told to who confirms", "broker/replicas/demand.py",
+            "        if self._wanted is not None and in_force != self._in_force:\n",
+            "        if self._wanted is not None and not self._in_force:\n", ("INV_B22",), "demands"),
+    Planted("a master that is elected again goes on with the lower minimum of before", LEASE,
+            "        self.in_force = self.highest\n", "        pass\n",
+            (DEMAND + "test_a_new_mastership_begins_with_what_was_announced_at_any_time",
+             DEMAND + "test_nothing_less_is_in_force_than_who_elects_may_believe")),
+    Planted("a role is taken with the minimum of before", "broker/roles.py",
+            "        self._demand.settle()\n", "",
+            ("tests/broker/test_server.py::test_a_master_that_is_elected_again_demands_what_it_did",)),
+    Planted("a lease is renewed though others are eligible", "controller/active.py",
+            "            self._marked[key] = None\n            return False\n        if not raft_lease",
+            "            self._marked[key] = None\n        if not raft_lease", ("INV_B31", "INV_B23"), "demands"),
+    Planted("who was eligible is not when the minimum is raised", "controller/metadata/eligible.py",
+            " and in_sync < replica.min_in_sync_replicas", " and in_sync == replica.min_in_sync_replicas - 1",
+            (ACTIVE + "test_who_is_eligible_stays_so_while_the_minimum_is_raised",)),
+    Planted("what is demanded now counts for nobody who waits for a number", HA + "acks.py",
+            "        holders.enough(need.least) and (need.acks <= 1",
+            "        (need.least <= 1 or holders.enough(need.least)) and (need.acks <= 1",
+            ("tests/broker/ha/test_acks.py::test_a_set_that_shrank_below_what_was_demanded_releases_nothing",)),
     # --- replication
     Planted("received is acknowledged", HA + "slave.py",
             "        return Send(Ack(self.log_end).to_bytes())",

@@ -28,7 +28,8 @@ def play(seed: int, profile: str = "swarm") -> Result:
 
 
 @pytest.mark.parametrize(("profile", "seed"), [
-    ("swarm", 3), ("swarm", 48), ("swarm", 65), ("power", 4), ("power", 14), ("roles", 2), ("weak", 3), ("calm", 5)])
+    ("swarm", 3), ("swarm", 48), ("swarm", 65), ("power", 4), ("power", 14), ("roles", 2), ("weak", 3), ("calm", 5),
+    ("demands", 9)])
 def test_seeds_pass(profile: str, seed: int) -> None:
     """Some of them once failed."""
     result = play(seed, profile)
@@ -44,7 +45,7 @@ def test_a_seed_is_the_same_every_time() -> None:
 
 
 def test_every_property_of_the_table_is_asked() -> None:
-    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28, 29, 30)}
+    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28, 29, 30, 31)}
     numbers |= {f"INV_C{number}" for number in (*range(14, 18), 25)}
     assert numbers <= set(STATEMENTS) <= set(PREDICATES)
 

@@ -1,0 +1,37 @@
+"""What an operator demands of puts while the broker runs, put in force. The shell and the simulation share it.
+
+All of it counts at once, but for a lower ``minInSyncReplicas``, which counts when the gate says so. It knows the gate,
+and neither puts nor replication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from broker.ha.acks import QuorumConfig
+from broker.replicas.lease import Gate
+
+
+class Demand:
+    """``apply`` is told what puts need from now on, with the minimum that is in force."""
+
+    def __init__(self, gate: Callable[[], Gate], apply: Callable[[QuorumConfig], None]) -> None:
+        self._gate, self._apply = gate, apply
+        self._wanted: QuorumConfig | None = None
+        """None: as it was at the start."""
+        self._in_force = 0
+
+    def change(self, wanted: QuorumConfig) -> None:
+        """The operator wants it so from now on."""
+        self._gate().announce(wanted.min_in_sync_replicas)
+        self._wanted, self._in_force = wanted, 0
+        self.settle()
+
+    def settle(self) -> None:
+        """Now and then, and before a role is taken: the gate may say something else than it did."""
+        in_force = self._gate().in_force
+        if self._wanted is not None and in_force != self._in_force:
+            self._in_force = in_force
+            self._apply(attrs.evolve(self._wanted, min_in_sync_replicas=in_force))
