@@ -1,6 +1,7 @@
 """A broker's metrics for Prometheus, by the names of Java's ``BrokerMetricsConstant`` where it has the same, else ours.
 
-State is read when somebody asks. Needs prometheus-client, as the extra ``metrics`` of quorate-raft brings it.
+Beside them stands whether the broker is healthy and ready. State is read when somebody asks. Needs the extra
+``metrics``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,23 @@ class BrokerMetrics(Page):
         super().__init__({"cluster": config.broker_cluster_name, "node_type": "broker", "node_id": config.broker_name,
                           **config.metric_labels})
         self._running = running
+
+    def unhealthy(self) -> str:
+        """Why this process stores nothing any more; ""."""
+        failure = self._running.journal.failure
+        return "" if failure is None else f"the store has failed: {failure}"
+
+    def unready(self) -> str:
+        """Why clients are not served: no role yet, a master whose writes are closed, the end; ""."""
+        running = self._running
+        if running.stopping:
+            return "the broker stops"
+        if why := self.unhealthy():
+            return why
+        if not running.registration.is_open:
+            return "the broker has no role yet"
+        closed = running.services.puts.closed if running.standing.role.takes_puts else ""
+        return closed and f"the master takes no messages: {closed}"
 
     def collect(self) -> Iterator[Metric]:
         yield from self._role()

@@ -94,6 +94,13 @@ class Puts:
     def serving(self) -> bool:
         return self._replication is not None
 
+    @property
+    def closed(self) -> str:
+        """Why no puts are taken now; "" while they are."""
+        if not self.serving:
+            return self._reason
+        return "" if self._may(self._journal.now_ns()) else LEASE_OVER
+
     def serve(self, replication: Replication, may: Callable[[int], bool] = _always) -> None:
         """This broker is master: writes are open, as long as ``may`` is true of the time: a process that was stopped
         reads what waits for it before its timers run out."""

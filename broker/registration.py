@@ -94,6 +94,11 @@ class Registration:
                 server.tell()
 
     @property
+    def is_open(self) -> bool:
+        """Whether this broker has a role, and has not left."""
+        return self._open
+
+    @property
     def registered(self) -> list[str]:
         """Name servers that have taken this broker's latest registration."""
         return [server.address for server in self._servers if server.taken]

@@ -50,6 +50,7 @@ from remoting.client import Client, open_client
 from remoting.codes import RequestCode
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
+from remoting.daemon.exporter import ADVICE
 from remoting.daemon.files import Files
 from remoting.endpoint import Handler
 from remoting.server import Server
@@ -118,6 +119,10 @@ class RunningBroker:
     roles: Roles
     runtime: Runtime
     _stopped: trio.Event
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopped.is_set()
 
     async def stop(self) -> None:
         """Let it hand mastership over, leave the name servers, answer what is under way, flush, close, and end."""
@@ -344,10 +349,10 @@ def _first_role(config: BrokerConfig) -> Role:
 async def _export(running: RunningBroker, nursery: trio.Nursery) -> None:
     """Raises ``ModuleNotFoundError``, ``OSError`` in words."""
     from broker.metrics import BrokerMetrics
-    from remoting.daemon.page import serve_page
+    from raft.monitoring import serve_monitoring
 
-    config = running.config
-    await nursery.start(serve_page, BrokerMetrics(running), config.metrics_listen(config.bind_address))
+    listen = running.config.metrics_listen(running.config.bind_address)
+    await nursery.start(partial(serve_monitoring, BrokerMetrics(running), listen, advice=ADVICE))
 
 
 async def _fail(error: StoreFailed) -> None:

@@ -1,13 +1,13 @@
 """A controller's metrics for Prometheus, by the names of Java's ``ControllerMetricsConstant``, and raft's beside them.
 
-State is read when somebody asks; what ``controller.recorder`` counted is added. Needs the extra ``metrics`` of
-quorate-raft, as ``raft.metrics`` does, whose page this one includes.
+State is read when somebody asks; what ``controller.recorder`` counted is added, and whether the controller is healthy
+and ready. Needs the extra ``metrics``, as ``raft.metrics`` does, whose page this one includes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +25,12 @@ _OPERATION: Final = "append"
 class ControllerMetrics(Page):
     """The page. ``labels`` are on every line of ours: address, group, peer_id and those of ``metricsLabel``."""
 
-    def __init__(self, core: Controller, recorder: Recorder, counters: Counters, store: Path) -> None:
+    def __init__(
+        self, core: Controller, recorder: Recorder, counters: Counters, store: Path,
+        stopping: Callable[[], bool] = bool,
+    ) -> None:
         self._core, self._recorder, self._counters, self._store = core, recorder, counters, store
+        self._stopping = stopping
         config = core.config
         super().__init__({"address": config.address, "group": config.group, "peer_id": config.self_id,
                           **config.metric_labels})
@@ -35,6 +39,21 @@ class ControllerMetrics(Page):
 
     def exposition(self) -> bytes:
         return super().exposition() + self._raft.exposition()
+
+    def unhealthy(self) -> str:
+        """Why this controller's raft node does nothing any more; ""."""
+        return self._raft.unhealthy()
+
+    def unready(self) -> str:
+        """Why brokers are not answered, or not told who is active; ""."""
+        if self._stopping():
+            return "the controller stops"
+        if why := self._raft.unready():
+            return why
+        core = self._core
+        if core.node.status().leads and not core.active.active:
+            return "it leads the controllers, and has not applied all that others committed before"
+        return ""
 
     def collect(self) -> Iterator[Metric]:
         core, recorder = self._core, self._recorder

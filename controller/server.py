@@ -34,6 +34,7 @@ from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.config import ClientConfig, ServerConfig, TLSMode
+from remoting.daemon.exporter import ADVICE
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError
 from remoting.errors import RemotingError
@@ -109,7 +110,7 @@ async def serve_controller(
                 nursery.start_soon(task)
             await nursery.start(server.run, listeners)
             if config.exports_metrics:
-                await _export(core, server, nursery)
+                await _export(core, server, stopped, nursery)
             logger.info("controller serves", extra={
                 "controller_group": config.group, "node": config.self_id, "address": config.address})
             task_status.started(RunningController(core, server, config.address, stopped))
@@ -130,14 +131,15 @@ async def _closing(listeners: Sequence[Listener[Stream]]) -> AsyncGenerator[None
                 await trio.aclose_forcefully(listener)
 
 
-async def _export(core: Controller, server: Server, nursery: trio.Nursery) -> None:
-    """Raises ``ModuleNotFoundError`` in words."""
+async def _export(core: Controller, server: Server, stopped: trio.Event, nursery: trio.Nursery) -> None:
+    """Raises ``ModuleNotFoundError``, ``OSError`` in words."""
     from controller.metrics import ControllerMetrics
-    from remoting.daemon.page import serve_page
+    from raft.monitoring import serve_monitoring
 
     config = core.config
-    page = ControllerMetrics(core, core.recorder, server.counters, Path(config.store_path).expanduser())  # noqa: ASYNC240
-    await nursery.start(serve_page, page, config.metrics_listen(config.bind_address))
+    page = ControllerMetrics(
+        core, core.recorder, server.counters, Path(config.store_path).expanduser(), stopped.is_set)  # noqa: ASYNC240
+    await nursery.start(partial(serve_monitoring, page, config.metrics_listen(config.bind_address), advice=ADVICE))
 
 
 def raft_tls(config: ControllerConfig) -> TLSConfig | None:

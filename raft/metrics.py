@@ -1,20 +1,19 @@
-"""A node's state and events as Prometheus metrics. Needs the extra ``metrics``; nothing else in the package does.
+"""A node's state and events as Prometheus metrics, and its health in words. Needs the extra ``metrics``.
 
 State is read when somebody asks (``Node.status``), so it costs nothing in between; events are counted as they come,
-with one look at their type. No thread is started: ``serve_metrics`` is a trio task. Knows statuses and the event
-vocabulary.
+with one look at their type. Knows statuses and the event vocabulary; ``raft.monitoring`` shows it over HTTP.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 import trio
 
+from raft import probes
 from raft.explain import diagnose
-from raft.handshake import STREAM_ERRORS, split_address
+from raft.monitoring import Exposed, serve_monitoring
 from raft.status import PeerStatus, Status
 from raft.trace import (
     BecameLeader,
@@ -38,10 +37,6 @@ except ModuleNotFoundError as missing:
 LABEL_SETS_MAX: Final = 100
 """Kinds of one event that are told apart; all further ones are counted together as ``other``."""
 ELECTION_BUCKETS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
-_REQUEST_BYTES_MAX: Final = 8 << 10
-_REQUEST_TIMEOUT_S: Final = 5.0
-_CONNECTIONS_MAX: Final = 64
-"""One more ends the oldest: who is slow keeps nobody from the page."""
 
 Metric = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
@@ -91,12 +86,6 @@ _COUNTED: Final[dict[type[Event], tuple[str, str, tuple[str, ...]]]] = {
     Dropped: ("dropped_messages", "Peer messages that were not taken.", ("message", "reason")),
 }
 """Event -> metric, help, and the event's fields that become labels."""
-
-
-class Exposed(Protocol):
-    """Whatever has a page of metrics."""
-
-    def exposition(self) -> bytes: ...
 
 
 class Watched(Protocol):
@@ -150,6 +139,14 @@ class Metrics(Collector):
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self._registry)
+
+    def unhealthy(self) -> str:
+        """Why a watched node does nothing any more; ""."""
+        return probes.unhealthy(node.status() for node in self._nodes)
+
+    def unready(self) -> str:
+        """Why one of the watched nodes does not serve, or that there is none; ""."""
+        return probes.unready(node.status() for node in self._nodes)
 
     def collect(self) -> Iterator[Metric]:
         """All metrics as of now."""
@@ -213,54 +210,11 @@ def _cumulate(buckets: list[float]) -> list[tuple[str, float]]:
     return out
 
 
-# --- over HTTP -----------------------------------------------------------------------------------------------
-
-
 async def serve_metrics(
     metrics: Exposed, listen: str, *, task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Task: answer ``GET /metrics`` at ``listen`` (``host:port``) until cancelled. Reports its listeners.
+    """Task: answer ``GET /metrics`` at ``listen`` (``host:port``) until cancelled; with ``Metrics``, its health too.
 
-    Raises ``ConfigError`` for an address that is none, ``OSError`` for one that cannot be listened at.
+    Reports its listeners. Raises ``ConfigError`` for an address that is none, ``OSError`` for one that cannot be used.
     """
-    host, port = split_address(listen)
-    open_since: dict[trio.CancelScope, None] = {}
-
-    async def answer(stream: trio.SocketStream) -> None:
-        if len(open_since) >= _CONNECTIONS_MAX:  # who came first had time enough
-            oldest = next(iter(open_since))
-            del open_since[oldest]
-            oldest.cancel()
-        with trio.move_on_after(_REQUEST_TIMEOUT_S) as scope:
-            open_since[scope] = None
-            with contextlib.suppress(*STREAM_ERRORS):  # whoever asked may be gone
-                await stream.send_all(_response(await _read_request(stream), metrics))
-        open_since.pop(scope, None)
-
-    listeners = await trio.open_tcp_listeners(port, host=host)
-    await trio.serve_listeners(answer, listeners, task_status=task_status)
-
-
-async def _read_request(stream: trio.abc.ReceiveStream) -> bytes:
-    """The first line of an HTTP request; b"" if it is too long or ends early."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        piece = await stream.receive_some(_REQUEST_BYTES_MAX)
-        data += piece
-        if not piece or len(data) > _REQUEST_BYTES_MAX:
-            return b""
-    return data.split(b"\r\n", 1)[0]
-
-
-def _response(line: bytes, metrics: Exposed) -> bytes:
-    words = line.split(b" ")
-    kind, body = "text/plain; version=0.0.4; charset=utf-8", b""
-    if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
-        status = "400 Bad Request"
-    elif words[1].split(b"?")[0] != b"/metrics":
-        status = "404 Not Found"
-    else:
-        status = "200 OK"
-        body = metrics.exposition() if words[0] == b"GET" else b""
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + body
+    await serve_monitoring(metrics, listen, task_status=task_status)

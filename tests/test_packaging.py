@@ -139,7 +139,8 @@ PROJECTS = ("raft/pyproject.toml", "pyproject.toml")
 DISTRIBUTIONS = {"google_crc32c": "google-crc32c", "prometheus_client": "prometheus-client", "py4j": "pyspark"}
 """Import name -> distribution, where they differ; py4j is part of what pyspark promises."""
 IN_EXTRA = {
-    "prometheus-client": "metrics", "rich": "demo", "pyspark": "analysis", "pyarrow": "analysis", "numpy": "analysis",
+    "prometheus-client": "metrics", "h11": "metrics", "rich": "demo", "pyspark": "analysis", "pyarrow": "analysis",
+    "numpy": "analysis",
     "lz4": "client-compression", "zstandard": "client-compression",
 }
 """What only an extra brings."""
@@ -165,11 +166,14 @@ def declared(project: str, extra: str | None = None) -> set[str]:
 
 
 def third_party(package: str) -> dict[str, str]:
-    """Distribution -> one file that imports it."""
+    """Distribution -> one file that imports it, where it runs."""
     ours = {"raft", *PACKAGES}
     found: dict[str, str] = {}
     for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for_checkers = {inner for node in ast.walk(tree) if isinstance(node, ast.If)
+                        and ast.unparse(node.test) == "TYPE_CHECKING" for inner in ast.walk(node)}
+        for node in set(ast.walk(tree)) - for_checkers:
             names = ([alias.name for alias in node.names] if isinstance(node, ast.Import)
                      else [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else [])
             for name in {name.partition(".")[0] for name in names} - ours - sys.stdlib_module_names - {"outcome"}:

@@ -52,6 +52,7 @@ IMPORTS = {
     # `outcome` is the type that trio.lowlevel.reschedule takes; it comes with trio
     "raft/": {"attrs", "cbor2", "google_crc32c", "raft", "trio", "outcome"},
     "raft/metrics.py": {"prometheus_client"},
+    "raft/monitoring.py": {"h11"},
     "raft/statemachine.py": {"typing_extensions"},  # for type checkers, which bring it
     "remoting/": {"attrs", "orjson", "remoting", "trio", "outcome"},
     "remoting/daemon/page.py": {"prometheus_client"},

@@ -1,11 +1,12 @@
 """A name server's metrics for Prometheus. Java's has none, so the names are ours.
 
-Levels are read off the tables when somebody asks; the rest is what ``Counters`` counted.
+Levels are read off the tables when somebody asks; the rest is what ``Counters`` counted. Beside them stands whether
+the name server is healthy and ready.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.requests import NameServer
@@ -17,11 +18,17 @@ _HELP = "Since the start."
 
 
 class NamesrvMetrics(Page):
-    """The page, with the labels of ``metricsLabel`` on every line."""
+    """The page, with the labels of ``metricsLabel`` on every line. ``unready`` says why routes are not answered."""
 
-    def __init__(self, core: NameServer, config: NamesrvConfig, remoting: Counters) -> None:
+    def __init__(
+        self, core: NameServer, config: NamesrvConfig, remoting: Counters, unready: Callable[[], str] = str,
+    ) -> None:
         super().__init__(config.metric_labels)
-        self._core, self._remoting = core, remoting
+        self._core, self._remoting, self.unready = core, remoting, unready
+
+    def unhealthy(self) -> str:
+        """Nothing that it holds can fail for good, so a name server that answers is well."""
+        return ""
 
     def collect(self) -> Iterator[Metric]:
         counters, tables = self._core.counters, self._core.tables

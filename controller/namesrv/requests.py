@@ -48,6 +48,7 @@ NAME_MAX = 1_024
 """Characters of a name or address that is kept. Java's own limits are far below."""
 WHOLE_REGISTRATION_VERSION = 37
 """``MQVersion.V3_0_11``: brokers before it send topics alone."""
+WAITS = "this name server has just started and waits for brokers"
 ZONE_NAME = "__ZONE_NAME"
 ZONE_MODE = "__ZONE_MODE"
 
@@ -202,12 +203,15 @@ class NameServer:
             header.cluster_name, header.broker_name, group.addresses() if group is not None else {})
         return response(command, body=GetBrokerMemberGroupResponseBody(members).to_json())
 
+    def unready(self, now: int) -> str:
+        """Why routes are not answered; ""."""
+        return "" if now >= self._ready_ns else WAITS
+
     # --- routes ----------------------------------------------------------------------------------------------
 
     def _route(self, now: int, connection: Hashable, command: Command) -> Command:
-        if now < self._ready_ns:
-            return response(
-                command, ResponseCode.SYSTEM_ERROR, remark="this name server has just started and waits for brokers")
+        if why := self.unready(now):
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=why)
         header = GetRouteInfoRequest.from_ext(command.ext)
         zone = command.ext.get(ZONE_NAME, "").strip() if command.ext.get(ZONE_MODE, "").lower() == "true" else ""
         strict = command.version >= STRICT_ROUTE_VERSION or bool(header.accept_standard_json_only)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import attrs
@@ -24,6 +25,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
+from remoting.daemon.exporter import ADVICE
 from remoting.daemon.files import Files
 from remoting.daemon.logs import of_peer
 from remoting.daemon.process import Stoppable
@@ -100,19 +102,21 @@ async def serve_namesrv(
         async with trio.open_nursery() as serving:
             await serving.start(server.run, listeners)
             if config.exports_metrics:
-                await _export(core, config, server, nursery)
+                await _export(core, config, server, shell, nursery)
             beside = None if controller is None else await serving.start(_run_beside, controller, shell, server)
             task_status.started(RunningNamesrv(core, server, config, shell, beside))
         nursery.cancel_scope.cancel()
 
 
-async def _export(core: NameServer, config: NamesrvConfig, server: Server, nursery: trio.Nursery) -> None:
-    """Raises ``ModuleNotFoundError`` in words."""
+async def _export(
+    core: NameServer, config: NamesrvConfig, server: Server, shell: _Shell, nursery: trio.Nursery,
+) -> None:
+    """Raises ``ModuleNotFoundError``, ``OSError`` in words."""
     from controller.namesrv.metrics import NamesrvMetrics
-    from remoting.daemon.page import serve_page
+    from raft.monitoring import serve_monitoring
 
-    page = NamesrvMetrics(core, config, server.counters)
-    await nursery.start(serve_page, page, config.metrics_listen(config.bind_address))
+    page = NamesrvMetrics(core, config, server.counters, shell.unready)
+    await nursery.start(partial(serve_monitoring, page, config.metrics_listen(config.bind_address), advice=ADVICE))
 
 
 async def _run_beside(
@@ -145,6 +149,10 @@ class _Shell:
         """The deadline that ``judge_silence`` sleeps for."""
         self.stopping = False
         """Brokers whose connections this end closes are no news, for people or for the others of their groups."""
+
+    def unready(self) -> str:
+        """Why routes are not answered now; ""."""
+        return "the name server stops" if self.stopping else self._core.unready(self._clock())
 
     def handle(self, connection: Connection, command: Command) -> Command:
         """Of every code."""

@@ -22,7 +22,7 @@ DEMANDED: Final = (
 
 
 class Demands:
-    """One scene's."""
+    """The demands of one scene and what became of them."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch, self._scene = watch, watch.scene
@@ -104,6 +104,6 @@ class Demands:
                                    at_put, now)
 
     def ended(self, process: Process) -> None:
-        """Its run is over."""
+        """Forget a process whose run is over."""
         for key in [key for key in self._at_put if key[0] is process]:
             del self._at_put[key]

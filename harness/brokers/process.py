@@ -209,7 +209,7 @@ class Process:
             slave_timeout_ms=plan.slave_timeout_ms, young_master_hold_ms=plan.young_hold_ms)
 
     def change_demand(self, least: int) -> None:
-        """Its operator does."""
+        """The operator of this broker demands ``least`` in sync."""
         self.host.min_in_sync = least
         self.demand.change(attrs.evolve(self._quorum(least), total_replicas=1))
         self.scene.watch.demands.changed(self)

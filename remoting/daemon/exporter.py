@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from remoting.address import join_address
 from remoting.daemon.keys import key
+
+ADVICE: Final = "choose another metricsPromExporterPort"
+"""Where nobody can listen at the address."""
 
 
 @attrs.frozen(kw_only=True, slots=False)  # one base of two with slots is all that Python can lay out

@@ -39,6 +39,40 @@ async def test_the_page_has_the_originals_names(autojump_clock: MockClock, tmp_p
         assert name in text
 
 
+async def test_controllers_are_ready_while_one_is_active(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with world() as made:
+        def page(name: str) -> ControllerMetrics:
+            running = made.running[name]
+            return ControllerMetrics(running.core, running.core.recorder, running.server.counters, tmp_path)
+
+        active = await made.active()
+        followers = [name for name in made.running if name != active]
+        with trio.fail_after(60):
+            while any(page(name).unready() for name in made.running):
+                await trio.sleep(0.1)
+        made.running[active].core.active.active = False
+        assert "has not applied all that others committed" in page(active).unready()
+        made.running[active].core.active.active = True
+        for name in (active, followers[0]):
+            await made.kill(name)
+        with trio.fail_after(60):
+            while not page(followers[1]).unready():
+                await trio.sleep(0.1)
+        assert page(followers[1]).unready().startswith(f"{followers[1]}: ")
+        assert page(followers[1]).unhealthy() == ""
+
+
+async def test_a_controller_that_stops_is_not_ready(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with world() as made:
+        running = made.running[await made.active()]
+        stopping = False
+        page = ControllerMetrics(
+            running.core, running.core.recorder, running.server.counters, tmp_path, lambda: stopping)
+        assert page.unready() == ""
+        stopping = True
+        assert (page.unhealthy(), page.unready()) == ("", "the controller stops")
+
+
 async def test_owed_is_only_what_the_active_controller_cannot_tell_a_living_broker(
     autojump_clock: MockClock, tmp_path: Path,
 ) -> None:

@@ -62,12 +62,32 @@ async def test_it_is_served_where_the_keys_say() -> None:
     async with trio.open_nursery() as nursery:
         running: RunningNamesrv = await nursery.start(partial(
             serve_namesrv, settings, clock=monotonic_ns, files=MemoryFiles(), listeners=listeners))
-        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-            await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-            answer = b"".join([piece async for piece in stream])
+        head, body = await get(port, "/metrics")
+        assert head.startswith(b"HTTP/1.1 200") and samples(body)["namesrv_topics",] == 0
+        for path in ("/healthz", "/readyz"):
+            head, body = await get(port, path)
+            assert head.startswith(b"HTTP/1.1 200") and body == b"ok\n"
         await running.stop()
+        assert running._shell.unready() == "the name server stops"
+
+
+async def get(port: int, path: str) -> tuple[bytes, bytes]:
+    """Head and body."""
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = b"".join([piece async for piece in stream])
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200") and samples(body)["namesrv_topics",] == 0
+    return head, body
+
+
+def test_a_name_server_that_waits_for_brokers_is_healthy_and_not_ready() -> None:
+    settings = config(needWaitForService="true", waitSecondsForService="20")
+    fleet, now = Fleet(settings), 19_999_999_999
+    page = NamesrvMetrics(fleet.core, settings, Counters(), lambda: fleet.core.unready(now))
+    assert page.unhealthy() == ""
+    assert page.unready() == "this name server has just started and waits for brokers"
+    now += 1
+    assert page.unready() == ""
 
 
 def test_a_controller_in_the_same_process_has_the_next_port() -> None:

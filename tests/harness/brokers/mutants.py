@@ -335,9 +335,9 @@ PLANTED: Final = (
             "        self.endpoint.backlog.ends(self, self._out_bytes)\n        self._out_bytes = 0",
             "        self._out_bytes = 0",
             (UNREAD + "test_a_close_forgets_what_waited",)),
-    Planted("slow connections keep others from the page", "remoting/daemon/page.py",
+    Planted("slow connections keep others from the pages", "raft/monitoring.py",
             "            oldest.cancel()\n", "            await trio.sleep(5)\n",
-            ("tests/remoting/daemon/test_page.py::test_slow_connections_keep_nobody_from_the_page",)),
+            ("tests/raft/test_monitoring.py::test_slow_connections_keep_nobody_from_the_pages",)),
     # --- log lines
     Planted("each line is a kind of its own", "raft/loglimit.py",
             "record.levelno, str(record.msg)", "record.levelno, record.getMessage()",
