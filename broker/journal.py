@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 import trio
 
-from broker.store.commitlog import Recovered, SyncJob
+from broker.store.commitlog import Raw, Recovered, SyncJob
 from broker.store.disk import Disk, DiskThread
 from broker.store.errors import StoreFailed, StoreFull
 from broker.store.flush import Flush
@@ -25,7 +25,7 @@ from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, Put
 from broker.veil import Veil
 from remoting.errors import DamagedRecord
-from remoting.record import Message
+from remoting.record import Message, Outline
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker")
@@ -165,15 +165,16 @@ class Journal:
         self._bell.ring()
         return puts
 
-    def append_raw(self, data: bytes | memoryview, offset: int) -> None:
-        """Bytes of the master's log. ``end`` is behind them at once, and behind some of them after ``StoreFull``.
+    def append_raw(self, data: Raw, offset: int, run: Sequence[Outline] = ()) -> None:
+        """Bytes of the master's log; ``run`` as for ``MessageStore.append_raw``. ``end`` is behind them at once, and
+        behind some of them after ``StoreFull``.
 
         Raises:
             OffsetGone: there would be a gap, or something overwritten.
             StoreFull, StoreFailed: as ``append``.
         """
         try:
-            self.store.append_raw(data, offset, cached=not self.copying)
+            self.store.append_raw(data, offset, cached=not self.copying, run=run)
         finally:
             self._written()
             self._bell.ring()

@@ -36,12 +36,14 @@ from broker.journal import Journal
 from broker.store.errors import StoreError
 from remoting.bodies.broker import HAClientRuntimeInfo
 from remoting.errors import DamagedRecord
+from remoting.record import Outline
 from remoting.streams import STREAM_ERRORS, Connector, tune, words
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker")
 
-_READ_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 512 << 10
+"""Of twice as much, outlines of small messages would leave the processor's cache before queues are told of them."""
 _UNSENT_BYTES_MAX: Final = 64 << 10
 """Some thousand acknowledgements that the master did not read."""
 
@@ -257,10 +259,10 @@ class Following(Generic[MessageT]):
                     self._leave(reason)
 
     def _append(self, body: bytes | memoryview, offset: int) -> None:
-        at = offset - self._whole.bytes_held
-        for part in self._whole.take(body, offset):
-            self._journal.append_raw(part, at)
-            at += len(part)
+        begin, run = offset - self._whole.bytes_held, list[Outline]()
+        whole = self._whole.take(body, offset, run if self._journal.copying else None)
+        if whole:
+            self._journal.append_raw(whole, begin, run)
 
     def _truncate(self, cut: TruncateLog) -> int | None:
         journal = self._journal

@@ -31,6 +31,9 @@ RESERVE_BYTES: Final = 16 << 20
 SCAN_BYTES: Final = 1 << 20
 _MAGIC: Final = codec.MAGIC.to_bytes(4, "big", signed=True)
 
+Raw = bytes | memoryview | list[bytes | memoryview]
+"""Bytes of another log; of a list, one part stands behind the other."""
+
 
 @attrs.frozen
 class Recovered:
@@ -223,10 +226,10 @@ class CommitLog:
         self.write()
         self._end = self._written = offset
 
-    def append_raw(self, data: bytes | memoryview, offset: int, wanted: int | None = None) -> None:
-        """Bytes of another log, as they are there; an empty log begins at ``offset``. What was written before an error
-        stays. With ``wanted`` the system need not keep them in memory: what stands there and behind is all of it that
-        is wanted soon, and is kept here as far as it is not too much.
+    def append_raw(self, data: Raw, offset: int, wanted: int | None = None) -> None:
+        """Bytes of another log, as they are there, in one write for each file; an empty log begins at ``offset``. What
+        was written before an error stays. With ``wanted`` the system need not keep them in memory: what stands there
+        and behind is all of it that is wanted soon, and is kept here as far as it is not too much.
 
         Raises:
             OffsetGone: they would leave a gap or overwrite something.
@@ -244,14 +247,24 @@ class CommitLog:
         self._end = self._written = offset
         if not self._bases:
             self._flushed = offset
-        at = 0
-        while at < len(data):
-            part = data[at : at + self._file_bytes - self._end % self._file_bytes]
-            self._reserve(self._end, len(part))
-            self._buffer.append(part)
-            self._end += len(part)
-            self.write(wanted)
-            at += len(part)
+        for parts in self._by_file(data if isinstance(data, list) else [data]):
+            size = sum(map(len, parts))
+            if size:
+                self._reserve(self._end, size)
+                self._buffer += parts
+                self._end += size
+                self.write(wanted)
+
+    def _by_file(self, data: list[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:
+        """What goes to one file, and what to the next; when that is asked for, the log ends behind the first."""
+        parts, left = list[bytes | memoryview](), self._file_bytes - self._end % self._file_bytes
+        for part in data:
+            while len(part) > left:
+                yield [*parts, part[:left]]
+                parts, part, left = [], part[left:], self._file_bytes
+            parts.append(part)
+            left -= len(part)
+        yield parts
 
     def _reserve(self, offset: int, size: int) -> None:
         """Room for ``size`` bytes at ``offset``, in a new file if it takes one."""
@@ -295,16 +308,18 @@ class CommitLog:
         if self._failed is not None:
             raise StoreFailed(self._failed)
         at = bisect_right(self._bases, self._written) - 1
-        data = b"".join(buffer) if len(buffer) > 1 else buffer[0]
+        file, inside = self._open[at], self._written - self._bases[at]
         try:
-            self._open[at].pwrite(data, self._written - self._bases[at], cached=wanted is None)
+            if wanted is None:
+                data = b"".join(buffer) if len(buffer) > 1 else buffer[0]
+                file.pwrite(data, inside)
+                self._recent.wrote(data, self._written)
+            else:
+                file.write_past(buffer, inside)
+                self._recent.went_on(buffer, self._written, wanted)
         except OSError as error:
             raise self._fail(error) from error
         buffer.clear()
-        if wanted is None:
-            self._recent.wrote(data, self._written)
-        else:
-            self._recent.went_on(data, self._written, wanted)
         self._written = self._end
 
     def sync_job(self) -> SyncJob | None:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,11 +42,19 @@ class DirectoryFile:
             data += more
         return data
 
-    def pwrite(self, data: bytes | bytearray | memoryview, offset: int, *, cached: bool = True) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         with self._writing:
-            done = os.pwrite(self._fd, data, offset) if cached else self._write_past(data, offset)
-            while done < len(data):  # the system says why when asked for the rest
-                done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
+            self._write_rest(data, offset, os.pwrite(self._fd, data, offset))
+
+    def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
+        with self._writing:
+            done = self._pass(parts, offset)
+            if done < sum(map(len, parts)):
+                self._write_rest(b"".join(parts), offset, done)
+
+    def _write_rest(self, data: bytes | bytearray | memoryview, offset: int, done: int) -> None:
+        while done < len(data):  # the system says why when asked for the rest
+            done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
 
     def _read_past(self, size: int, offset: int) -> bytes:
         if self._passes:
@@ -56,13 +65,13 @@ class DirectoryFile:
                 self._cannot_pass(error)
         return os.pread(self._fd, size, offset)
 
-    def _write_past(self, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def _pass(self, parts: Sequence[bytes | memoryview], offset: int) -> int:
         if self._passes:
             try:
-                return os.pwritev(self._fd, [data], offset, _RWF_DONTCACHE)
+                return os.pwritev(self._fd, parts, offset, _RWF_DONTCACHE)
             except OSError as error:
                 self._cannot_pass(error)
-        return os.pwrite(self._fd, data, offset)
+        return os.pwritev(self._fd, parts, offset)
 
     def _cannot_pass(self, error: OSError) -> None:
         if error.errno != errno.EOPNOTSUPP:

@@ -6,7 +6,7 @@ It calls nothing of the operating system: ``broker.store.directory`` does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -20,9 +20,13 @@ class File(Protocol):
         not keep what it has to fetch for that in memory."""
         raise NotImplementedError
 
-    def pwrite(self, data: bytes | bytearray | memoryview, offset: int, *, cached: bool = True) -> None:
-        """All of it, or ``OSError``. ``cached`` False: the system begins at once to bring it to the disk, and need not
-        keep it in memory once it is there; it is no more durable than other data before ``sync``."""
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """All of it, or ``OSError``."""
+        raise NotImplementedError
+
+    def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
+        """The same, one behind the other at once. The system begins at once to bring them to the disk, and need not
+        keep them in memory once they are there; they are no more durable than other data before ``sync``."""
         raise NotImplementedError
 
     def size(self) -> int:
@@ -167,7 +171,10 @@ class MemoryFile:
     def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
         return bytes(self.data[offset : offset + size])
 
-    def pwrite(self, data: bytes | bytearray | memoryview, offset: int, *, cached: bool = True) -> None:
+    def write_past(self, parts: Sequence[bytes | memoryview], offset: int) -> None:
+        self.pwrite(b"".join(parts), offset)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         self._begin("write")
         if len(self.data) < offset:
             self.data.extend(bytes(offset - len(self.data)))

@@ -248,7 +248,7 @@ class KeyIndex:
         """Entries of messages that are gone stay: a query looks at the message."""
         self._told = min(self._told, log_end - 1)
 
-    def take(self, run: list[Outline]) -> None:
+    def take(self, run: Sequence[Outline]) -> None:
         """A new file, if it takes one, is named after the message's store time, in UTC, as Java names its own.
 
         Raises:

@@ -6,6 +6,7 @@ Source: ``IndexService.buildIndex`` and ``IndexFile.indexKeyHashMethod`` of Rock
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import mul
 from typing import Final
 
@@ -56,7 +57,7 @@ class KeyHashes:
         """The last unique id without the four characters at its end, which count its producer's messages; its topic,
         and the hash of both."""
 
-    def of(self, run: list[Outline], told: int) -> list[Entry]:
+    def of(self, run: Sequence[Outline], told: int) -> list[Entry]:
         """Of messages behind ``told``, in their order."""
         entries: list[Entry] = []
         add, top = entries.append, 1 << 31

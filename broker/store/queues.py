@@ -5,7 +5,7 @@ They can always be built again from the log. Source: ``ConsumeQueueStore`` of Ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue
@@ -73,7 +73,7 @@ class Queues:
     def max_offsets(self) -> dict[Queue, int]:
         return {key: queue.max_offset for key, queue in self._queues.items()}
 
-    def take(self, run: list[Outline]) -> None:
+    def take(self, run: Sequence[Outline]) -> None:
         """Entries for messages of the log, in its order. Told again, they change nothing.
 
         Raises:

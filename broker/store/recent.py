@@ -5,6 +5,7 @@ It knows bytes and where they stand, and no file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 BYTES_MAX: Final = 1 << 20
@@ -29,9 +30,13 @@ class Recent:
         if type(data) is bytes and len(data) <= BYTES_MAX:
             self._data, self._at, self._room = data, offset, memoryview(b"")
 
-    def went_on(self, data: bytes | memoryview, offset: int, wanted: int) -> None:
-        """Kept is a copy of these bytes, behind those from ``wanted`` on that are kept now, but for too many."""
-        old, size = self._data, len(data)
+    def went_on(self, parts: Sequence[bytes | memoryview], offset: int, wanted: int) -> None:
+        """Kept is a copy of these bytes, behind those from ``wanted`` on that are kept now, but for too many; nothing
+        if ``wanted`` is behind them."""
+        old, size = self._data, sum(map(len, parts))
+        if wanted >= offset + size:
+            self._data = b""
+            return
         kept = 0
         if self._at + len(old) == offset:
             kept = max(0, min(offset - wanted, len(old), WANTED_BYTES_MAX))
@@ -39,8 +44,11 @@ class Recent:
             self._room = memoryview(bytearray(2 * (kept + size)))
         room = self._room
         room[:kept] = old[len(old) - kept :]
-        room[kept : kept + size] = data
-        self._data, self._at = room[: kept + size], offset - kept
+        at = kept
+        for part in parts:
+            room[at : at + len(part)] = part
+            at += len(part)
+        self._data, self._at = room[:at], offset - kept
 
     def read(self, offset: int, size: int) -> bytes | None:
         """None if they are not all here."""

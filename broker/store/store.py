@@ -16,7 +16,7 @@ import attrs
 from broker.store.batch import Batch
 from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.checkpoint import Checkpoint
-from broker.store.commitlog import FILE_BYTES, CommitLog, Recovered
+from broker.store.commitlog import FILE_BYTES, CommitLog, Raw, Recovered
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES
 from broker.store.dispatch import DELAYS_MS, Dispatcher, TagCodes, in_queue
@@ -29,7 +29,7 @@ from broker.store.retention import RetentionConfig, Verdict, judge
 from broker.store.trust import ALL, TrustFile, doubted_from
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
-from remoting.record import Message, Record
+from remoting.record import Message, Outline, Record
 
 ABORT: Final = "abort"
 """There while a store is open: found at the start, it means that the last process was killed."""
@@ -264,13 +264,19 @@ class MessageStore:
         places = zip(accumulate(sizes, initial=offset), sizes, range(queue_offset, offsets[key]), strict=False)
         return [Put(*place) for place in places]
 
-    def append_raw(self, data: bytes | memoryview, offset: int, *, cached: bool = True) -> None:
+    def append_raw(self, data: Raw, offset: int, *, cached: bool = True, run: Sequence[Outline] = ()) -> None:
         """Bytes of another store's log; ``cached`` False: of old messages, and what the queues need of them is kept
-        until they are told. Raises as ``CommitLog.append_raw``."""
+        until they are told. ``run``: outlines of messages one behind the other that are among ``data``, so that they
+        need not be read. Raises as ``CommitLog.append_raw``."""
         self._next = None
         if not self.log.max_offset:
             self._start_at(offset)
-        self.log.append_raw(data, offset, None if cached else self._dispatcher.offset)
+        told = self._dispatcher
+        known = not cached and told.takes(run)
+        wanted = run[-1][0] + run[-1][1] if known else told.known_end
+        self.log.append_raw(data, offset, None if cached else wanted)
+        if known:
+            told.know(run)
 
     @property
     def must_take_over(self) -> bool:
@@ -318,7 +324,7 @@ class MessageStore:
                 self._index.truncate(offset)
             for told in (self._dispatcher, self._indexer):
                 if told is not None:
-                    told.offset = min(told.offset, offset)
+                    told.cut(offset)
         self._next = None
 
     # --- what consumers see ----------------------------------------------------------------------------------

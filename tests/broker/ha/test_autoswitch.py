@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -12,7 +14,9 @@ from broker.ha.config import HaConfig
 from broker.ha.epochs import EpochList
 from broker.journal import FlushDiskType
 from broker.puts import PutResult
+from broker.store.commitlog import Raw
 from broker.store.files import MemoryFile
+from remoting.record import Outline
 from tests.broker.ha.group import group
 from tests.broker.test_journal import SlowDisk
 
@@ -462,9 +466,9 @@ async def test_an_epoch_that_could_not_be_begun_is_not_on_disk_when_bytes_of_ano
         a.put(b"of the third")
         append, on_disk = b.journal.append_raw, list[EpochList]()
 
-        def seen(data: bytes | memoryview, offset: int) -> None:
+        def seen(data: Raw, offset: int, run: Sequence[Outline]) -> None:
             on_disk.append(b.written_epochs)
-            append(data, offset)
+            append(data, offset, run)
 
         monkeypatch.setattr(b.journal, "append_raw", seen)
         await b.follow(a, 3)
