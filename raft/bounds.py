@@ -1,4 +1,5 @@
-"""The properties that say how much may wait: INV_R32 of peers and readers, INV_R38 of a disk that stands still.
+"""The properties that say how much may wait: INV_R32 of peers and readers, INV_R38 of a disk that stands still; and
+INV_R37, that what cannot be helped is not tried for ever.
 
 Asked by ``raft.invariants.Checker``, of ghosts and replicas. Changes nothing.
 """
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from raft.invariants import Checker
     from raft.shadow import Ghost
 
+CALM_ELECTIONS: Final = 3
 KINDS: Final = 8
 """Kinds of messages that one peer is told while a vote or term is not durable."""
 
@@ -35,6 +37,17 @@ def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
         require(waiting <= config.reads_pending_max, "INV_R32", f"{node.name} keeps {waiting} reads waiting")
     require(len(replica.incarnations) <= GUESTS_MAX, "INV_R32", f"{node.name} remembers too many directories",
             len(replica.incarnations))
+
+
+def INV_R37(group: Checker, node: Ghost, term: int) -> None:
+    """No group without a better leader elects for ever: while nothing fails or comes back, it elects no more than a few
+    times for each member before something is committed."""
+    if not group.calm:
+        return
+    group.counts["INV_R37"] += 1
+    group.elected += 1
+    require(group.elected <= CALM_ELECTIONS * len(group.nodes), "INV_R37",
+            f"{node.name} leads term {term}; since something was committed or failed, elected were", group.elected)
 
 
 def INV_R38(group: Checker, node: Ghost, replica: Replica, clock: int, held: Held) -> None:

@@ -264,6 +264,14 @@ class Driver:
         self.replica.identify(self.clock(), peer, incarnation)
         self.pump()
 
+    def outlived(self, peer: str, lives: tuple[int, ...]) -> bool:
+        """A peer's hello named lives of this directory that it never had; whether that is news."""
+        news = self.replica.outlived(self.clock(), peer, lives)
+        if news:
+            self.held.clear()  # a vote among it may be this directory's second one
+        self.pump()
+        return news
+
     def unreachable(self, peer: str) -> None:
         """The connection to a peer broke."""
         self.replica.unreachable(self.clock(), peer)

@@ -17,6 +17,7 @@ import cbor2
 from google_crc32c import value as crc32c
 
 from raft.errors import HandshakeRefused, MalformedMessage, UsageError
+from raft.lives import NONE_MET, Met, take_met
 from raft.status import RefusalKind
 
 MAGIC: Final = b"\xa7QRh"
@@ -70,6 +71,10 @@ class Hello:
     """How long this node, having heard a leader, ignores other candidates; leases rest on it. 0: nothing to compare."""
     request_bytes_max: int = 0
     """Largest request that this node takes from a client, bytes; 0: not said."""
+    life: int = 0
+    """Which life of its directory this is (``raft.lives``); 0: not said."""
+    met: Met = NONE_MET
+    """Lives that the greeting node met of the one it greets."""
     versions: tuple[int, int] = VERSIONS
     features: int = FEATURES
 
@@ -111,7 +116,8 @@ def encode_greeting(greeting: Greeting) -> bytes:
             )
         payload = cbor2.dumps([
             greeting.cluster, greeting.node, greeting.incarnation, greeting.boot, greeting.rules, greeting.address,
-            greeting.expects, greeting.lease_ms, greeting.request_bytes_max,
+            greeting.expects, greeting.lease_ms, greeting.request_bytes_max, greeting.life,
+            [greeting.met.incarnation, list(greeting.met.lives)],
         ])
         return _seal(_HELLO, greeting.lane, *greeting.versions, greeting.features, payload)
     if isinstance(greeting, Refusal):
@@ -166,13 +172,14 @@ def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: in
     if type(fields) is not list or len(fields) < 7:
         raise ValueError("a hello has seven fields")
     cluster, node, incarnation, boot, rules, address, expects = fields[:7]
-    lease_ms, request_bytes_max = [*fields[7:9], 0, 0][:2]
+    lease_ms, request_bytes_max, life = [*fields[7:10], 0, 0, 0][:3]
+    met = take_met(fields[10]) if len(fields) > 10 else NONE_MET
     if not all(_fits(text) for text in (cluster, node, rules, address, expects)):
         raise ValueError(f"a name is printable text of at most {TEXT_BYTES_MAX} bytes")
     if type(incarnation) is not bytes or type(boot) is not int or boot < 0 or boot >> 64:
         raise ValueError("incarnation or boot number")
-    if not all(type(number) is int and 0 <= number < 1 << 63 for number in (lease_ms, request_bytes_max)):
-        raise ValueError("lease or request size")
+    if not all(type(number) is int and 0 <= number < 1 << 63 for number in (lease_ms, request_bytes_max, life)):
+        raise ValueError("lease, request size or life")
     if lane is Lane.CLIENT:
         if len(incarnation) not in (0, INCARNATION_BYTES):
             raise ValueError("incarnation")
@@ -180,7 +187,8 @@ def _take_hello(fields: Any, lane: Lane, versions: tuple[int, int], features: in
         raise ValueError("a node names its cluster, itself and its incarnation of 16 bytes")
     return Hello(
         cluster=cluster, node=node, incarnation=incarnation, lane=lane, boot=boot, rules=rules, address=address,
-        expects=expects, lease_ms=lease_ms, request_bytes_max=request_bytes_max, versions=versions, features=features,
+        expects=expects, lease_ms=lease_ms, request_bytes_max=request_bytes_max, life=life, met=met,
+        versions=versions, features=features,
     )
 
 

@@ -29,6 +29,7 @@ from raft.errors import ConfigError, DamagedLog, DiskFull, StorageError, UsageEr
 from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, removed_groups, write_origin
 from raft.handshake import Connector, connect_tcp
 from raft.hello import Hello, Lane
+from raft.lives import RANDOM_BITS, Lives
 from raft.membership import Member, Membership
 from raft.messages import PeerMessage, Recovered, Write
 from raft.node import Node
@@ -49,6 +50,7 @@ from raft.statemachine import (
 from raft.storage.directory import DirectoryFiles
 from raft.storage.identity import Identity, check_identity, format_directory, read_identity
 from raft.storage.interface import Files
+from raft.storage.lives import begin_life, write_lives
 from raft.storage.segment import SegmentStorage
 from raft.storage.writer import InlineWriter, LogWriter, WriterEvents
 from raft.tls import TLSConfig
@@ -98,6 +100,13 @@ class _Links:
     """Incarnation by node id, as their hellos said."""
     listed: dict[str, str] = attrs.Factory(dict)
     """Addresses as memberships list them; only a change of those overrides what the caller said."""
+    lives: Lives = attrs.Factory(Lives)
+    """Of this directory, and those of the others that it met."""
+    missing: dict[int, str] = attrs.Factory(dict)
+    """Lives that this directory never had, and who met them: for groups that are opened later."""
+    kept: bytes = b""
+    """What of the lives is on disk."""
+    to_keep: trio.Event = attrs.Factory(trio.Event)
 
 
 class GroupOptions(TypedDict, total=False):
@@ -160,7 +169,7 @@ class Host:
     def __init__(
         self, *, identity: Identity, files: Files, storage: SegmentStorage, recovered: dict[int, Recovered],
         config: Config, rng: Random, clock: Clock, wall_ms: Callable[[], int], inline: bool,
-        run_blocking: Callable[..., Awaitable[Any]], access: Access | None = None,
+        run_blocking: Callable[..., Awaitable[Any]], lives: Lives, access: Access | None = None,
     ) -> None:
         self.node_id, self.cluster, self.incarnation = identity.node_id, identity.cluster, identity.incarnation
         self.config, self.storage = config, storage
@@ -174,7 +183,7 @@ class Host:
         self._run_blocking, self._access = run_blocking, access
         self._taken: set[int] = set()
         """Groups that are open or being opened."""
-        self._links = _Links()
+        self._links = _Links(lives=lives, kept=lives.encode())
         self._fulls = 0
         """Times that the disk was full."""
         self._told: set[int] = set()
@@ -268,9 +277,12 @@ class Host:
                       around=self._surroundings())
         self._learn_addresses({**_addresses(replica.membership), **peers})
         self._links.listed.update(_addresses(replica.membership))
+        self._links.to_keep.set()
         for peer, incarnation in self._links.met.items():
             replica.identify(self._clock(), peer, incarnation)
         await node.restore()
+        for life, peer in self._links.missing.items():
+            replica.outlived(self._clock(), peer, (life,))
         self.nodes[number] = node
         self._served[number] = Served(node)
         self._recovered.pop(number, None)
@@ -358,10 +370,11 @@ class Host:
         hello = Hello(
             cluster=self.cluster, node=self.node_id, incarnation=self.incarnation, lane=Lane.CONTROL,
             rules=self.config.rules.value, address=address, lease_ms=make_rules(self.config).lease_ns // MS,
-            request_bytes_max=request_bytes_max(self.config))
+            request_bytes_max=request_bytes_max(self.config), life=self._links.lives.now)
         self._transport = Transport(
             hello, config=self.config, rng=Random(self._rng.getrandbits(64)), on_message=self._on_message,
-            on_batch_end=self._on_batch_end, on_identify=self._on_identify, on_unreachable=self._on_unreachable,
+            on_batch_end=self._on_batch_end, on_greeted=self._on_greeted, on_identify=self._on_identify,
+            on_unreachable=self._on_unreachable, met=self._links.lives.met,
             on_client=partial(serve_client, self._served, self.config, run_blocking=_threads(self._inline),
                               access=self._access),
             refuse_peer=self._refuse_peer if self._access is not None else None, tls=tls,
@@ -373,6 +386,7 @@ class Host:
             sync=self.config.sync, interval_ms=self.config.sync_interval_ms)
         if isinstance(self._writer, LogWriter):
             self._unheard = self._writer.reports
+        nursery.start_soon(self._keep_lives)
         await nursery.start(partial(self._transport.run, listen, listeners=listeners or None))
 
     async def stop(self) -> None:
@@ -446,6 +460,7 @@ class Host:
         moved = {peer: address for peer, address in _addresses(membership).items() if listed.get(peer) != address}
         self._learn_addresses(moved)
         listed.update(moved)
+        self._links.to_keep.set()
         self._meet(NOBODY)
 
     def _meet(self, others: Mapping[str, str]) -> None:
@@ -520,6 +535,33 @@ class Host:
         touched, self._touched = self._touched, []
         for node in touched:
             node.pump()
+
+    def _on_greeted(self, peer: str, hello: Hello) -> None:
+        """A hello also says which life of its directory greets, and which lives of this one it met."""
+        links = self._links
+        if links.lives.meet(peer, hello.incarnation, hello.life):
+            links.lives.forget_guests(links.listed.__contains__)
+            links.to_keep.set()
+        if missing := links.lives.missing(self.incarnation, hello.met):
+            links.missing.update(dict.fromkeys(missing, peer))
+            for node in self.nodes.values():
+                if node.outlived(peer, missing):
+                    logger.warning("group %r: node %r met a later life of this directory, which is an older copy",
+                                   node.name, peer)
+
+    async def _keep_lives(self) -> None:
+        """Write down the lives of members that were met. What a crash takes is only who was met just before it."""
+        links = self._links
+        while True:
+            await links.to_keep.wait()
+            links.to_keep = trio.Event()
+            body = links.lives.encode(links.listed.__contains__)
+            if body != links.kept:
+                try:
+                    if await self._run_blocking(write_lives, self._files, body):
+                        links.kept = body
+                except OSError as error:
+                    logger.warning("which lives of its peers this node met is not kept: %s", error)
 
     def _on_identify(self, peer: str, incarnation: bytes) -> None:
         met = self._links.met
@@ -605,10 +647,10 @@ START_WORDS = (
 async def _open_storage(
     files: Files, cluster: str, node_id: str, create: bool, config: Config, rng: Random, inline: bool,
     run_blocking: Callable[..., Awaitable[Any]],
-) -> tuple[Identity, SegmentStorage, dict[int, Recovered]]:
-    """The directory's storage, formatted first if it is empty and that was asked for."""
+) -> tuple[Identity, SegmentStorage, dict[int, Recovered], Lives]:
+    """The directory's storage, formatted first if it is empty and that was asked for, and its lives, with one more."""
 
-    def work() -> tuple[Identity, SegmentStorage, dict[int, Recovered]]:
+    def work() -> tuple[Identity, SegmentStorage, dict[int, Recovered], Lives]:
         files.lock()
         try:
             if read_identity(files) is None:
@@ -624,12 +666,13 @@ async def _open_storage(
                     storage.write([Write(0, number, forget=True)])
                     storage.sync()
                 storage.drop_snapshots(number)
-            return check_identity(files, cluster, node_id), storage, recovered
+            return check_identity(files, cluster, node_id), storage, recovered, begin_life(
+                files, rng.getrandbits(RANDOM_BITS))
         except BaseException:
             files.unlock()
             raise
 
-    opened: tuple[Identity, SegmentStorage, dict[int, Recovered]] = await run_blocking(work)
+    opened: tuple[Identity, SegmentStorage, dict[int, Recovered], Lives] = await run_blocking(work)
     return opened
 
 
@@ -656,10 +699,10 @@ async def open_host(
     run_blocking = _threads(inline)
     address = _known(address) or _known(listen or "")
     files = files if files is not None else DirectoryFiles(Path(data_dir))
-    identity, storage, recovered = await _open_storage(
+    identity, storage, recovered, lives = await _open_storage(
         files, cluster, node_id, create, config, rng, inline, run_blocking)
     host = Host(identity=identity, files=files, storage=storage, recovered=recovered, config=config, rng=rng,
-                clock=clock, wall_ms=wall_ms, inline=inline, run_blocking=run_blocking, access=access)
+                clock=clock, wall_ms=wall_ms, inline=inline, run_blocking=run_blocking, lives=lives, access=access)
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:

@@ -16,11 +16,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from raft.bounds import INV_R32, INV_R38
+from raft.bounds import INV_R32, INV_R37, INV_R38
 from raft.config import MS, Config, Read, Rules
-from raft.forgotten import INV_R35, INV_R36, knew, said, told
+from raft.forgotten import INV_R35, INV_R36, begins, greets, knew, said, told
 from raft.frame import Frame, Kind
 from raft.held import Held
+from raft.memberrules import INV_R16, INV_R17, INV_R18, INV_R19_candidate, INV_R19_removed
 from raft.membership import Membership
 from raft.messages import (
     AppendReply,
@@ -36,12 +37,13 @@ from raft.messages import (
     Write,
 )
 from raft.replica import Replica
-from raft.shadow import Ghost, LogShadow
-from raft.trace import BecameLeader, CommitAdvanced, Event, RoundStarted, VoteCast
+from raft.shadow import Copy, Ghost
+from raft.trace import BecameLeader, CommitAdvanced, Event, Regained, RoundStarted, VoteCast
 from raft.violation import InvariantViolation, require
 
 __all__ = ["DECLARED", "Checker", "InvariantViolation", "quorum", "require"]
-DECLARED = (*(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29)), "INV_R35", "INV_R36", "INV_R38")
+DECLARED = (*(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29)), "INV_R35", "INV_R36",
+            "INV_R37", "INV_R38")
 """Every property that is checked today; R28 and R29 come with client sessions."""
 LEADER: Final = Role.LEADER
 MEMBERSHIP: Final = Kind.MEMBERSHIP
@@ -83,12 +85,15 @@ class Checker:
         self.state: dict[int, int] = {}
         """Index -> digest of all results up to it."""
         self.acknowledged = 0
+        self.calm = False
+        """Nothing fails any more: elections are counted, from the latest commit on."""
+        self.elected = 0
         self.lapses = False
         """Whether any disk ever lost its end."""
         self.recent: deque[Event] = deque(maxlen=400)
         self._on_event: dict[type[Event], Callable[[Ghost, Event], None]] = {
             VoteCast: self._vote_cast, CommitAdvanced: self._commit_advanced, BecameLeader: self._became_leader,
-            RoundStarted: self._round_started,
+            RoundStarted: self._round_started, Regained: self._regained,
         }
 
     # --- a node's life ---------------------------------------------------------------------------------------
@@ -100,14 +105,15 @@ class Checker:
         if former is not None:
             ghost.former = former.former if former.disk.last == 0 and former.former else former.disk
 
-    def started(self, name: str, replica: Replica, recovered: Recovered) -> None:
-        """A node came up with what its storage gave back."""
+    def started(self, name: str, replica: Replica, recovered: Recovered, life: int = 0) -> None:
+        """A node came up with what its storage gave back. ``life``: no other one of any node has this number."""
         ghost = self.nodes[name]
         ghost.replica = replica
         if ghost.rotten:
             ghost.believe(recovered.hard_state.term, recovered.hard_state.voted_for, recovered.last_index)
         if ghost.lost is not None:
             ghost.knows = recovered.lapse is not None
+        begins(ghost, life, knows=recovered.lapse is not None)
         INV_R24(self, ghost, recovered)
         INV_R2(self, ghost)
         INV_R14_restart(self, ghost, replica, recovered)
@@ -119,7 +125,16 @@ class Checker:
         ghost.broken = ghost.full = False
         ghost.alone, ghost.cut_since, ghost.term_first = None, None, (0, 0)
 
-    def lost(self, name: str, copy: LogShadow | None) -> None:
+    def greeted(self, name: str, source: str) -> None:
+        """A hello of ``source`` reached a node."""
+        greets(self.nodes[name], self.nodes[source])
+
+    def kept_lives(self, name: str) -> None:
+        """Which lives of its peers a node met is on its disk."""
+        ghost = self.nodes[name]
+        ghost.kept = {peer: lives[:] for peer, lives in ghost.met.items()}
+
+    def lost(self, name: str, copy: Copy | None) -> None:
         """A disk that is down lost its end, or (``copy``) an older copy of it was put back."""
         self.nodes[name].forget(copy)
         self.lapses = True
@@ -324,16 +339,23 @@ class Checker:
         INV_R19_candidate(self, ghost, ghost.replica)
         INV_R36(self, ghost, "asks for votes")
 
+    def _regained(self, ghost: Ghost, event: Event) -> None:
+        ghost.own |= ghost.told_of
+        ghost.told_of.clear()
+
     def _became_leader(self, ghost: Ghost, event: Event) -> None:
         assert isinstance(event, BecameLeader) and ghost.replica is not None
+        INV_R36(self, ghost, f"leads term {event.term}")
         INV_R1(self, ghost, event.term)
         INV_R31(self, ghost, ghost.replica, event.term)
+        INV_R37(self, ghost, event.term)
         INV_R8(self, ghost, event.term)
 
     def _commit_advanced(self, ghost: Ghost, event: Event) -> None:
         assert isinstance(event, CommitAdvanced) and ghost.replica is not None
         if not event.counted:
             return
+        self.elected = 0
         INV_R11(self, ghost, event)
         INV_R10(self, ghost, ghost.replica, event.index)
         if not self.commits or event.term > self.commits[-1][0]:
@@ -612,58 +634,6 @@ def INV_R15(group: Checker, node: Ghost, replica: Replica) -> None:
             f"{node.name} is durable beyond its last", log.durable_index)
     require(node.memory.last == log.last_index and node.memory.end[1] == log.last_term, "INV_R15",
             f"{node.name} ends elsewhere than its writes say", node.memory.end, (log.last_index, log.last_term))
-
-
-def INV_R16(
-    group: Checker, node: Ghost, replica: Replica, old: tuple[int, Membership], frame: Frame, new: Membership,
-) -> None:
-    """One membership change at a time: the previous one is committed first; joint is entered and left in order."""
-    group.counts["INV_R16"] += 1
-    require(old[0] <= replica.commit_index, "INV_R16",
-            f"{node.name} starts membership {frame.first} while {old[0]} is not committed; commit is",
-            replica.commit_index)
-    if old[1].joint:
-        require(new.voters == old[1].voters, "INV_R16", f"{node.name} leaves a joint membership for other voters",
-                old[1].voters, new.voters)
-    elif new.joint:
-        require(new.outgoing == old[1].voters, "INV_R16", f"{node.name} enters a joint membership from other voters",
-                old[1].voters, new.outgoing)
-
-
-def INV_R17(group: Checker, node: Ghost, old: Membership, new: Membership) -> None:
-    """Quorums of consecutive memberships overlap: one voter differs at most, or one of the two is joint."""
-    group.counts["INV_R17"] += 1
-    if old.joint or new.joint:
-        return
-    differing = set(old.voters) ^ set(new.voters)
-    require(len(differing) <= 1 or not old.voters, "INV_R17",
-            f"{node.name} goes from voters {old.voters} to {new.voters} in one step")
-
-
-def INV_R18(group: Checker, node: Ghost, replica: Replica, frame: Frame) -> None:
-    """A leader proposes no membership before it has committed an entry of its own term (Ongaro, raft-dev 2015)."""
-    group.counts["INV_R18"] += 1
-    term, first = node.term_first
-    require(term == replica.term and first <= replica.commit_index, "INV_R18",
-            f"{node.name} proposes membership {frame.first} in term {replica.term} before it has committed an entry "
-            "of that term; (term, first), commit are", node.term_first, replica.commit_index)
-
-
-def INV_R19_candidate(group: Checker, node: Ghost, replica: Replica) -> None:
-    """Learners and strangers do not campaign; a removed voter may until its removal is committed (thesis §4.2.2)."""
-    group.counts["INV_R19"] += 1
-    known = [node.memory.memberships[-1][1], replica.membership, replica.log.membership_at(replica.commit_index)[1]]
-    require(any(membership.votes(node.name) for membership in known), "INV_R19",
-            f"{node.name} is no voter of {replica.membership.voters} and asks for votes")
-
-
-def INV_R19_removed(group: Checker, node: Ghost, replica: Replica) -> None:
-    """A leader that is no voter any more stops leading once that is committed. Paper §6."""
-    if replica.membership.votes(node.name):
-        return
-    group.counts["INV_R19"] += 1
-    require(replica.membership_index > replica.commit_index, "INV_R19",
-            f"{node.name} leads on after its removal at {replica.membership_index} was committed")
 
 
 def INV_R20(group: Checker, node: str, floor: int, index: int, applied: int) -> None:

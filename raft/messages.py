@@ -226,9 +226,14 @@ class Lapse:
     index: int = 0
     """0: nothing is lost (any more)."""
     term: int = 0
+    """``UNKNOWN_TERM``: nobody knows how much is lost."""
+    told: tuple[int, ...] = ()
+    """Lives of this directory that it never had and that peers met (``raft.lives``): of these the group knows."""
 
 
 WHOLE: Final = Lapse()
+UNKNOWN_TERM: Final = (1 << 63) - 1
+"""No log reaches as far."""
 
 
 @attrs.frozen
@@ -267,6 +272,8 @@ class Recovered:
     snapshot: SnapshotMeta | None = None
     lapse: Lapse | None = None
     """What the storage knows to have been synced here, and is not here any more."""
+    told: tuple[int, ...] = ()
+    """``Lapse.told``, also of a lapse that is over."""
 
 
 # --- outputs -------------------------------------------------------------------------------------------------

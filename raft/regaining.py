@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raft.config import NEVER
-from raft.messages import FOLLOWER, SUCCESS, WHOLE, ReadReply, ReadRequest
-from raft.trace import Regained
+from raft.lives import TOLD_MAX
+from raft.messages import FOLLOWER, SUCCESS, UNKNOWN_TERM, Lapse, ReadReply, ReadRequest
+from raft.trace import Outlived, Regained
 
 if TYPE_CHECKING:
     from raft.replica import Replica
@@ -19,14 +20,31 @@ if TYPE_CHECKING:
 class Regaining:
     """``core.lapse`` says what is lost; this ends it."""
 
-    def __init__(self, core: Replica) -> None:
-        self.core = core
+    def __init__(self, core: Replica, told: tuple[int, ...]) -> None:
+        self.core, self.told = core, told
+        """``told``: lives of this directory that it never had, of which the group knows."""
         self.deadline = NEVER
         """When to ask the leader again."""
         self._question = 0
         """Number of the latest question what is committed; 0: none was asked of this leader."""
         self._committed = NEVER
         """The answer."""
+
+    def outlived(self, peer: str, lives: tuple[int, ...]) -> bool:
+        """A peer met these lives of this directory, which is an older copy if it never had them: what they acknowledged
+        and voted is not here. If so nothing that this node has said and that has not left may leave."""
+        core, fresh = self.core, set(lives).difference(self.told)
+        if not fresh:
+            return False
+        self.told = tuple(sorted({*self.told, *fresh})[-TOLD_MAX:])
+        core.lapse = Lapse(max(1, core.log.last_index), UNKNOWN_TERM, self.told)
+        if core.trace:
+            core.trace(Outlived(
+                core.now, core.node_id, core.group, core.term, peer, len(fresh), core.log.last_index))
+        core.keep_lapse(core.lapse)
+        core.step_down(f"{peer} met a later life of this directory")
+        self.reset()
+        return True
 
     def reset(self) -> None:
         """Another leader, or none."""
@@ -74,7 +92,7 @@ class Regaining:
             core.trace(Regained(
                 core.now, core.node_id, core.group, core.term, core.lapse.index, core.lapse.term, how))
         core.lapse, self.deadline = None, NEVER
-        core.keep_lapse(WHOLE)
+        core.keep_lapse(Lapse(told=self.told))
 
     def tick(self) -> None:
         if self.core.now >= self.deadline:

@@ -142,7 +142,7 @@ class Replica:
         self._unsynced: deque[tuple[int, int, int, int]] = deque()
         """(token, log's last index after it, issued at, bytes) of writes that are not durable yet."""
         self.campaign = Campaign(self)
-        self.following, self.regaining = Following(self), Regaining(self)
+        self.following, self.regaining = Following(self), Regaining(self, recovered.told)
         self.lapse = recovered.lapse
         """What this node acknowledged and lost; None: nothing. Until it is here again it neither votes nor counts."""
         self.leadership: Leadership | None = None
@@ -704,6 +704,10 @@ class Replica:
         """What this node is known to lack, from now on."""
         self._pending().lapse = lapse
         self.wait_for_leader()
+
+    def outlived(self, now: int, peer: str, lives: tuple[int, ...]) -> bool:
+        """A peer's hello named lives of this directory that it never had; whether that is news."""
+        return self._enter(now) and self.regaining.outlived(peer, lives)
 
     def accept_loss(self, now: int) -> None:
         """An operator gives up what this node lost, or knows that nothing that counts is lost."""

@@ -131,6 +131,14 @@ class LogShadow:
         self.cut[last] = self.cut.get(last, frozenset()) | {self.marks[last]}
 
 
+class Copy:
+    """What a copy of a directory holds: its log, which lives it had, and which of others it met."""
+
+    def __init__(self, ghost: Ghost) -> None:
+        self.disk, self.own = ghost.disk.copy(), ghost.own.copy()
+        self.kept = {peer: lives[:] for peer, lives in ghost.kept.items()}
+
+
 class Ghost:
     """What the checker knows of one node, over all its lives."""
 
@@ -159,7 +167,16 @@ class Ghost:
         self.lost: LogShadow | None = None
         """What was on the disk before it lost its end, until it holds that again."""
         self.knows = False
-        """Whether its own mark told it."""
+        """Whether its own mark told it, or a peer that met a life which the copy never had."""
+        self.was_told = False
+        """A peer told it, in this life: what left before shows nothing of it."""
+        self.life = 0
+        self.own: set[int] = set()
+        """Lives that the disk had, or that it was told of and that are settled."""
+        self.told_of: set[int] = set()
+        self.met: dict[str, list[int]] = {}
+        """Lives that were met of each peer, the newest last, as this process knows; and as its disk does."""
+        self.kept: dict[str, list[int]] = {}
         self.rotten = False
         """Its disk gives back less than its writes allow: the next start is to be believed."""
         self.said: set[tuple[str, int, int, int, int]] = set()
@@ -184,12 +201,12 @@ class Ghost:
         reach = lost.lasts[low - 1] if low else lost.base[0]
         return self.disk.may_hold(reach, lost.marks.get(reach))
 
-    def forget(self, copy: LogShadow | None) -> None:
+    def forget(self, copy: Copy | None) -> None:
         """The disk lost its end (None), or became this older copy."""
         if self.lost is None or self.lost.last < self.disk.last:
             self.lost = self.disk.copy()
         if copy is not None:
-            self.disk = copy
+            self.disk, self.own, self.kept = copy.disk, copy.own, copy.kept
         self.pending.clear()
         self.rotten = copy is None
         self.knows = False

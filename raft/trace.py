@@ -146,6 +146,13 @@ class Transfer(Event):
 
 
 @attrs.define(eq=False)
+class Outlived(Event):
+    peer: str
+    lives: int
+    last_index: int
+
+
+@attrs.define(eq=False)
 class Regained(Event):
     index: int
     entry_term: int

@@ -53,6 +53,7 @@ from raft.hello import (
 )
 from raft.hello import MAGIC as GREETING_MAGIC
 from raft.hello import Refusal as RefusalGreeting
+from raft.lives import NONE_MET, Met
 from raft.messages import PeerMessage
 from raft.outbox import Outbox
 from raft.status import Refusal, RefusalKind
@@ -184,10 +185,10 @@ class Transport:
     """All peer connections of one process. ``send`` and ``flush`` never block; callbacks run in the trio thread.
 
     ``on_message(peer, message)`` for each message, ``on_batch_end()`` once after all messages of one receive (and after
-    each of the other callbacks), ``on_identify(peer, incarnation)`` for each hello that was accepted, in either
-    direction, ``on_unreachable(peer)`` when messages to a peer may have been lost. None of them is ever called from
-    inside ``send`` or ``flush``. ``on_client(stream, hello, received)`` serves a client's connection after both
-    hellos; ``received`` is what came behind the client's. The stream is closed when it returns.
+    each of the other callbacks), ``on_greeted(peer, hello)`` and ``on_identify(peer, incarnation)`` for each hello that
+    was accepted, in either direction, ``on_unreachable(peer)`` when messages to a peer may have been lost. None of them
+    is ever called from inside ``send`` or ``flush``. ``on_client(stream, hello, received)`` serves a client's
+    connection after both hellos; ``received`` is what came behind the client's. The stream is closed when it returns.
     """
 
     def __init__(
@@ -198,10 +199,12 @@ class Transport:
         rng: Random,
         on_message: OnMessage,
         on_batch_end: Callable[[], object] = _nothing,
+        on_greeted: Callable[[str, Hello], None] = _nothing,
         on_identify: Callable[[str, bytes], None] = _nothing,
         on_unreachable: Callable[[str], None] = _nothing,
         on_client: OnClient | None = None,
         refuse_peer: Callable[[str, Caller], str | None] | None = None,
+        met: Callable[[str], Met] = lambda _: NONE_MET,
         addresses: Mapping[str, str] | None = None,
         tls: TLSConfig | None = None,
         limits: TransportLimits | None = None,
@@ -210,7 +213,8 @@ class Transport:
     ) -> None:
         """``hello`` tells who this node is; its lane, boot number and ``expects`` are filled in per connection.
 
-        ``refuse_peer(node, caller)`` says why a node that dials is not let in; None: it is.
+        ``refuse_peer(node, caller)`` says why a node that dials is not let in; None: it is. ``met(node)``: the lives of
+        it that this node met.
         ``rng`` draws the boot number and the jitter of reconnecting: seed it from the system in production.
         Raises ``ConfigError`` for an address or certificate that cannot be used.
         """
@@ -223,6 +227,7 @@ class Transport:
         self._config, self._rng, self._connect, self._clock = config, rng, connect, clock
         self._on_message, self._on_batch_end, self._on_client = on_message, on_batch_end, on_client
         self._on_identify, self._on_unreachable, self._refuse_peer = on_identify, on_unreachable, refuse_peer
+        self._on_greeted, self._met = on_greeted, met
         self._wanted: frozenset[str] = frozenset()
         self._peers: dict[str, _Peer] = {}
         self._addresses: dict[str, str] = {}
@@ -441,7 +446,8 @@ class Transport:
                 if self.contexts:
                     stream = await start_tls(stream, self.contexts.client, server=False)
                 received = bytearray()
-                theirs = await greet(stream, attrs.evolve(self.hello, lane=lane, expects=peer.node), received)
+                own = attrs.evolve(self.hello, lane=lane, expects=peer.node, met=self._met(peer.node))
+                theirs = await greet(stream, own, received)
                 await self._check_dialled(peer, stream, theirs)
             self._identified(peer, outbox, theirs)
             outbox.attach(stream)
@@ -584,7 +590,7 @@ class Transport:
             self._admit(connection, hello)
         elif self._on_client is None:
             raise Refused(RefusalKind.OTHER, f"node {own.node!r} serves no clients on this port")
-        await stream.send_all(encode_greeting(own))
+        await stream.send_all(encode_greeting(attrs.evolve(own, met=self._met(hello.node))))
         return hello
 
     def _check_tls(self, stream: Stream, theirs: Hello) -> None:
@@ -630,6 +636,7 @@ class Transport:
         peer.connections[key] = hello
         peer.problem = ""
         self.refusals.pop(peer.node, None)
+        self._on_greeted(peer.node, hello)
         self._on_identify(peer.node, hello.incarnation)
         self._on_batch_end()
 

@@ -26,6 +26,7 @@ from raft.messages import Role
 from raft.sim.bounces import Bounce
 from raft.sim.cluster import Cluster
 from raft.sim.lapses import Lapses
+from raft.sim.narrows import hold_up
 from raft.sim.node import Change, Life, Proposal, Reading
 from raft.sim.swarm import BOUNCE, COPY, DAMAGE, HANG, NEMESES, PROFILES, ROT, Plan, draw_plan, with_lapses
 from raft.sim.tape import Chance, Deviations, Tape, Value
@@ -44,7 +45,8 @@ DECLARED_FAULTS: Final = (
     "hang across leaders",
     "bit rot", "misdirected write", "damage refused",
     "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "segment log", "to the dead",
-    "rot at the end", "rot that nobody marked", "older copy",
+    "rot at the end", "rot that nobody marked", "older copy", "older copy, leader lost", "told by a peer",
+    "silent loss", "narrow ways",
     "index read", "lease read", "log read", "unsafe read", "bounce", "late answer",
 )
 """Faults and events that must have happened at least once in a campaign."""
@@ -240,7 +242,10 @@ class Scene:
         cluster.run_ms(limit / MS)
         if until_ns is not None and until_ns <= self._ends:
             return
-        Healing(self).demand()
+        healing = Healing(self)
+        if self.plan.narrows:
+            hold_up(self, healing.heal)
+        healing.demand()
         self._settle()
 
     # --- clients
@@ -650,7 +655,8 @@ class Healing:
     def demand(self) -> None:
         """Raises ``InvariantViolation`` for INV_R30."""
         cluster = self.cluster
-        self._heal()
+        self.heal()
+        cluster.checker.calm = True
         cluster.run_until(lambda: self._leads() is not None, HEAL_MS)
         self._readmit()
         served = 0
@@ -659,7 +665,8 @@ class Healing:
         cluster.run_until(lambda: served == WRITES_WANTED and len(set(self._states().values())) == 1, HEAL_MS)
         cluster.checker.finished(self._states(), leader=self._leads(), served=served, wanted=WRITES_WANTED)
 
-    def _heal(self) -> None:
+    def heal(self) -> None:
+        """Undo every fault."""
         cluster, plan = self.cluster, self.scene.plan
         cluster.heal()
         cluster.network.shape(attrs.evolve(plan.links, loss=0.0, duplicate=0.0, reorder=0.0, delay=0.0, capacity=4_096))

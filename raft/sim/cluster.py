@@ -23,6 +23,7 @@ import attrs
 from raft.config import MS, Config, Read, Rules
 from raft.errors import DamagedLog, NotLeader, Outcome, Rejected, RejectReason, Unknown, UsageError
 from raft.invariants import Checker, InvariantViolation
+from raft.lives import Lives
 from raft.membership import Member, Membership
 from raft.messages import AppendReply, PeerMessage, Role, SnapshotReply, VoteReply
 from raft.rules.dledger import DLedgerRules
@@ -80,7 +81,7 @@ class Cluster:
         self._machine, self._codec = machine, codec
         self._make_disk = disk if callable(disk) else DISKS[disk]
         self._links: dict[str, dict[str, Link]] = {}
-        self._version = 0
+        self._version = self._lives = 0
         self._unsound_until = 0
         self._rates_sound = True
         voters = tuple(f"n{number}" for number in range(size))
@@ -270,7 +271,7 @@ class Cluster:
 
     def _format(self, node: SimNode, bootstrap: Membership) -> None:
         node.incarnation = self.tape.bits(f"incarnation/{node.name}/{node.boots}").getrandbits(128).to_bytes(16, "big")
-        node.bootstrap = bootstrap
+        node.bootstrap, node.lives = bootstrap, Lives().encode()
         self.checker.born(node.name, node.incarnation, bootstrap)
 
     def start(self, name: str) -> None:
@@ -456,6 +457,11 @@ class Cluster:
 
     # --- inside
 
+    def next_life(self) -> int:
+        """A number for a process that starts: no other has it."""
+        self._lives += 1
+        return self._lives
+
     def links_from(self, name: str) -> dict[str, Link]:
         """A node's outgoing raft links, kept over its lives."""
         return self._links.setdefault(name, {})
@@ -492,7 +498,7 @@ class Cluster:
         """Connections are made anew by whoever can, and begin with a hello from both ends."""
         for name, life in self._running():
             for peer, node in self.nodes.items():
-                if life.met.get(peer) != node.incarnation and peer != name and (
+                if life.met.get(peer) != (node.incarnation, node.number_of_life) and peer != name and (
                         self.hears(name, peer) and self.hears(peer, name)):
                     life.identify(node)
 

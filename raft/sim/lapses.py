@@ -1,8 +1,11 @@
 """Disks that lose what was acknowledged: the last block rots, or an older copy of the directory is put back.
 
 Only where the group survives it. A node that knows of its loss does not vote, so a majority of the voters must be
-without one; a loss that the node cannot know of is done only to what a majority of the others holds as well, in the
-term and with the vote that it has. Rot is done to both kinds of disk, copies are made of those in memory.
+without one. A copy is put back in the term and with the vote that the node has, where all other voters met the later
+life, so that whoever asks for its vote tells it; the leader may be gone by then, and what only it and the copied node
+held with it. A loss of which nobody tells is done only to what a majority of the others holds as well, and is counted
+as silent when the node comes back and neither its mark, nor a peer's record of its lives, nor a leader knows of it.
+Both kinds of disk rot, copies are made of those in memory.
 """
 
 from __future__ import annotations
@@ -11,14 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from raft.invariants import quorum
+from raft.shadow import Copy
 from raft.sim.disks import MemoryDisk
 from raft.sim.node import GROUP
 
 if TYPE_CHECKING:
-    from raft.shadow import LogShadow
     from raft.sim.campaign import Scene
 
 DOWN_MS: Final = 10
+HIDDEN_MS: Final = 100
+LEADER_DOWN_MS: Final = 2_000
+"""So long at least a leader is gone that knew what the node lost."""
 
 
 class Lapses:
@@ -26,14 +32,18 @@ class Lapses:
 
     def __init__(self, scene: Scene) -> None:
         self._scene, self._cluster = scene, scene.cluster
-        self._copies: dict[str, tuple[MemoryDisk, LogShadow, bytes]] = {}
-        """An older copy of a node's disk, what it holds, and whose directory it is."""
+        self._copies: dict[str, tuple[MemoryDisk, Copy, bytes, bytes]] = {}
+        """An older copy of a node's disk, what it holds, its lives, and whose directory it is."""
+        self._untold: set[str] = set()
+        """Nodes on an older copy that will be told of it."""
 
     def lapsed(self) -> set[str]:
         """Nodes that lack what they had acknowledged, whether or not they know."""
         checker = self._cluster.checker
-        return {name for name, ghost in checker.nodes.items()
-                if ghost.lost is not None and (self._knows(name) or not ghost.whole(checker.marks))}
+        self._untold = {name for name in self._untold
+                        if checker.nodes[name].lost is not None and not checker.nodes[name].was_told}
+        return {name for name, ghost in checker.nodes.items() if ghost.lost is not None and (
+            name in self._untold or ghost.rotten or self._knows(name) or not ghost.whole(checker.marks))}
 
     def _knows(self, name: str) -> bool:
         """Whether it knows, or will once it starts, and so does not vote."""
@@ -58,29 +68,83 @@ class Lapses:
             storage.rot(GROUP, known=known)
             cluster.checker.lost(name, None)
             cluster.counts["rot at the end" if known else "rot that nobody marked"] += 1
-        self._scene.after(span_ms + DOWN_MS, partial(self._scene.start, name))
+            if not known and luck > 0.8:
+                self._lose_leader(name, span_ms)
+        self._scene.after(span_ms + DOWN_MS, partial(self._come_back, name))
 
-    def copy(self, name: str, span_ms: int) -> None:
+    def copy(self, name: str, span_ms: int, *, hidden: bool = False) -> None:
         """Copy a node's directory while it is down, to be put back later; or, where there is a copy, put it back."""
         cluster, node, ghost = self._cluster, self._cluster.nodes[name], self._cluster.checker.nodes[name]
         if self._scene.healing or node.life is None or not isinstance(node.disk, MemoryDisk):
             return
+        if not hidden and name in self._copies and span_ms % 8 and self._hide(name):
+            self._scene.after(HIDDEN_MS, partial(self.copy, name, span_ms, hidden=True))
+            return
         cluster.crash(name)
-        self._scene.after(span_ms + DOWN_MS, partial(self._scene.start, name))
+        self._scene.after(span_ms + DOWN_MS, partial(self._come_back, name))
         storage = node.disk.storage()
         found, copied = storage.open().get(GROUP), self._copies.pop(name, None)
         if found is None or found.lapse is not None:
             return
-        if copied is None or copied[2] != node.incarnation or not self._may_lapse(name, down=True) or (
-                copied[1].term, copied[1].vote) != (found.hard_state.term, found.hard_state.voted_for) or (
-                not self._held_by_others(name, found.last_index)):
+        held = self._held_by_others(name, found.last_index)
+        if copied is None or copied[3] != node.incarnation or not self._may_lapse(name, down=True) or (
+                copied[1].disk.term, copied[1].disk.vote) != (found.hard_state.term, found.hard_state.voted_for) or (
+                not held and not self._met_by_others(name, copied[1])):
             if cluster.checker.settled(name, found):
-                self._copies[name] = node.disk.copy(), ghost.disk.copy(), node.incarnation
+                self._copies[name] = node.disk.copy(), Copy(ghost), node.lives, node.incarnation
                 self._scene.after(2 * span_ms + 500, partial(self.copy, name, span_ms // 4))
             return
-        node.disk = copied[0]
-        cluster.checker.lost(name, copied[1])
+        node.disk, shadow, node.lives, _ = copied
+        cluster.checker.lost(name, shadow)
         cluster.counts["older copy"] += 1
+        self._untold.add(name)
+        if not held and self._lose_leader(name, span_ms):
+            cluster.counts["older copy, leader lost"] += 1
+
+    def _hide(self, name: str) -> bool:
+        """What is acknowledged from now on, this node and its leader have, and as few others as a quorum needs."""
+        cluster, leader = self._cluster, self._cluster.leader
+        if leader in (None, name) or not self._met_by_others(name, self._copies[name][1]):
+            return False
+        _, membership = max((ghost.disk.memberships[-1] for ghost in cluster.checker.nodes.values()),
+                            key=lambda each: each[0])
+        others = [voter for voter in membership.voters if voter not in (name, leader)]
+        cluster.partition(others[: (len(membership.voters) - 1) // 2])
+        for _ in range(3):
+            self._scene.put(str(leader))
+        self._scene.after(2 * HIDDEN_MS, cluster.heal)
+        return True
+
+    def _lose_leader(self, name: str, span_ms: int) -> bool:
+        """Who knows by what it was told of this node's log is gone when the node comes back, if it is another."""
+        leader = self._cluster.leader
+        if leader is None or leader == name:
+            return False
+        self._cluster.crash(leader)
+        self._scene.after(2 * span_ms + LEADER_DOWN_MS, partial(self._scene.start, leader))
+        return True
+
+    def _come_back(self, name: str) -> None:
+        checker, up = self._cluster.checker, self._cluster.nodes[name].life is not None
+        ghost = checker.nodes[name]
+        if not up and ghost.lost is not None and not ghost.whole(checker.marks) and not self._told_by_any(name):
+            self._cluster.counts["silent loss"] += 1
+        self._scene.start(name)
+
+    def _told_by_any(self, name: str) -> bool:
+        """Whether its mark, a peer's record of its lives, or a leader knows what this node lost."""
+        ghosts, ghost = self._cluster.checker.nodes, self._cluster.checker.nodes[name]
+        return self._knows(name) or any(
+            set(other.kept.get(name, ())) - ghost.own or (
+                other.replica is not None and name in other.replica.peers
+                and other.replica.peers[name].match > ghost.disk.last)
+            for other in ghosts.values())
+
+    def _met_by_others(self, name: str, copy: Copy) -> bool:
+        """Whether every other voter has on its disk that it met a life of this node which the copy never had."""
+        ghosts = self._cluster.checker.nodes
+        _, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
+        return all(set(ghosts[voter].kept.get(name, ())) - copy.own for voter in membership.voters if voter != name)
 
     def _may_lapse(self, name: str, *, down: bool = False) -> bool:
         scene, ghosts = self._scene, self._cluster.checker.nodes

@@ -17,6 +17,8 @@ from raft.sim.tape import Chance, Stream, Tape
 from raft.sim.world import World
 
 Receiver = Callable[[Any], None]
+Cut = bool | Callable[[Any], bool]
+"""Whether nothing passes, or which messages do not."""
 LATENCY_NS: Final = 500_000
 
 
@@ -52,7 +54,7 @@ class Link:
         self._world, self._counts = network.world, network.counts
         self._receive = network.receiver(self)
         self._arrives = self._arrive
-        self.cut = False
+        self.cut: Cut = False
         self.held: list[Any] | None = None
         """Messages kept back while the link is held; None: not held."""
         self.flying = 0
@@ -69,7 +71,7 @@ class Link:
         """Take a message at the world's now; it may arrive once, twice or never."""
         profile = self.profile
         fate = self._fate.seldom(self._odds, self._generate)
-        if self.cut:
+        if self.cut and (self.cut is True or self.cut(message)):
             self._counts["cut"] += 1
             return
         if self.flying >= profile.capacity:
@@ -131,7 +133,7 @@ class Link:
 
     def _arrive(self, message: Any) -> None:
         self.flying -= 1
-        if self.cut:
+        if self.cut and (self.cut is True or self.cut(message)):
             self._counts["cut"] += 1
         else:
             self._receive(message)
@@ -169,6 +171,7 @@ class Network:
         self.profile = profile or LinkProfile()
         self._links: dict[tuple[str, str, str], Link] = {}
         self._cut: set[tuple[str | None, str, str]] = set()
+        self._narrow: Cut = False
         self.version = 0
         """Rises whenever a link is cut or healed."""
 
@@ -179,7 +182,7 @@ class Network:
         if link is None:
             stream = self._tape.stream(f"link/{kind}/{source}>{target}")
             link = self._links[key] = Link(self, kind, source, target, stream, self.profile)
-            link.cut = (kind, source, target) in self._cut or (None, source, target) in self._cut
+            link.cut = not self.open(source, target, kind) or self._narrow
         return link
 
     def links(self) -> Iterable[Link]:
@@ -212,6 +215,11 @@ class Network:
                     self._cut.update((kind, source, target) for source in side for target in other)
         self._apply()
 
+    def narrow(self, stops: Callable[[Any], bool] | None) -> None:
+        """All links stop these messages and let the others pass; None: they let all pass again."""
+        self._narrow = stops or False
+        self._apply()
+
     def open(self, source: str, target: str, kind: str = "raft") -> bool:
         """Whether messages can pass."""
         return (kind, source, target) not in self._cut and (None, source, target) not in self._cut
@@ -219,4 +227,4 @@ class Network:
     def _apply(self) -> None:
         self.version += 1
         for (kind, source, target), link in self._links.items():
-            link.cut = not self.open(source, target, kind)
+            link.cut = not self.open(source, target, kind) or self._narrow

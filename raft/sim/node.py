@@ -19,6 +19,7 @@ from raft.config import NEVER, Config, Read
 from raft.errors import DamagedLog, DiskFull, NotLeader, Outcome, Rejected, RejectReason, Unknown
 from raft.frame import Frame
 from raft.held import Held
+from raft.lives import RANDOM_BITS, Lives
 from raft.membership import Membership
 from raft.messages import (
     AppendReply,
@@ -104,6 +105,10 @@ class SimNode:
     """Decides how long each sync takes."""
     life: Life | None = None
     boots: int = 0
+    number_of_life: int = 0
+    """Of the latest one: what its hello says (``raft.lives``)."""
+    lives: bytes = Lives().encode()
+    """What its disk says of lives, its own and those it met."""
     sync_ns: int = SYNC_NS
     slow: float = 0.0
     """Chance that a sync is slow."""
@@ -124,9 +129,9 @@ class Life:
 
     __slots__ = (  # more attributes than an instance's shared keys hold
         "_fold", "_handlers", "_links", "_number", "_ticket_last", "applying", "broken", "checker", "clock", "cluster",
-        "commit", "config", "dead", "durable", "flying", "ghost", "held", "installing", "log_bytes", "machine", "met",
-        "name", "node", "paused", "promised", "proposals", "queue", "replica", "snapshotting", "storage", "tickets",
-        "timer", "unheard", "waiting", "world",
+        "commit", "config", "dead", "durable", "flying", "ghost", "held", "installing", "lives", "log_bytes", "machine",
+        "met", "name", "node", "paused", "promised", "proposals", "queue", "replica", "snapshotting", "storage",
+        "tickets", "timer", "unheard", "waiting", "world",
     )
 
     def __init__(self, cluster: Cluster, node: SimNode, config: Config, machine: SimMachine) -> None:
@@ -135,7 +140,8 @@ class Life:
         self.clock = node.clock
         self.dead = False
         self.paused: list[tuple[Callable[[Any], None], Any]] | None = None
-        self.met: dict[str, bytes] = {}
+        self.met: dict[str, tuple[bytes, int]] = {}
+        """Which directory, and life of it, each peer's latest hello was of."""
         self.queue: list[Write] = []
         self.flying = 0
         """Token of the last write that is being synced; 0: the disk is idle."""
@@ -169,6 +175,10 @@ class Life:
         cluster, node = self.cluster, self.node
         self.storage = node.disk.storage()
         recovered = self.storage.open().get(GROUP) or Recovered()
+        self.lives = Lives.decode(node.lives)
+        self.lives.begin(cluster.tape.bits(f"life/{node.name}/{node.boots}").getrandbits(RANDOM_BITS))
+        node.number_of_life = self.lives.now
+        node.lives = self.lives.encode()
         if recovered.snapshot is not None:
             self.machine.restore(self._snapshot_bytes(recovered.snapshot))
             self.commit = recovered.snapshot.index
@@ -178,7 +188,7 @@ class Life:
             recovered=recovered, membership=node.bootstrap, life=node.boots << 32, incarnation=node.incarnation,
             trace=self.checker.event)
         self.replica.following.members_only = True
-        self.checker.started(self.name, self.replica, recovered)
+        self.checker.started(self.name, self.replica, recovered, cluster.next_life())
         self.ghost = self.checker.nodes[self.name]
 
     @property
@@ -273,11 +283,11 @@ class Life:
     # --- messages
 
     def receive(self, source: SimNode, message: PeerMessage) -> None:
-        """A message arrives; the first one of a directory is preceded by its hello."""
+        """A message arrives; the first one of a life is preceded by its hello."""
         if self.paused is not None:
             self.paused.append((partial(self.receive, source), message))
             return
-        if self.met.get(source.name) != source.incarnation:
+        if self.met.get(source.name) != (source.incarnation, source.number_of_life):
             self.identify(source)
         replica = self.replica
         cluster = self.cluster
@@ -311,9 +321,25 @@ class Life:
 
     def identify(self, source: SimNode) -> None:
         """A peer's hello."""
-        self.met[source.name] = source.incarnation
+        self.met[source.name] = source.incarnation, source.number_of_life
+        if source.life is not None:
+            self._greeted(source, source.life)
         self.replica.identify(self.now, source.name, source.incarnation)
         self.settle(E_IDENTIFY)
+
+    def _greeted(self, source: SimNode, life: Life) -> None:
+        """It says which life greets, and which lives of this node that one met."""
+        self.checker.greeted(self.name, source.name)
+        if self.lives.meet(source.name, source.incarnation, source.number_of_life):
+            self.later(SYNC_NS, self._keep_lives, None)
+        missing = self.lives.missing(self.node.incarnation, life.lives.met(self.name))
+        if missing and self.replica.outlived(self.now, source.name, missing):
+            self.held.clear()
+            self.cluster.counts["told by a peer"] += 1
+
+    def _keep_lives(self, _: None) -> None:
+        self.node.lives = self.lives.encode()
+        self.checker.kept_lives(self.name)
 
     def unreachable(self, peer: str) -> None:
         """The connection to a peer broke."""

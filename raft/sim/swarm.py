@@ -61,6 +61,8 @@ class Plan:
     codec: bool = False
     disk: str = "memory"
     twice: float = 0.0
+    narrows: bool = False
+    """Before all is healed there is a time in which only small messages pass."""
     promises: bool = False
     """Acknowledgements leave with the sync; the node hears of it later."""
 
@@ -125,9 +127,10 @@ def draw_plan(tape: Tape, profile: str) -> Plan:
 
 
 def with_lapses(plan: Plan, tape: Tape, profile: str) -> Plan:
-    """Let disks lose their ends in some of the seeds that have faults."""
+    """Let disks lose their ends in some of the seeds that have faults, and stop large messages in some of all."""
     if plan.faults and profile not in (BOUNCE, LAPSES) and tape.stream(LAPSES).chance(0.3):
         plan.faults += (ROT, COPY)
+    plan.narrows = tape.stream("narrows").chance(0.1)
     return plan
 
 

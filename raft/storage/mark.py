@@ -25,11 +25,14 @@ SLOT_BYTES: Final = 512
 AT_ONCE: Final = 8
 """Groups whose marks are written after one sync; those of others follow with the next."""
 _MAGIC: Final = b"QRm1"
+_CRC: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<4sI")
 """Magic, CRC of the body."""
 _BODY: Final = struct.Struct("<QQQQQQQQIBBH")
 """Owner, group, write sequence, index, term, term of the hard state, lapse's index and term, mark of the entry, whether
-there is a vote, 0, bytes of the vote; the vote follows."""
+there is a vote, how many lives the group was told of, bytes of the vote; the vote follows."""
+_LIFE: Final = struct.Struct("<Q")
+"""Behind the vote, and a CRC of their own: builds that know no lives read all the rest."""
 
 
 @attrs.define
@@ -66,14 +69,16 @@ class Mark:
             if len(data) < _HEAD.size + _BODY.size:
                 break
             magic, crc = _HEAD.unpack_from(data)
-            owner, group, sequence, index, term, hard_term, lost, lost_term, mark, voted, _, length = (
+            owner, group, sequence, index, term, hard_term, lost, lost_term, mark, voted, lives, length = (
                 _BODY.unpack_from(data, _HEAD.size))
-            body = data[_HEAD.size : _HEAD.size + _BODY.size + length]
+            end = _HEAD.size + _BODY.size + length
+            body = data[_HEAD.size : end]
             if magic != _MAGIC or crc32c(body) != crc or owner != self._owner:
                 continue
             vote = body[_BODY.size :].decode("utf-8", "replace") if voted else None
             self._slots[group] = Slot(
-                offset, sequence, Position(index, term, mark), HardState(hard_term, vote), Lapse(lost, lost_term))
+                offset, sequence, Position(index, term, mark), HardState(hard_term, vote),
+                Lapse(lost, lost_term, _told(data[end : end + _CRC.size + lives * _LIFE.size])))
 
     def judge(self, catalog: Catalog, sequence: int, snapshots: dict[int, int]) -> dict[int, HardState]:
         """Compare with what recovery found, whose last good block is ``sequence``; returns terms and votes it lost.
@@ -86,7 +91,8 @@ class Mark:
                 continue
             group = catalog.group(number)
             if group.last != slot.last and snapshots.get(number, 0) < slot.last.index:
-                slot.lapse = max(slot.lapse, Lapse(max(1, slot.last.index), slot.last.term), key=_reach)
+                slot.lapse = max(
+                    slot.lapse, Lapse(max(1, slot.last.index), slot.last.term, slot.lapse.told), key=_reach)
             known, found = slot.hard_state, group.hard_state
             if (known.term, known.voted_for is not None) > (found.term, found.voted_for is not None):
                 forgotten[number] = known
@@ -101,6 +107,11 @@ class Mark:
         """What this group is known to have lost."""
         slot = self._slots.get(number)
         return slot.lapse if slot is not None and slot.lapse.index else None
+
+    def told(self, number: int) -> tuple[int, ...]:
+        """Lives that this group was told of."""
+        slot = self._slots.get(number)
+        return slot.lapse.told if slot is not None else ()
 
     def keep_lapse(self, number: int, lapse: Lapse) -> None:
         """On disk with the next ``keep``."""
@@ -147,14 +158,24 @@ class Mark:
         (index, term, mark), (lost, lost_term) = slot.last, (slot.lapse.index, slot.lapse.term)
         voted_for = slot.hard_state.voted_for
         vote = b"" if voted_for is None else voted_for.encode()
+        told = slot.lapse.told
         body = _BODY.pack(self._owner, number, slot.sequence, index, term, slot.hard_state.term, lost, lost_term, mark,
-                          voted_for is not None, 0, len(vote)) + vote
+                          voted_for is not None, len(told), len(vote)) + vote
+        lives = b"".join(map(_LIFE.pack, told))
         try:
-            self._file.pwrite([_HEAD.pack(_MAGIC, crc32c(body)), body], slot.offset)
+            self._file.pwrite([_HEAD.pack(_MAGIC, crc32c(body)), body, _CRC.pack(crc32c(lives)), lives], slot.offset)
         except OSError as error:
             if error.errno not in FULL:
                 raise
             self.touched.add(number)  # a mark that finds no room trails
+
+
+def _told(data: bytes) -> tuple[int, ...]:
+    """What cannot be read is told again."""
+    lives = data[_CRC.size :]
+    if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != crc32c(lives):
+        return ()
+    return tuple(life for (life,) in _LIFE.iter_unpack(lives))
 
 
 def _reach(lapse: Lapse) -> tuple[int, int]:

@@ -30,6 +30,7 @@ class _Log:
     firsts: list[int] = attrs.Factory(list)
     purge_to: int = 0
     lapse: Lapse | None = None
+    told: tuple[int, ...] = ()
 
     @property
     def end(self) -> tuple[int, int, int]:
@@ -76,6 +77,8 @@ class MemoryStorage:
     def __init__(self) -> None:
         self._logs: dict[int, _Log] = {}
         self._undo: list[_Undo] = []
+        self._lapses: list[tuple[_Log, Lapse]] = []
+        """To be kept with the next sync, behind it as a mark is."""
         self._synced: list[_Undo] = []
         """How to undo the latest group commit that was synced: what its rot would take."""
         self._snapshots: dict[int, list[tuple[SnapshotMeta, bytes]]] = {}
@@ -98,6 +101,7 @@ class MemoryStorage:
             out[group] = Recovered(
                 log.hard_state, *log.purged, *log.end, runs,
                 [frame for frame in log.frames if frame.kind == Kind.MEMBERSHIP], newest, log.lapse,
+                log.told,
             )
         return out
 
@@ -133,7 +137,7 @@ class MemoryStorage:
                     held.append(frame)
                     log.firsts.append(frame.first)
             if write.lapse is not None:
-                log.lapse = write.lapse if write.lapse.index else None
+                self._lapses.append((log, write.lapse))
             if write.purge_to > log.purge_to:
                 log.purge_to = write.purge_to
 
@@ -144,6 +148,9 @@ class MemoryStorage:
                 if entry[0].purge_to:
                     self._purge(entry[0])
             self._synced, self._undo = undo, []
+        for log, lapse in self._lapses:
+            log.lapse, log.told = lapse if lapse.index else None, lapse.told
+        self._lapses.clear()
 
     def _purge(self, log: _Log) -> None:
         newest = self.newest_snapshot(log.group)
@@ -166,6 +173,7 @@ class MemoryStorage:
         if keep:
             self._synced = []  # it is not the last block any more
         undo.clear()
+        self._lapses.clear()
         self._staged.clear()
 
     def may_rot(self, group: int, *, known: bool) -> bool:
@@ -187,7 +195,7 @@ class MemoryStorage:
         end, self._synced = log.end, []
         del log.frames[count:], log.firsts[count:]
         if known:
-            log.lapse = log.lapse or Lapse(end[0], end[1])
+            log.lapse = log.lapse or Lapse(end[0], end[1], log.told)
         return True
 
     def copy(self) -> MemoryStorage:
@@ -196,7 +204,7 @@ class MemoryStorage:
         other = MemoryStorage()
         for number, log in self._logs.items():
             twin = other._logs[number] = _Log(number, log.hard_state, log.purged, log.frames[:], log.firsts[:])
-            twin.lapse = log.lapse
+            twin.lapse, twin.told = log.lapse, log.told
         other._snapshots = {number: held[:] for number, held in self._snapshots.items()}
         return other
 

@@ -251,7 +251,7 @@ class SegmentStorage:
             for index, _ in segment.spans[number].memberships
         ]
         return Recovered(group.hard_state, *group.purged, *group.last, self._catalog.term_runs(number), memberships,
-                         self.snapshots.newest(number), self._mark.lapse(number))
+                         self.snapshots.newest(number), self._mark.lapse(number), self._mark.told(number))
 
     def close(self) -> None:
         """Leaves word that everything is synced, so that the next opening can tell rot in the very last block."""

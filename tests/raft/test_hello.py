@@ -118,7 +118,9 @@ def test_a_hello_that_breaks_a_rule_is_malformed(fields: object) -> None:
 
 def test_a_later_version_may_append_fields_and_kinds_of_refusal() -> None:
     fields = ["c", "n1", b"1" * 16, 1, "strict", "a:1", ""]
-    for more in ([], [400], [400, 1_000], [400, 1_000, "new"]):  # the first versions ended at fields
+    lives = [b"", []]
+    for more in ([], [400], [400, 1_000], [400, 1_000, 7], [400, 1_000, 7, lives],  # earlier versions ended at fields
+                 [400, 1_000, 7, lives, "new"]):
         found = decode_greeting(sealed(1, cbor2.dumps([*fields, *more])))
         assert found is not None and isinstance(found[0], Hello) and found[0].node == "n1"
         assert [found[0].lease_ms, found[0].request_bytes_max] == [*more, 0, 0][:2]

@@ -400,6 +400,12 @@ def forge_r32_guests(group: Group) -> None:
     sample(group)
 
 
+def forge_r37(group: Group) -> None:
+    group.checker.calm, group.checker.elected = True, 3 * len(group.checker.nodes)
+    group.cluster.crash(group.leader)
+    group.cluster.run_ms(10_000)
+
+
 def forge_r38(group: Group) -> None:
     _hang(group)
     held = Held()
@@ -437,6 +443,11 @@ def forge_r36(group: Group) -> None:
 def forge_r36_candidate(group: Group) -> None:
     _lose(group)
     group.checker.event(RoundStarted(0, group.other, 1, group.term, 1, True, group.term + 1))
+
+
+def forge_r36_elected(group: Group) -> None:
+    _lose(group)
+    group.checker.event(BecameLeader(0, group.other, 1, group.term + 1, 1, 1, ("n3",), "planted", 1, 1))
 
 
 def forge_r36_probe(group: Group) -> None:

@@ -14,6 +14,7 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 from raft import frame
 from raft.config import Config
 from raft.hello import Hello, Lane
+from raft.lives import NONE_MET, Met
 from raft.messages import Append, PeerMessage, Vote
 from raft.transport import Transport, TransportLimits
 
@@ -36,6 +37,8 @@ class Node:
                  config: Config = CONFIG, **changes: object) -> None:
         self.got: list[tuple[str, PeerMessage]] = []
         self.batches: list[int] = []
+        self.greeted: list[tuple[str, Hello]] = []
+        self.met: dict[str, Met] = {}
         self.identified: list[tuple[str, bytes]] = []
         self.unreachable: list[str] = []
         self.clients: list[tuple[Hello, bytes]] = []
@@ -43,6 +46,8 @@ class Node:
             hello_of(node, **changes), config=config, rng=Random(f"{node}{seed}"), addresses=ADDRESSES,
             on_message=lambda peer, message: self.got.append((peer, message)),
             on_batch_end=lambda: self.batches.append(len(self.got)),
+            on_greeted=lambda peer, hello: self.greeted.append((peer, hello)),
+            met=lambda peer: self.met.get(peer, NONE_MET),
             on_identify=lambda peer, incarnation: self.identified.append((peer, incarnation)),
             on_unreachable=self.unreachable.append,
             on_client=self._serve_client, connect=net.connect, limits=limits,

@@ -31,7 +31,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "A": ("Applying, resources, the API", 10),
     "G": ("Disks that stand still, groups that say nothing", 5),
     "U": ("Guards that no test held", 17),
-    "F": ("What a node forgot", 14),
+    "F": ("What a node forgot", 20),
     "W": ("Who may do what", 4),
     "DL_R": ("DLedger's own schedules", 20),
 }

@@ -1,0 +1,113 @@
+"""Which lives a directory has had, and which lives of its peers it met. No I/O.
+
+A life is one opening of a directory, as a number: which opening it is, and 40 random bits, since a copy of a directory
+counts on as its original does. Two nodes that greet each other tell which lives of the other they met. Who is told of a
+life of its own that it never had runs on an older copy of its directory: what it has acknowledged since is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import attrs
+import cbor2
+
+from raft.errors import MalformedMessage
+
+RANDOM_BITS: Final = 40
+LIFE_BITS: Final = 63
+"""Of a life: so many openings that a directory opened each second of three months has numbers left."""
+OWN_MAX: Final = 1_024
+"""Lives of its own that a directory remembers. Of one before these nothing is concluded."""
+MET_MAX: Final = 8
+"""Lives of one peer that are remembered, the newest."""
+TOLD_MAX: Final = 16
+"""Lives that one group was told of and that its directory never had."""
+PEERS_MAX: Final = 1_024
+
+
+@attrs.frozen
+class Met:
+    """The lives that were met of one directory, the newest last."""
+
+    incarnation: bytes = b""
+    lives: tuple[int, ...] = ()
+
+
+NONE_MET: Final = Met()
+
+
+class Lives:
+    """Of one directory. ``now``: this life, 0 before ``begin``, and where it could not be kept."""
+
+    def __init__(self, own: Iterable[int] = (), met: dict[str, Met] | None = None) -> None:
+        self.now = 0
+        self._own = list(own)
+        self._met = dict(met or {})
+
+    def begin(self, chance: int) -> None:
+        """One more life; ``chance`` has ``RANDOM_BITS``. To be kept, synced, before anybody hears of it."""
+        opening = (max(self._own, default=0) >> RANDOM_BITS) + 1
+        self.now = (opening << RANDOM_BITS | chance) & ((1 << LIFE_BITS) - 1)
+        self._own = [*self._own, self.now][-OWN_MAX:]
+
+    def unsaid(self) -> None:
+        """This life could not be kept: nobody hears of it."""
+        self.now = 0
+        self._own.pop()
+
+    def meet(self, peer: str, incarnation: bytes, life: int) -> bool:
+        """A peer greets; whether that is to be kept. 0: it does not say which life it is."""
+        known = self._met.get(peer, NONE_MET)
+        if known.incarnation != incarnation:
+            known = Met(incarnation)
+        if not life or life in known.lives:
+            return False
+        self._met[peer] = Met(incarnation, (*known.lives, life)[-MET_MAX:])
+        return True
+
+    def forget_guests(self, is_member: Callable[[str], bool]) -> None:
+        """Whoever greets under ever new names must not fill the memory."""
+        if len(self._met) > PEERS_MAX:
+            del self._met[next((peer for peer in self._met if not is_member(peer)), next(iter(self._met)))]
+
+    def met(self, peer: str) -> Met:
+        """What to tell this peer."""
+        return self._met.get(peer, NONE_MET)
+
+    def missing(self, incarnation: bytes, told: Met) -> tuple[int, ...]:
+        """Of the lives that a peer says to have met of this directory, ``incarnation``, those that it never had."""
+        if told.incarnation != incarnation:
+            return ()
+        oldest = min(self._own, default=0) >> RANDOM_BITS
+        return tuple(life for life in told.lives if life not in self._own and life >> RANDOM_BITS >= oldest)
+
+    def encode(self, is_member: Callable[[str], bool] = bool) -> bytes:
+        """What is kept: nothing of peers that are no members."""
+        return cbor2.dumps([self._own, {
+            peer: [met.incarnation, list(met.lives)] for peer, met in sorted(self._met.items()) if is_member(peer)}])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Lives:
+        """Raises ``MalformedMessage``."""
+        try:
+            own, met = cbor2.loads(data)
+            return cls(check_lives(own), {str(peer): take_met(each) for peer, each in met.items()})
+        except (ValueError, TypeError, AttributeError, cbor2.CBORError, RecursionError, OverflowError,
+                MemoryError) as error:
+            raise MalformedMessage(f"no lives: {error}") from error
+
+
+def take_met(fields: object) -> Met:
+    """Of a list as it stands in a file or a hello. Raises ``ValueError``, ``TypeError``."""
+    if type(fields) is not list or len(fields) != 2 or type(fields[0]) is not bytes:
+        raise ValueError("lives that were met are an incarnation and numbers")
+    return Met(fields[0], tuple(check_lives(fields[1])[-MET_MAX:]))
+
+
+def check_lives(lives: object) -> list[int]:
+    """Raises ``ValueError``."""
+    if type(lives) is not list or not all(type(life) is int and 0 < life < 1 << LIFE_BITS for life in lives):
+        raise ValueError("a life is a number")
+    return lives
