@@ -161,9 +161,12 @@ class Mark:
         told = slot.lapse.told
         body = _BODY.pack(self._owner, number, slot.sequence, index, term, slot.hard_state.term, lost, lost_term, mark,
                           voted_for is not None, len(told), len(vote)) + vote
-        lives = b"".join(map(_LIFE.pack, told))
+        buffers = [_HEAD.pack(_MAGIC, crc32c(body)), body]
+        if told:
+            lives = b"".join(map(_LIFE.pack, told))
+            buffers += [_CRC.pack(crc32c(lives)), lives]
         try:
-            self._file.pwrite([_HEAD.pack(_MAGIC, crc32c(body)), body, _CRC.pack(crc32c(lives)), lives], slot.offset)
+            self._file.pwrite(buffers, slot.offset)
         except OSError as error:
             if error.errno not in FULL:
                 raise
