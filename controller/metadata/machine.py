@@ -54,7 +54,7 @@ class View:
     format: int
 
 
-@attrs.define(eq=False)
+@attrs.define
 class _State:
     """Replaced as a whole by a restore, so that whoever reads meanwhile sees the one or the other."""
 
