@@ -52,7 +52,7 @@ class Kind(enum.IntEnum):
 _KINDS: Final = frozenset(map(int, Kind))
 
 
-@attrs.define(slots=True, eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class Frame:
     """One parsed frame. ``data`` is the whole frame, never changed. ``mark`` is its header CRC."""
 

@@ -185,7 +185,7 @@ class DLedgerRules:
         agree = tally.membership.agree
         valid = set(tally.replies) - set(tally.with_result(VoteResult.UNKNOWN))
         terms = (VoteResult.REJECT_EXPIRED_VOTE_TERM, VoteResult.REJECT_TERM_SMALL_THAN_LEDGER)
-        known = max((tally.replies[voter].term for voter in tally.with_result(*terms)), default=0)
+        known = max((tally.replies[voter].term for voter in tally.with_result(*terms)), default=tally.term)
         accepted = set(tally.with_result(VoteResult.ACCEPT))
         next_vote_ns = self._next_vote_ns(me, rng)
         if known > tally.term:
@@ -207,7 +207,7 @@ class DLedgerRules:
     def judge_heartbeats(self, tally: HeartbeatTally) -> LeaderDecision:
         """The sender's five rules, in order."""
         replies = tally.replies
-        higher = max((term for code, term in replies.values() if code == Code.EXPIRED_TERM), default=0)
+        higher = max((term for code, term in replies.values() if code == Code.EXPIRED_TERM), default=tally.term)
         if higher > tally.term:
             return LeaderDecision(True, known_term=higher, reason="a peer is in a higher term")  # 1
         success = {tally.node_id} | {peer for peer, (code, _) in replies.items() if code not in NO_CONTACT}

@@ -177,7 +177,7 @@ class StrictRules:
 
     def judge_heartbeats(self, tally: HeartbeatTally) -> LeaderDecision:
         """Resigns for a higher term, for a second leader in its own, and when silence could have ended its lease."""
-        highest = max((term for _, term in tally.replies.values()), default=0)
+        highest = max((term for _, term in tally.replies.values()), default=tally.term)
         if highest > tally.term:
             return LeaderDecision(True, known_term=highest, reason="a peer is in a higher term")
         if any(code == Code.INCONSISTENT_LEADER for code, _ in tally.replies.values()):

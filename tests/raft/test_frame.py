@@ -136,6 +136,7 @@ def test_what_is_missing_is_told() -> None:
 def test_a_frame_that_is_all_there_is_is_not_copied() -> None:
     data = checked()
     assert parse(data).data is data
+    assert len({parse(data), parse(data)}) == 2, "nor compared byte by byte"
 
 
 def test_kinds_and_bytes_are_what_stands_on_disks() -> None:

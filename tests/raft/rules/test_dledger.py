@@ -322,6 +322,7 @@ def test_a_preferred_leader_that_takes_over_waits_thirty_to_a_hundred_ms() -> No
     failed = tally({"n0": ACCEPT})
     taking = PREFERRED.parse_round(voter(taking_leadership=True), failed, rng)
     assert 30 <= taking.delay_ns / MS < 100
+    assert span(lambda rng: PREFERRED.parse_round(voter(), failed, rng).delay_ns) == (300 * MS, 999 * MS), "not taking"
 
 
 def test_losing_a_leader_asks_in_the_current_term_first() -> None:
@@ -476,5 +477,5 @@ def test_terms_are_taken_in_two_steps_and_immediately_means_the_next_look() -> N
 
 def test_there_are_no_leases_under_dledger() -> None:
     assert RULES.lease_ns == 0
-    assert not RULES.taking_leadership_wins()
+    assert RULES.taking_leadership_wins() is False
     assert RULES.decide_vote(voter(leader="n2", heard_leader_ns=0), "n1", vote()).grant  # row 4d of the original
