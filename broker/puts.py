@@ -38,6 +38,10 @@ Done = Callable[[PutResult], None]
 HELD_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 128 << 20
 """Puts that a young master holds, and of their bodies and properties; it refuses more."""
+UNFLUSHED_MAX: Final = 100_000
+UNFLUSHED_BYTES_MAX: Final = 128 << 20
+"""Puts that wait for a sync of the disk, and of the log that they are in; more are refused, as by a Java broker whose
+disk is busy."""
 
 
 class _Waiting:
@@ -148,6 +152,8 @@ class Puts:
                 remark=f"{need.have} replicas are in sync, {need.need} are needed: nothing was written"))
         if self._held and wait_store_ok:
             self._release()  # they came first
+        if wait_store_ok and (busy := self._disk_is_busy()):
+            return done(PutResult(PutStatus.OS_PAGE_CACHE_BUSY, remark=busy))
         try:
             puts = tuple(journal.append(messages))
         except MessageIllegal as error:
@@ -178,6 +184,16 @@ class Puts:
         return len(self._unwritten) + len(self._unflushed) + len(self._unacknowledged)
 
     # --- what releases it ------------------------------------------------------------------------------------
+
+    def _disk_is_busy(self) -> str:
+        """Why nothing may wait for it any more."""
+        waiting = self._unflushed
+        if not waiting or not self._journal.sync_flush:
+            return ""
+        size = waiting[-1].end - waiting[0].puts[0].offset
+        if len(waiting) < UNFLUSHED_MAX and size < UNFLUSHED_BYTES_MAX:
+            return ""
+        return f"{len(waiting)} messages or batches, {size} bytes of the log, wait for the disk already"
 
     def _denies(self) -> bool:
         replication = self._replication

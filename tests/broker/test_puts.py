@@ -400,3 +400,52 @@ async def test_any_course_of_events_answers_each_put_once_and_keeps_every_promis
             (put,) = result.puts
             assert again.get_by_id(put.offset).message.body == b"m%d" % number
             assert max(acks) >= put.offset + put.size
+
+
+async def test_what_waits_for_a_disk_that_stands_still_is_bounded(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More is refused before it is stored, however long that lasts; what does not wait is let in."""
+    monkeypatch.setattr("broker.puts.UNFLUSHED_MAX", 5)
+    disk = SlowDisk()
+    async with master(SYNC, disk=disk) as (sent, _, journal):
+        sent.puts.serve(Alone(journal))
+        for _ in range(3):
+            before, ends = len(sent.heard), set[int]()
+            for _ in range(40):
+                sent.put()
+                await wait_all_tasks_blocked()
+                ends.add(journal.end)
+                assert sent.puts.waiting <= 5 and len(disk.jobs) <= 1
+            refused = [result for _, result in sent.heard[before:]]
+            assert [result.status for result in refused] == [PutStatus.OS_PAGE_CACHE_BUSY] * 35
+            assert "5 messages or batches" in refused[0].remark and len(ends) == 5
+            await trio.sleep(6)
+            assert [result.status for _, result in sent.heard[-5:]] == [PutStatus.FLUSH_DISK_TIMEOUT] * 5
+        sent.put(wait_store_ok=False)
+        sent.put()
+        await wait_all_tasks_blocked()
+        assert sent.statuses[-1] == (120, OK)
+        while disk.jobs:
+            disk.sync()
+            await wait_all_tasks_blocked()
+        assert sent.statuses[-1] == (121, OK)
+
+
+async def test_so_many_bytes_of_the_log_wait_for_a_disk_and_no_more(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.puts.UNFLUSHED_BYTES_MAX", 20_000)
+    async with master(SYNC, disk=(disk := SlowDisk())) as (sent, _, journal):
+        sent.puts.serve(Alone(journal))
+        for _ in range(5):
+            sent.put(b"." * 9_000)
+        await wait_all_tasks_blocked()
+        assert sent.statuses == [(3, PutStatus.OS_PAGE_CACHE_BUSY), (4, PutStatus.OS_PAGE_CACHE_BUSY)]
+        disk.sync()
+        await wait_all_tasks_blocked()
+        sent.put(b"." * 9_000)
+        await wait_all_tasks_blocked()
+        disk.sync()
+        await wait_all_tasks_blocked()
+        assert [number for number, status in sent.statuses if status is OK] == [0, 1, 2, 5]

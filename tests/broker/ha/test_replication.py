@@ -409,6 +409,30 @@ def test_h7_two_connections_of_one_slave_are_one_holder() -> None:
     assert held.holders(10) == 1
 
 
+def test_an_earlier_life_of_a_slave_acknowledges_nothing_for_a_later_one() -> None:
+    """Connections tell no life. What an earlier one sent comes by its own connection, before the later one has said who
+    it is, or counts no more."""
+    held = in_sync({1, 2, 3}, end=10)
+    master = HaMaster(CONFIG, held, EpochList([(1, 0)]))
+    for link in (1, 2, 3):
+        master.opened(link, 0)
+    master.received(1, SlaveHandshake(2), 0)
+    master.next_send(1, LogView(0, 10), 0)
+    master.received(1, Ack(4), 0)
+    assert held.holders(4) == 2
+    assert master.received(3, SlaveHandshake(2), 0) == [Close(1, "slave 2 has connected again")]
+    assert held.holders(4) == 1, "of the later life nothing is known yet"
+    master.received(1, Ack(10), 0)
+    assert held.holders(4) == held.holders(10) == 1, "words of the earlier one, read late"
+    master.next_send(3, LogView(0, 10), 0)
+    master.received(3, Ack(10), 0)
+    assert held.holders(10) == 2
+    master.received(2, SlaveHandshake(2), 0)
+    assert held.holders(10) == 1, "a handshake that came late: who sent it is asked, and cannot answer any more"
+    assert master.received(2, Ack(10), 0)[0].reason == "slave 2 acknowledged before it was answered"
+    assert held.holders(10) == 1
+
+
 def test_learners_hold_nothing_that_counts() -> None:
     held = in_sync({1}, end=10)
     held.opened(5, True, 0)

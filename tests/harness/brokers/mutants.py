@@ -21,6 +21,7 @@ SWITCH: Final = "tests/broker/ha/test_autoswitch.py::"
 EPOCHS: Final = "tests/broker/ha/test_epochs.py::"
 LEASE: Final = "broker/replicas/lease.py"
 DEMAND: Final = "tests/broker/replicas/test_demand.py::"
+PUTS: Final = "tests/broker/test_puts.py::"
 LEADER: Final = "tests/broker/replicas/test_leader.py::"
 BACKLOG: Final = "remoting/backlog.py"
 UNREAD: Final = "tests/remoting/test_backlog.py::"
@@ -360,6 +361,22 @@ PLANTED: Final = (
     Planted("slow connections keep others from the pages", "raft/monitoring.py",
             "            oldest.cancel()\n", "            await trio.sleep(5)\n",
             ("tests/raft/test_monitoring.py::test_slow_connections_keep_nobody_from_the_pages",)),
+    # --- what waits for a disk
+    Planted("any number of messages may wait for a disk", "broker/puts.py",
+            "        if len(waiting) < UNFLUSHED_MAX and size", "        if size",
+            (PUTS + "test_what_waits_for_a_disk_that_stands_still_is_bounded",)),
+    Planted("any number of bytes may wait for a disk", "broker/puts.py",
+            "        if len(waiting) < UNFLUSHED_MAX and size < UNFLUSHED_BYTES_MAX:\n",
+            "        if len(waiting) < UNFLUSHED_MAX:\n",
+            (PUTS + "test_so_many_bytes_of_the_log_wait_for_a_disk_and_no_more",)),
+    # --- an earlier life's connection
+    Planted("late words of an earlier life count for the later one", HA + "master.py",
+            "        if self._present.get(slave.broker_id) != connection:\n", "        if False:\n",
+            (REPLICATION + "test_an_earlier_life_of_a_slave_acknowledges_nothing_for_a_later_one",)),
+    Planted("what an earlier life acknowledged is taken over", HA + "insync.py",
+            "        slave.ack, slave.joins_until_ns, self._counted = None, None, None\n",
+            "        slave.joins_until_ns, self._counted = None, None\n",
+            (REPLICATION + "test_an_earlier_life_of_a_slave_acknowledges_nothing_for_a_later_one",)),
     # --- log lines
     Planted("each line is a kind of its own", "raft/loglimit.py",
             "record.levelno, str(record.msg)", "record.levelno, record.getMessage()",
