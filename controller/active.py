@@ -245,12 +245,15 @@ class ActiveController:
         while one of the electable is here that does not, or is not here and may be such a one. Where all of them are
         here and in doubt, nobody has more than they: the latest epoch and the longest log wins. What a heartbeat says
         of doubt may be over, as a master made that log level: only who knows of the epoch in which there is no master
-        says it of now. With ``unclean`` elections nobody is waited for.
+        says it of now. With ``unclean`` elections nobody is waited for. A master that lives is none of those: it is not
+        replaced.
         """
         group, settings = self._metadata.groups.get(key), self.settings
-        doubted = {broker_id: beat.doubt_epoch for broker_id in observation.live
+        if group is None or not group.sync_state_set:
+            return observation, settings.policy
+        doubted = {broker_id: beat.doubt_epoch for broker_id in observation.live.keys() - {group.leader}
                    if (beat := self.liveness.beat(key, broker_id)) is not None and beat.log_in_doubt}
-        if group is None or not doubted or not group.sync_state_set:
+        if not doubted:
             return observation, settings.policy
         still = {broker_id for broker_id, epoch in doubted.items()
                  if group.master is None and epoch >= group.master_epoch}

@@ -606,6 +606,14 @@ def test_those_in_doubt_do_not_choose_while_the_lost_master_is_on_record() -> No
     assert masters(stage) == 2
 
 
+def test_a_master_that_lives_is_not_replaced_for_what_it_last_said_of_doubt() -> None:
+    """Its heartbeat of before the election stands until the next one."""
+    stage = lone({1: LONG, 2: SHORT})
+    assert masters(stage) == 1
+    outcome = by_itself(stage, 2)
+    assert outcome.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST and stage.group.master == 1
+
+
 @pytest.mark.parametrize("policy", ["preferred", "priority"])
 def test_no_preference_counts_among_those_in_doubt(policy: str) -> None:
     last = attrs.evolve(SHORT, priority=1)
