@@ -106,7 +106,8 @@ def test_the_other_wheel_holds_the_other_packages(whole: zipfile.ZipFile) -> Non
         on_disk = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}
         assert {name for name in inside if name.startswith(f"{package}/") and name.endswith(".py")} == on_disk
     assert {name for name in inside if not name.endswith((".py", "/py.typed"))} == {
-        "analysis/log4j2.properties", "analysis/report/style.css"}
+        "analysis/log4j2.properties", "analysis/report/style.css", "analysis/report/templates/charts.html",
+        "analysis/report/templates/page.html"}
     assert "remoting/py.typed" in inside
 
 
@@ -140,7 +141,7 @@ DISTRIBUTIONS = {"google_crc32c": "google-crc32c", "prometheus_client": "prometh
 """Import name -> distribution, where they differ; py4j is part of what pyspark promises."""
 IN_EXTRA = {
     "prometheus-client": "metrics", "h11": "metrics", "rich": "demo", "pyspark": "analysis", "pyarrow": "analysis",
-    "numpy": "analysis",
+    "numpy": "analysis", "jinja2": "analysis", "markupsafe": "analysis",
     "lz4": "client-compression", "zstandard": "client-compression",
 }
 """What only an extra brings."""

@@ -1,27 +1,35 @@
 """Plots as inline SVG: lanes of spans, lines over time, bars. Their colours are the page's, and follow its theme.
 
-Plain values in, text out; nothing here knows Spark or what the values mean.
+Here is where things lie; the elements are in ``templates/charts.html``. Nothing here knows Spark or what values mean.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from typing import Final
 
 import attrs
+from markupsafe import Markup
+
+from analysis.report import markup
 
 WIDTH: Final = 1040
 LEFT: Final = 180
 RIGHT: Final = 90
+STEP: Final = 26
+"""From row to row."""
 COLOURS: Final = 8
 """Series colours that the page defines, as ``--s0`` and on; what is beyond is grey."""
 _STEPS_MS: Final = (
     10.0, 50.0, 100.0, 500.0, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5,
     6048e5, 2592e6)
 """Between the ticks of a time axis."""
+DOTS_MAX: Final = 60
+"""A line of more points has no dots."""
+_TEMPLATE: Final = "charts.html"
 
 
 @attrs.frozen
@@ -46,19 +54,56 @@ def series_class(series: int | str) -> str:
     return f"s{series}" if isinstance(series, int) and series < COLOURS else "gap" if series == "gap" else "other"
 
 
-def lanes(rows: Sequence[Lane], begin: float, end: float, *, name: str) -> str:
+@attrs.frozen
+class _Tick:
+    """A mark on an axis."""
+
+    at: float
+    words: str
+
+
+@attrs.frozen
+class _Axis:
+    """Of time, along the bottom."""
+
+    ticks: Sequence[_Tick]
+    bottom: float
+
+
+@attrs.frozen
+class _Block:
+    """A coloured stretch of a row."""
+
+    css: str
+    left: float
+    width: float
+    title: str
+
+
+@attrs.frozen
+class _Row:
+    """A lane, with what is in it."""
+
+    label: str
+    short: str
+    top: int
+    blocks: Sequence[_Block]
+    value: str
+
+
+def lanes(rows: Sequence[Lane], begin: float, end: float, *, name: str) -> Markup:
     """A row per lane, time from left to right."""
-    height, step = 26 * len(rows) + 40, 26
     place = _scale(begin, end)
-    parts = [_time_axis(begin, end, 26 * len(rows) + 6)]
-    for number, lane in enumerate(rows):
-        top = number * step + 4
-        parts.append(_label(lane.label, top))
-        for span in lane.spans:
-            left, right = place(max(span.begin, begin)), place(min(span.end, end))
-            parts.append(_block(span.series, left, top, right - left - 1, span.title))
-        parts.append(f'<text class="value" x="{WIDTH - RIGHT + 8}" y="{top + 13}">{escape(lane.value)}</text>')
-    return _svg(name, height, parts)
+
+    def block(span: Span) -> _Block:
+        left, right = place(max(span.begin, begin)), place(min(span.end, end))
+        return _block(span.series, left, right - left - 1, span.title)
+
+    return markup.part(
+        _TEMPLATE, "lanes", name=name, height=STEP * len(rows) + 40, width=WIDTH, left=LEFT, right=WIDTH - RIGHT,
+        axis=_time_axis(begin, end, STEP * len(rows) + 6),
+        rows=[_Row(lane.label, _short(lane.label), number * STEP + 4, [*map(block, lane.spans)], lane.value)
+              for number, lane in enumerate(rows)])
 
 
 @attrs.frozen
@@ -69,7 +114,27 @@ class Line:
     series: int = 0
 
 
-def lines(rows: Sequence[Line], begin: float, end: float, *, name: str, unit: str, area: bool = False) -> str:
+@attrs.frozen
+class _Dot:
+    """A point with words."""
+
+    x: float
+    y: float
+    words: str
+
+
+@attrs.frozen
+class _Curve:
+    """A line as it is drawn. ``area``: the points of what is below it; "" if that stays empty."""
+
+    series: int
+    points: str
+    area: str
+    dots: Sequence[_Dot]
+    end: _Dot | None
+
+
+def lines(rows: Sequence[Line], begin: float, end: float, *, name: str, unit: str, area: bool = False) -> Markup:
     """Values over time from zero up."""
     top_value = max((value for line in rows for _, value in line.points), default=0.0) or 1.0
     step = _nice(top_value / 4)
@@ -80,30 +145,25 @@ def lines(rows: Sequence[Line], begin: float, end: float, *, name: str, unit: st
     def level(value: float) -> float:
         return bottom - value / ceiling * (bottom - 12)
 
-    parts = [_time_axis(begin, end, bottom)]
-    value = 0.0
-    while value <= ceiling * 1.0001:
-        y = f"{level(value):.1f}"
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-                     f'<text class="tick" x="{LEFT - 10}" y="{y}" dy="4" text-anchor="end">'
-                     f'{escape(number_words(value))}</text>')
-        value += step
-    parts.append(f'<text class="tick" x="{LEFT - 10}" y="{bottom + 36}" text-anchor="end">{escape(unit)}</text>')
-    for line in rows:
+    def curve(line: Line) -> _Curve:
         path = " ".join(f"{place(at):.1f},{level(value):.1f}" for at, value in line.points)
+        below, last = "", None
         if area and line.points:
-            down = f"{place(line.points[-1][0]):.1f},{bottom} {place(line.points[0][0]):.1f},{bottom}"
-            parts.append(f'<polygon class="area s{line.series}" points="{path} {down}"/>')
-        parts.append(f'<polyline class="line l{line.series}" points="{path}"/>')
-        if len(line.points) <= 60:
-            parts += [f'<circle class="s{line.series}" cx="{place(at):.1f}" cy="{level(value):.1f}" r="3"><title>'
-                      f'{escape(f"{clock(at)}: {number_words(value)} {unit}")}</title></circle>'
-                      for at, value in line.points]
+            below = f"{path} {place(line.points[-1][0]):.1f},{bottom} {place(line.points[0][0]):.1f},{bottom}"
         if line.label and line.points:
-            last, value = line.points[-1]
-            at = min(place(last), WIDTH - RIGHT) + 8
-            parts.append(f'<text class="value" x="{at:.1f}" y="{level(value) + 4:.1f}">{escape(line.label)}</text>')
-    return _svg(name, height, parts)
+            at, value = line.points[-1]
+            last = _Dot(min(place(at), WIDTH - RIGHT) + 8, level(value) + 4, line.label)
+        dots = [_Dot(place(at), level(value), f"{clock(at)}: {number_words(value)} {unit}")
+                for at, value in line.points]
+        return _Curve(line.series, path, below, dots if len(dots) <= DOTS_MAX else [], last)
+
+    levels, value = [], 0.0
+    while value <= ceiling * 1.0001:
+        levels.append(_Tick(level(value), number_words(value)))
+        value += step
+    return markup.part(
+        _TEMPLATE, "lines", name=name, height=height, width=WIDTH, left=LEFT, right=WIDTH - RIGHT,
+        axis=_time_axis(begin, end, bottom), levels=levels, unit=unit, rows=[*map(curve, rows)])
 
 
 @attrs.frozen
@@ -114,43 +174,42 @@ class Bar:
     series: int | str = 0
 
 
-def bars(rows: Sequence[Bar], *, name: str) -> str:
+@attrs.frozen
+class _Bar:
+    """A bar as it is drawn; its words begin at ``end``."""
+
+    label: str
+    short: str
+    top: int
+    block: _Block
+    end: float
+    value: str
+
+
+def bars(rows: Sequence[Bar], *, name: str) -> Markup:
     """A horizontal bar per row, from zero."""
     most = max((row.value for row in rows), default=0.0) or 1.0
-    room, parts = WIDTH - LEFT - RIGHT - 120, []
-    for number, row in enumerate(rows):
-        top = number * 26 + 4
+    room = WIDTH - LEFT - RIGHT - 120
+
+    def bar(number: int, row: Bar) -> _Bar:
         length = row.value / most * room
-        parts.append(
-            _label(row.label, top) + _block(row.series, LEFT, top, length, f"{row.label}: {row.words}") +
-            f'<text class="value" x="{LEFT + length + 8:.1f}" y="{top + 13}">{escape(row.words)}</text>')
-    return _svg(name, 26 * len(rows) + 8, parts)
+        return _Bar(row.label, _short(row.label), number * STEP + 4,
+                    _block(row.series, LEFT, length, f"{row.label}: {row.words}"), LEFT + length + 8, row.words)
+
+    return markup.part(_TEMPLATE, "bars", name=name, height=STEP * len(rows) + 8, width=WIDTH, left=LEFT,
+                       rows=[*itertools.starmap(bar, enumerate(rows))])
 
 
-def legend(names: Mapping[str, int | str]) -> str:
+def legend(names: Mapping[str, int | str]) -> Markup:
     """What the colours mean."""
-    items = "".join(
-        f'<span><i class="{series_class(series)}"></i>{escape(name)}</span>' for name, series in names.items())
-    return f'<div class="legend">{items}</div>'
+    return markup.part(_TEMPLATE, "legend", names=[(series_class(series), name) for name, series in names.items()])
 
 
 # --- scales and words ------------------------------------------------------------------------------------------
 
 
-def _svg(name: str, height: int, parts: Sequence[str]) -> str:
-    return (f'<svg id="{escape(name)}" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(name)}">'
-            f'{"".join(parts)}</svg>')
-
-
-def _label(words: str, top: float) -> str:
-    """Left of a row; cut where there is no room, whole when pointed at."""
-    return (f'<text class="label" x="{LEFT - 10}" y="{top + 13}" text-anchor="end">{escape(_short(words))}'
-            f"<title>{escape(words)}</title></text>")
-
-
-def _block(series: int | str, left: float, top: float, width: float, title: str) -> str:
-    return (f'<rect class="{series_class(series)}" x="{left:.1f}" y="{top}" width="{max(width, 1.5):.1f}" height="18" '
-            f'rx="3"><title>{escape(title)}</title></rect>')
+def _block(series: int | str, left: float, width: float, title: str) -> _Block:
+    return _Block(series_class(series), left, max(width, 1.5), title)
 
 
 def _scale(begin: float, end: float) -> Callable[[float], float]:
@@ -158,15 +217,13 @@ def _scale(begin: float, end: float) -> Callable[[float], float]:
     return lambda at: LEFT + (at - begin) / max(end - begin, 1) * room
 
 
-def _time_axis(begin: float, end: float, bottom: float) -> str:
-    place, parts, step = _scale(begin, end), [], _time_step(end - begin)
+def _time_axis(begin: float, end: float, bottom: float) -> _Axis:
+    place, ticks, step = _scale(begin, end), [], _time_step(end - begin)
     at = math.ceil(begin / step) * step
     while at <= end:
-        parts.append(f'<line class="grid" x1="{place(at):.1f}" x2="{place(at):.1f}" y1="0" y2="{bottom}"/>'
-                     f'<text class="tick" x="{place(at):.1f}" y="{bottom + 18}" text-anchor="middle">'
-                     f'{clock(at, step)}</text>')
+        ticks.append(_Tick(place(at), clock(at, step)))
         at += step
-    return "".join(parts)
+    return _Axis(ticks, bottom)
 
 
 def _time_step(span_ms: float) -> float:

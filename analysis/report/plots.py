@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from markupsafe import Markup
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
@@ -28,7 +29,7 @@ def leadership(logs: Logs) -> Plot:
     wanted = logs.ask("leadership").where(F.col("group").isin([group for _, group in names])).orderBy("term")
     rows = [row for row in wanted.limit(SPANS_MAX).collect() if _begin(row) is not None]
     if not rows:
-        return Plot(title, about, "<p>No leadership with a time is in these logs.</p>")
+        return Plot(title, about, Markup("<p>No leadership with a time is in these logs.</p>"))
     several = len({cluster for cluster, _ in names}) > 1
     leaders = _colours(sorted({row["leader"] for row in rows if row["leader"] is not None})) | {
         words: "other" for words in UNKNOWN_LEADER.values() if any(_leader(row) == words for row in rows)}
@@ -61,7 +62,7 @@ def written(logs: Logs) -> Plot:
     per_bucket = logs.ask("throughput").groupBy("bucket_ms").agg(F.sum("entries_per_s").alias("rate"))
     rows = per_bucket.orderBy("bucket_ms").collect()
     if not rows:
-        return Plot(title, about, "<p>No frame with a time is in these logs.</p>")
+        return Plot(title, about, Markup("<p>No frame with a time is in these logs.</p>"))
     points = filled([(row["bucket_ms"], row["rate"]) for row in rows], logs.bucket_ms)
     drawn = lines([Line("", points)], *_axis(logs), name="plot-throughput", unit="entries/s", area=True)
     return Plot(title, about, drawn)
@@ -83,9 +84,10 @@ def commits(logs: Logs) -> Plot:
     rows = logs.ask("commit_latency_over_time").groupBy("bucket_ms").agg(
         F.max("p50_ms").alias("p50"), F.max("p99_ms").alias("p99")).orderBy("bucket_ms").collect()
     if not rows:
-        return Plot(title, about, '<p id="commit-latency">Not recorded: the log has no commit times. Hand nodes a '
-                    "trace file (<code>open_trace_file</code>, with <code>sample_every=1</code> for exact figures) and "
-                    "name its directory as a path of the report.</p>")
+        return Plot(title, about, Markup(
+            '<p id="commit-latency">Not recorded: the log has no commit times. Hand nodes a trace file '
+            "(<code>open_trace_file</code>, with <code>sample_every=1</code> for exact figures) and name its directory "
+            "as a path of the report.</p>"))
     drawn = [Line("99 %", [(row["bucket_ms"], row["p99"]) for row in rows], 1),
              Line("median", [(row["bucket_ms"], row["p50"]) for row in rows], 0)]
     return Plot(title, about + " Of the groups in a bucket, the slowest.",
