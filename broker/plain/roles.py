@@ -17,7 +17,8 @@ from broker.ha.config import HaConfig
 from broker.ha.following import Following
 from broker.ha.master import Close, Idle, LogView
 from broker.ha.places import Standing
-from broker.ha.serving import Frame, HaPort
+from broker.ha.port import Frame
+from broker.ha.serving import HaPort
 from broker.ha.wire import BLOCK, Block, Blocks, Reports
 from broker.journal import Journal
 from broker.plain.master import MasterCore, SendBlock

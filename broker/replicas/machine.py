@@ -27,7 +27,7 @@ from broker.replicas.outputs import Become, BecomeMaster
 
 
 class State(enum.Enum):
-    """With what it means for the group."""
+    """How far a broker has got, in words for the reference."""
 
     NAMELESS = "it has no id, and asks which one is free"
     APPLYING = "it has applied for an id, and asks whether it may have it"
@@ -50,7 +50,7 @@ class Retreat(enum.Enum):
 
 
 class Event(enum.Enum):
-    """With who says so."""
+    """What has happened, and who says so."""
 
     NUMBERED = "a controller tells an id that is free"
     GRANTED = "a controller grants the id"

@@ -16,6 +16,7 @@ import trio
 from broker.ha.insync import InSync
 from broker.replicas import identity
 from broker.replicas.carrying import Carrier
+from broker.replicas.machine import TAKING
 from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
 from broker.replicas.outputs import (
     Become,
@@ -198,8 +199,10 @@ class Member:
             logger.exception("role not taken")
             self.carry_out(self._now_manager().role_failed(role, str(error) or type(error).__name__, self._clock()))
         else:
-            self._taken(role)
-            self.carry_out(self._now_manager().role_taken(role, self._clock()))
+            outputs = self._now_manager().role_taken(role, self._clock())
+            if self.manager.machine.state not in TAKING and self.manager.role == role:
+                self._taken(role)  # nobody hears of a role that is not wanted any more
+            self.carry_out(outputs)
         self.bell.ring()
 
     async def _leave(self, reason: str) -> None:

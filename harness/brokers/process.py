@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from broker.ha.acks import QuorumConfig
+from broker.ha.switching import REFUSALS
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import Puts
 from broker.replicas import identity
 from broker.replicas.carrying import Carrier
 from broker.replicas.demand import Demand
+from broker.replicas.machine import State
 from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
 from broker.replicas.outputs import (
     Become,
@@ -34,15 +36,13 @@ from broker.replicas.outputs import (
     WriteIdentity,
 )
 from broker.store.disk import Job, Steps, Told
-from broker.store.errors import StoreError
 from broker.store.files import read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig
-from harness.brokers.replication import RoleRefused, Switch
+from harness.brokers.replication import Switch
 from raft.config import MS
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
-from remoting.errors import DamagedRecord
 from remoting.headers.controller import NotifyBrokerRoleChangedRequest
 from remoting.wakeup import Bell
 
@@ -197,7 +197,7 @@ class Process:
         journal.arrived.append(lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
             self, queue_id, offset, outline))
         journal.veil.lifted.append(lambda: self.scene.watch.unveiled(self))
-        self.switch.run()
+        self.switch.begin()
         self.later(TICK_NS, E_TICK, self._tick)
         self.member.ring()
 
@@ -290,7 +290,6 @@ class Member:
         self._carry = Carrier(self._one, lambda: self.manager.in_sync, self._advance)
         self._rung = False
         self._timer: int | None = None
-        self._taking: tuple[Become, object] | None = None
 
     def _read(self, path: str) -> str | None:
         data = read_whole(self._files, path)
@@ -395,13 +394,15 @@ class Member:
             else:
                 if isinstance(role, BecomeMaster):
                     self.manager.in_sync = switch.in_sync
+                outputs = self._manager().role_taken(role, self.now)
+                if isinstance(role, BecomeMaster) and self.manager.machine.state is State.MASTER:
                     self.scene.watch.leads(self.process, role)
-                self.carry_out(self._manager().role_taken(role, self.now))
+                self.carry_out(outputs)
             self.ring()
 
         try:
             switch.take(role, self.manager.broker_id, done)
-        except (RoleRefused, StoreError, DamagedRecord, OSError) as error:
+        except REFUSALS as error:
             done(str(error))
 
     def _write(self, output: WriteApplication | WriteIdentity | RemoveApplication) -> None:

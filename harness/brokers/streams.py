@@ -44,6 +44,11 @@ class End:
         return self.process.host
 
     @property
+    def peer(self) -> str:
+        """Of the other end, by its machine's name."""
+        return "" if self.other is None else self.other.host.name
+
+    @property
     def kind(self) -> str:
         return f"ha{self.number % 3}"
 

@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).parents[2]
 SHOWN_BY: Final = "Shown by"
 _TEST: Final = re.compile(r"`(tests/[\w/]+\.py::[\w.:]+)`")
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_GENERATED: Final = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
+_GENERATED: Final = re.compile(r"<!-- (?:generated|drawn): .*?<!-- end -->", re.DOTALL)
 _END: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z`*\[])")
 
 

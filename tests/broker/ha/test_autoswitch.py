@@ -195,6 +195,7 @@ async def test_a_disk_that_refuses_the_epoch_refuses_the_role(autojump_clock: Mo
         a.files.open("epochFileCheckpoint.tmp", create=True).fault = OSError(5, "Input/output error")
         with pytest.raises(RoleRefused, match="epoch 2 cannot be recorded"):
             await a.lead(2)
+        assert (a.switch.in_sync, a.switch.role) == (None, None), "the role before is over"
 
 
 async def test_the_same_master_again_keeps_its_slaves(autojump_clock: MockClock) -> None:

@@ -103,6 +103,14 @@ def test_what_this_broker_may_not_lead_by_now_is_left() -> None:
     assert machine.state is State.IDLE and machine.role is machine.target is None
 
 
+def test_who_resigned_may_be_elected_when_that_epoch_is_over() -> None:
+    machine = registered()
+    assert (machine.doubted(), machine.retreat.name) == ((Action.ELECT, Action.POLL), "RESIGNING")
+    machine.masterless()
+    assert (machine.replaced(), machine.retreat.name) == ((Action.BEAT, Action.ELECT), "NONE")
+    assert machine.replaced() == (), "nobody resigns"
+
+
 def test_nothing_moves_what_has_stopped() -> None:
     machine = registered()
     machine.named(lead(1))

@@ -1,0 +1,235 @@
+"""A slave's connection to its master without its streams, for either protocol: carries out what the core says.
+
+What a master sent is appended as it was read, but for the part of a last record, which waits for the rest of it; and
+acknowledged once for each read, not once for each frame.
+Sources: ``DefaultHAClient`` and ``AutoSwitchHAClient`` of RocketMQ.
+It knows the journal, and nothing of what a frame means or how bytes come.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from broker.ha.epochfile import EpochFile
+from broker.ha.slave import (
+    AppendLog,
+    Connect,
+    Disconnect,
+    LogTrusted,
+    Output,
+    Send,
+    SetConfirm,
+    TruncateLog,
+    WriteEpochs,
+)
+from broker.ha.whole import WholeRecords
+from broker.ha.wire import HaFrameError
+from broker.journal import Journal
+from broker.store.errors import StoreError
+from remoting.errors import DamagedRecord
+from remoting.record import Outline
+
+logger = logging.getLogger("broker")
+
+MessageT_co = TypeVar("MessageT_co", covariant=True)
+MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
+MessageT = TypeVar("MessageT")
+
+FAULTS: Final = (HaFrameError, StoreError, DamagedRecord)
+"""What ends a connection in words."""
+
+
+class Decoder(Protocol[MessageT_co]):
+    """Of one connection. Raises ``HaFrameError``."""
+
+    def feed(self, data: bytes | memoryview) -> Iterable[MessageT_co]:
+        """What views of ``data`` are in it is done with when the next one is asked for."""
+        ...
+
+
+class SlaveCore(Protocol[MessageT_contra]):
+    """The slave's core of one protocol, through any number of connections."""
+
+    @property
+    def copies(self) -> bool:
+        """It is far behind, and in no hurry to be read from."""
+        ...
+
+    def follow(self, address: str | None, now_ns: int) -> Sequence[Output]: ...
+
+    def connected(self, now_ns: int) -> Sequence[Output]: ...
+
+    def received(self, message: MessageT_contra, now_ns: int) -> Sequence[Output]: ...
+
+    def truncated(self, log_end: int | None, now_ns: int) -> Sequence[Output]: ...
+
+    def stored(self, log_end: int, now_ns: int) -> Sequence[Output]: ...
+
+    def not_stored(self, log_end: int) -> None: ...
+
+    def closed(self, now_ns: int) -> None: ...
+
+    def tick(self, now_ns: int) -> Sequence[Output]: ...
+
+
+class Copying(ABC, Generic[MessageT]):
+    """Between ``begin`` and ``end``; ``follow`` at any time."""
+
+    def __init__(self, journal: Journal, core: SlaveCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
+                 epoch_file: EpochFile | None = None) -> None:
+        self.address: str | None = None
+        self.connected = False
+        self._journal, self._core, self._decoder, self._epoch_file = journal, core, decoder, epoch_file
+        self._frames = decoder()
+        self._whole = WholeRecords(journal.store.log.file_bytes)
+        self._to_connect: str | None = None
+        self._left = ""
+        """Why the core, or the caller, has ended this connection."""
+        self._hearing = False
+
+    def follow(self, address: str | None) -> None:
+        """Where the master's HA port is; None while nobody knows. Another's connection ends in this turn."""
+        if address == self.address:
+            return
+        self.address, self._to_connect = address, None
+        self._do(self._core.follow(address, self._journal.now_ns()))
+        self._leave("the master's HA address changed")
+
+    def begin(self) -> None:
+        """Hear of the journal, from now on."""
+        self._journal.grown.append(self._grown)
+        self._journal.ticks.append(self._tick)
+        self._tick(self._journal.now_ns())
+
+    def end(self) -> None:
+        self._journal.grown.remove(self._grown)
+        self._journal.ticks.remove(self._tick)
+
+    # --- for the heir ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """There is an address to connect to."""
+
+    @abstractmethod
+    def _write(self, data: bytes) -> None:
+        """To the master, if it is connected."""
+
+    @abstractmethod
+    def _hang_up(self) -> None:
+        """The connection, if there is one, is to end."""
+
+    def _address_to_connect(self) -> str | None:
+        """Once for each time that the core wants it."""
+        address, self._to_connect = self._to_connect, None
+        return address
+
+    def _connects(self) -> None:
+        """To that address, from now on."""
+        self._left = ""
+
+    def _opened(self) -> None:
+        """It is connected. Raises what is in ``FAULTS``."""
+        self.connected = True
+        self._frames, self._whole = self._decoder(), WholeRecords(self._journal.store.log.file_bytes)
+        self._core.not_stored(self._journal.end)  # a part of a record went with the connection before
+        self._do(self._core.connected(self._journal.now_ns()))
+
+    def _hear(self, data: bytes | memoryview) -> bool:
+        """False: the connection is over. Raises what is in ``FAULTS``."""
+        journal = self._journal
+        now_ns = journal.now_ns()
+        end = journal.end
+        self._hearing = True
+        try:
+            for message in self._frames.feed(data):
+                self._do(self._core.received(message, now_ns))
+                if self._left:
+                    return False
+        finally:
+            self._hearing = False
+        journal.copying = self._core.copies
+        if journal.end != end:
+            self._do(self._core.stored(journal.durable_end, now_ns))
+        return True
+
+    def _disconnected(self) -> None:
+        """Nothing more is read from the connection."""
+        self.connected = self._journal.copying = False
+
+    def _closed(self) -> None:
+        """The connection is over, and whatever it had under way."""
+        if not self._left:
+            self._core.closed(self._journal.now_ns())
+
+    # --- what the core says ----------------------------------------------------------------------------------
+
+    def _do(self, outputs: Iterable[Output]) -> None:
+        """Raises ``StoreError``, ``OSError``, which end the connection; and neither but for what a master sent."""
+        for output in outputs:
+            self._one(output)
+
+    def _one(self, output: Output) -> None:
+        journal = self._journal
+        match output:
+            case Send(data):
+                self._write(data)
+            case AppendLog(offset, body):
+                try:
+                    self._append(body, offset)
+                except StoreError:
+                    self._core.not_stored(journal.end)
+                    raise
+            case SetConfirm(confirm):
+                journal.confirm(confirm)
+            case WriteEpochs(epochs):
+                assert self._epoch_file is not None
+                try:
+                    self._epoch_file.write(epochs)
+                except OSError:
+                    self._core.not_stored(journal.end)
+                    raise
+            case LogTrusted():
+                journal.store.trust()
+            case TruncateLog():
+                self._do(self._core.truncated(self._truncate(output), journal.now_ns()))
+            case Connect(address):
+                self._to_connect = address
+                self._wake()
+            case Disconnect(reason):
+                self._leave(reason)
+
+    def _append(self, body: bytes | memoryview, offset: int) -> None:
+        begin, run = offset - self._whole.bytes_held, list[Outline]()
+        whole = self._whole.take(body, offset, run if self._journal.copying else None)
+        if whole:
+            self._append_whole(whole, begin, run)
+
+    def _append_whole(self, whole: list[bytes | memoryview], begin: int, run: list[Outline]) -> None:
+        self._journal.append_raw(whole, begin, run)
+
+    def _truncate(self, cut: TruncateLog) -> int | None:
+        journal = self._journal
+        words = "what was confirmed among it" if cut.below_confirm else "which nobody was promised"
+        logger.warning("the log ends at %d and is cut at %d, as its master's: %s", journal.end, cut.point, words)
+        try:
+            journal.truncate(cut.point, everything=cut.everything)
+        except (StoreError, DamagedRecord, OSError) as error:
+            logger.error("the log cannot be cut at %d: %s", cut.point, error)
+            return None
+        return journal.end
+
+    def _leave(self, reason: str) -> None:
+        self._left = self._left or reason
+        self._hang_up()
+
+    def _grown(self) -> None:
+        if not self._hearing:
+            self._do(self._core.stored(self._journal.durable_end, self._journal.now_ns()))
+
+    def _tick(self, now_ns: int) -> None:
+        self._do(self._core.tick(now_ns))
+        self._journal.copying = self.connected and self._core.copies

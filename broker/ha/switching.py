@@ -1,0 +1,375 @@
+"""Auto-switch replication of one broker without its waits: the role, the epochs, and what each step of
+``broker.ha.taking`` does.
+
+``AutoSwitch`` and the simulation of brokers drive it: each waits in its own way between the steps, and ends in its own
+way the connection to a master. A master's epoch is on disk before anybody may write.
+Source: ``AutoSwitchHAService`` of RocketMQ 5.5.0; unlike there a role that cannot be taken is refused.
+It knows the journal and the cores, and neither controllers nor puts.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import attrs
+
+from broker.ha.acks import BrokerRole, Holders, Mode, Replicas
+from broker.ha.config import HaConfig
+from broker.ha.copying import Copying
+from broker.ha.epochfile import EpochFile
+from broker.ha.epochs import EpochError, EpochList
+from broker.ha.insync import InSync
+from broker.ha.mark import ConfirmMark
+from broker.ha.master import Close, HaMaster, Idle, LogView, SendLog
+from broker.ha.places import Standing
+from broker.ha.port import Frame, Port
+from broker.ha.slave import HaSlave
+from broker.ha.tail import cut_unfinished, undispatched
+from broker.ha.taking import From, Step, steps
+from broker.ha.wire import MasterHandshake, SlaveMessages, Transfer, transfer_header
+from broker.journal import Journal
+from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
+from broker.store.errors import StoreError, StoreFailed
+from remoting.bodies.controller import EpochEntry
+from remoting.errors import DamagedRecord
+
+logger = logging.getLogger("broker")
+
+_MASTER: Final = Mode(BrokerRole.SYNC_MASTER, controller=True)
+_SLAVE: Final = Mode(BrokerRole.SLAVE, controller=True)
+
+
+class RoleRefused(Exception):
+    """The role was not taken; says why."""
+
+
+REFUSALS: Final = (RoleRefused, StoreError, DamagedRecord, OSError)
+"""What a step may raise."""
+
+
+@attrs.define(eq=False)
+class MasterSide:
+    """``HaMaster`` behind the HA port."""
+
+    core: HaMaster
+    _decoders: dict[int, SlaveMessages] = attrs.field(factory=dict)
+
+    def opened(self, link: int, host: str, now_ns: int) -> None:
+        self._decoders[link] = SlaveMessages()
+        self.core.opened(link, now_ns)
+
+    def heard(self, link: int, data: bytes, now_ns: int) -> list[Close]:
+        closes: list[Close] = []
+        for message in self._decoders[link].feed(data):
+            closes += self.core.received(link, message, now_ns)
+        return closes
+
+    def closed(self, link: int) -> None:
+        del self._decoders[link]
+        self.core.closed(link)
+
+    def tick(self, now_ns: int) -> list[Close]:
+        return self.core.tick(now_ns)
+
+    def standing(self, link: int) -> Standing:
+        return self.core.standing(link)
+
+    def next_frame(self, link: int, log: LogView, now_ns: int) -> Frame | Idle | Close:
+        todo = self.core.next_send(link, log, now_ns)
+        match todo:
+            case SendLog(offset, size, epoch, confirm):
+                return Frame(transfer_header(offset, size, epoch, confirm), offset, size)
+            case MasterHandshake():
+                return Frame(todo.to_bytes())
+            case _:
+                return todo
+
+
+class Switching(ABC):
+    """Over an open journal. ``begin`` it, then roles, each by its ``steps``. Implements ``broker.replication``'s
+    ``Replication``.
+
+    ``broker_id`` is to be set before the first role. Who calls methods of ``in_sync`` (the replicas manager) calls
+    ``advance`` afterwards.
+    """
+
+    _port: Port[Any]
+    """Set by the heir, whose port calls ``advance`` and ``_tell``."""
+
+    def __init__(
+        self, journal: Journal, epoch_file: EpochFile, config: HaConfig, *, learner: bool = False,
+        sync_from_last_file: bool = False, least: int = 1, mark: ConfirmMark | None = None,
+    ) -> None:
+        """Raises ``OSError`` of the epoch file."""
+        self.broker_id: int | None = None
+        self.in_sync: InSync | None = None
+        """While this broker is master."""
+        self.role: Become | None = None
+        """As it is taken; None while there is none."""
+        self.advanced: list[Callable[[], None]] = []
+        """Called when who holds what has changed otherwise than by the journal's growth."""
+        self.changed: list[Callable[[], None]] = []
+        """Called when the SyncStateSet may have to be changed, and at each end and beginning of a role."""
+        self._journal, self._epoch_file, self._config = journal, epoch_file, config
+        self._learner, self._from_last_file = learner, sync_from_last_file
+        self._least = least
+        found = epoch_file.read()
+        if found.damaged:
+            logger.error("the epoch file, or its backup, cannot be read: %s", found.damaged)
+        self._no_epochs = found.no_epochs
+        self.doubtful_epoch = found.doubtful_epoch
+        """No mastership of it, or of one before: others may hold bytes of it that are gone here."""
+        self._epochs = found.epochs.within(journal.end)
+        if self._epochs != found.epochs:  # of bytes that a crash took; other ones may come to stand there
+            epoch_file.write(self._epochs)
+        self._mark = mark
+        if mark is not None:
+            journal.confirm(mark.open(journal.end))
+            journal.cutting.append(mark.cut)
+        journal.on_failure.append(self._failed)  # the last flush may fail, which comes after ``end``
+        self._master: HaMaster | None = None
+        self._slave: HaSlave | None = None
+        self._copying: Copying[MasterHandshake | Transfer] | None = None
+        self._young: InSync | None = None
+        """Of a master between its record and its opening."""
+        self._recording = False
+        """The epoch file is being written."""
+        self._was_joining = False
+        self._replicas = Replicas()
+
+    def begin(self) -> None:
+        """Hear of the journal, from now on."""
+        self._journal.grown.append(self._grown)
+        self._journal.settled.append(self._settled)
+        self._journal.ticks.append(self._tick)
+
+    def end(self) -> None:
+        self._journal.grown.remove(self._grown)
+        self._journal.settled.remove(self._settled)
+        self._journal.ticks.remove(self._tick)
+        if self._mark is not None:
+            self._mark.close()
+
+    # --- for the heir ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _begin_to_copy(self, slave: HaSlave) -> Copying[MasterHandshake | Transfer]:
+        """A connection for that core, which follows nobody yet."""
+
+    @abstractmethod
+    def _moved(self) -> None:
+        """A step that waits for the journal is to look again."""
+
+    # --- the steps of a role ---------------------------------------------------------------------------------
+
+    def steps(self, role: Become) -> tuple[Step, ...]:
+        """What is to be done, in order. Raises ``RoleRefused``: the role before goes on."""
+        last, epoch = self.epochs.last, role.epoch
+        if self.broker_id is None:
+            raise RoleRefused("no controller has given this broker an id yet")
+        if last is not None and epoch < last.epoch:
+            raise RoleRefused(f"epoch {epoch} is over: this log has seen epoch {last.epoch}")
+        if isinstance(role, BecomeMaster) and epoch <= self.doubtful_epoch:
+            raise RoleRefused(f"epoch {epoch} was led by this broker before its machine went down: others may "
+                              "hold bytes of it that are gone here")
+        before = From.MASTER if self._master is not None else From.SLAVE if self._copying is not None else From.NONE
+        return steps(before, role)
+
+    def _left(self, reason: str) -> None:
+        """``LEAVE``: nothing is under way of the role before, but for a connection that is being closed."""
+        self._epochs = self.epochs
+        self.role = self._master = self.in_sync = self._young = None
+        self._journal.veil.lift()
+        self._port.drop(reason)
+        copying, self._copying, self._slave = self._copying, None, None
+        if copying is not None:
+            copying.follow(None)
+
+    @property
+    def stored(self) -> bool:
+        """``STORE``: whether the system has what was appended, and the disk has it where puts wait for that. Raises
+        ``RoleRefused``."""
+        journal = self._journal
+        if journal.end >= journal.store.log.max_offset and journal.durable_end >= journal.end:
+            return True
+        if journal.failure is not None:
+            raise RoleRefused(str(journal.failure))
+        return False
+
+    def cut(self) -> None:
+        """``CUT``: no master sends anything any more, and writes are closed."""
+        cut_unfinished(self._journal)
+
+    @contextmanager
+    def recording(self, role: Become) -> Iterator[Callable[[], None]]:
+        """``RECORD``: what is to be called meanwhile, on whatever thread. Nothing is appended. Raises
+        ``RoleRefused``."""
+        journal = self._journal
+        assert isinstance(role, BecomeMaster) and self.broker_id is not None
+        self._recording = True
+        try:
+            epochs = self.epochs.within(journal.end).append(role.epoch, journal.end)
+            yield lambda: self._record(epochs)
+        except (EpochError, OSError) as error:
+            raise RoleRefused(f"epoch {role.epoch} cannot be recorded: {error}") from error
+        finally:
+            self._recording = False
+        self._epochs, start = epochs, epochs.start_of(role.epoch)
+        assert start is not None
+        self._young = InSync(
+            self.broker_id, self._config, role.sync_state_set, role.sync_state_set_epoch, start,
+            min(journal.confirm_offset, journal.end), journal.end, journal.durable_end, journal.now_ns(), self._least)
+
+    def _record(self, epochs: EpochList) -> None:
+        """Others go by this log from now on, so there is nothing left to doubt. Raises ``OSError``."""
+        self._epoch_file.lead(epochs)
+        self._journal.store.trust()
+
+    def confirm(self) -> None:
+        """``CONFIRM``: what consumers do not see yet waits behind the veil."""
+        journal, young = self._journal, self._young
+        assert young is not None
+        journal.confirm(young.confirm)
+        if young.confirm < journal.end and self._config.veils:
+            journal.veil.fall(journal.end)
+
+    @property
+    def shown(self) -> bool:
+        """``SHOW``: whether consumers see what is confirmed: else they would find queues shorter than before."""
+        return not undispatched(self._journal)
+
+    def open(self, role: Become) -> InSync:
+        """``OPEN``: from now on members can catch up."""
+        journal = self._journal
+        assert isinstance(role, BecomeMaster) and self._young is not None
+        in_sync, self._young = attrs.evolve(self._young, started_ns=journal.now_ns(), least=self._least), None
+        if self._master is None:
+            self._master = HaMaster(self._config, in_sync, self._epochs)
+            self._port.serve(MasterSide(self._master))
+        else:
+            self._master.renew(self._epochs, in_sync, journal.now_ns())
+        self.in_sync, self.role = in_sync, role
+        self._grown()
+        self._tell()
+        return in_sync
+
+    def copy(self, role: Become, ha_address: str | None) -> None:
+        """``FOLLOW``. Without ``ha_address``, where the same master was found before; else nowhere until ``follow``."""
+        journal = self._journal
+        assert isinstance(role, BecomeSlave) and self.broker_id is not None
+        if self._copying is None:
+            self._slave = HaSlave(
+                self._config, self.broker_id, self._epochs, journal.end, journal.confirm_offset,
+                learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs,
+                in_doubt=journal.store.in_doubt, trusted_end=journal.store.trusted_end)
+            self._copying = self._begin_to_copy(self._slave)
+        elif ha_address is None and isinstance(self.role, BecomeSlave) and (
+                (self.role.master_id, self.role.master_address) == (role.master_id, role.master_address)):
+            ha_address = self._copying.address
+        self.role = role
+        self._copying.follow(ha_address)
+        self._tell()
+
+    def follow(self, ha_address: str | None) -> None:
+        """Where the master's HA port is, when that becomes known or changes. Nothing while this is no slave."""
+        if self._copying is not None:
+            self._copying.follow(ha_address)
+
+    # --- what holds ------------------------------------------------------------------------------------------
+
+    @property
+    def epochs(self) -> EpochList:
+        return self._slave.epochs if self._slave is not None else self._epochs
+
+    @property
+    def mode(self) -> Mode:
+        return _SLAVE if self.in_sync is None else _MASTER
+
+    @property
+    def holders(self) -> Holders:
+        assert self.in_sync is not None, "only a master's puts wait"
+        return self.in_sync
+
+    def replicas(self) -> Replicas:
+        accepted = 0 if self.in_sync is None else len(self.in_sync.accepted)
+        if accepted != self._replicas.accepted:
+            self._replicas = Replicas(accepted=accepted)
+        return self._replicas
+
+    def demand(self, least: int) -> None:
+        """``minInSyncReplicas`` as it is in force from now on."""
+        if least != self._least:
+            self._least = least
+            if self.in_sync is not None:
+                self.in_sync.demand(least)
+                self.advance()
+
+    def advance(self) -> None:
+        """The SyncStateSet, or what its members hold, is another."""
+        if self.in_sync is None:
+            return
+        self._confirms(self.in_sync.confirm)
+        for call in tuple(self.advanced):
+            call()
+        joining = self.in_sync.joining
+        if joining or self._was_joining:
+            self._was_joining = joining
+            self._tell()
+
+    def _confirms(self, offset: int) -> None:
+        """So much is held, as far as this master knows."""
+        self._journal.confirm(offset)
+
+    def epoch_entries(self) -> list[EpochEntry]:
+        """``epoch_list`` of the answer to 1007."""
+        epochs = self.epochs
+        return [EpochEntry(entry.epoch, entry.start, epochs.end(at)) for at, entry in enumerate(epochs)]
+
+    # --- the journal -----------------------------------------------------------------------------------------
+
+    def _grown(self) -> None:
+        if self.in_sync is not None:
+            journal = self._journal
+            self.in_sync.advanced(journal.end, journal.durable_end)
+            self._confirms(self.in_sync.confirm)
+            self._port.wake()
+
+    def _settled(self) -> None:
+        """The mark is kept before anybody sees what it confirms."""
+        self._moved()
+        if self._mark is not None:
+            self._mark.write(self._journal.confirm_offset)
+
+    def _tick(self, now_ns: int) -> None:
+        self._port.tick(now_ns)
+        self.advance()
+        kept = self.epochs.drop_before(self._journal.begin)
+        if kept != self.epochs and not self._recording:
+            self._forget(kept)
+
+    def _forget(self, kept: EpochList) -> None:
+        """Epochs whose last byte was deleted with the oldest files. A role in whose way that comes writes them anew."""
+        try:
+            self._epoch_file.write(kept)
+        except OSError as error:
+            logger.warning("the epoch file cannot be written, tried again: %s", error)
+            return
+        self._epochs = kept
+        for core in (self._master, self._slave):
+            if core is not None:
+                core.epochs = kept
+
+    def _failed(self, _: StoreFailed) -> None:
+        """Of what the system was given, nobody knows any more what is there."""
+        try:
+            self._epoch_file.doubt()
+        except OSError as error:
+            logger.error("the disk failed, and what tells the next start of it cannot be removed: %s", error)
+
+    def _tell(self) -> None:
+        for call in tuple(self.changed):
+            call()

@@ -1,0 +1,58 @@
+"""By which steps a role is taken: a table of where from and where to. What a step does, ``broker.ha.switching`` knows.
+
+Each role begins from no role: a master drops its slaves and a slave leaves its master first, so nobody is ever both. A
+master goes on in a new epoch with the slaves that it has, and a slave changes its master without being anything else.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from broker.replicas.outputs import Become, BecomeMaster
+
+
+class Step(enum.Enum):
+    """What is to be done before the next one begins."""
+
+    LEAVE = "leave the role before: no slave is served and no master followed"
+    STORE = "wait until all that was appended is stored, and synced where puts wait for that"
+    CUT = "cut off a last message of which only a part came"
+    RECORD = "write the epoch to disk, beginning where the log ends"
+    CONFIRM = "confirm what is known to be confirmed, and veil the rest"
+    SHOW = "wait until consumers see all that is confirmed"
+    OPEN = "serve slaves, and let writes open"
+    FOLLOW = "follow the master"
+
+
+class From(enum.Enum):
+    """The role that replication is in when it begins."""
+
+    NONE = "no role"
+    MASTER = "master"
+    SLAVE = "slave"
+
+
+class To(enum.Enum):
+    """The role that it is to be in."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+
+
+_LEAD: Final = (Step.CONFIRM, Step.SHOW, Step.OPEN)
+
+STEPS: Final[Mapping[tuple[From, To], tuple[Step, ...]]] = {
+    (From.NONE, To.MASTER): (Step.LEAVE, Step.STORE, Step.CUT, Step.RECORD, *_LEAD),
+    (From.SLAVE, To.MASTER): (Step.LEAVE, Step.STORE, Step.CUT, Step.RECORD, *_LEAD),
+    (From.MASTER, To.MASTER): (Step.STORE, Step.RECORD, *_LEAD),
+    (From.NONE, To.SLAVE): (Step.LEAVE, Step.STORE, Step.FOLLOW),
+    (From.MASTER, To.SLAVE): (Step.LEAVE, Step.STORE, Step.FOLLOW),
+    (From.SLAVE, To.SLAVE): (Step.FOLLOW,),
+}
+"""In the order in which they are done. A step that fails ends in ``LEAVE``, and the role is refused."""
+
+
+def steps(before: From, role: Become) -> tuple[Step, ...]:
+    return STEPS[before, To.MASTER if isinstance(role, BecomeMaster) else To.SLAVE]
