@@ -68,15 +68,16 @@ class Changes:
         current = core.membership
         if current.joint:
             self._append(leave_joint(current))
-        elif self._unrecorded and self.record_incarnations():
-            return  # first: a voter that loses its disk before it is known by its directory would come back unnoticed
-        elif self.desired is not None:
-            step = next_step(current, self.desired, self._strangers(), leadership.caught_up())
-            self.waiting = step.waiting
-            if step.membership is not None:
-                self._append(step.membership)
-            elif not step.waiting:
-                self._resolve(Resolved(self._ticket))
+            return
+        # Directories first: a voter that loses its disk before it is known by its directory would come back unnoticed.
+        if (self._unrecorded and self.record_incarnations()) or self.desired is None:
+            return
+        step = next_step(current, self.desired, self._strangers(), leadership.caught_up())
+        self.waiting = step.waiting
+        if step.membership is not None:
+            self._append(step.membership)
+        elif not step.waiting:
+            self._resolve(Resolved(self._ticket))
 
     def met_again(self) -> None:
         """The membership changed: look once more whom it knows by directory."""

@@ -75,10 +75,7 @@ class RaftLog:
             return 0
         if index == self.purged_index:
             return self.purged_term
-        starts = self._run_starts
-        if index >= starts[-1]:
-            return self._run_terms[-1]
-        return self._run_terms[bisect_right(starts, index) - 1]
+        return self._run_terms[bisect_right(self._run_starts, index) - 1]
 
     def last_with_term_up_to(self, index: int, term: int) -> tuple[int, int]:
         """Largest index <= ``index`` whose term is <= ``term``, with its term: one step skips a whole run.
@@ -86,13 +83,11 @@ class RaftLog:
         Below the purged boundary the answer is the boundary itself.
         """
         index = min(index, self.last_index)
-        if index <= self.purged_index:
-            return self.purged_index, self.purged_term
         run = bisect_right(self._run_starts, index) - 1
-        while run >= 0 and self._run_terms[run] > term:
+        while index > self.purged_index and self._run_terms[run] > term:
             index = self._run_starts[run] - 1
             run -= 1
-        if run < 0 or index <= self.purged_index:
+        if index <= self.purged_index:
             return self.purged_index, self.purged_term
         return index, self._run_terms[run]
 
@@ -140,14 +135,15 @@ class RaftLog:
     def note_end(self, index: int) -> None:
         """A frame ends here: the log may be purged up to it."""
         at = bisect_right(self._boundaries, index)
-        if at and self._boundaries[at - 1] != index:
-            behind = bisect_right(self._cache_firsts, index)
-            known = bool(behind) or (bool(self._cache) and self._cache[0].first == index + 1)
-            size = self._appended - sum(len(frame.data) for frame in self._cache[behind:]) if known else 0
+        if not at or self._boundaries[at - 1] == index:
+            return
+        size, firsts = self._sizes[at - 1], self._cache_firsts
+        if firsts and firsts[0] <= index + 1:
+            size = self._appended - sum(len(frame.data) for frame in self._cache[bisect_right(firsts, index):])
             if at < len(self._sizes):  # what was truncated since counts as appended, but behind what stays
                 size = min(size, self._sizes[at])
-            self._boundaries.insert(at, index)
-            self._sizes.insert(at, max(size, self._sizes[at - 1]))
+        self._boundaries.insert(at, index)
+        self._sizes.insert(at, size)
 
     def append(self, frame: Frame) -> None:
         """Take the next frame. It must follow the last entry and never lower the term.
@@ -191,9 +187,8 @@ class RaftLog:
     def _evict(self) -> None:
         """Forget the oldest durable frames, down to three quarters of the window: seldom, and in one cut."""
         excess, drop, durable = self._cache_bytes - self._cache_bytes_max * 3 // 4, 0, self.durable_index
-        newest = self._cache[-1]
         for frame in self._cache:
-            if excess <= 0 or frame is newest or frame.first + frame.count - 1 > durable:
+            if excess <= 0 or frame.first + frame.count - 1 > durable:  # the newest never is
                 break
             size = len(frame.data)
             excess -= size
@@ -201,8 +196,8 @@ class RaftLog:
             drop += 1
         del self._cache[:drop], self._cache_firsts[:drop]
 
-    def truncate(self, first: int, previous_mark: int = 0) -> None:
-        """Drop ``first`` (a frame's first entry) and all behind it."""
+    def truncate(self, first: int) -> None:
+        """Drop ``first`` (a frame's first entry, behind the snapshot) and all behind it."""
         assert self.purged_index < first <= self.last_index, (self.purged_index, first, self.last_index)
         last = first - 1
         self.last_term = self.term_at(last)
@@ -216,9 +211,9 @@ class RaftLog:
         while self._boundaries and self._boundaries[-1] > last:
             self._boundaries.pop()
             self._sizes.pop()
-        while self.memberships[-1][0] > last and len(self.memberships) > 1:
+        while self.memberships[-1][0] > last:
             self.memberships.pop()
-        self.last_mark = self._cache[-1].mark if self._cache else previous_mark
+        self.last_mark = self._cache[-1].mark if self._cache else 0
         self.durable_index = min(self.durable_index, last)
 
     def purge(self, index: int) -> None:
@@ -228,11 +223,8 @@ class RaftLog:
         assert index <= self.last_index
         self.purged_term = self.term_at(index)
         self.purged_index = index
-        keep = bisect_right(self._run_starts, index + 1) - 1
-        if index == self.last_index:
-            self._run_starts, self._run_terms = [], []
-        elif keep > 0:
-            del self._run_starts[:keep], self._run_terms[:keep]
+        gone = bisect_right(self._run_starts, index + 1) - 1 if index < self.last_index else len(self._run_starts)
+        del self._run_starts[:gone], self._run_terms[:gone]
         while self._boundaries and self._boundaries[0] < index:
             self._boundaries.popleft()
             self._sizes.popleft()

@@ -148,11 +148,10 @@ def next_step(current: Membership, desired: Desired, strangers: Mapping[str, byt
     voters = tuple(sorted(desired.voters))
     joining = tuple(name for name in voters if name not in current.voters or name in lost)
     target_learners = {*desired.learners, *joining}
+    # A lost voter's new directory is recorded once it is a learner: until then it would count for the lost one.
     members = _members(current, desired, {name: strangers[name] for name in strangers if name not in lost})
     if lost:
         staying = tuple(name for name in current.voters if name not in lost)
-        # Its new directory is recorded once it is a learner: until then it would count for the one that was lost.
-        members = _members(current, desired, {})
         return Step(Membership(staying, current.voters, {*current.learners, *(set(lost) & target_learners)},
                                _only(members, {*staying, *current.voters, *current.learners})))
     missing = target_learners - set(current.learners) - set(current.voters)

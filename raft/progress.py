@@ -85,11 +85,8 @@ class Progress:
     def answered(self, sequence: int, now: int) -> None:
         """An answer echoing ``sequence`` arrived: contact is as fresh as that message's departure."""
         times = self.sent_times
-        sent = 0
         while times and times[0][0] <= sequence:
-            sent = times.popleft()[1]
-        if sent > self.contact_ns:
-            self.contact_ns = sent
+            self.contact_ns = times.popleft()[1]
         self.heard_ns = now
 
     def window_open(self, bytes_max: int, messages_max: int) -> bool:
@@ -123,11 +120,9 @@ class Progress:
         self.inflight_bytes = 0
 
     def replicate(self) -> None:
+        """The logs agree up to ``match``. A probe puts nothing in flight."""
         self.state = State.REPLICATE
         self.next = self.match + 1
-        self.probe_sent = False
-        self.inflight.clear()
-        self.inflight_bytes = 0
 
     def send_snapshot(self) -> None:
         self.probe_from(self.match + 1)

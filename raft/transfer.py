@@ -58,25 +58,19 @@ class Transfer:
         core = leadership.core
         if self.target is None or self.told:
             return
-        peer = leadership.peers.get(self.target)
-        if peer is None:
-            self.end(RejectReason.NO_SUCH_MEMBER)
-        elif peer.match == core.log.last_index:
+        if leadership.peers[self.target].match == core.log.last_index:  # no membership changes meanwhile
             self.told = True
             leadership.lease_dead = True
             core.send(self.target, TimeoutNow(core.group, core.term, core.log.last_index, core.log.last_term))
             self._trace("told")
 
     def tick(self) -> None:
-        if self.leadership.core.now >= self.deadline:
-            self.end(RejectReason.NOT_CAUGHT_UP)
-
-    def end(self, reason: RejectReason) -> None:
-        """Give up and resume."""
+        """Give up and resume when the time is over."""
         core = self.leadership.core
-        if self.target is not None:
+        if core.now >= self.deadline:
             self._trace("given up")
-            core.output(Resolved(self._ticket, reason, f"{self.target} did not take over in time", self.told))
+            core.output(Resolved(
+                self._ticket, RejectReason.NOT_CAUGHT_UP, f"{self.target} did not take over in time", self.told))
             self.target, self.deadline = None, NEVER
 
     def leave(self) -> None:

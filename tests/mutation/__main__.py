@@ -73,9 +73,8 @@ def run_module(
     module: str, chosen: Sequence[Change], trees: Sequence[Path], killed: Killed | None,
 ) -> set[Change] | None:
     """Those that survive; None when the tests are red without any change."""
-    began, code = time.monotonic(), (trees[0] / module).read_text(encoding="utf-8")
-    earlier = killed.of(module, code) if killed is not None else set()
-    left = [change for change in chosen if Known.name(change) not in earlier]
+    began = time.monotonic()
+    left = [change for change in chosen if killed is None or not killed.has(module, change)]
     benches = [Bench(Warm(tree, module, judges_of(module, ROOT)), tree) for tree in trees]
     idle: SimpleQueue[Bench] = SimpleQueue()
     for bench in benches:
@@ -95,7 +94,8 @@ def run_module(
             say(f"{module}: red, or no tests, without any change: {red}")
             return None
         say(f"{module}: {len(left)} mutants for {len(measured.tests)} tests, {time.monotonic() - began:.0f} s")
-        survivors, dead, shown = set(), set(earlier), time.monotonic()
+        survivors: set[Change] = set()
+        dead, shown = set(), time.monotonic()
         began = time.monotonic()
         with ThreadPoolExecutor(len(benches)) as pool:
             verdicts = [pool.submit(judge, change, measured) for change in left]
@@ -105,17 +105,17 @@ def run_module(
                     survivors.add(change)
                     say(f"  SURVIVED {module}:{min(change.lines)} {change.place}: {change.old} -> {change.new}")
                 else:
-                    dead.add(Known.name(change))
+                    dead.add(change)
                 if (now := time.monotonic()) - shown > PROGRESS_S:
                     rate, shown = done / (now - began), now
                     say(f"  {done} of {len(left)}, {rate:.1f}/s, {(len(left) - done) / rate:.0f} s to go")
                     if killed is not None:
-                        killed.add(module, code, dead)
+                        killed.add(module, dead)
     finally:
         for bench in benches:
             bench.warm.close()
     if killed is not None:
-        killed.add(module, code, dead)
+        killed.add(module, dead)
     say(f"{module}: {len(left)} mutants, {len(survivors)} survived, {time.monotonic() - began:.0f} s")
     return survivors
 

@@ -37,6 +37,8 @@ class Change:
     """The whole module, changed."""
     lines: frozenset[int] = attrs.field(repr=False, eq=False, default=frozenset())
     """Lines that are changed, as they were, and the first of the statement they begin in."""
+    around: str = attrs.field(repr=False, eq=False, default="")
+    """The function, or else the whole module, that is changed, as it was."""
 
 
 class _WhatRuns(ast.NodeTransformer):
@@ -135,8 +137,15 @@ def changes(code: str) -> list[Change]:
         counts[place, old, new] += 1
         nth = counts[place, old, new]
         out.append(Change(place if nth == 1 else f"{place}#{nth}", old, new, text,
-                          frozenset({_statement(tree, min(lines)), *lines})))
+                          frozenset({_statement(tree, min(lines)), *lines}), _around(tree, code, min(lines))))
     return out
+
+
+def _around(tree: ast.AST, code: str, line: int) -> str:
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+                 and node.lineno <= line <= (node.end_lineno or line)]
+    found = ast.get_source_segment(code, max(functions, key=lambda node: node.lineno)) if functions else None
+    return found or code
 
 
 def _statement(tree: ast.AST, line: int) -> int:

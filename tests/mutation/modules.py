@@ -14,8 +14,8 @@ REPLICATION: Final = (
     "tests/raft/bugs/test_snapshots.py", "tests/raft/bugs/test_snapshots_own.py")
 RAFT: Final = (
     *BUGS, "tests/raft/bugs/test_elections.py", *REPLICATION, "tests/raft/bugs/test_memberships.py",
-    "tests/raft/bugs/test_liveness.py", "tests/raft/bugs/test_resources.py",
-    "tests/raft/bugs/test_dledger_regressions.py")
+    "tests/raft/bugs/test_liveness.py", "tests/raft/bugs/test_resources.py", "tests/raft/bugs/test_standing.py",
+    "tests/raft/bugs/test_dledger_regressions.py", "tests/raft/test_forgotten.py", "tests/raft/test_standstill.py")
 RULES: Final = ("tests/raft/rules", "tests/raft/bugs/test_elections.py", "tests/raft/bugs/test_dledger_regressions.py")
 METADATA: Final = ("tests/controller/metadata",)
 
@@ -24,9 +24,9 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/reads.py": ("tests/raft/test_reads.py", *BUGS),
     "raft/log.py": ("tests/raft/test_log.py", "tests/raft/bugs/test_guards.py"),
     "raft/membership.py": ("tests/raft/test_membership.py", "tests/raft/bugs/test_memberships.py"),
-    "raft/progress.py": ("tests/raft/bugs/test_replies.py", *RAFT),
-    "raft/transfer.py": ("tests/raft/bugs/test_liveness.py", *RAFT),
-    "raft/changes.py": ("tests/raft/bugs/test_memberships.py", *RAFT),
+    "raft/progress.py": ("tests/raft/test_progress.py", "tests/raft/bugs/test_replies.py"),
+    "raft/transfer.py": ("tests/raft/test_transfer.py", "tests/raft/bugs/test_liveness.py"),
+    "raft/changes.py": ("tests/raft/test_changes.py", "tests/raft/bugs/test_memberships.py"),
     "raft/candidacy.py": ("tests/raft/bugs/test_elections.py", *RAFT),
     "raft/following.py": RAFT,
     "raft/leadership.py": RAFT,

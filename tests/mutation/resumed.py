@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
+from tests.mutation.changes import Change
+from tests.mutation.known import Known
 from tests.raft.bugs.run_mutants import ROOT
 
 FILE = ROOT / ".mutation/killed.json"
 
 
 class Killed:
-    """Names of changes by module, for as long as the module's text stays as it was."""
+    """Changes of each module, for as long as the function around them stays as it was."""
 
     def __init__(self, file: Path = FILE) -> None:
         self._file = file
-        self._names: dict[str, dict[str, list[str]]] = json.loads(file.read_text()) if file.exists() else {}
+        self._found: dict[str, list[str]] = json.loads(file.read_text()) if file.exists() else {}
 
-    def of(self, module: str, code: str) -> set[str]:
-        return set(self._names.get(module, {}).get(_digest(code), []))
+    def has(self, module: str, change: Change) -> bool:
+        return _key(change) in self._found.get(module, ())
 
-    def add(self, module: str, code: str, names: set[str]) -> None:
-        self._names[module] = {_digest(code): sorted(names | self.of(module, code))}
+    def add(self, module: str, killed: Iterable[Change]) -> None:
+        self._found[module] = sorted({*self._found.get(module, ()), *map(_key, killed)})
         self._file.parent.mkdir(exist_ok=True)
-        self._file.write_text(json.dumps(self._names, indent=1) + "\n")
+        self._file.write_text(json.dumps(self._found, indent=1) + "\n")
 
 
-def _digest(code: str) -> str:
-    return hashlib.sha256(code.encode()).hexdigest()
+def _key(change: Change) -> str:
+    return hashlib.sha256(f"{Known.name(change)}\0{change.around}".encode()).hexdigest()

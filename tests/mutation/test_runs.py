@@ -137,14 +137,18 @@ def test_tests_that_cannot_be_imported_are_said_to_be_none(tmp_path: Path) -> No
     warm.close()
 
 
-def test_what_was_killed_stays_killed_until_its_module_changes(tmp_path: Path) -> None:
+def test_what_was_killed_stays_killed_until_its_function_changes(tmp_path: Path) -> None:
+    pytest.importorskip("cosmic_ray")
     file = tmp_path / "scratch/killed.json"
-    Killed(file).add("m.py", "x = 1", {"a"})
-    Killed(file).add("m.py", "x = 1", {"b"})
-    assert Killed(file).of("m.py", "x = 1") == {"a", "b"}
-    assert Killed(file).of("m.py", "x = 2") == Killed(file).of("n.py", "x = 1") == set()
-    Killed(file).add("m.py", "x = 2", {"c"})
-    assert Killed(file).of("m.py", "x = 1") == set()
+    code = "def f(x):\n    return x > 1\n\ndef g(x):\n    return x > 2\n"
+    first, *others = changes(code)
+    Killed(file).add("m.py", [first])
+    Killed(file).add("m.py", others[:1])
+    assert [Killed(file).has("m.py", change) for change in changes(code)][:3] == [True, True, False]
+    assert not Killed(file).has("n.py", first)
+    assert Killed(file).has("m.py", changes(code.replace("x > 2", "x > 3"))[0]), "another function"
+    changed = changes(code.replace("return x", "return 0 + x", 1))
+    assert not any(Killed(file).has("m.py", change) for change in changed if change.place == "f")
 
 
 def test_a_change_knows_its_lines_and_its_statement() -> None:

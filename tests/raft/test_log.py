@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from random import Random
 
 import pytest
 
 from raft import log as raftlog
+from raft.errors import MalformedMessage
 from raft.frame import Frame, Kind
 from raft.log import RaftLog
 from raft.membership import Membership
@@ -93,8 +95,8 @@ class Plain:
         if lower and lower[-1] != index:
             known = bool(self.window) and self.window[0].first <= index + 1
             behind = sum(each.size for each in self.window if each.first > index)
-            size = min([self.appended - behind if known else 0, *(self.ends[end] for end in self.ends if end > index)])
-            size = max(size, self.ends[lower[-1]])
+            size = min([self.appended - behind, *(self.ends[end] for end in self.ends if end > index)])
+            size = size if known else self.ends[lower[-1]]
             self.ends = dict(sorted({**self.ends, index: size}.items()))
 
     def truncate(self, first: int) -> None:
@@ -103,7 +105,7 @@ class Plain:
         self.frames = [each for each in self.frames if each.first < first]
         self.window = [each for each in self.window if each.first < first]
         self.last, self.durable = first - 1, min(self.durable, first - 1)
-        self.mark = before.mark if self.window and before else 99
+        self.mark = before.mark if self.window and before else 0
         self.ends = {end: size for end, size in self.ends.items() if end < first}
         self.memberships = self.memberships[:1] + [each for each in self.memberships[1:] if each[0] < first]
 
@@ -129,6 +131,7 @@ class Plain:
         assert (log.durable_index, log.snapshot) == (self.durable, self.snapshot)
         assert (log.membership_index, log.membership) == self.memberships[-1]
         assert log.memberships == self.memberships
+        assert log._run_terms == [term for term, _ in groupby(each.term for each in self.frames)], "no more"
         assert log.kept_bytes == self.appended - next(iter(self.ends.values()), 0)
         for index in range(max(0, self.purged - 3), self.last + 4):
             assert log.term_at(index) == self.term(index), index
@@ -166,6 +169,8 @@ def test_a_log_answers_like_a_plain_list(seed: int, monkeypatch: pytest.MonkeyPa
     done = set()
     for step in range(160):
         ends = [each.last for each in plain.frames]
+        least = plain.snapshot.index if plain.snapshot else 0
+        uncertain = [each.first for each in plain.frames[-4:] if each.first > least]
         what = "install" if step == 80 else random.choices(
             ["append", "durable", "truncate", "purge", "note"], [60, 12, 6, 6, 8])[0]
         if what == "append":
@@ -176,9 +181,9 @@ def test_a_log_answers_like_a_plain_list(seed: int, monkeypatch: pytest.MonkeyPa
             plain.append(new)
         elif what == "durable":
             log.durable_index = plain.durable = random.randint(plain.durable, plain.last)
-        elif what == "truncate" and plain.frames:
-            first = random.choice(plain.frames[-4:]).first
-            log.truncate(first, 99)
+        elif what == "truncate" and uncertain:
+            first = random.choice(uncertain)
+            log.truncate(first)
             plain.truncate(first)
         elif what == "purge" and ends:
             index = random.choice(ends[: len(ends) // 2 + 1])
@@ -196,3 +201,78 @@ def test_a_log_answers_like_a_plain_list(seed: int, monkeypatch: pytest.MonkeyPa
         done.add(what)
         plain.compare(log, random)
     assert len(done) == 6
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_only_the_window_is_kept_in_memory_and_only_what_is_durable_leaves_it(installed: bool) -> None:
+    log = RaftLog(Recovered(), BOOTSTRAP, 400)
+    if installed:
+        log.append(command(1, 1))
+        log.install(meta(10, 1))
+    first = log.last_index + 1
+
+    def append(size: int) -> int:
+        """Returns the first entry that is in memory."""
+        log.append(command(log.last_index + 1, 1, size - 68))
+        return next(index for index in range(first, log.last_index + 1) if log.cached(index, 1))
+
+    assert [append(100) for _ in range(5)] == [first] * 5, "nothing is durable"
+    log.durable_index = log.last_index
+    assert append(100) == first + 3, "down to three quarters"
+    log.durable_index = log.last_index
+    assert append(100) == first + 3, "just full"
+    log.durable_index = first + 3
+    assert append(69) == first + 4, "no further than what is durable"
+    log.durable_index = log.last_index
+    assert append(1_000) == log.last_index, "the newest stays, however large"
+
+
+def test_a_window_is_too_full_by_one_byte() -> None:
+    for size, kept in ((100, [1, 2, 3, 4]), (101, [3, 4])):
+        log = RaftLog(Recovered(), BOOTSTRAP, 400)
+        for index in (1, 2, 3):
+            log.append(command(index, 1, 100 - 68))
+        log.durable_index = 3
+        log.append(command(4, 1, size - 68))
+        assert [index for index in (1, 2, 3, 4) if log.cached(index, 1)] == kept
+
+
+def test_a_log_may_be_purged_each_512_entries_or_mebibyte() -> None:
+    log = RaftLog(Recovered(), BOOTSTRAP, 1 << 30)
+    for first, count, end in ((1, 511, 0), (512, 1, 512), (513, 511, 512), (1024, 2, 1025)):
+        log.append(command(first, 1, 1, count))
+        assert log.purge_point(1 << 20) == end
+    for size, end in (((1 << 20) - 1, 1025), (69, 1027), (1 << 20, 1028)):
+        log.append(command(log.last_index + 1, 1, size - 68))
+        assert log.purge_point(1 << 20) == end
+
+
+def test_the_mark_of_what_memory_does_not_hold_is_unknown() -> None:
+    log = RaftLog(Recovered(last_index=3, last_term=1, last_mark=9, term_runs=[(1, 1)]), BOOTSTRAP, 1 << 20)
+    log.append(command(4, 1))
+    log.truncate(4)
+    assert (log.last_index, log.last_mark) == (3, 0)
+
+
+def test_an_end_is_noted_with_the_bytes_up_to_it_if_memory_tells() -> None:
+    log = RaftLog(Recovered(), BOOTSTRAP, 1_000)
+    for index in range(1, 10):
+        log.append(command(index, 1, 100 - 68))
+    log.durable_index = 9
+    for index in range(10, 12):
+        log.append(command(index, 1, 100 - 68))
+    assert [each.first for each in log.cached(5, 1 << 20) or ()] == [5, 6, 7, 8, 9, 10, 11] and not log.cached(4, 1)
+    for index, tail in ((3, 0), (4, 399), (5, 100), (6, 100)):
+        log.note_end(index)
+        start = log.tail_start(index, tail)
+        assert start == (index if index == 4 else 0 if index == 3 else index - 1), index
+    log.note_end(4)
+    assert list(log._boundaries) == [0, 3, 4, 5, 6]
+    assert list(log._sizes) == [0, 0, 400, 500, 600]
+
+
+def test_a_membership_that_is_none_is_refused_before_anything_is_taken() -> None:
+    log = RaftLog(Recovered(), BOOTSTRAP, 1 << 20)
+    with pytest.raises(MalformedMessage):
+        log.append(frame(1, 1, b"no membership", kind=Kind.MEMBERSHIP))
+    assert (log.last_index, log.membership, log.cached(1, 1)) == (0, BOOTSTRAP, None)
