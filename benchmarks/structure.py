@@ -266,27 +266,29 @@ class Figure:
     shown: Callable[[Cell], str] = _as_count
     compared: Callable[[Cell], float] = attrs.field(default=lambda cell: cell.count)
     more_is_better: bool = False
+    slack: float = 0.0
+    """By how much it may be worse: a share moves when code does, though nobody meant it."""
 
     def worse(self, now: Cell, reached: Cell) -> bool:
         step = self.compared(now) - self.compared(reached)
-        return step < 0 if self.more_is_better else step > 0
+        return (-step if self.more_is_better else step) > self.slack + 1e-9
 
 
 FIGURES: Final[Mapping[str, Figure]] = {
     "asserts": Figure(
         "asserts per function in cores",
         "at least 0.3 in `raft`, `controller.metadata`, `broker.replicas`, `broker.ha`, `broker.store`", asserts,
-        WITH_PARTS, _as_share, lambda cell: round(cell.share, 2), more_is_better=True),
+        WITH_PARTS, _as_share, lambda cell: cell.share, more_is_better=True, slack=0.01),
     "unplaced": Figure("modules that are named neither core nor shell nor part of a simulator", "0", unplaced),
-    "unmapped": Figure("modules that are on no map of the manual", "0", unmapped,
-                       compared=lambda cell: round(cell.share, 2)),
+    "unmapped": Figure("modules that are on no map of the manual", "0", unmapped, compared=lambda cell: cell.share),
     "unexplained": Figure("words of the broker that the glossary lacks", "0", unexplained, ("broker",)),
     "homonyms": Figure("names of classes that mean two things", "0", homonyms),
     "docstrings": Figure(f"docstrings whose first line has fewer than {WORDS_LEAST} words",
                          "0 where the name does not say it already", short_docstrings),
     "untested": Figure("lines of modules without a test file of their name", "0 %", untested, shown=_as_percent,
-                       compared=lambda cell: round(cell.share, 2)),
-    "large": Figure(f"classes of more than {METHODS_MOST} methods", "each judged by itself", large_classes),
+                       compared=lambda cell: cell.share, slack=0.02),
+    "large": Figure(f"classes of more than {METHODS_MOST} methods", "each judged by itself, so it may rise",
+                    large_classes, compared=lambda cell: 0),
     "methods": Figure("methods of the three that are to be halved", "33, 28 and 22", methods,
                       ("raft.Replica", "raft.Node", "broker.MessageStore"), _as_number),
 }
@@ -323,8 +325,8 @@ def worse(now: Counted, reached: Counted) -> list[str]:
 
 def best(now: Counted, reached: Counted) -> Counted:
     """The better of both, cell by cell."""
-    return {key: {room: reached[key][room] if FIGURES[key].worse(cell, reached[key][room]) else cell
-                  for room, cell in rooms.items()} for key, rooms in now.items()}
+    return {key: {room: reached[key][room] if attrs.evolve(FIGURES[key], slack=0).worse(cell, reached[key][room])
+                  else cell for room, cell in rooms.items()} for key, rooms in now.items()}
 
 
 def table(columns: Mapping[str, Counted]) -> Iterator[str]:

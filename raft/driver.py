@@ -377,7 +377,7 @@ class Driver:
         self.around.send(send.peer, send.message)
 
     def _carry_out(self, output: object) -> None:
-        """The rarer outputs."""
+        """Carry out one of the rarer outputs."""
         if isinstance(output, ReadReady):
             self.barriers.ready(output)
         elif isinstance(output, RoleChanged):

@@ -90,7 +90,7 @@ class Lives:
 
     @classmethod
     def decode(cls, data: bytes) -> Lives:
-        """Raises ``MalformedMessage``."""
+        """What ``encode`` made. Raises ``MalformedMessage``."""
         try:
             own, met = cbor2.loads(data)
             return cls(check_lives(own), {str(peer): take_met(each) for peer, each in met.items()})
@@ -107,7 +107,7 @@ def take_met(fields: object) -> Met:
 
 
 def check_lives(lives: object) -> list[int]:
-    """Raises ``ValueError``."""
+    """The same as a list. Raises ``ValueError`` for what is no numbers of lives."""
     if type(lives) is not list or not all(type(life) is int and 0 < life < 1 << LIFE_BITS for life in lives):
         raise ValueError("a life is a number")
     return lives

@@ -116,7 +116,7 @@ class Line:
 
 @attrs.frozen
 class _Dot:
-    """A point with words."""
+    """A point of a line, with words."""
 
     x: float
     y: float

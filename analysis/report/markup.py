@@ -22,7 +22,7 @@ def _environment() -> Environment:
 
 
 def page(template: str, **values: Any) -> str:
-    """A whole file."""
+    """A file made of a whole template."""
     return _environment().get_template(template).render(values)
 
 
