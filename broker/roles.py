@@ -17,7 +17,6 @@ from trio.abc import Listener, Stream
 from broker.exchange import Exchange, Master
 from broker.ha.acks import QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
-from broker.ha.insync import InSync
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.registration import Registration
 from broker.relay.forwarding import Forwarder
@@ -150,7 +149,7 @@ class PlainSlaveRole:
 
 
 class ControlledRole:
-    """Whatever controllers say. Implements ``broker.replicas.shell``'s ``Switch`` and ``Gate``.
+    """Whatever controllers say. Implements ``broker.replicas.shell``'s ``Parts``.
 
     ``member`` is to be set before it runs.
     """
@@ -194,17 +193,13 @@ class ControlledRole:
     def _changed(self) -> None:
         self.member.bell.ring()
 
-    # --- what the replicas manager wants -----------------------------------------------------------------------
+    # --- what the parts hear of a role -------------------------------------------------------------------------
 
-    async def become_master(self, role: BecomeMaster) -> InSync:
-        self._prepare()
-        in_sync = await self._replication.become_master(role)
-        self._forwarding.cancel()
-        self._forwarder.end()
-        return in_sync
-
-    async def become_slave(self, role: BecomeSlave) -> None:
-        self._prepare()
+    def taking(self, role: Become) -> str | None:
+        self._demand.settle()
+        self._finding.cancel()
+        if isinstance(role, BecomeMaster):
+            return None
         if self._forwarder.on:
             self._forwarder.follow(role.master_address)
         elif self._forward_ms and self._services.standing.role.takes_puts:
@@ -212,29 +207,39 @@ class ControlledRole:
             self._forwarder.begin(role.master_address)
             self._forwarding = trio.CancelScope()
             self._nursery.start_soon(self._end_forwarding, self._forwarding)
-        told = self._told
-        known = told.ha_address if told is not None and told.address == role.master_address else None
-        await self._replication.become_slave(role, known)
-        if known is None:
-            assert self._nursery is not None, "it runs"
-            self._finding = trio.CancelScope()
-            self._nursery.start_soon(self._find, role.master_address, self._finding)
+        return self._ha_address(role)
 
-    async def leave(self, reason: str) -> None:
+    def _ha_address(self, role: BecomeSlave) -> str | None:
+        """What was said of that master last."""
+        return self._told.ha_address if self._told is not None and self._told.address == role.master_address else None
+
+    def taken(self, role: Become) -> None:
+        broker_id = self.member.manager.broker_id
+        assert broker_id is not None and self._nursery is not None, "registered, and it runs"
+        if isinstance(role, BecomeMaster):
+            self._forwarding.cancel()
+            self._forwarder.end()
+            self._sync.follow(None)
+            self._services.role_changed(Role.master(role.epoch))
+            self._registration.open()
+            self._nursery.start_soon(self._exchange.announce, tuple(self._registration.members.values()))
+        else:
+            self._sync.follow(role.master_address)
+            self._services.role_changed(Role.slave(broker_id, role.epoch))
+            self._registration.open()
+            ha_address = self._ha_address(role)
+            if ha_address is not None:
+                self._replication.follow(ha_address)  # it may have been said while the role was being taken
+            else:
+                self._finding = trio.CancelScope()
+                self._nursery.start_soon(self._find, role.master_address, self._finding)
+
+    async def left(self) -> None:
         self._finding.cancel()
-        await self._replication.leave(reason)
         standing = self._services.standing
         standing.role = Role.slave(standing.role.broker_id)
         self._sync.follow(None)
         await self._registration.leave()  # clients are to find the other process
-
-    def advance(self) -> None:
-        self._replication.advance()
-
-    def _prepare(self) -> None:
-        self._replication.broker_id = self.member.manager.broker_id
-        self._demand.settle()
-        self._finding.cancel()
 
     async def _end_forwarding(self, scope: trio.CancelScope) -> None:
         """By then clients have asked for their routes again."""
@@ -245,19 +250,6 @@ class ControlledRole:
     async def _find(self, master_address: str, scope: trio.CancelScope) -> None:
         with scope:
             self.told(await self._exchange.find(master_address))
-
-    def taken(self, role: Become) -> None:
-        """In the turn in which replication has taken it; the writes of a master open right after."""
-        registration = self._registration
-        broker_id = self.member.manager.broker_id
-        assert broker_id is not None, "registered"
-        master = isinstance(role, BecomeMaster)
-        self._sync.follow(None if isinstance(role, BecomeMaster) else role.master_address)
-        self._services.role_changed(Role.master(role.epoch) if master else Role.slave(broker_id, role.epoch))
-        registration.open()
-        if master:
-            assert self._nursery is not None, "it runs"
-            self._nursery.start_soon(self._exchange.announce, tuple(registration.members.values()))
 
     def serve(self) -> None:
         if isinstance(self.member.manager.role, BecomeMaster):

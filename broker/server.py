@@ -225,7 +225,7 @@ class Broker:
             role.member = Member(
                 settings.manager(config), files=world.files, identity_path=config.identity_path,
                 check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,
-                log_state=role.log_state, switch=role, gate=role, taken=role.taken,
+                log_state=role.log_state, replication=switch, parts=role,
                 doubtful_epoch=switch.doubtful_epoch, life=1 + world.rng.getrandbits(62))
             return role, dict(role.member.handlers())
         if config.role is BrokerRole.SLAVE:

@@ -1,7 +1,7 @@
 """Carries out what the replicas manager asks for: requests, files, roles, and the gate of the writes; and keeps time.
 
-It decides nothing. Requests go through one client, files are small and replaced whole, roles are taken by whoever
-replicates, one at a time while everything else goes on.
+It decides nothing. Requests go through one client, files are small and replaced whole. Replication takes the roles, one
+at a time while everything else goes on; the other parts of the broker hear of each before and after.
 """
 
 from __future__ import annotations
@@ -51,14 +51,17 @@ _CAUGHT_UP_LOOK_S: Final = 0.002
 _REPORT_AGAIN_S: Final = 30.0
 
 
-class Switch(Protocol):
-    """Whoever replicates."""
+class Replication(Protocol):
+    """Takes the roles."""
+
+    broker_id: int | None
+    """To be set before the first role."""
 
     async def become_master(self, role: BecomeMaster) -> InSync:
         """What it raises is why the role was not taken."""
 
-    async def become_slave(self, role: BecomeSlave) -> None:
-        """As above. Where the master replicates from, it finds out itself."""
+    async def become_slave(self, role: BecomeSlave, ha_address: str | None) -> None:
+        """As above. ``ha_address``: where the master replicates from, if that is known."""
 
     async def leave(self, reason: str) -> None:
         """No role, and nothing copied or served any more."""
@@ -67,12 +70,23 @@ class Switch(Protocol):
         """The SyncStateSet, or who is asked for, is another."""
 
 
-class Gate(Protocol):
-    """Of the writes."""
+class Parts(Protocol):
+    """The rest of the broker, which hears of the role: in this order, and never of two at a time."""
 
-    def serve(self) -> None: ...
+    def taking(self, role: Become) -> str | None:
+        """It is about to be taken. Returns where its master replicates from, if that is known."""
 
-    def fence(self, reason: str) -> None: ...
+    def taken(self, role: Become) -> None:
+        """In the turn in which replication has taken it; the writes of a master open right after."""
+
+    def serve(self) -> None:
+        """Writes are open."""
+
+    def fence(self, reason: str) -> None:
+        """Writes are closed."""
+
+    async def left(self) -> None:
+        """Replication has no role, and clients are to find another broker."""
 
 
 class Member:
@@ -80,17 +94,16 @@ class Member:
 
     def __init__(
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str, client: Client,
-        clock: Callable[[], int], log_state: Callable[[], LogState], switch: Switch, gate: Gate,
-        taken: Callable[[Become], None], doubtful_epoch: int = -1,
-        life: int | None = None,
+        clock: Callable[[], int], log_state: Callable[[], LogState], replication: Replication, parts: Parts,
+        doubtful_epoch: int = -1, life: int | None = None,
     ) -> None:
-        """``clock`` is monotonic, ns; ``taken`` is told of each role; the last two are as in ``ReplicasManager``.
+        """``clock`` is monotonic, ns; the last two are as in ``ReplicasManager``.
         Raises ``IdentityError``, ``OSError``."""
         self.bell = Bell()
         self._config, self._client, self._clock = config, client, clock
         self._controller_hosts = frozenset(address.rpartition(":")[0] for address in config.controllers)
         self._files, self._path = files, identity_path
-        self._log_state, self._switch, self._gate, self._taken = log_state, switch, gate, taken
+        self._log_state, self._replication, self._parts = log_state, replication, parts
         try:
             found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
                                   self._read(identity_path + TEMP))
@@ -100,7 +113,8 @@ class Member:
             files.remove(identity_path + TEMP)  # a crash may have come before that
         self.manager = ReplicasManager(config, found, check_code, doubtful_epoch, life=life)
         self._nursery: trio.Nursery | None = None
-        self._carry = Carrier(self._one, lambda: self.manager.in_sync, switch.advance)
+        self._carry = Carrier(self._one, lambda: self.manager.in_sync, replication.advance)
+        self._roles, self._roles_to_take = trio.open_memory_channel[BecomeMaster | BecomeSlave | Leave](math.inf)
         self._unwritten: Output | None = None
         """A file that the disk refused."""
         self._reported: dict[str, float] = {}
@@ -114,6 +128,7 @@ class Member:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Register, take roles and report, until cancelled."""
         async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._change_roles)
             task_status.started()
             while True:
                 self.carry_out(self._now_manager().tick(self._clock()))
@@ -146,7 +161,7 @@ class Member:
     def stop(self, reason: str = "the broker stops") -> None:
         """No more requests, writes closed."""
         self.carry_out(self.manager.shutdown(self._clock()))
-        self._gate.fence(reason)
+        self._parts.fence(reason)
 
     # --- outputs ---------------------------------------------------------------------------------------------
 
@@ -159,18 +174,16 @@ class Member:
         match output:
             case Send():
                 self._nursery.start_soon(self._send, output)
-            case BecomeMaster() | BecomeSlave():
-                self._nursery.start_soon(self._take, output)
-            case Leave(reason=reason):
+            case BecomeMaster() | BecomeSlave() | Leave():
                 self.manager.in_sync = None
-                self._nursery.start_soon(self._leave, reason)
+                self._roles.send_nowait(output)
             case Serve():
                 if isinstance(self.manager.role, BecomeMaster):
                     logger.warning("writes are open", extra={"epoch": self.manager.epoch})
-                self._gate.serve()
+                self._parts.serve()
             case Fence(reason=reason):
                 logger.warning("writes are closed", extra={"why": reason})
-                self._gate.fence(reason)
+                self._parts.fence(reason)
             case Report(problem=problem):
                 self._report(problem)
             case _:
@@ -185,30 +198,41 @@ class Member:
         self.carry_out(self._now_manager().answered(send.request, answer, self._clock()))
         self.bell.ring()  # the deadlines are others now
 
+    async def _change_roles(self) -> None:
+        """One at a time, in the order in which they are wanted."""
+        async for change in self._roles_to_take:
+            if isinstance(change, Leave):
+                await self._leave(change.reason)
+            else:
+                await self._take(change)
+            self.bell.ring()
+
     async def _take(self, role: Become) -> None:
         logger.warning("taking a role", extra={
             "role": "master" if isinstance(role, BecomeMaster) else "slave", "epoch": role.epoch,
             **({"master": role.master_address} if isinstance(role, BecomeSlave) else {})})
-        self.manager.in_sync = None
+        in_sync: InSync | None = None
         try:
+            self._replication.broker_id = self.manager.broker_id
+            ha_address = self._parts.taking(role)
             if isinstance(role, BecomeMaster):
-                self.manager.in_sync = await self._switch.become_master(role)
+                in_sync = await self._replication.become_master(role)
             else:
-                await self._switch.become_slave(role)
+                await self._replication.become_slave(role, ha_address)
         except Exception as error:  # whatever replication could not do is reported and tried again
             logger.exception("role not taken")
             self.carry_out(self._now_manager().role_failed(role, str(error) or type(error).__name__, self._clock()))
         else:
+            self.manager.in_sync = in_sync
             outputs = self._now_manager().role_taken(role, self._clock())
             if self.manager.machine.state not in TAKING and self.manager.role == role:
-                self._taken(role)  # nobody hears of a role that is not wanted any more
+                self._parts.taken(role)  # nobody hears of a role that is not wanted any more
             self.carry_out(outputs)
-        self.bell.ring()
 
     async def _leave(self, reason: str) -> None:
         logger.warning("giving up any role", extra={"why": reason})
-        await self._switch.leave(reason)
-        self.bell.ring()
+        await self._replication.leave(reason)
+        await self._parts.left()
 
     def _write(self, output: Output) -> None:
         """On this thread: at most a few times in a broker's life, before it serves anybody."""

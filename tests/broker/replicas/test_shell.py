@@ -14,9 +14,9 @@ import trio
 from broker.ha.config import HaConfig
 from broker.ha.insync import InSync
 from broker.replicas.identity import IdentityError
-from broker.replicas.machine import SEASONED
+from broker.replicas.machine import SEASONED, Event
 from broker.replicas.manager import LogState, ManagerConfig
-from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
+from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave, Leave
 from broker.replicas.shell import TEMP, Member
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client
@@ -88,6 +88,8 @@ class Node:
     slaves: dict[int, int] = attrs.field(factory=dict)
     """Acknowledged offsets that a master here knows of."""
     end: int = 100
+    broker_id: int | None = None
+    tells_steps: bool = False
 
     @property
     def address(self) -> str:
@@ -113,8 +115,8 @@ class Node:
                 all_ack_in_sync_state_set=self.all_ack)
             self.member = Member(
                 config, files=self.files, identity_path=PATH, check_code=f"{self.address};1", client=client,
-                clock=now_ns, log_state=lambda: LogState(self.epoch, self.end, self.end), switch=self, gate=self,
-                taken=self.taken)
+                clock=now_ns, log_state=lambda: LogState(self.epoch, self.end, self.end), replication=self,
+                parts=self)
             await nursery.start(self.member.run)
             server = Server(self.member.handlers(), config=ServerConfig())
             listener = network.listeners[self.address] = MemoryListener()
@@ -135,7 +137,9 @@ class Node:
             in_sync.acked(broker_id, ack, now_ns())
         return in_sync
 
-    async def become_slave(self, role: BecomeSlave) -> None:
+    async def become_slave(self, role: BecomeSlave, ha_address: str | None) -> None:
+        assert ha_address == f"{role.master_address} is known"
+        self.log += ["copies"] if self.tells_steps else []
         await trio.sleep(0.01)
 
     async def leave(self, reason: str) -> None:
@@ -144,6 +148,13 @@ class Node:
 
     def advance(self) -> None:
         """Nobody waits for acknowledgements here."""
+
+    def taking(self, role: Become) -> str | None:
+        return None if isinstance(role, BecomeMaster) else f"{role.master_address} is known"
+
+    async def left(self) -> None:
+        await trio.sleep(0.01)
+        self.log.append("left")
 
     def taken(self, role: Become) -> None:
         self.log.append(f"{'master' if isinstance(role, BecomeMaster) else 'slave'} {role.epoch}")
@@ -256,6 +267,43 @@ async def test_whoever_tells_of_a_role_must_run_where_a_controller_does(autojump
             if epoch > 7:
                 assert node.log == ["master 1", "serve"], peer
         assert node.state == (BecomeSlave, 7)
+
+
+def tell(node: Node, master: str, broker_id: int, epoch: int) -> None:
+    """By a controller."""
+    (told,) = node.member.handlers().values()
+    told(cast(Connection, SimpleNamespace(peer=f"{node.world.names[0]}:4000")), request(
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequest(master, epoch, 9, broker_id),
+        SyncStateSet(frozenset({broker_id}), 9).to_json()))
+
+
+async def test_of_a_role_that_another_has_outrun_no_part_hears(autojump_clock: trio.abc.Clock) -> None:
+    """Name servers would have been told of it, and clients sent."""
+    async with world(3) as made:
+        node = Node(made, "b1")
+        await made.nursery.start(node.run)
+        await node.wait((BecomeMaster, 1))
+        tell(node, "b2:1", 2, 7)
+        await trio.sleep(0.005)
+        tell(node, "b3:1", 3, 8)
+        await node.wait((BecomeSlave, 8))
+        assert node.log == ["master 1", "serve", "fence", "slave 8", "serve"]
+
+
+async def test_roles_are_left_and_taken_in_the_order_in_which_that_is_wanted(autojump_clock: trio.abc.Clock) -> None:
+    """A role that is begun before the one before is left to its end would be left with it."""
+    async with world(3) as made:
+        node = Node(made, "b1")
+        await made.nursery.start(node.run)
+        await node.wait((BecomeMaster, 1))
+        node.tells_steps = True
+        machine, role = node.member.manager.machine, BecomeSlave(7, 2, "b2:1")
+        machine.displaced()
+        machine.happened(Event.REGISTERED)
+        machine.named(role)
+        node.member.carry_out([Leave("another process has this broker's id"), role])
+        await trio.sleep(0.1)
+        assert [what for what in node.log if what in ("leave", "left", "copies")] == ["leave", "left", "copies"]
 
 
 async def test_a_role_that_cannot_be_taken_is_tried_again(

@@ -28,6 +28,7 @@ UNREAD: Final = "tests/remoting/test_backlog.py::"
 PLACES: Final = "tests/broker/ha/test_places.py::"
 MACHINES: Final = "tests/broker/replicas/test_machine.py::"
 TAKING: Final = "tests/broker/ha/test_taking.py::"
+SHELL: Final = "tests/broker/replicas/test_shell.py::"
 LIVES: Final = "tests/broker/replicas/test_lives.py::"
 MANAGERS: Final = "tests/broker/replicas/test_manager.py::"
 TRUST: Final = "tests/broker/store/test_trust.py::"
@@ -242,6 +243,14 @@ PLANTED: Final = (
             "        E.LATE: (S.IDLE, (A.LEAVE,)),\n        E.REFUSED: (S.IDLE, _STAYS),\n        E.DISPLACED",
             "        E.LATE: (S.IDLE, _STAYS),\n        E.REFUSED: (S.IDLE, _STAYS),\n        E.DISPLACED",
             (LIVES + "test_of_the_next_registration_nothing_is_left_by_what_the_one_before_began",)),
+    Planted("every part hears of a role that another has outrun", "broker/replicas/shell.py",
+            "            if self.manager.machine.state not in TAKING and self.manager.role == role:\n",
+            "            if True:\n", (SHELL + "test_of_a_role_that_another_has_outrun_no_part_hears",)),
+    Planted("roles are changed all at once", "broker/replicas/shell.py",
+            "                await self._leave(change.reason)\n",
+            "                assert self._nursery is not None\n"
+            "                self._nursery.start_soon(self._leave, change.reason)\n",
+            (SHELL + "test_roles_are_left_and_taken_in_the_order_in_which_that_is_wanted",)),
     Planted("who hands over writes when it is elected once more", MACHINE,
             "        if writes is Writes.LEASED and self.retreat is Retreat.HANDING_OVER:\n", "        if False:\n",
             (MANAGERS + "test_a_master_that_hands_over_writes_nothing_again",)),
