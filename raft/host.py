@@ -49,8 +49,9 @@ from raft.statemachine import (
 )
 from raft.storage.directory import DirectoryFiles
 from raft.storage.identity import Identity, check_identity, format_directory, read_identity
-from raft.storage.interface import Files
+from raft.storage.interface import Files, Storage
 from raft.storage.lives import begin_life, write_lives
+from raft.storage.place import SEGMENTS, MakeStorage, Place, check_kind, note_kind, was_opened
 from raft.storage.segment import SegmentStorage
 from raft.storage.writer import InlineWriter, LogWriter, WriterEvents
 from raft.tls import TLSConfig
@@ -138,6 +139,7 @@ class NodeOptions(TypedDict, total=False):
     listeners: Sequence[trio.SocketListener]
     trace: Trace | None
     access: Access | None
+    storage: MakeStorage
 
 
 class Served(Node[bytes, Any, Any]):
@@ -167,7 +169,7 @@ class Host:
     """Made by ``open_host``. Groups are opened one by one and live as long as the host."""
 
     def __init__(
-        self, *, identity: Identity, files: Files, storage: SegmentStorage, recovered: dict[int, Recovered],
+        self, *, identity: Identity, files: Files, storage: Storage, recovered: dict[int, Recovered],
         config: Config, rng: Random, clock: Clock, wall_ms: Callable[[], int], inline: bool,
         run_blocking: Callable[..., Awaitable[Any]], lives: Lives, access: Access | None = None,
     ) -> None:
@@ -405,6 +407,7 @@ class Host:
         if self._writer is not None:
             self._writer.close()
         self.storage.close()
+        self._files.unlock()
 
     # --- opening a group -------------------------------------------------------------------------------------
 
@@ -644,35 +647,46 @@ START_WORDS = (
 )
 
 
+def segments(place: Place) -> Storage:
+    """The storage that is used unless another is given."""
+    return SegmentStorage(
+        place.files, place.identity.cluster, place.identity.node_id, segment_bytes=place.config.segment_bytes,
+        rng=place.rng, background=not place.inline)
+
+
 async def _open_storage(
-    files: Files, cluster: str, node_id: str, create: bool, config: Config, rng: Random, inline: bool,
-    run_blocking: Callable[..., Awaitable[Any]],
-) -> tuple[Identity, SegmentStorage, dict[int, Recovered], Lives]:
+    directory: str, files: Files, cluster: str, node_id: str, create: bool, config: Config, rng: Random, inline: bool,
+    make: MakeStorage, run_blocking: Callable[..., Awaitable[Any]],
+) -> tuple[Identity, Storage, dict[int, Recovered], Lives]:
     """The directory's storage, formatted first if it is empty and that was asked for, and its lives, with one more."""
 
-    def work() -> tuple[Identity, SegmentStorage, dict[int, Recovered], Lives]:
+    def work() -> tuple[Identity, Storage, dict[int, Recovered], Lives]:
         files.lock()
         try:
             if read_identity(files) is None:
                 if not create:
                     raise WrongDirectory(f"the directory is empty or not formatted. {START_WORDS}")
                 format_directory(files, cluster, node_id, rng.randbytes(16))
-            storage = SegmentStorage(files, cluster, node_id, segment_bytes=config.segment_bytes,
-                                     rng=Random(rng.getrandbits(64)), background=not inline)
+            identity, before = check_identity(files, cluster, node_id), was_opened(files)
+            storage = make(Place(directory, files, identity, before, config, Random(rng.getrandbits(64)), inline))
+            check_kind(files, storage.kind)
+            if noted := storage.kind != SEGMENTS and not before:
+                note_kind(files, storage.kind, opened=False)
             recovered = storage.open()
+            if noted:
+                note_kind(files, storage.kind, opened=True)
             for number in removed_groups(files):  # of which an interrupted removal may have left something
                 found = recovered.pop(number, None)
                 if found is not None and (found.last_index or found.snapshot):
                     storage.write([Write(0, number, forget=True)])
                     storage.sync()
                 storage.drop_snapshots(number)
-            return check_identity(files, cluster, node_id), storage, recovered, begin_life(
-                files, rng.getrandbits(RANDOM_BITS))
+            return identity, storage, recovered, begin_life(files, rng.getrandbits(RANDOM_BITS))
         except BaseException:
             files.unlock()
             raise
 
-    opened: tuple[Identity, SegmentStorage, dict[int, Recovered], Lives] = await run_blocking(work)
+    opened: tuple[Identity, Storage, dict[int, Recovered], Lives] = await run_blocking(work)
     return opened
 
 
@@ -682,7 +696,7 @@ async def open_host(
     cluster: str = "default", create: bool = False, config: Config | None = None, tls: TLSConfig | None = None,
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
-    listeners: Sequence[trio.SocketListener] = (), access: Access | None = None,
+    listeners: Sequence[trio.SocketListener] = (), access: Access | None = None, storage: MakeStorage = segments,
 ) -> AsyncIterator[Host]:
     """Open a directory and a port for groups. Leaving the block stops them in order and answers all who wait.
 
@@ -690,7 +704,7 @@ async def open_host(
     ``listeners`` or ``Host.transport.serve_stream``); ``address`` is where others reach it, if that differs.
     ``files``, ``clock`` (monotonic, ns), ``wall_ms``, ``rng`` and ``connect`` replace disk, time, chance and network;
     with ``files`` no threads are used. ``access`` says who may change the groups, and who is let in as a node; None:
-    everybody who can connect.
+    everybody who can connect. ``storage`` makes what keeps the log, at every opening the same kind.
 
     Raises ``WrongDirectory``, ``DamagedLog``, ``ConfigError``, ``OSError`` (the port).
     """
@@ -699,9 +713,9 @@ async def open_host(
     run_blocking = _threads(inline)
     address = _known(address) or _known(listen or "")
     files = files if files is not None else DirectoryFiles(Path(data_dir))
-    identity, storage, recovered, lives = await _open_storage(
-        files, cluster, node_id, create, config, rng, inline, run_blocking)
-    host = Host(identity=identity, files=files, storage=storage, recovered=recovered, config=config, rng=rng,
+    identity, kept, recovered, lives = await _open_storage(
+        os.fspath(data_dir), files, cluster, node_id, create, config, rng, inline, storage, run_blocking)
+    host = Host(identity=identity, files=files, storage=kept, recovered=recovered, config=config, rng=rng,
                 clock=clock, wall_ms=wall_ms, inline=inline, run_blocking=run_blocking, lives=lives, access=access)
     failure: BaseException | None = None
     try:
@@ -757,6 +771,7 @@ async def open_node(
     limits: TransportLimits | None = None, rng: Random | None = None, clock: Clock | None = None,
     wall_ms: Callable[[], int] = wall_clock_ms, files: Files | None = None, connect: Connector = connect_tcp,
     listeners: Sequence[trio.SocketListener] = (), trace: Trace | None = None, access: Access | None = None,
+    storage: MakeStorage = segments,
 ) -> AsyncIterator[Node[Any, Any, Any]]:
     """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``, or
     at ``listen`` where that differs.
@@ -771,7 +786,7 @@ async def open_node(
         data_dir, node_id=node_id, listen=listen, address=peers.get(node_id, ""), cluster=cluster,
         create=bootstrap or join, config=config, tls=tls,
         limits=limits, rng=rng, clock=clock, wall_ms=wall_ms, files=files, connect=connect, listeners=listeners,
-        access=access,
+        access=access, storage=storage,
     ) as host:
         yield await host.open_group(
             group, state_machine=state_machine, peers=peers, bootstrap=bootstrap, join=join, trace=trace)

@@ -25,6 +25,7 @@ from raft.cli import INTERRUPTED, discard_output
 from raft.errors import StorageError
 from raft.storage.audit import Record, Report, audit, identity_of, kind_name, records, recover_live
 from raft.storage.directory import ReadOnlyFiles
+from raft.storage.place import read_kind
 from raft.storage.snapshots import DIRECTORY, read_stored
 
 SOUND: Final = 0
@@ -47,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DAMAGED
     code = SOUND
     try:
+        if (noted := read_kind(ReadOnlyFiles(directory))) is not None:
+            print(f"raftlog: the log is kept by a storage of kind {noted[0]!r}; this reads segments", file=sys.stderr)
+            return DAMAGED
         code = options.run(ReadOnlyFiles(directory), options)
         sys.stdout.flush()
     except BrokenPipeError:  # `raftlog cat DIR | head`

@@ -3,7 +3,9 @@
     class TestMine(StorageConformance):
         def make(self): return MyStorage(fresh_place())
         def reopen(self, storage): storage.close(); return MyStorage(same_place(storage))
-        def crash(self, storage): ...the same after a power cut; without it, crashes lose nothing here
+        def crash(self, storage, rng): ...the same after a power cut; without it, crashes lose nothing here
+        def fill(self, storage): ...no room is left; without it, no medium is full here
+        def relieve(self, storage): ...there is room again
 
 Every ``test_*`` method uses its own fresh storage. ``docs/how-to/write-a-storage.md`` walks through one.
 """
@@ -18,10 +20,10 @@ from typing import TypeVar
 import attrs
 from google_crc32c import value as crc32c
 
-from raft.errors import DamagedLog, UsageError
+from raft.errors import DamagedLog, DiskFull, UsageError
 from raft.frame import Frame, Kind, build
 from raft.membership import Membership
-from raft.messages import HardState, Recovered, SnapshotMeta, Write
+from raft.messages import UNKNOWN_TERM, WHOLE, HardState, Lapse, Recovered, SnapshotMeta, Write
 from raft.storage.interface import Storage
 from raft.storage.model import Images, LogImage, Script, apply, differs
 
@@ -78,6 +80,13 @@ class StorageConformance:
     def crash(self, storage: Storage, rng: Random) -> Storage:
         """A new one on what a power cut leaves of the medium; ``rng`` decides what that is, where it can."""
         return self.reopen(storage)
+
+    def fill(self, storage: Storage) -> bool:
+        """Leave the medium no room beyond what the storage has set aside. False: that is not tried here."""
+        return False
+
+    def relieve(self, storage: Storage) -> None:
+        """Undo ``fill``."""
 
     # --- helpers
 
@@ -196,6 +205,70 @@ class StorageConformance:
         assert not differs(LogImage(frames=tuple(log)), found[1], read_all(storage, 1, 1, 50_000))
         middle = storage.read(1, 200, 1)
         assert [frame.first for frame in middle] == [200]
+
+    def test_a_lapse_is_given_back_until_it_is_said_to_be_over(self) -> None:
+        storage, log = self.opened(), frames(3)
+        lapse = Lapse(9, UNKNOWN_TERM, (5, (1 << 62) - 1))
+        self.put(storage, Write(1, 1, frames=log, lapse=lapse))
+        storage, found = self.again(storage)
+        assert (found[1].lapse, found[1].told) == (lapse, lapse.told)
+        self.put(storage, Write(2, 1, hard_state=HardState(3)))
+        storage, found = self.again(storage)
+        assert (found[1].lapse, found[1].told) == (lapse, lapse.told)
+        self.put(storage, Write(3, 1, lapse=attrs.evolve(WHOLE, told=lapse.told)))
+        storage, found = self.again(storage)
+        assert (found[1].lapse, found[1].told) == (None, lapse.told)
+        self.put(storage, Write(4, 1, lapse=WHOLE))
+        storage, found = self.again(storage)
+        assert (found[1].lapse, found[1].told) == (None, ())
+
+    def test_a_group_is_known_without_opening_again(self) -> None:
+        storage, log = self.opened(), frames(6)
+        self.put(storage, Write(1, 1, hard_state=HardState(4, "a"), frames=log), Write(1, 2, hard_state=HardState(2)))
+        self.put(storage, Write(2, 1, truncate_from=5))
+        self.own_snapshot(storage, log[1], b"state")
+        now = {group: storage.recovered(group) for group in (1, 2)}
+        storage, found = self.again(storage)
+        for group in (1, 2):
+            fields = attrs.evolve(now[group], memberships=[]), attrs.evolve(found[group], memberships=[])
+            assert fields[0] == fields[1]
+        assert storage.recovered(3) == Recovered()
+
+    # --- capabilities
+
+    def test_capabilities_change_nothing_of_what_is_kept(self) -> None:
+        storage, log = self.opened(), frames(90, size=2_000)
+        for frame in log:
+            if storage.only_appends(frame.size):
+                assert not storage.needs_maintenance or storage.maintain()
+            self.put(storage, Write(frame.first, 1, frames=[frame]))
+        assert storage.kind and storage.has_room() and storage.log_bytes >= 0
+        assert storage.maintain() and not storage.needs_maintenance
+        assert all(isinstance(place, str) for place in storage.scrub(step_bytes=16 << 10))
+        assert set(storage.too_large) <= {1}
+        storage, found = self.again(storage)
+        assert not differs(LogImage(frames=tuple(log)), found[1], read_all(storage, 1, 1))
+
+    def test_a_full_medium_takes_votes_and_loses_nothing(self) -> None:
+        storage, log, kept = self.opened(), frames(700, size=2_000), 0
+        if not self.fill(storage):
+            return
+        try:
+            for frame in log:
+                self.put(storage, Write(frame.first, 1, frames=[frame]))
+                kept += 1
+        except DiskFull:
+            pass
+        assert kept < len(log), "there was always room"
+        self.put(storage, Write(1_000, 1, hard_state=HardState(3, "b")))
+        refused(DiskFull, lambda: self.put(storage, Write(1_001, 1, hard_state=HardState(4), frames=log[kept:])))
+        assert [frame.first for frame in read_all(storage, 1, 1)] == list(range(1, kept + 1))
+        self.relieve(storage)
+        assert storage.has_room()
+        self.put(storage, Write(1_002, 1, frames=log[kept : kept + 2]))
+        storage, found = self.again(storage)
+        image = LogImage(HardState(3, "b"), frames=tuple(log[: kept + 2]))
+        assert not differs(image, found[1], read_all(storage, 1, 1))
 
     # --- reading
 

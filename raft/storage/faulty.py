@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -305,5 +305,36 @@ class FaultyStorage:
     def drop_snapshots(self, group: int) -> None:
         self.storage.drop_snapshots(group)
 
+    def recovered(self, group: int) -> Recovered:
+        return self.storage.recovered(group)
+
     def close(self) -> None:
         self.storage.close()
+
+    @property
+    def kind(self) -> str:
+        return self.storage.kind
+
+    def only_appends(self, size: int) -> bool:
+        return self.storage.only_appends(size)
+
+    @property
+    def needs_maintenance(self) -> bool:
+        return self.storage.needs_maintenance
+
+    def maintain(self) -> bool:
+        return self.storage.maintain()
+
+    def has_room(self) -> bool:
+        return not self.full and self.storage.has_room()
+
+    def scrub(self, *, step_bytes: int = 1 << 20) -> Iterator[str]:
+        return self.storage.scrub(step_bytes=step_bytes)
+
+    @property
+    def log_bytes(self) -> int:
+        return self.storage.log_bytes
+
+    @property
+    def too_large(self) -> Mapping[int, int]:
+        return self.storage.too_large

@@ -12,11 +12,16 @@ The promises, checked by ``raft.storage.conformance`` for any implementation:
 7. A snapshot becomes visible whole, or not at all.
 8. Damage that a crash cannot explain is reported as ``DamagedLog``, never cut off silently.
 9. A write with ``forget`` empties a group's log for good, but for term and vote.
+10. A ``lapse`` that was synced is given back by every ``open`` until a write brings another; of one that is over
+    (index 0), still what the group was told of (``Lapse.told``).
+
+What a storage may be able to do besides (its capabilities) stands in the same protocol, with what holds for one that is
+not: a class that inherits ``Storage`` has these as they are, and overrides what it can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from raft.frame import Frame
@@ -70,8 +75,52 @@ class Storage(Protocol):
     def drop_snapshots(self, group: int) -> None:
         """Destroy those of a removed group, also what is staged; only after its ``Write.forget`` is durable."""
 
+    def recovered(self, group: int) -> Recovered:
+        """A group as ``open`` would give it back now, empty if it was never written to; no write of it is under way."""
+
     def close(self) -> None:
-        """Release files. Idempotent."""
+        """Sync what was written, unless that failed, and release files. Idempotent."""
+
+    # --- capabilities: overridden by a storage that has them
+
+    @property
+    def kind(self) -> str:
+        """What the directory notes of it, so that it is never opened as another kind. Not to be changed later."""
+        return type(self).__name__
+
+    def only_appends(self, size: int) -> bool:
+        """Whether to write and sync a frame of so many bytes now is a mere append, as quick as the disk. The event loop
+        does it itself then, if that is usual. Cheap; called where ``write`` is."""
+        return False
+
+    @property
+    def needs_maintenance(self) -> bool:
+        """Whether ``maintain`` has something to do. Cheap; asked after each sync."""
+        return False
+
+    def maintain(self) -> bool:
+        """Do what need not be done by the writer, in a thread beside it. False: there was no room for that."""
+        return True
+
+    def has_room(self) -> bool:
+        """After ``DiskFull``: whether frames may be written again. May try, and block; from any thread."""
+        return True
+
+    def scrub(self, *, step_bytes: int = 1 << 20) -> Iterator[str]:
+        """Check what was written long ago, ``step_bytes`` between yields of what is at hand; once in each life, from a
+        thread of its own. Raises ``DamagedLog``."""
+        return iter(())
+
+    @property
+    def log_bytes(self) -> int:
+        """Length of the log of all groups; 0: it needs no bound, for what is purged is gone at once."""
+        return 0
+
+    @property
+    def too_large(self) -> Mapping[int, int]:
+        """Groups that alone keep a shared log long, with the bytes that each needs at least: they are to take a
+        snapshot."""
+        return {}
 
 
 class File(Protocol):

@@ -15,6 +15,7 @@ from google_crc32c import extend as crc32c_extend
 from raft.errors import DamagedLog, UsageError
 from raft.frame import Frame, Kind
 from raft.messages import HardState, Lapse, Recovered, SnapshotMeta, Write
+from raft.storage.interface import Storage
 
 SNAPSHOTS_KEPT = 2
 
@@ -71,8 +72,8 @@ class _Log:
 _Undo = tuple[_Log, int, HardState, tuple[list[Frame], list[int], tuple[int, int, int]] | None]
 
 
-class MemoryStorage:
-    """Implements ``Storage``. Snapshots are durable when finished; staged ones are lost in a crash."""
+class MemoryStorage(Storage):
+    """Snapshots are durable when finished; staged ones are lost in a crash."""
 
     def __init__(self) -> None:
         self._logs: dict[int, _Log] = {}
@@ -94,16 +95,20 @@ class MemoryStorage:
             elif log.purged[0]:
                 raise DamagedLog("memory", 0,
                                  f"the log of group {group} begins behind entry {log.purged[0]}, but no snapshot")
-            runs: list[tuple[int, int]] = []
-            for frame in log.frames:
-                if not runs or runs[-1][1] != frame.term:
-                    runs.append((frame.first, frame.term))
-            out[group] = Recovered(
-                log.hard_state, *log.purged, *log.end, runs,
-                [frame for frame in log.frames if frame.kind == Kind.MEMBERSHIP], newest, log.lapse,
-                log.told,
-            )
+            out[group] = self.recovered(group)
         return out
+
+    def recovered(self, group: int) -> Recovered:
+        log = self._logs.get(group)
+        if log is None:
+            return Recovered()
+        runs: list[tuple[int, int]] = []
+        for frame in log.frames:
+            if not runs or runs[-1][1] != frame.term:
+                runs.append((frame.first, frame.term))
+        return Recovered(
+            log.hard_state, *log.purged, *log.end, runs,
+            [frame for frame in log.frames if frame.kind == Kind.MEMBERSHIP], self.newest_snapshot(group), log.lapse, log.told)
 
     def write(self, writes: Sequence[Write]) -> None:
         logs, undo = self._logs, self._undo

@@ -103,11 +103,13 @@ class _Tail:
 
 
 class SegmentStorage:
-    """Implements ``Storage`` on a formatted directory.
+    """Implements ``Storage``, with all its capabilities, on a formatted directory.
 
     ``rng`` needs only be different each time; pass a seeded one to a simulation. With ``background`` the caller
     runs ``maintain`` in another thread when ``needs_maintenance`` says so; otherwise ``sync`` does it inline.
     """
+
+    kind: Final = "segments"
 
     def __init__(
         self, files: Files, cluster: str, node_id: str, *, segment_bytes: int = 64 << 20, rng: Random | None = None,
@@ -242,16 +244,17 @@ class SegmentStorage:
             self.write([Write(0, number, hard_state=hard_state)])
             self.sync()
 
-    def recovered(self, number: int) -> Recovered:
-        """A group as it would come back now."""
-        group = self._catalog.groups[number]
+    def recovered(self, group: int) -> Recovered:
+        state = self._catalog.groups.get(group)
+        if state is None:
+            return Recovered()
         memberships = [
-            self.read(number, index, 1)[0]
-            for segment in self._catalog.segments if number in segment.spans
-            for index, _ in segment.spans[number].memberships
+            self.read(group, index, 1)[0]
+            for segment in self._catalog.segments if group in segment.spans
+            for index, _ in segment.spans[group].memberships
         ]
-        return Recovered(group.hard_state, *group.purged, *group.last, self._catalog.term_runs(number), memberships,
-                         self.snapshots.newest(number), self._mark.lapse(number), self._mark.told(number))
+        return Recovered(state.hard_state, *state.purged, *state.last, self._catalog.term_runs(group), memberships,
+                         self.snapshots.newest(group), self._mark.lapse(group), self._mark.told(group))
 
     def close(self) -> None:
         """Leaves word that everything is synced, so that the next opening can tell rot in the very last block."""

@@ -150,7 +150,6 @@ class LogWriter:
         self._handed = self._done = 0
         """Items put into the queue, and those that the thread has dealt with: it rests when they are as many."""
         self._clock, self._loop_max_s = clock, loop_max_ms / 1e3 if sync is Sync.ALWAYS else 0.0
-        self._only_appends: Callable[[int], bool] | None = getattr(storage, "only_appends", None)
         self._usual_s = 0.0
         self._shy, self._calm_due = 0, CALM_WRITES
         """Writes without a stall that are still asked for; how many the next stall will ask for."""
@@ -162,17 +161,16 @@ class LogWriter:
         """There are reports that the loop was not called for yet."""
         self._failed = self._full = False
         self._due = 0.0
-        self._maintain = getattr(storage, "maintain", None)
         self._maintaining = False
         self._maintain_after = 0.0
         self.worker = Worker(call_soon, "raft-storage-worker")
         self._thread = threading.Thread(target=self._run, name="raft-log-writer", daemon=True)
         self._closing = threading.Event()
         self._scrubber: threading.Thread | None = None
-        if self._maintain is not None:
+        if storage.needs_maintenance:
             self._prepare()
         self._thread.start()
-        if scrub and hasattr(storage, "scrub"):
+        if scrub:
             self._scrubber = threading.Thread(target=self._scrub, name="raft-storage-scrub", daemon=True)
             self._scrubber.start()
 
@@ -195,11 +193,11 @@ class LogWriter:
             return False
         if self._shy or self._usual_s > LONE_USUAL_S:
             return False
-        if write.hard_state or write.install or write.truncate_from or write.purge_to or self._only_appends is None:
+        if write.hard_state or write.install or write.truncate_from or write.purge_to:
             return False
         size = len(frames[0].data)
         return (self._handed == self._done and not self._full and not self._failed
-                and size <= LONE_BYTES_MAX and self._only_appends(size))
+                and size <= LONE_BYTES_MAX and self._storage.only_appends(size))
 
     def write_here(self, write: Write) -> bool:
         """On the loop: write and sync this now. Whether it is durable; if it is not, the events will tell why."""
@@ -304,7 +302,7 @@ class LogWriter:
             self._call_soon(self.report)
         if self._due and time.monotonic() >= self._due:
             self._guarded_sync()
-        if self._maintain is not None and not self._maintaining and storage.needs_maintenance:  # type: ignore[attr-defined]
+        if storage.needs_maintenance and not self._maintaining:
             if not self._maintain_after or time.monotonic() >= self._maintain_after:
                 self._prepare()
 
@@ -337,7 +335,7 @@ class LogWriter:
     def _scrub(self) -> None:
         """Once, from the oldest segment to the newest sealed one, gently. Damage is told as a failure."""
         try:
-            for _ in self._storage.scrub(step_bytes=SCRUB_BYTES):  # type: ignore[attr-defined]
+            for _ in self._storage.scrub(step_bytes=SCRUB_BYTES):
                 if self._closing.wait(SCRUB_PAUSE_S):
                     return
         except StorageError as error:
@@ -351,9 +349,8 @@ class LogWriter:
 
     def _maintained(self) -> None:
         try:
-            assert self._maintain is not None
-            self._maintain_after = 0.0 if self._maintain() else time.monotonic() + RETRY_S
-            if groups := getattr(self._storage, "too_large", None):
+            self._maintain_after = 0.0 if self._storage.maintain() else time.monotonic() + RETRY_S
+            if groups := self._storage.too_large:
                 self._call_soon(self._events.kept, groups)
         finally:
             self._maintaining = False
@@ -392,7 +389,7 @@ class InlineWriter:
             self._events.failed(error)
         else:
             self._events.durable(_last_tokens(writes))
-            if groups := getattr(self._storage, "too_large", None):
+            if groups := self._storage.too_large:
                 self._events.kept(groups)
 
     def close(self) -> None:

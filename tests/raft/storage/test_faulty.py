@@ -45,6 +45,13 @@ class TestPowerCutsOnARealDirectory(StorageConformance):
         self.files.unlock()
         return on(self.files)
 
+    def fill(self, storage: Storage) -> bool:
+        self.files.full = True
+        return True
+
+    def relieve(self, storage: Storage) -> None:
+        self.files.full = False
+
     def test_cuts_happened(self) -> None:
         self.test_a_crash_leaves_a_prefix_with_everything_synced()
         assert {"write kept", "write lost", "write torn"} <= self.files.counts.keys()

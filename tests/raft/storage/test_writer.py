@@ -536,7 +536,7 @@ def test_maintenance_runs_beside_the_writer_at_the_start_and_on_demand() -> None
 class Scrubbed(Watched):
     """Its scrub finds damage in the third step."""
 
-    def scrub(self, *, step_bytes: int) -> Iterator[str]:
+    def scrub(self, *, step_bytes: int = 1) -> Iterator[str]:
         yield "one"
         yield "two"
         raise DamagedLog("three", step_bytes, "rot")
@@ -552,7 +552,7 @@ def test_damage_that_the_scrub_finds_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Unreadable(Watched):
-    def scrub(self, *, step_bytes: int) -> Iterator[str]:
+    def scrub(self, *, step_bytes: int = 1) -> Iterator[str]:
         yield "one"
         raise OSError(errno.EIO, "Input/output error")
 

@@ -1,0 +1,96 @@
+"""Which storage keeps a directory's log: what it is told of its place, and a note that no other may take that.
+
+Another storage than the segment log is noted in a small file, ``storage``, before it is opened for the first time, and
+again after. Opened as another kind, a directory would look empty, and its node would vote again where it has voted.
+Magic "QRk1", u32 CRC-32C of the rest, CBOR of the kind and whether it has been opened. Knows the root of the directory.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from random import Random
+from typing import Final, TypeAlias
+
+import attrs
+import cbor2
+from google_crc32c import value as crc32c
+
+from raft.config import Config
+from raft.errors import WrongDirectory
+from raft.storage.identity import Identity
+from raft.storage.interface import Files, Storage
+
+NAME: Final = "storage"
+SEGMENTS: Final = "segments"
+"""The kind that is not noted: directories of before have none."""
+_LOG: Final = "log"
+"""The segment log's own directory."""
+_MAGIC: Final = b"QRk1"
+_STAGED: Final = "storage.tmp"
+
+
+@attrs.frozen
+class Place:
+    """Where a storage is to keep its log, and whose log that is."""
+
+    directory: str
+    """The node's own, as it was given to ``open_host``. Other nodes' storages never share it."""
+    files: Files
+    """The same directory."""
+    identity: Identity
+    opened_before: bool
+    """A storage of this kind was opened here before: one that finds nothing of its own has lost the log, term and
+    votes, and must raise ``DamagedLog``."""
+    config: Config
+    rng: Random
+    inline: bool
+    """No threads are used: what would be done beside the writer is done in ``sync``."""
+
+
+MakeStorage: TypeAlias = Callable[[Place], Storage]
+
+
+def read_kind(files: Files) -> tuple[str, bool] | None:
+    """(kind, whether it has been opened); None if none is noted. Raises ``WrongDirectory``."""
+    if NAME not in files.list(""):
+        return None
+    file = files.open(NAME)
+    try:
+        data = file.pread(min(file.size(), 4_096), 0)
+    finally:
+        file.close()
+    if data[:4] != _MAGIC or len(data) < 8 or crc32c(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
+        raise WrongDirectory(f"the file {NAME!r} is damaged: its magic or CRC is wrong; this cannot come from a crash")
+    kind, opened = cbor2.loads(data[8:])
+    return str(kind), bool(opened)
+
+
+def note_kind(files: Files, kind: str, *, opened: bool) -> None:
+    """Make it durable, whole or not at all. The directory is this node's and locked."""
+    if _STAGED in files.list(""):
+        files.remove(_STAGED)
+    body = cbor2.dumps([kind, opened])
+    file = files.open(_STAGED, create=True)
+    try:
+        file.pwrite([_MAGIC + struct.pack("<I", crc32c(body)) + body], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(_STAGED, NAME)
+    files.sync_dir("")
+
+
+def was_opened(files: Files) -> bool:
+    """Whether the storage that is noted was opened to the end."""
+    noted = read_kind(files)
+    return noted is not None and noted[1]
+
+
+def check_kind(files: Files, kind: str) -> None:
+    """Raise ``WrongDirectory`` if a storage of another kind was opened here."""
+    noted = read_kind(files)
+    if noted is not None and noted[0] != kind:
+        raise WrongDirectory(f"the log of this directory is kept by a storage of kind {noted[0]!r}, not {kind!r}")
+    if noted is None and kind != SEGMENTS and files.list(_LOG):
+        raise WrongDirectory(f"the log of this directory is a segment log, not of kind {kind!r}")
