@@ -202,7 +202,7 @@ class Proposals:
         return batch.result(position)
 
     async def propose_many(self, commands: Sequence[bytes], timeout_ms: int | None) -> list[Any]:
-        """See ``Node.propose_many``."""
+        """Propose several at once: see ``Node.propose_many``."""
         if not commands:
             await checkpoint()
             return []
@@ -210,7 +210,7 @@ class Proposals:
         return batch.slice(position, len(commands))
 
     def propose_nowait(self, command: bytes) -> Ticket[Any]:
-        """See ``Node.propose_nowait``."""
+        """Propose without waiting: see ``Node.propose_nowait``."""
         size = self._check((command,))
         batch = self._find_room(1, size) if not self._door else None
         if batch is None:
@@ -431,7 +431,7 @@ class Proposals:
             self._open_batch()
 
     def open(self) -> None:
-        """Proposals may come in."""
+        """Let proposals come in from now on."""
         self._refusal = None
         if self._batch is self._shut:
             self._open_batch()

@@ -86,7 +86,7 @@ class StorageConformance:
         return False
 
     def relieve(self, storage: Storage) -> None:
-        """Undo ``fill``."""
+        """Undo ``fill``: there is room again."""
 
     # --- helpers
 

@@ -33,7 +33,7 @@ class SnapshotSink(Protocol):
 
     @property
     def offset(self) -> int:
-        """Bytes staged so far."""
+        """How many bytes are staged so far."""
 
     def write(self, data: bytes) -> None:
         """Append to the staged bytes."""
@@ -42,14 +42,14 @@ class SnapshotSink(Protocol):
         """Make it durable and visible; returns its meta with size and crc. For a received one, both must match."""
 
     def abort(self) -> None:
-        """Drop it. Idempotent."""
+        """Drop what is staged. Idempotent."""
 
 
 class Storage(Protocol):
     """Log, term and vote, and snapshots of the groups of one process. Blocking; one writer at a time."""
 
     def open(self) -> dict[int, Recovered]:
-        """Recover. Raises ``DamagedLog``, ``WrongDirectory``."""
+        """Recover every group that was written to. Raises ``DamagedLog``, ``WrongDirectory``."""
 
     def write(self, writes: Sequence[Write]) -> None:
         """Hand over writes as one group commit; not durable before ``sync``."""
@@ -67,7 +67,7 @@ class Storage(Protocol):
         """Begin, or resume (``offset`` > 0), staging a snapshot from the leader."""
 
     def newest_snapshot(self, group: int) -> SnapshotMeta | None:
-        """Newest finished snapshot."""
+        """Meta of the newest finished snapshot."""
 
     def read_snapshot(self, group: int, index: int, offset: int, max_bytes: int) -> bytes | None:
         """A piece of a finished snapshot; None if that snapshot is gone; b"" at its end."""
@@ -124,7 +124,7 @@ class Storage(Protocol):
 
 
 class File(Protocol):
-    """An open file."""
+    """A file that is open, to read and write."""
 
     def pread(self, size: int, offset: int) -> bytes: ...
     def pwrite(self, buffers: Sequence[bytes], offset: int) -> None:

@@ -106,9 +106,9 @@ class MemoryStorage(Storage):
         for frame in log.frames:
             if not runs or runs[-1][1] != frame.term:
                 runs.append((frame.first, frame.term))
-        return Recovered(
-            log.hard_state, *log.purged, *log.end, runs,
-            [frame for frame in log.frames if frame.kind == Kind.MEMBERSHIP], self.newest_snapshot(group), log.lapse, log.told)
+        memberships = [frame for frame in log.frames if frame.kind == Kind.MEMBERSHIP]
+        return Recovered(log.hard_state, *log.purged, *log.end, runs, memberships, self.newest_snapshot(group),
+                         log.lapse, log.told)
 
     def write(self, writes: Sequence[Write]) -> None:
         logs, undo = self._logs, self._undo
@@ -275,7 +275,7 @@ class MemoryStorage(Storage):
 
 
 class _MemorySink:
-    """Implements ``SnapshotSink``."""
+    """Implements ``SnapshotSink``: bytes that are staged in memory."""
 
     def __init__(self, storage: MemoryStorage, group: int, meta: SnapshotMeta, *, received: bool) -> None:
         self.group, self.meta, self.offset = group, meta, 0

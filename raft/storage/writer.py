@@ -19,6 +19,7 @@ import attrs
 from raft.config import Sync
 from raft.errors import DamagedLog, DiskFull, StorageError, WriteFailed
 from raft.messages import Write
+from raft.storage.inlining import InlinePolicy
 from raft.storage.interface import Storage
 
 
@@ -53,7 +54,7 @@ class WriterEvents:
 
 
 class _Stop:
-    """Ends the thread."""
+    """Ends the thread, behind what was submitted."""
 
 
 class _Resume:
@@ -67,15 +68,6 @@ RETRY_S: Final = 1.0
 """How long to wait before asking a full disk for a spare segment again."""
 QUIET_S: Final = 0.001
 """How long the loop is left asleep when all that a write was for has been said already."""
-LONE_BYTES_MAX: Final = 64 << 10
-"""Up to here a sync hardly takes longer than that of a single byte."""
-LONE_USUAL_S: Final = 0.001
-"""The loop syncs where that usually takes no longer."""
-USUAL_WRITES: Final = 16
-"""What is usual: over about so many writes."""
-CALM_WRITES: Final = 128
-"""After a stall so many writes without are asked for, before the loop syncs again; after the next, twice as many."""
-CALM_WRITES_MAX: Final = 1 << 14
 _STOP: Final = _Stop()
 _RESUME: Final = _Resume()
 _Quiet = tuple[Write, Promise | None]
@@ -135,9 +127,8 @@ class LogWriter:
     fetches that with ``report`` when it is up anyway, sets ``hurry`` when it comes to need it (and looks for itself
     then), and is woken for it ``QUIET_S`` later at most.
 
-    ``write_here`` writes and syncs one frame of one entry without the thread, which would cost more than the disk does:
-    while the thread rests, on a disk that is usually quick and has not taken longer than ``loop_max_ms`` lately. The
-    loop stands still meanwhile: for a stall, once, until that ends.
+    ``write_here`` writes and syncs one frame of one entry without the thread, while that rests and ``InlinePolicy``
+    allows it. The loop stands still meanwhile: for a stall, once, until that ends.
     """
 
     def __init__(
@@ -149,10 +140,8 @@ class LogWriter:
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._handed = self._done = 0
         """Items put into the queue, and those that the thread has dealt with: it rests when they are as many."""
-        self._clock, self._loop_max_s = clock, loop_max_ms / 1e3 if sync is Sync.ALWAYS else 0.0
-        self._usual_s = 0.0
-        self._shy, self._calm_due = 0, CALM_WRITES
-        """Writes without a stall that are still asked for; how many the next stall will ask for."""
+        self._clock = clock
+        self.inlining = InlinePolicy(loop_max_ms / 1e3 if sync is Sync.ALWAYS else 0.0)
         self.reports: deque[Mapping[int, int]] = deque()
         """Tokens that are durable, in order, until the loop fetches them."""
         self.hurry = False
@@ -188,16 +177,8 @@ class LogWriter:
 
     def takes_here(self, write: Write) -> bool:
         """Whether ``write_here`` may be called with this write, now."""
-        frames = write.frames
-        if len(frames) != 1 or frames[0].count != 1 or not self._loop_max_s:
-            return False
-        if self._shy or self._usual_s > LONE_USUAL_S:
-            return False
-        if write.hard_state or write.install or write.truncate_from or write.purge_to:
-            return False
-        size = len(frames[0].data)
-        return (self._handed == self._done and not self._full and not self._failed
-                and size <= LONE_BYTES_MAX and self._storage.only_appends(size))
+        return (self.inlining.allows(write) and self._handed == self._done and not self._full and not self._failed
+                and self._storage.only_appends(len(write.frames[0].data)))
 
     def write_here(self, write: Write) -> bool:
         """On the loop: write and sync this now. Whether it is durable; if it is not, the events will tell why."""
@@ -279,17 +260,8 @@ class LogWriter:
         except Exception as error:  # noqa: BLE001 - a bug here must stop the node as a broken disk does, not the thread
             self._fail(error)
             return False
-        self._weigh(self._clock() - began)
+        self.inlining.took(self._clock() - began)
         return True
-
-    def _weigh(self, took_s: float) -> None:
-        self._usual_s += (took_s - self._usual_s) / USUAL_WRITES
-        if took_s > self._loop_max_s:
-            self._shy, self._calm_due = self._calm_due, min(2 * self._calm_due, CALM_WRITES_MAX)
-        elif self._shy:
-            self._shy -= 1
-        elif self._calm_due > CALM_WRITES:
-            self._calm_due -= 1
 
     def _commit(self, writes: list[Write], quiet: list[_Quiet]) -> None:
         if not self._write(writes):

@@ -6,6 +6,7 @@ import argparse
 import ast
 import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import attrs
@@ -51,7 +52,7 @@ def test_the_command_page_lists_every_command_and_option() -> None:
                          ids=lambda page: str(page.relative_to(DOCS)))
 def test_every_program_in_the_manual_is_python(page: Path) -> None:
     for block in blocks(page, "python"):
-        compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        compile(textwrap.dedent(block), str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))

@@ -27,7 +27,7 @@ from raft.groups import group_number
 from raft.host import Host, open_host, open_node
 from raft.node import Node
 from raft.sim.disk import VirtualDisk
-from raft.storage import writer as writer_module
+from raft.storage import inlining
 from raft.storage.writer import LogWriter
 from raft.trace import Event, StorageTrouble
 from tests.raft.net import Counter
@@ -426,7 +426,7 @@ async def test_groups_share_directory_port_and_writer(tmp_path: Path) -> None:
 async def test_a_lone_caller_of_the_only_group_costs_no_other_thread(
     groups: int, loop_sync_max_ms: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(writer_module, "LONE_USUAL_S", 60.0)  # whatever else this machine does
+    monkeypatch.setattr(inlining, "USUAL_S", 60.0)  # whatever else this machine does
     used: list[str] = []
     for name in ("write_here", "submit", "submit_quietly"):
         def noted(method: Callable[..., object], name: str, *args: object) -> object:

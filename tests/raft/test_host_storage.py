@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import trio
 from sqlite_storage import SqliteStorage
@@ -16,11 +15,8 @@ from raft import raftlog
 from raft.errors import DamagedLog, WrongDirectory
 from raft.groups import group_number
 from raft.host import open_host
-from raft.sim.disk import SimulatedCrash, VirtualDisk
 from raft.storage import place as place_module
-from raft.storage.directory import DirectoryFiles
-from raft.storage.memory import MemoryStorage
-from raft.storage.place import Place, check_kind, note_kind, read_kind, was_opened
+from raft.storage.place import Place
 from tests.raft.net import Counter
 from tests.raft.test_host import ALONE, CHILD, FAST, Three, acknowledged_by_the_killed, alone, n, until_leads
 
@@ -131,62 +127,3 @@ async def test_a_lost_log_is_not_begun_anew(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(DamagedLog, match="the log is gone"):
             await opens(tmp_path, storage=SqliteStorage)
-
-
-class Broken(MemoryStorage):
-    """Cannot be opened, once."""
-
-    kind = "broken"
-    opened = False
-
-    def open(self) -> dict[int, Any]:
-        if not Broken.opened:
-            Broken.opened = True
-            raise DamagedLog("here", 0, "not yet")
-        return super().open()
-
-
-async def test_a_first_opening_that_failed_is_still_the_first(tmp_path: Path) -> None:
-    seen: list[bool] = []
-
-    def make(place: Place) -> Broken:
-        seen.append(place.opened_before)
-        return Broken()
-
-    Broken.opened = False
-    with pytest.raises(DamagedLog):
-        await opens(tmp_path, storage=make)
-    with pytest.raises(WrongDirectory, match="kind 'broken'"):
-        await opens(tmp_path)
-    await opens(tmp_path, storage=make)
-    assert read_kind(DirectoryFiles(tmp_path)) == ("broken", True)
-    await opens(tmp_path, storage=make)
-    assert seen == [False, False, True]
-
-
-def test_the_note_of_a_kind_is_whole_after_a_crash_in_any_step() -> None:
-    for step in range(1, 40):
-        disk = VirtualDisk()
-        note_kind(disk, "first", opened=False)
-        disk.crash_at(disk.operations + step)
-        try:
-            note_kind(disk, "first", opened=True)
-        except SimulatedCrash:
-            disk.restart()
-            assert read_kind(disk) in (("first", False), ("first", True))
-            continue
-        assert was_opened(disk) and step > 5
-        return
-    pytest.fail("it never got to the end")
-
-
-@pytest.mark.parametrize("damage", [b"", b"QRk1", b"QRk1\0\0\0\0body", b"other"])
-def test_a_damaged_note_is_refused(damage: bytes, tmp_path: Path) -> None:
-    (tmp_path / place_module.NAME).write_bytes(damage)
-    with pytest.raises(WrongDirectory, match="damaged"):
-        check_kind(DirectoryFiles(tmp_path), "sqlite")
-
-
-def test_what_a_storage_is_told_of_its_place() -> None:
-    assert [field.name for field in attrs.fields(Place)] == [
-        "directory", "files", "identity", "opened_before", "config", "rng", "inline"]

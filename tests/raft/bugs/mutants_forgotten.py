@@ -8,6 +8,7 @@ TESTS = "tests/raft/test_forgotten.py::"
 STANDS = "tests/raft/test_standstill.py::test_BUG_F14_"
 LIVES = "tests/raft/test_outlived.py::test_BUG_"
 MARKS = "tests/raft/storage/test_mark.py::"
+PLACES = "tests/raft/storage/test_place.py::test_BUG_"
 COUNTS = TESTS + "test_BUG_F2_until_it_holds_what_it_had_acknowledged_it_counts_for_nothing"
 
 MUTANTS = [
@@ -153,5 +154,25 @@ MUTANTS = [
            old="voted_for is not None, len(told), len(vote)) + vote",
            new="voted_for is not None, 0, len(vote)) + vote",
            tests=(LIVES + "F20_the_mark_keeps_the_lives_that_a_group_was_told_of",)),
+    Mutant("F21", "raft/storage/place.py",
+           old="    if noted is not None and noted[0] != kind:\n",
+           new="    if False:\n",
+           tests=(PLACES + "F21_a_directory_is_not_opened_as_another_kind",)),
+    Mutant("F21", "raft/storage/place.py",
+           old="    if noted is None and kind != SEGMENTS and files.list(_LOG):\n",
+           new="    if False:\n",
+           tests=(PLACES + "F21_a_directory_is_not_opened_as_another_kind",)),
+    Mutant("F21", "raft/host.py",
+           old="                note_kind(files, storage.kind, opened=False)\n",
+           new="                pass\n",
+           tests=(PLACES + "F21_a_first_opening_that_failed_is_still_the_first",)),
+    Mutant("F21", "raft/host.py",
+           old="                note_kind(files, storage.kind, opened=True)\n",
+           new="                pass\n",
+           tests=(PLACES + "F21_a_first_opening_that_failed_is_still_the_first",)),
+    Mutant("F21", "raft/storage/place.py",
+           old="        file.sync()\n",
+           new="        pass\n",
+           tests=(PLACES + "F21_the_note_of_a_kind_is_whole_after_a_crash_in_any_step",)),
 ]
 IMPOSSIBLE: list[Impossible] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.raft.bugs.mutant import Impossible, Mutant
 
 TESTS = "tests/raft/bugs/test_resources.py::"
+TYPED = "tests/raft/test_typed_node.py::test_BUG_A11_what_no_machine_can_decode_never_gets_into_the_log"
 
 MUTANTS = [
     Mutant("A1", "raft/applier.py",
@@ -151,6 +152,22 @@ MUTANTS = [
            old="(grown >= PATIENCE * due or not self._serving())",
            new="not self._serving()",
            tests=(TESTS + "test_BUG_A10_a_transfer_that_never_ends_does_not_keep_the_log_for_ever",)),
+    Mutant("A11", "raft/statemachine.py",
+           old="            self._decode(command)\n",
+           new="            pass\n",
+           tests=(TYPED,)),
+    Mutant("A11", "raft/host.py",
+           old="        self._driver.applier.machine.check(command)\n        return super().propose(command,",
+           new="        return super().propose(command,",
+           tests=(TYPED,)),
+    Mutant("A11", "raft/host.py",
+           old="        self._driver.applier.machine.check(command)\n        return super().propose_nowait(command)",
+           new="        return super().propose_nowait(command)",
+           tests=(TYPED,)),
+    Mutant("A11", "raft/host.py",
+           old="        for command in commands:\n            self._driver.applier.machine.check(command)\n",
+           new="",
+           tests=(TYPED,)),
 ]
 
 IMPOSSIBLE: list[Impossible] = []

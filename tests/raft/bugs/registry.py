@@ -28,10 +28,10 @@ TABLES: dict[str, tuple[str, int]] = {
     "M": ("Membership", 15),
     "Q": ("Reads, leases, clocks", 15),
     "V": ("Liveness", 16),
-    "A": ("Applying, resources, the API", 10),
+    "A": ("Applying, resources, the API", 11),
     "G": ("Disks that stand still, groups that say nothing", 5),
     "U": ("Guards that no test held", 17),
-    "F": ("What a node forgot", 20),
+    "F": ("What a node forgot", 21),
     "W": ("Who may do what", 4),
     "DL_R": ("DLedger's own schedules", 20),
 }

@@ -17,6 +17,7 @@ from raft.config import Sync
 from raft.errors import DamagedLog, DiskFull, StorageError, UsageError, WriteFailed
 from raft.messages import HardState, Recovered, Write
 from raft.sim.disk import Chance, VirtualDisk
+from raft.storage import inlining
 from raft.storage import writer as writer_module
 from raft.storage.identity import format_directory
 from raft.storage.memory import MemoryStorage
@@ -333,7 +334,7 @@ def test_a_lone_entry_is_written_and_synced_by_the_loop_itself() -> None:
 
 
 @pytest.mark.parametrize("write", [
-    lone(1, count=2), lone(1, size=writer_module.LONE_BYTES_MAX), vote(1), Write(1, 1), Write(1, 1, purge_to=1),
+    lone(1, count=2), lone(1, size=inlining.BYTES_MAX), vote(1), Write(1, 1), Write(1, 1, purge_to=1),
     Write(1, 1, frames=[frame(1, 1, b"a"), frame(2, 1, b"b")]),
     Write(1, 1, hard_state=HardState(1), frames=[frame(1, 1, b"a")]),
     Write(1, 1, truncate_from=1, frames=[frame(1, 1, b"a")]),
@@ -374,7 +375,7 @@ def test_after_a_stall_the_thread_proves_the_disk_quick_first_and_longer_each_ti
     loop, storage = Loop(), Roomy()
     writer = on_the_loop(storage, loop)
     token = 0
-    for asked in (writer_module.CALM_WRITES, 2 * writer_module.CALM_WRITES):
+    for asked in (inlining.BACKOFF_WRITES, 2 * inlining.BACKOFF_WRITES):
         storage.seconds = 3.0
         token += 1
         assert writer.takes_here(lone(token)) and writer.write_here(lone(token)), "slow, but durable"
@@ -383,10 +384,10 @@ def test_after_a_stall_the_thread_proves_the_disk_quick_first_and_longer_each_ti
             token += 1
             assert not writer.takes_here(lone(token))
             settle(writer, loop, lone(token))
-    for _ in range(4 * writer_module.CALM_WRITES):
+    for _ in range(4 * inlining.BACKOFF_WRITES):
         token += 1
         assert writer.takes_here(lone(token)) and writer.write_here(lone(token))
-    assert writer._calm_due == writer_module.CALM_WRITES, "forgiven"
+    assert writer.inlining._next_backoff == inlining.BACKOFF_WRITES, "forgiven"
     writer.close()
 
 
@@ -401,7 +402,7 @@ def test_a_disk_that_is_usually_slow_is_the_threads() -> None:
             here += 1
         else:
             settle(writer, loop, lone(token))
-    assert here < writer_module.USUAL_WRITES
+    assert here < inlining.USUAL_WRITES
     writer.close()
 
 
