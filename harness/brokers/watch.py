@@ -681,8 +681,8 @@ class Watch:
     def ended_in_its_start(self, host: Host) -> None:
         """A power cut before its store was open: the run before it had given more to the system than to the disk."""
         before, synced = self._before.get(host), self._synced.get(host)
-        seen, told, _ = self._told.get(host, (0, 0, True))
-        self._told[host] = seen, told, True
+        if host in self._told:
+            self._told[host] = *self._told[host][:2], True
         if before is not None and synced is not None and synced < before:
             self._before[host], host.held = synced, synced[1]
             self.lost_by_power(host)

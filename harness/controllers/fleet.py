@@ -35,7 +35,8 @@ CONTROLLERS = tuple(f"n{number}" for number in range(7))
 OPERATOR_MS = 400
 SCALE = 1 << 24
 """Of offsets, as heartbeats tell them: logs are far longer than 32 bits count."""
-LATER_RELEASES = ("masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner", "brokerLife")
+LATER_RELEASES = (
+    "masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner", "brokerLife", "logInDoubt", "doubtEpoch")
 """Fields of a heartbeat that no Java broker sends."""
 
 

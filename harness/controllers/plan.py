@@ -116,6 +116,7 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
         plan.mixed = plan.format == FORMAT and tape.stream("mixed").chance(0.3)
     if profile in ("swarm", "brokers") and plan.harms and stream.chance(0.3):
         plan.harms += ("copied disk",)
+    plan.fleet.java_controllers = plan.java  # of a doubt neither side tells the other
     draw_demands(plan.fleet, stream, always=profile == "demands", never=profile == "calm" or not plan.true_clocks)
     return plan
 
