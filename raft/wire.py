@@ -60,8 +60,8 @@ _RESULTS: Final = frozenset(map(int, VoteResult))
 
 
 def _head(
-    kind: int, flags: int, code: int, group: int, term: int, session: int = 0, sequence: int = 0,
-    a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, payload_bytes: int = 0,
+    kind: int, flags: int, code: int, group: int, term: int, session: int, sequence: int,
+    a: int, b: int = 0, c: int = 0, d: int = 0, e: int = 0, payload_bytes: int = 0,
 ) -> bytes:
     try:
         if term | a | b | c | d | e < 0:

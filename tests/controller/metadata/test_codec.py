@@ -110,6 +110,7 @@ def test_the_shape_must_be_exact(fields: object) -> None:
 @pytest.mark.parametrize(("fields", "why"), [
     ([1, 9], "2 items; format, kind and term come first"),
     ([1, 9, 1], "a list of 1 is due"),
+    ([1, 99, 7], "there is no command of kind 99"),
     ([1, 5, 1, "c", "b", None, False, ["x" * 50]], "not a command: ['" + "x" * 38 + " where the live brokers are due"),
 ])
 def test_what_is_wrong_is_told_in_short(fields: list[object], why: str) -> None:
