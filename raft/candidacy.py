@@ -48,7 +48,6 @@ class Campaign:
         self.cause = cause
         self.rounds = 0
         self.started_at = self._next_round_at = self.core.now
-        self._tally = None
 
     def increase_term(self) -> None:
         """DLedger's needIncreaseTermImmediately: the next round, due at once, takes a higher term."""
@@ -144,13 +143,9 @@ class Campaign:
         tally = self._tally
         if tally is None or not self.core.rules.round_decided(tally):
             return
-        if self._own_vote_after and not tally.probe:
-            # The own vote is on its way to the disk: a round it could still win is not over.
-            own = VoteReply(self.core.group, self.core.term, self._round, VoteResult.ACCEPT, False)
-            with_own = {**tally.replies, self.core.node_id: own}
-            accepted = [voter for voter, reply in with_own.items() if reply.result == VoteResult.ACCEPT]
-            if tally.membership.agree(accepted):
-                return
+        if self._own_vote_after and tally.membership.agree(
+                [self.core.node_id, *tally.with_result(VoteResult.ACCEPT)]):
+            return  # the own vote is on its way to the disk: a round it could still win is not over
         self._finish()
 
     def _finish(self) -> None:

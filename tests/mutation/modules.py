@@ -27,7 +27,7 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/progress.py": ("tests/raft/test_progress.py", "tests/raft/bugs/test_replies.py"),
     "raft/transfer.py": ("tests/raft/test_transfer.py", "tests/raft/bugs/test_liveness.py"),
     "raft/changes.py": ("tests/raft/test_changes.py", "tests/raft/bugs/test_memberships.py"),
-    "raft/candidacy.py": ("tests/raft/bugs/test_elections.py", *RAFT),
+    "raft/candidacy.py": ("tests/raft/test_candidacy.py", "tests/raft/bugs/test_elections.py"),
     "raft/following.py": RAFT,
     "raft/leadership.py": RAFT,
     "raft/replica.py": RAFT,
