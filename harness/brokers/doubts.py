@@ -26,14 +26,15 @@ class Doubts:
         self._watch, self._scene = watch, watch.scene
         self._synced: dict[Host, int] = {}
         """Up to where a log was surely on disk at a power cut, of those that were made level with no master's since."""
-        self._copied: dict[Process, int] = {}
-        """From where on a slave appended in this run."""
+        self._copied: dict[Host, int] = {}
+        """From where on a slave appended since the last power cut; a kill takes nothing of it."""
         self._better: dict[int, list[str]] = {}
         """By epoch, who might have been elected as well, and lacked nothing."""
 
     def cut(self, host: Host, synced: int | None) -> None:
         """A power cut under asynchronous flush: what is left of the log is trusted only as far as it was synced. None:
         its store was never open, and there is nothing to doubt."""
+        self._copied.pop(host, None)
         if synced is not None:
             self._synced[host] = min(synced, self._synced.get(host, synced))
         host.unsafe = True
@@ -44,7 +45,7 @@ class Doubts:
 
     def appends(self, process: Process, offset: int, body: bytes) -> None:
         """INV_B28: right before a slave does."""
-        self._copied.setdefault(process, offset)
+        self._copied.setdefault(process.host, offset)
         self._watch.counts["INV_B28"] += 1
         if not _is_whole(body, offset, process.journal.store.log.file_bytes):
             self._watch.broken("INV_B28", "a part of a record", process, offset, len(body))
@@ -55,7 +56,7 @@ class Doubts:
         if synced is None:
             return
         self._watch.counts["INV_B30"] += 1
-        copied = self._copied.get(process)
+        copied = self._copied.get(process.host)
         if offset > synced and (copied is None or copied > max(synced, process.journal.begin)):
             self._watch.broken("INV_B30", "acknowledged what was neither synced nor copied again", process, offset,
                                synced, copied)
