@@ -12,7 +12,7 @@ import enum
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import attrs
 
@@ -106,8 +106,7 @@ class Deny:
     need: int
 
 
-@attrs.frozen(cache_hash=True)
-class Need:
+class Need(NamedTuple):
     """Write, then wait for so many holders, the master among them; ``ALL``, or 1 and nobody is waited for."""
 
     acks: int

@@ -186,7 +186,7 @@ class InSync:
             slave.ack is not None and slave.ack >= end for slave in self._slaves.values() if not slave.learner)
 
     def enough(self, least: int) -> bool:
-        return len(self.accepted) >= max(least, self.least)
+        return least <= len(self.accepted) >= self.least
 
     @property
     def joining(self) -> bool:
@@ -257,8 +257,9 @@ class InSync:
         if not self.config.all_ack_in_sync_state_set:
             self.confirm = max(self.confirm, self.durable_end)
             return
-        self._was_enough = self._was_enough or self.enough(1)
-        if not self.enough(1) and (self._was_enough or not self.config.young_master_shows_all):
+        enough = self.enough(1)
+        self._was_enough = self._was_enough or enough
+        if not enough and (self._was_enough or not self.config.young_master_shows_all):
             return
         least = self.durable_end
         for slave in self._others():
