@@ -22,7 +22,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.frame import encode
 from remoting.headers.pulling import SUBSCRIPTION, PullMessageRequest
-from remoting.headers.sending import SendMessageRequest
+from remoting.headers.sending import SendMessageRequestV2
 from remoting.streams import STREAM_ERRORS, connect_tcp
 
 MIB = 1 << 20
@@ -40,8 +40,8 @@ def _pull(topic: str) -> Command:
 
 
 async def _send(client: Client, address: str, topic: str, body: bytes) -> None:
-    header = SendMessageRequest(topic, 0, producer_group="P", default_topic="TBW102", properties="", batch=False)
-    answer = await client.call(address, request(RequestCode.SEND_MESSAGE, header, body), timeout_ms=60_000)
+    header = SendMessageRequestV2(topic, 0, producer_group="P", default_topic="TBW102", properties="", batch=False)
+    answer = await client.call(address, request(RequestCode.SEND_MESSAGE_V2, header, body), timeout_ms=60_000)
     assert answer.code == ResponseCode.SUCCESS, answer
 
 

@@ -91,10 +91,6 @@ class EpochList:
         """Without what begins at ``offset`` or behind it."""
         return EpochList(entry for entry in self.entries if entry.start < offset)
 
-    def cut_from_epoch(self, epoch: int) -> EpochList:
-        """Without ``epoch`` and all after it."""
-        return EpochList(entry for entry in self.entries if entry.epoch < epoch)
-
     def drop_before(self, offset: int) -> EpochList:
         """Without what ends at or before ``offset``, the log's new beginning."""
         if not self.entries or self.end(0) > offset:

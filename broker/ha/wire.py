@@ -172,10 +172,6 @@ class _Pieces:
         self._held += memoryview(data)[at:]
         self._needed = needed
 
-    @property
-    def bytes_held(self) -> int:
-        return len(self._held)
-
 
 class SlaveMessages:
     """What a slave sends: handshakes and acknowledgements."""

@@ -1,30 +1,12 @@
-"""Headers of the codes that store messages: 10, 310, 320 and 36.
+"""Headers of the codes that store messages: 310, 320 and 36, and of their answers.
 
-Field names are those of the Java header classes. 310 and 320 carry the same fields as 10 under names of one letter.
+Field names are those of the Java header classes; 310 and 320 have names of one letter on the wire. Code 10 carries the
+same fields under their whole names: nothing here sends it, and ``broker.sending.request`` reads it.
 """
 
 from __future__ import annotations
 
 from remoting.header import Header, Int32, Int64, header, wire_name
-
-
-@header
-class SendMessageRequest(Header):
-    """10, ``SendMessageRequestHeader``; the body is the message's. A ``queue_id`` below 0: the broker chooses."""
-
-    topic: str
-    queue_id: Int32
-    producer_group: str = ""
-    default_topic: str = ""
-    default_topic_queue_nums: Int32 = 4
-    sys_flag: Int32 = 0
-    born_timestamp: Int64 = 0
-    flag: Int32 = 0
-    properties: str | None = None
-    reconsume_times: Int32 | None = None
-    unit_mode: bool | None = None
-    batch: bool | None = None
-    max_reconsume_times: Int32 | None = None
 
 
 @header

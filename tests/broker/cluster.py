@@ -27,7 +27,7 @@ from remoting.daemon.files import MemoryFiles
 from remoting.header import Header
 from remoting.headers.namesrv import GetRouteInfoRequest
 from remoting.headers.pulling import PullMessageRequest
-from remoting.headers.sending import SendMessageRequest
+from tests.broker.sending.header import SendMessageRequest
 from tests.controller.world import MemoryListener, Network
 from tests.controller.world import World as Controllers
 from tests.controller.world import world as controllers_of

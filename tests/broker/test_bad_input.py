@@ -29,10 +29,10 @@ from remoting.fields import described
 from remoting.frame import encode
 from remoting.header import Header
 from remoting.headers.pulling import PullMessageRequest
-from remoting.headers.sending import SendMessageRequest
 from remoting.headers.topics import CreateTopicRequest
 from remoting.record import decode_all
 from tests.broker.cluster import Cluster, Node, cluster, controlled, until
+from tests.broker.sending.header import SendMessageRequest
 from tests.broker.test_server import bodies, send_all
 
 OK = ResponseCode.SUCCESS

@@ -25,9 +25,9 @@ from remoting.command import Command, request, response
 from remoting.connection import Connection
 from remoting.frame import encode
 from remoting.headers.pulling import SUBSCRIPTION, PullMessageRequest
-from remoting.headers.sending import SendMessageRequest
 from remoting.server import Server
 from remoting.streams import STREAM_ERRORS, connect_tcp
+from tests.broker.sending.header import SendMessageRequest
 from tests.broker.test_bad_input import BODIES, WHOLE, garbage
 
 pytestmark = pytest.mark.slow

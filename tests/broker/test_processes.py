@@ -24,7 +24,7 @@ from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.errors import RemotingError
-from remoting.headers.sending import SendMessageRequest
+from tests.broker.sending.header import SendMessageRequest
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2", "totalReplicas": "3", "maxHashSlotNum": "1000",

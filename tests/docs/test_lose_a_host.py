@@ -12,7 +12,7 @@ from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.errors import RemotingError
-from remoting.headers.sending import SendMessageRequest
+from tests.broker.sending.header import SendMessageRequest
 
 
 async def send(client: Client, address: str) -> None:

@@ -109,7 +109,7 @@ def test_noise_is_refused_or_waits(data: bytes, cuts: list[int]) -> None:
                 list(decoder.feed(piece))
         except HaFrameError:
             continue
-        assert decoder._pieces.bytes_held < 120, "never a body"
+        assert len(decoder._pieces._held) < 120, "never a body"
 
 
 @pytest.mark.parametrize(("frame", "words"), [

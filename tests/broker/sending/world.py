@@ -27,8 +27,9 @@ from broker.topics.admin import TopicAdmin
 from remoting.client import Client
 from remoting.codes import RequestCode
 from remoting.command import Command, request
-from remoting.headers.sending import SendMessageRequest, SendMessageRequestV2
+from remoting.headers.sending import SendMessageRequestV2
 from remoting.record import Record, decode_properties, encode_properties, packed_host
+from tests.broker.sending.header import SendMessageRequest
 from tests.remoting.memory import client_and_server
 
 STORE_HOST = packed_host("10.0.0.1", 10911)
@@ -110,7 +111,7 @@ class World:
     async def records(self) -> list[Record]:
         """All of the log, in its order."""
         await trio.sleep(0.001)
-        log = self.journal.store.log
+        log = self.journal.log
         return [log.record(found[0]) for found in log.scan(log.min_offset)]
 
     async def last(self) -> tuple[str, int, dict[str, str]]:
