@@ -80,7 +80,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def fill(journal: Journal, megabytes: int, body_bytes: int) -> None:
     queues = [Message(b"Orders", b"." * body_bytes, number, PROPERTIES) for number in range(8)]
-    while journal.store.log.max_offset < megabytes << 20:
+    while journal.log.max_offset < megabytes << 20:
         journal.store.put_all(queues * 8, 1)
         journal.store.write()
 

@@ -28,6 +28,7 @@ from broker.store.directory import DirectoryFiles
 from broker.store.dispatch import TagCodes
 from broker.store.files import Files, MemoryFiles
 from broker.store.indexfile import KeyIndex
+from broker.store.log import Log
 from broker.store.queues import Queues
 from broker.store.store import MessageStore, StoreConfig
 from remoting import record as codec
@@ -128,7 +129,7 @@ def got(store: MessageStore) -> None:
         at += len(records)
 
 
-def copied(log: CommitLog, root: str) -> None:
+def copied(log: Log, root: str) -> None:
     """As a slave does: bytes of the log in, and what consumers see built from them."""
     store = MessageStore(DirectoryFiles(root), StoreConfig(log_file_bytes=256 << 20, index=False))
     store.open()

@@ -16,11 +16,11 @@ from typing import Final
 import attrs
 import trio
 
-from broker.store.commitlog import Raw, Recovered, SyncJob
 from broker.store.disk import Disk, DiskThread
 from broker.store.errors import StoreFailed, StoreFull
 from broker.store.flush import Flush
 from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
+from broker.store.log import Raw, Recovered, SyncJob
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, Put
 from broker.veil import Veil
@@ -89,6 +89,8 @@ class Journal:
     def __init__(self, store: MessageStore, config: JournalConfig = JournalConfig(), *, disk: Disk | None = None,
                  now_ns: Callable[[], int] = _now_ns, wall_ms: Callable[[], int] = _wall_ms) -> None:
         self.store = store
+        self.log = store.log
+        """To read, and to see how far it is written and flushed; what changes it comes through here."""
         self.config = config
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.grown: list[Callable[[], None]] = []
@@ -137,13 +139,13 @@ class Journal:
         """
         self.store.on_trouble.append(lambda words: logger.error("%s", words))
         found = self.store.open()
-        self.end = self.durable_end = self.store.log.max_offset
+        self.end = self.durable_end = self.log.max_offset
         self.confirm_offset = self.store.dispatched_offset
         return found
 
     @property
     def begin(self) -> int:
-        return self.store.log.min_offset
+        return self.log.min_offset
 
     # --- what others do with it ------------------------------------------------------------------------------
 
@@ -194,7 +196,7 @@ class Journal:
         for call in tuple(self.cutting):
             call(offset)
         self.store.truncate(offset, everything=everything)
-        self.end = self.store.log.max_offset
+        self.end = self.log.max_offset
         self.durable_end = self.end  # cutting syncs
         self.confirm_offset = min(self.confirm_offset, self.end)
         self._grew = True
@@ -207,7 +209,7 @@ class Journal:
 
     def read(self, offset: int, size: int) -> bytes:
         """Up to ``size`` bytes, never beyond a file or the end. Raises ``OffsetGone``."""
-        return self.store.log.read(offset, size)
+        return self.log.read(offset, size)
 
     def delete_topics(self, topics: Iterable[bytes]) -> int:
         """Destroy their queues; returns how many. Their messages stay in the log until they are old."""
@@ -312,7 +314,7 @@ class Journal:
             self._written()
 
     def _written(self) -> None:
-        log = self.store.log
+        log = self.log
         if self.failure is None and log.written_offset != self.end:
             self.end = log.written_offset
             # The log may have become shorter: a master's first append cuts off the part of a message.
@@ -365,14 +367,14 @@ class Journal:
         """Lift it when consumers see all that was behind it."""
         seen = self.store.dispatched_offset
         if seen >= self.veil.below or (self.confirm_offset >= self.veil.below and next(
-                self.store.log.scan(seen, self.veil.below, check_crc=False), None) is None):
+                self.log.scan(seen, self.veil.below, check_crc=False), None) is None):
             self.veil.lift()
 
     # --- the disk --------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
         """Of the log, if it is due."""
-        log = self.store.log
+        log = self.log
         if self._syncing or self.failure is not None or log.flushed_offset == self.end:
             return
         now_ns = self.now_ns()
@@ -387,7 +389,7 @@ class Journal:
     def _synced(self, job: SyncJob, error: OSError | None) -> None:
         """On the loop."""
         self._syncing = False
-        log = self.store.log
+        log = self.log
         if error is not None:
             self._fail(log.sync_failed(error))
             return

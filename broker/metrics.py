@@ -84,7 +84,7 @@ class BrokerMetrics(Page):
         journal = self._running.journal
         yield self.gauge("rocketmq_storage_size", "Bytes of the log.", [((), journal.end - journal.begin)])
         yield self.gauge("rocketmq_storage_flush_behind_bytes", "Not flushed yet.",
-                         [((), journal.end - journal.store.log.flushed_offset)])
+                         [((), journal.end - journal.log.flushed_offset)])
         yield self.gauge("rocketmq_storage_dispatch_behind_bytes", "Not visible to consumers yet.",
                          [((), journal.end - journal.store.dispatched_offset)])
         yield self.gauge("broker_log_end", "Behind the last message. Ours.", [((), journal.end)])

@@ -89,7 +89,7 @@ class Runtime:
             "putMessageTimesTotal": str(sending.messages), "putMessageSizeTotal": str(sending.bytes),
             "commitLogMinOffset": str(journal.begin), "commitLogMaxOffset": str(journal.end),
             "dispatchBehindBytes": str(journal.end - journal.store.dispatched_offset),
-            "remainHowManyDataToFlush": f"{journal.end - journal.store.log.flushed_offset} B",
+            "remainHowManyDataToFlush": f"{journal.end - journal.log.flushed_offset} B",
             "earliestMessageTimeStamp": str(self._earliest_ms()), "pageCacheLockTimeMills": "0",
             "commitLogDiskRatio": used, "consumeQueueDiskRatio": used,
             "brokerPermission": str(services.config.broker_permission),
@@ -99,10 +99,10 @@ class Runtime:
 
     def _earliest_ms(self) -> int:
         journal = self._services.journal
-        if journal.begin == journal.store.log.max_offset:
+        if journal.begin == journal.log.max_offset:
             return -1
         try:
-            return journal.store.get_by_id(journal.store.log.next_offset(journal.begin)).store_time_ms
+            return journal.store.get_by_id(journal.log.next_offset(journal.begin)).store_time_ms
         except (StoreError, DamagedRecord):
             return -1
 

@@ -84,7 +84,7 @@ class Copying(ABC, Generic[MessageT]):
         self.connected = False
         self._journal, self._core, self._decoder, self._epoch_file = journal, core, decoder, epoch_file
         self._frames = decoder()
-        self._whole = WholeRecords(journal.store.log.file_bytes)
+        self._whole = WholeRecords(journal.log.file_bytes)
         self._to_connect: str | None = None
         self._left = ""
         """Why the core, or the caller, has ended this connection."""
@@ -134,7 +134,7 @@ class Copying(ABC, Generic[MessageT]):
     def _opened(self) -> None:
         """It is connected. Raises what is in ``FAULTS``."""
         self.connected = True
-        self._frames, self._whole = self._decoder(), WholeRecords(self._journal.store.log.file_bytes)
+        self._frames, self._whole = self._decoder(), WholeRecords(self._journal.log.file_bytes)
         self._core.not_stored(self._journal.end)  # a part of a record went with the connection before
         self._do(self._core.connected(self._journal.now_ns()))
 

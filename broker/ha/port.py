@@ -183,7 +183,7 @@ class Port(Generic[LinkT]):
 
     def _next(self, link: LinkT) -> Frame | Idle | Close:
         journal = self._journal
-        file_bytes = journal.store.log.file_bytes
+        file_bytes = journal.log.file_bytes
         assert link.side is not None, "nobody writes to a connection that is over"
         view = LogView(journal.begin, journal.end, max(journal.begin, journal.end - journal.end % file_bytes),
                        file_bytes)

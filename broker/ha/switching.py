@@ -194,7 +194,7 @@ class Switching(ABC):
         """``STORE``: whether the system has what was appended, and the disk has it where puts wait for that. Raises
         ``RoleRefused``."""
         journal = self._journal
-        if journal.end >= journal.store.log.max_offset and journal.durable_end >= journal.end:
+        if journal.end >= journal.log.max_offset and journal.durable_end >= journal.end:
             return True
         if journal.failure is not None:
             raise RoleRefused(str(journal.failure))

@@ -15,10 +15,10 @@ def cut_unfinished(journal: Journal) -> None:
     store = journal.store
     end = store.dispatched_offset
     try:
-        for offset, size, *_ in store.log.scan(end):
+        for offset, size, *_ in journal.log.scan(end):
             end = offset + size
         if end < journal.end:
-            end = store.log.next_offset(end)  # a blank at the end of a file
+            end = journal.log.next_offset(end)  # a blank at the end of a file
     except DamagedRecord as damage:
         end = damage.offset
     if end < journal.end:
@@ -28,4 +28,4 @@ def cut_unfinished(journal: Journal) -> None:
 def undispatched(journal: Journal) -> bool:
     """Whether there is something that consumers may see and do not see yet."""
     store = journal.store
-    return next(store.log.scan(store.dispatched_offset, journal.confirm_offset, check_crc=False), None) is not None
+    return next(journal.log.scan(store.dispatched_offset, journal.confirm_offset, check_crc=False), None) is not None

@@ -15,9 +15,9 @@ from typing import Final
 
 import attrs
 
-from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from broker.store.errors import OffsetGone
+from broker.store.log import Log
 from broker.store.store import MessageStore
 from remoting.errors import DamagedRecord
 from remoting.record import RECORD_BYTES_MIN
@@ -170,7 +170,7 @@ def _flat(entries: bytes) -> tuple[int, ...]:
     return _entries(len(entries) // ENTRY_BYTES).unpack(entries)
 
 
-def _records(log: CommitLog, chosen: list[tuple[int, int]]) -> bytes:
+def _records(log: Log, chosen: list[tuple[int, int]]) -> bytes:
     """Records at these offsets and of these sizes, in order. Raises ``DamagedRecord``, ``OffsetGone``."""
     parts: list[bytes] = []
     for where, size in chosen:

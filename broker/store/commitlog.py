@@ -15,15 +15,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-import attrs
-
 from broker.store.batch import Batch
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull, WrongStore
 from broker.store.files import File, Files
+from broker.store.log import Log, Raw, Recovered, SyncJob
 from broker.store.recent import Recent
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
-from remoting.record import BLANK_BYTES_MIN, Message, Outline, Record, encode, encode_parts
+from remoting.record import BLANK_BYTES_MIN, Message, Outline, encode, encode_parts
 
 FILE_BYTES: Final = 1 << 30
 RESERVE_BYTES: Final = 16 << 20
@@ -31,35 +30,9 @@ RESERVE_BYTES: Final = 16 << 20
 SCAN_BYTES: Final = 1 << 20
 _MAGIC: Final = codec.MAGIC.to_bytes(4, "big", signed=True)
 
-Raw = bytes | memoryview | list[bytes | memoryview]
-"""Bytes of another log; of a list, one part stands behind the other."""
 
-
-@attrs.frozen
-class Recovered:
-    """What ``open`` found: messages reach to ``end``; ``reason`` says what stood there instead of the next one."""
-
-    begin: int
-    end: int
-    reason: str
-
-
-@attrs.frozen
-class SyncJob:
-    """Files to sync, perhaps in another thread; ``flushed`` of the log takes it back when ``run`` has returned."""
-
-    files: tuple[File, ...]
-    target: int
-    cuts: int
-
-    def run(self) -> None:
-        """Raises ``OSError``."""
-        for file in self.files:
-            file.sync()
-
-
-class CommitLog:
-    """One writer. ``open`` comes first."""
+class CommitLog(Log):
+    """What its methods promise stands in ``Log``."""
 
     def __init__(self, files: Files, directory: str = "commitlog", *, file_bytes: int = FILE_BYTES) -> None:
         self._files, self._directory, self._file_bytes = files, directory, file_bytes
@@ -145,7 +118,6 @@ class CommitLog:
         return None
 
     def close(self) -> None:
-        """Releases the files; what was appended and not flushed stays in doubt."""
         for file in self._open:
             file.close()
         self._open, self._bases = [], []
@@ -162,7 +134,6 @@ class CommitLog:
 
     @property
     def written_offset(self) -> int:
-        """What the system has."""
         return self._written
 
     @property
@@ -176,13 +147,6 @@ class CommitLog:
     # --- writing ---------------------------------------------------------------------------------------------
 
     def append(self, message: Message, queue_offset: int, store_time_ms: int) -> tuple[int, int]:
-        """Where the message stands and its size, in bytes of the log. Not written before ``write``.
-
-        Raises:
-            MessageIllegal: it has no room in any file.
-            StoreFull: the disk has no room; nothing was kept.
-            StoreFailed: the log is no longer written.
-        """
         offset = self._end
         raw = encode(message, queue_offset, offset, store_time_ms)
         size = len(raw)
@@ -196,8 +160,6 @@ class CommitLog:
         return offset, size
 
     def append_batch(self, batch: Batch, queue_offset: int, store_time_ms: int) -> tuple[int, list[int]]:
-        """The same for all of them, one behind the other in one file and in the queue: where the first one stands, and
-        their sizes."""
         sizes = batch.sizes()
         size = sum(sizes)
         if self._end + size > self._room_end:
@@ -227,15 +189,6 @@ class CommitLog:
         self._end = self._written = offset
 
     def append_raw(self, data: Raw, offset: int, wanted: int | None = None) -> None:
-        """Bytes of another log, as they are there, in one write for each file; an empty log begins at ``offset``. What
-        was written before an error stays. With ``wanted`` the system need not keep them in memory: what stands there
-        and behind is all of it that is wanted soon, and is kept here as far as it is not too much.
-
-        Raises:
-            OffsetGone: they would leave a gap or overwrite something.
-            WrongStore: an empty log cannot begin there.
-            StoreFull, StoreFailed: as ``append``.
-        """
         if offset != self._end and self._bases:
             if self._end:
                 raise OffsetGone(offset, self._end, self._end)
@@ -334,24 +287,11 @@ class CommitLog:
         return SyncJob(tuple(self._open[first:last]), self._written, self._cuts)
 
     def flushed(self, job: SyncJob) -> None:
-        """``job.run`` has returned."""
         if self._failed is None and job.cuts == self._cuts:
             self._flushed = max(self._flushed, min(job.target, self._written))
 
     def sync_failed(self, error: OSError) -> StoreFailed:
-        """``job.run`` has raised: the system may have dropped the data, so a second sync would prove nothing."""
         return self._fail(error)
-
-    def flush(self) -> int:
-        """Sync here and now; returns the flushed offset. Raises ``StoreFailed``, and the offset stays where it was."""
-        job = self.sync_job()
-        if job is not None:
-            try:
-                job.run()
-            except OSError as error:
-                raise self._fail(error) from error
-            self.flushed(job)
-        return self._flushed
 
     def _fail(self, error: OSError) -> StoreFailed:
         self._room_end = -1
@@ -359,7 +299,6 @@ class CommitLog:
         return StoreFailed(self._failed)
 
     def clear(self) -> None:
-        """Forget everything; what is appended next may stand anywhere."""
         self.write()
         self._recent.clear()
         while self._bases:
@@ -392,8 +331,6 @@ class CommitLog:
         self._cuts += 1
 
     def release_before(self, offset: int) -> Iterator[None]:
-        """Forget whole files below ``offset``, the last file never; the iterator deletes them, one at a step, in
-        another thread if need be. They are back after a crash before that."""
         released = []
         while len(self._bases) > 1 and self._bases[1] <= min(offset, self._flushed):
             released.append((self._open.pop(0), f"{self._directory}/{self._bases.pop(0):020d}"))
@@ -406,14 +343,7 @@ class CommitLog:
             self._files.sync_dir(self._directory)  # or a crash might leave a gap
             yield
 
-    def delete_before(self, offset: int) -> int:
-        """``release_before``, all steps of it; returns the new least offset."""
-        for _ in self.release_before(offset):
-            pass
-        return self.min_offset
-
     def newest_ms(self) -> list[int]:
-        """Of each file but the last, oldest first, the store time of the first message behind it."""
         found = []
         for base in self._bases[1:]:
             try:
@@ -433,8 +363,6 @@ class CommitLog:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def read(self, offset: int, size: int, *, cached: bool = True) -> bytes:
-        """Up to ``size`` bytes from ``offset``, never beyond its file or the end; ``cached`` as for a file. Raises
-        ``OffsetGone``."""
         if not self.min_offset <= offset <= self._end:
             raise OffsetGone(offset, self.min_offset, self._end)
         if offset + size > self._written:
@@ -449,32 +377,7 @@ class CommitLog:
         inside = offset - self._bases[at]
         return self._open[at].pread(min(size, self._file_bytes - inside), inside, cached=cached)
 
-    def record(self, offset: int, size: int = 4096) -> Record:
-        """The message at ``offset``; ``size`` is a guess. Raises ``OffsetGone``, ``DamagedRecord``."""
-        data = self.read(offset, size)
-        if len(data) >= 4:
-            wanted = int.from_bytes(data[:4], "big")
-            if size < wanted <= codec.RECORD_BYTES_MAX:
-                data = self.read(offset, wanted)
-        try:
-            found = codec.decode(data)
-        except DamagedRecord as damage:
-            raise DamagedRecord(offset, damage.reason) from None
-        if found.offset != offset:
-            raise DamagedRecord(offset, f"a record of offset {found.offset}")
-        return found
-
-    def boundary(self, upto: int) -> int:
-        """Where the last message ends that ends at or below ``upto``, or that offset's file begins. Raises
-        ``DamagedRecord``."""
-        upto = min(upto, self._end)
-        at = max(self.min_offset, upto - upto % self._file_bytes)
-        for offset, size, *_ in self.scan(at, upto, check_crc=False):
-            at = offset + size
-        return at
-
     def next_offset(self, offset: int) -> int:
-        """``offset``, or the start of the next file if a blank stands there."""
         data = self.read(offset, 8)
         if len(data) == 8 and codec.blank_size(data) is not None:
             return offset - offset % self._file_bytes + self._file_bytes
@@ -511,16 +414,3 @@ class CommitLog:
         except DamagedRecord as damage:
             raise DamagedRecord(offset, damage.reason) from None
         raise DamagedRecord(offset, f"a record of offset {here[0]}")
-
-    def scan(self, offset: int, upto: int | None = None, *, check_crc: bool = True) -> Iterator[Outline]:
-        """Outlines of all messages from ``offset`` on, in order, that end at or below ``upto``, or the end.
-
-        Raises:
-            DamagedRecord: what stands there is no message, or one of another place.
-        """
-        upto = self._end if upto is None else upto
-        while True:
-            found, offset = self.run(offset, upto, check_crc=check_crc, whole=True)
-            if not found:
-                return
-            yield from found

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import java_hash
+from broker.store.log import Log
 from remoting.record import TAGS, Outline, property_of, value_behind
 
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
@@ -57,7 +57,7 @@ class TagCodes:
 class Dispatcher:
     """Hands the messages of the log to ``take``, in order, each once unless ``take`` raises."""
 
-    def __init__(self, log: CommitLog, offset: int, take: Callable[[Sequence[Outline]], None], *,
+    def __init__(self, log: Log, offset: int, take: Callable[[Sequence[Outline]], None], *,
                  cached: bool = True) -> None:
         """``cached`` False: what it reads by itself was read by others before."""
         self._log, self._take, self._cached = log, take, cached

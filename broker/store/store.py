@@ -2,7 +2,7 @@
 
 It joins log, queues, index and checkpoint, gives queue offsets, and opens after any crash with every flushed message at
 its queue offset. Times are given to it; it knows no role, no client and no socket.
-Source: ``DefaultMessageStore`` of RocketMQ 5.5.0.
+It is handed its log: ``broker.store.log`` says what one must do. Source: ``DefaultMessageStore`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import attrs
 from broker.store.batch import Batch
 from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.checkpoint import Checkpoint
-from broker.store.commitlog import FILE_BYTES, CommitLog, Raw, Recovered
+from broker.store.commitlog import FILE_BYTES, CommitLog
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
 from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES
 from broker.store.dispatch import DELAYS_MS, Dispatcher, TagCodes, in_queue
@@ -24,6 +24,7 @@ from broker.store.errors import OffsetGone
 from broker.store.files import Files, Space, read_whole, write_whole
 from broker.store.flush import Flush
 from broker.store.indexfile import ENTRIES, SLOTS, KeyIndex
+from broker.store.log import Log, Raw, Recovered
 from broker.store.queues import Queue, Queues
 from broker.store.retention import RetentionConfig, Verdict, judge
 from broker.store.trust import ALL, TrustFile, doubted_from
@@ -63,17 +64,18 @@ class Put(NamedTuple):
 class MessageStore:
     """``open`` comes first, ``close`` last. One thread; only what says so may run in another."""
 
-    def __init__(self, files: Files, config: StoreConfig = StoreConfig(), *, boot: str | None = None,
-                 synced: bool = False) -> None:
-        """``boot`` names this boot of the machine, "" if that is not known; None: whether it went down is nobody's
-        concern. ``synced``: nothing is acknowledged before it is synced."""
+    def __init__(self, files: Files, config: StoreConfig = StoreConfig(), *, log: Log | None = None,
+                 boot: str | None = None, synced: bool = False) -> None:
+        """``log``: RocketMQ's, among these files, if none is given. ``boot`` names this boot of the machine, "" if that
+        is not known; None: whether it went down is nobody's concern. ``synced``: nothing is acknowledged before it is
+        synced."""
         self._files, self._config = files, config
         self._trust = None if boot is None else TrustFile(files, boot, synced=synced)
         self.in_doubt = False
         """It may lack what this replica acknowledged before its machine went down, until ``trust``."""
         self.trusted_end: int | None = None
         """What is behind was not synced then, and is not compared with a master's since; None: there is nothing."""
-        self.log = CommitLog(files, file_bytes=config.log_file_bytes)
+        self.log: Log = CommitLog(files, file_bytes=config.log_file_bytes) if log is None else log
         self._queues = Queues(files, TagCodes(config.delays_ms), file_bytes=config.queue_file_bytes)
         self._index = KeyIndex(files, slots=config.index_slots, entries=config.index_entries) if config.index else None
         self._next: dict[Queue, int] | None = None
@@ -267,7 +269,7 @@ class MessageStore:
     def append_raw(self, data: Raw, offset: int, *, cached: bool = True, run: Sequence[Outline] = ()) -> None:
         """Bytes of another store's log; ``cached`` False: of old messages, and what the queues need of them is kept
         until they are told. ``run``: outlines of messages one behind the other that are among ``data``, so that they
-        need not be read. Raises as ``CommitLog.append_raw``."""
+        need not be read. Raises as ``Log.append_raw``."""
         self._next = None
         if not self.log.max_offset:
             self._start_at(offset)
@@ -333,10 +335,6 @@ class MessageStore:
     def dispatched_offset(self) -> int:
         """Consumers see what is below."""
         return self._dispatcher.offset
-
-    @property
-    def dispatch_behind_bytes(self) -> int:
-        return self.log.max_offset - self._dispatcher.offset
 
     @property
     def indexed_offset(self) -> int:

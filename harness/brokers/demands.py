@@ -88,7 +88,7 @@ class Demands:
         if len(in_sync.accepted) < least:
             self._watch.broken("INV_B17", "written although too few are in sync", process, in_sync.accepted)
         if least > 1:
-            self._at_put[process, process.journal.store.log.max_offset] = least
+            self._at_put[process, process.journal.log.max_offset] = least
 
     def acknowledged(self, process: Process, end: int, members: frozenset[int]) -> None:
         """INV_B23: with so many in sync as were demanded at the put, or as are demanded now, if more. What waits for no

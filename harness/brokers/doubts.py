@@ -47,7 +47,7 @@ class Doubts:
         """INV_B28: right before a slave does."""
         self._copied.setdefault(process.host, offset)
         self._watch.counts["INV_B28"] += 1
-        if not _is_whole(body, offset, process.journal.store.log.file_bytes):
+        if not _is_whole(body, offset, process.journal.log.file_bytes):
             self._watch.broken("INV_B28", "a part of a record", process, offset, len(body))
 
     def acknowledges(self, process: Process, offset: int) -> None:

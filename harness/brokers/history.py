@@ -40,7 +40,7 @@ class History:
         self._next[process, queue] = queue_offset + 1
         if self.void or not self._watch.lossless:
             return
-        body = process.journal.store.log.record(offset, size).message.body
+        body = process.journal.log.record(offset, size).message.body
         known = self._seen.get((queue, queue_offset))
         if known is None:
             self._seen[queue, queue_offset] = body

@@ -129,7 +129,7 @@ class Host:
         if power:
             self.scene.counts["power cut"] += 1
             self.boots += 1
-            if process.journal.store.log.flushed_offset < process.journal.store.log.written_offset:
+            if process.journal.log.flushed_offset < process.journal.log.written_offset:
                 watch.lost_by_power(self)
             if not self.scene.plan.sync_flush:
                 watch.doubted(self)

@@ -183,7 +183,7 @@ class Watch:
     @staticmethod
     def boundary(process: Process, upto: int, since: int = 0) -> int:
         """The last message's end at or below ``upto``; ``since`` is an earlier one."""
-        log = process.journal.store.log
+        log = process.journal.log
         at = max(log.min_offset, since)
         try:
             for offset, size, *_ in log.scan(at, upto, check_crc=False):
@@ -404,7 +404,7 @@ class Watch:
 
     def put(self, process: Process, call: Callable[[], None]) -> None:
         """INV_B16, INV_C16, INV_LEASE: who writes may."""
-        log, before = process.journal.store.log, process.journal.store.log.max_offset
+        log, before = process.journal.log, process.journal.log.max_offset
         call()
         if log.max_offset == before:
             return
@@ -469,7 +469,7 @@ class Watch:
         assert epoch is not None and in_sync is not None, "a master acknowledges"
         if plan.sync_flush:
             self.counts["INV_B12"] += 1
-            if process.journal.store.log.flushed_offset < end:
+            if process.journal.log.flushed_offset < end:
                 self.broken("INV_B12", "acknowledged before it was flushed", process, end)
         self._as_many_as_demanded(process, end)
         if plan.all_ack and not self.unclean:
@@ -543,7 +543,7 @@ class Watch:
 
     def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
         """INV_B8, INV_B11, INV_B28: right before a slave appends."""
-        log = process.journal.store.log
+        log = process.journal.log
         self.doubts.appends(process, offset, body)
         self.counts["INV_B11"] += 1
         if log.max_offset != offset and log.max_offset != log.min_offset:
@@ -568,7 +568,7 @@ class Watch:
     def _acknowledges(self, process: Process, end: End | None, offset: int) -> None:
         journal, host = process.journal, process.host
         self.counts["INV_B12"] += 1
-        log = journal.store.log
+        log = journal.log
         safe = log.flushed_offset if self.scene.plan.sync_flush else log.written_offset
         if offset > safe:
             self.broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
@@ -585,7 +585,7 @@ class Watch:
             self.broken("INV_C14", "acknowledges in an epoch that it left", process, role, epoch)
         begin = max(self._compared.get(end, 0), journal.begin, master.journal.begin)
         self.counts["INV_B2"] += 1
-        upto = min(offset, master.journal.store.log.max_offset)
+        upto = min(offset, master.journal.log.max_offset)
         if self.log(process, begin, upto) != self.log(master, begin, upto):
             self.broken("INV_B2", "it holds other bytes than its master", process, begin, offset,
                          following.core.epochs, master.switch.epochs)
@@ -613,7 +613,7 @@ class Watch:
         written = process.switch.epoch_file.read().epochs
         if written != known:
             self.broken("INV_B6", "the epoch file is not what the broker goes by", process, written, known)
-        last, end = written.last, process.journal.store.log.max_offset
+        last, end = written.last, process.journal.log.max_offset
         if last is not None and last.start > end and process.journal.begin != end:
             self.broken("INV_B6", "an epoch behind the log's end", process, last, end)
 
@@ -664,7 +664,7 @@ class Watch:
     def ended(self, process: Process, *, power: bool) -> None:
         """A run ends: what is safe."""
         host, journal = process.host, process.journal
-        log = journal.store.log
+        log = journal.log
         safe = min(log.flushed_offset if power else log.written_offset, log.max_offset)
         whole = self.boundary(process, safe)
         host.held = safe
@@ -697,7 +697,7 @@ class Watch:
             self.broken("INV_B21", "a start lost what was safe", process, end, whole)
         self._floor[host] = safe
         whole = self.boundary(process, end)
-        if end not in (whole, journal.store.log.next_offset(whole)):
+        if end not in (whole, journal.log.next_offset(whole)):
             self.broken("INV_B21", "a log that ends within a message", process, end)
         if journal.confirm_offset > end:
             self.broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)
@@ -763,7 +763,7 @@ class Watch:
         ids = {host.process.switch.broker_id for host in self.scene.hosts
                if host.process is not None and not host.learner}
         end, enough = master.process.journal.durable_end, len(ids) >= master.min_in_sync or not self.scene.plan.all_ack
-        settled = self.demands.agreed(master.process) and end == master.process.journal.store.log.max_offset
+        settled = self.demands.agreed(master.process) and end == master.process.journal.log.max_offset
         return settled and group.sync_state_set == ids and all(
             host.process is not None and host.process.journal.durable_end == end
             and (host.process.journal.confirm_offset == end or not enough)

@@ -100,10 +100,10 @@ async def test_a_turn_is_written_once_and_told_once(autojump_clock: MockClock) -
         ends: list[int] = []
         journal.grown.append(lambda: ends.append(journal.end))
         puts = [journal.append([message(f"m{number}")])[0] for number in range(50)]
-        assert (journal.end, journal.store.log.max_offset) == (0, puts[-1].offset + puts[-1].size)
+        assert (journal.end, journal.log.max_offset) == (0, puts[-1].offset + puts[-1].size)
         writes()
         await wait_all_tasks_blocked()
-        assert (writes(), ends) == (1, [journal.store.log.max_offset])
+        assert (writes(), ends) == (1, [journal.log.max_offset])
         assert journal.durable_end == journal.end, "nobody waits for the disk"
         assert bodies(journal) == []
         journal.confirm(puts[30].offset + puts[30].size + 1)
@@ -117,12 +117,12 @@ async def test_messages_of_one_call_stand_together_or_not_at_all(autojump_clock:
         puts = journal.append([message("b" * 10_000, queue_id=number % 2) for number in range(4)])
         assert puts[0].offset == 1 << 16, "in the next file, all of them"
         assert [put.queue_offset for put in puts] == [1, 0, 2, 1]
-        end = journal.store.log.max_offset
+        end = journal.log.max_offset
         with pytest.raises(Exception, match="a file of the log has 65536"):
             journal.append([message("c" * 40_000), message("c" * 40_000)])
         with pytest.raises(Exception, match="cannot be the name of a folder"):
             journal.append([message("d"), message("d", b"../t")])
-        assert journal.store.log.max_offset == end > one.size
+        assert journal.log.max_offset == end > one.size
         assert journal.append([message("e")])[0].queue_offset == 3
 
 
@@ -150,12 +150,12 @@ async def test_async_flush_waits_for_pages_or_for_long(autojump_clock: MockClock
     async with running(files) as journal:
         journal.append([message("a")])
         await trio.sleep(9)
-        assert journal.store.log.flushed_offset == 0
+        assert journal.log.flushed_offset == 0
         await trio.sleep(2)
-        assert journal.store.log.flushed_offset == journal.end
+        assert journal.log.flushed_offset == journal.end
         journal.append([message("b" * 20_000)])
         await trio.sleep(1)
-        assert journal.store.log.flushed_offset == journal.end
+        assert journal.log.flushed_offset == journal.end
 
 
 async def test_a_failed_sync_is_final_and_told_once(autojump_clock: MockClock) -> None:
@@ -207,7 +207,7 @@ async def test_a_full_disk_refuses_and_recovers(autojump_clock: MockClock, monke
 
         with monkeypatch.context() as patch:
             patch.setattr(MemoryFile, "reserve", full)
-            end = journal.store.log.max_offset
+            end = journal.log.max_offset
             for _ in range(3):
                 with pytest.raises(StoreFull, match="No space left"):
                     journal.append([message("b" * 65_000)])
@@ -280,7 +280,7 @@ async def test_a_slaves_bytes_in_any_pieces_and_its_first_message_as_master(auto
         slave.truncate(0)
         slave.append_raw(raw[:cut], 0)
         assert slave.durable_end == slave.end == cut
-        whole = [found[0] + found[1] for found in journal.store.log.scan(0) if found[0] + found[1] <= cut][-1]
+        whole = [found[0] + found[1] for found in journal.log.scan(0) if found[0] + found[1] <= cut][-1]
         assert slave.append([message("behind a part")])[0].offset == whole
         slave.confirm(slave.end)
         await wait_all_tasks_blocked()
@@ -329,7 +329,7 @@ async def test_closing_in_order_and_a_crash_at_once(autojump_clock: MockClock) -
     assert not files.exists("abort")
     files.crash()
     async with running(files) as again:
-        assert again.confirm_offset <= again.end == journal.store.log.max_offset
+        assert again.confirm_offset <= again.end == journal.log.max_offset
         again.confirm(again.end)
         await wait_all_tasks_blocked()
         assert bodies(again) == ["a", "b"]

@@ -132,7 +132,7 @@ async def test_acknowledgements_release_in_order_and_once(autojump_clock: MockCl
         ends = []
         for _ in range(4):
             sent.put()
-            ends.append(journal.store.log.max_offset)
+            ends.append(journal.log.max_offset)
         sent.put(wait_store_ok=False)
         await wait_all_tasks_blocked()
         assert sent.statuses == [(4, OK)], "who does not wait for its storing waits for nobody"
@@ -263,7 +263,7 @@ async def test_what_cannot_be_stored_is_refused_at_once_and_in_words(autojump_cl
         assert [result.remark.split(";")[0].split(":")[0] for _, result in sent.heard] == [
             "topic b'a/b' queue 0 cannot be the name of a folder", "body of 67108865 bytes",
             "properties of 40003 bytes", "a batch without a message"]
-        assert journal.store.log.max_offset == 0
+        assert journal.log.max_offset == 0
 
 
 async def test_a_fence_ends_all_that_waits_and_serving_begins_anew(autojump_clock: MockClock) -> None:

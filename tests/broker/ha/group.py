@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from itertools import zip_longest
 
 import attrs
 import trio
@@ -22,6 +23,7 @@ from broker.puts import PutResult, Puts
 from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
+from broker.store.log import Log
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message
 
@@ -127,6 +129,8 @@ class Broker:
     puts: Puts = attrs.field(init=False)
     boot: str = "first"
     """Of its machine."""
+    own_log: Log | None = None
+    """None: a commit log among its files."""
     changes: int = 0
     _scope: trio.CancelScope | None = None
     _ended: trio.Event = attrs.field(factory=trio.Event)
@@ -140,7 +144,8 @@ class Broker:
         return self._scope is not None
 
     def open(self) -> None:
-        store = MessageStore(self.files, SMALL, boot=self.boot, synced=self.flush is FlushDiskType.SYNC_FLUSH)
+        store = MessageStore(self.files, SMALL, log=self.own_log, boot=self.boot,
+                             synced=self.flush is FlushDiskType.SYNC_FLUSH)
         self.journal = Journal(store, JournalConfig(flush_disk_type=self.flush), disk=InlineDisk())
         self.journal.open()
         self.switch = AutoSwitch(
@@ -218,12 +223,14 @@ def log_of(journal: Journal) -> bytes:
 
 @asynccontextmanager
 async def group(count: int, *, rng: random.Random | None = None, config: HaConfig = ALL_ACK,
-                flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH) -> AsyncGenerator[tuple[Net, list[Broker]], None]:
+                flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH,
+                logs: Sequence[Log | None] = ()) -> AsyncGenerator[tuple[Net, list[Broker]], None]:
     """Brokers 1 and on, started, in no role."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, rng)
         brokers = [Broker(net, number, config, flush) for number in range(1, count + 1)]
-        for broker in brokers:
+        for broker, log in zip_longest(brokers, logs):
+            broker.own_log = log
             await broker.start()
         yield net, brokers
         nursery.cancel_scope.cancel()

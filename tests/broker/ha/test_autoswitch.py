@@ -14,8 +14,8 @@ from broker.ha.config import HaConfig
 from broker.ha.epochs import EpochList
 from broker.journal import FlushDiskType
 from broker.puts import PutResult
-from broker.store.commitlog import Raw
 from broker.store.files import MemoryFile
+from broker.store.log import Raw
 from remoting.record import Outline
 from tests.broker.ha.group import group
 from tests.broker.test_journal import SlowDisk
@@ -320,7 +320,7 @@ async def test_under_sync_flush_a_slave_acknowledges_what_is_on_its_disk(autojum
         results = [a.put(b"%d" % number) for number in range(20)]
         await trio.sleep(1)
         assert all(statuses(result) == [PutStatus.PUT_OK] for result in results)
-        assert b.journal.store.log.flushed_offset == a.journal.end
+        assert b.journal.log.flushed_offset == a.journal.end
         b.files.crash()
         await b.stop()
         await b.start()

@@ -34,7 +34,7 @@ def opened(root: Path) -> tuple[Journal, DirectoryFiles]:
 
 def filled(journal: Journal) -> None:
     """Before its task runs."""
-    while journal.store.log.max_offset < MEGABYTES << 20:
+    while journal.log.max_offset < MEGABYTES << 20:
         journal.store.put_all([Message(b"T", b"x" * 1_000) for _ in range(64)], 1)
     journal.store.write()
 

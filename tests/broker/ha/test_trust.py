@@ -81,13 +81,13 @@ async def pair(a: Broker, b: Broker) -> None:
     b.journal.store.flush()
     a.put(b"two")
     await trio.sleep(0.3)
-    assert b.log == a.log and b.journal.store.log.flushed_offset < b.journal.end
+    assert b.log == a.log and b.journal.log.flushed_offset < b.journal.end
 
 
 async def test_the_tail_is_kept_until_there_is_a_master_and_copied_again_then(autojump_clock: MockClock) -> None:
     async with group(2) as (_, (a, b)):
         await pair(a, b)
-        one = b.journal.store.log.flushed_offset
+        one = b.journal.log.flushed_offset
         await power_cut(b, kept=9)
         await trio.sleep(5)
         assert b.log == a.log and b.journal.store.trusted_end == one, "nobody to copy from"

@@ -1,0 +1,224 @@
+"""What the store needs of a log: messages in one sequence of bytes, found, sent and cut by their offsets.
+
+A store is handed one. ``broker.store.commitlog`` is RocketMQ's; another one has a file format of its own, and speaks of
+messages as ``remoting.record`` does. One writer; only what says so may run in another thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import attrs
+
+from broker.store.batch import Batch
+from broker.store.errors import StoreFailed
+from broker.store.files import File
+from remoting import record as codec
+from remoting.errors import DamagedRecord
+from remoting.record import Message, Outline, Record
+
+Raw = bytes | memoryview | list[bytes | memoryview]
+"""Bytes of another log; of a list, one part stands behind the other."""
+
+
+@attrs.frozen
+class Recovered:
+    """What ``open`` found: messages reach to ``end``; ``reason`` says what stood there instead of the next one."""
+
+    begin: int
+    end: int
+    reason: str
+
+
+@attrs.frozen
+class SyncJob:
+    """Files to sync, perhaps in another thread; ``flushed`` of the log takes it back when ``run`` has returned."""
+
+    files: tuple[File, ...]
+    target: int
+    cuts: int
+
+    def run(self) -> None:
+        """Raises ``OSError``."""
+        for file in self.files:
+            file.sync()
+
+
+class Log(Protocol):
+    """``open`` comes first, ``close`` last. Whoever implements it inherits what is made of the rest."""
+
+    def open(self, recover_from: int = 0, sure: int = 0) -> Recovered:
+        """Find the end of the last whole message, behind ``recover_from``, and cut off the rest. All below ``sure`` was
+        flushed once. What is here is on disk when this returns. Raises ``WrongStore``."""
+        ...
+
+    def close(self) -> None:
+        """Releases the files; what was appended and not flushed stays in doubt."""
+        ...
+
+    # --- positions -------------------------------------------------------------------------------------------
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int:
+        """Behind the last byte appended."""
+        ...
+
+    @property
+    def written_offset(self) -> int:
+        """What the system has."""
+        ...
+
+    @property
+    def flushed_offset(self) -> int:
+        """What is on disk."""
+        ...
+
+    @property
+    def file_bytes(self) -> int:
+        """No message stands in two files; a blank fills a file up to this size."""
+        ...
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def append(self, message: Message, queue_offset: int, store_time_ms: int) -> tuple[int, int]:
+        """Where the message stands and its size, in bytes of the log. Not written before ``write``.
+
+        Raises:
+            MessageIllegal: it has no room in any file.
+            StoreFull: the disk has no room; nothing was kept.
+            StoreFailed: the log is no longer written.
+        """
+        ...
+
+    def append_batch(self, batch: Batch, queue_offset: int, store_time_ms: int) -> tuple[int, list[int]]:
+        """The same for all of them, one behind the other in one file and in the queue: where the first one stands, and
+        their sizes."""
+        ...
+
+    def make_room(self, size: int) -> None:
+        """The next messages of ``size`` bytes in all will stand in one file and be refused by nothing. Raises as
+        ``append``."""
+        ...
+
+    def append_raw(self, data: Raw, offset: int, wanted: int | None = None) -> None:
+        """Bytes of another log, as they are there, in one write for each file; an empty log begins at ``offset``. What
+        was written before an error stays. With ``wanted`` the system need not keep them in memory: what stands there
+        and behind is all of it that is wanted soon, and is kept here as far as it is not too much.
+
+        Raises:
+            OffsetGone: they would leave a gap or overwrite something.
+            WrongStore: an empty log cannot begin there.
+            StoreFull, StoreFailed: as ``append``.
+        """
+        ...
+
+    def write(self) -> None:
+        """Hand to the system what was appended. Raises ``StoreFailed``; the log is not written from then on."""
+        ...
+
+    def sync_job(self) -> SyncJob | None:
+        """What has to be synced for all that is appended now to be durable; None if it is. Raises ``StoreFailed``."""
+        ...
+
+    def flushed(self, job: SyncJob) -> None:
+        """``job.run`` has returned."""
+        ...
+
+    def sync_failed(self, error: OSError) -> StoreFailed:
+        """``job.run`` has raised: the system may have dropped the data, so a second sync would prove nothing."""
+        ...
+
+    def flush(self) -> int:
+        """Sync here and now; returns the flushed offset. Raises ``StoreFailed``, and the offset stays where it was."""
+        job = self.sync_job()
+        if job is not None:
+            try:
+                job.run()
+            except OSError as error:
+                raise self.sync_failed(error) from error
+            self.flushed(job)
+        return self.flushed_offset
+
+    def clear(self) -> None:
+        """Forget everything; what is appended next may stand anywhere."""
+        ...
+
+    def truncate(self, offset: int) -> None:
+        """Make ``offset`` the end. No later crash brings back what stood behind it.
+
+        Raises:
+            OffsetGone: the log does not reach there.
+        """
+        ...
+
+    def release_before(self, offset: int) -> Iterator[None]:
+        """Forget whole files below ``offset``, the last file never; the iterator deletes them, one at a step, in
+        another thread if need be. They are back after a crash before that."""
+        ...
+
+    def newest_ms(self) -> list[int]:
+        """Of each file but the last, oldest first, the store time of the first message behind it."""
+        ...
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, size: int, *, cached: bool = True) -> bytes:
+        """Up to ``size`` bytes from ``offset``, never beyond its file or the end; ``cached`` as for a file. Raises
+        ``OffsetGone``."""
+        ...
+
+    def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = 1 << 20, check_crc: bool = False,
+            whole: bool = False, cached: bool = True) -> tuple[list[Outline], int]:
+        """Outlines of messages that begin at ``offset`` and end at or below ``upto``, and where to go on: some, but
+        not all that there are, and ``most`` at most. None of a message of which only a part has come yet. ``ask``:
+        bytes to read at first; ``cached`` as for a file.
+
+        Raises:
+            DamagedRecord: what stands at ``offset`` is no message, or one of another place, or with ``whole`` a part.
+        """
+        ...
+
+    def next_offset(self, offset: int) -> int:
+        """``offset``, or the start of the next file if a blank stands there."""
+        ...
+
+    def record(self, offset: int, size: int = 4096) -> Record:
+        """The message at ``offset``; ``size`` is a guess. Raises ``OffsetGone``, ``DamagedRecord``."""
+        data = self.read(offset, size)
+        if len(data) >= 4:
+            wanted = int.from_bytes(data[:4], "big")
+            if size < wanted <= codec.RECORD_BYTES_MAX:
+                data = self.read(offset, wanted)
+        try:
+            found = codec.decode(data)
+        except DamagedRecord as damage:
+            raise DamagedRecord(offset, damage.reason) from None
+        if found.offset != offset:
+            raise DamagedRecord(offset, f"a record of offset {found.offset}")
+        return found
+
+    def scan(self, offset: int, upto: int | None = None, *, check_crc: bool = True) -> Iterator[Outline]:
+        """Outlines of all messages from ``offset`` on, in order, that end at or below ``upto``, or the end.
+
+        Raises:
+            DamagedRecord: what stands there is no message, or one of another place.
+        """
+        upto = self.max_offset if upto is None else upto
+        while True:
+            found, offset = self.run(offset, upto, check_crc=check_crc, whole=True)
+            if not found:
+                return
+            yield from found
+
+    def boundary(self, upto: int) -> int:
+        """Where the last message ends that ends at or below ``upto``, or that offset's file begins. Raises
+        ``DamagedRecord``."""
+        upto = min(upto, self.max_offset)
+        at = max(self.min_offset, upto - upto % self.file_bytes)
+        for offset, size, *_ in self.scan(at, upto, check_crc=False):
+            at = offset + size
+        return at
