@@ -82,6 +82,8 @@ class Doubts:
             if better := self._better.get(epoch):
                 self._watch.broken("INV_B29", "elected though it lost something, and another one did not", process,
                                    epoch, better)
+            # One window is open, as durability.md says: elected while it was down, it is the only one when it is back.
+            self._scene.counts["elected while its machine was down"] += bool(self._better.get(epoch - 1))
 
 
 def _is_whole(body: bytes, offset: int, file_bytes: int) -> bool:

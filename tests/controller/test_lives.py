@@ -221,3 +221,61 @@ def test_rivals_are_few_and_go_with_their_channels() -> None:
     assert not liveness._rivals and not liveness._by_connection
     liveness.registered(2, key, 1, Replica("a:1", None, life=7))
     assert liveness.life(2, key, 1) is Life.UNKNOWN
+
+
+def power_cut(stage: Stage) -> None:
+    """Broker 2's machine went down unheard, and is back: it registers in another life, at whoever is active."""
+    stage.commit(RegisterBroker(
+        term=1, key=KEY, broker_id=2, address="b2:1", life=SECOND, instead_of=("b2:1", FIRST),
+        observation=stage.active.observe(stage.now * MS, KEY)))
+
+
+def pair(least: int | None = None) -> Stage:
+    """1 and 2 are in sync, 1 is master; 2 is on record with its life and heard."""
+    announced = LiveReplica(min_in_sync_replicas=least)
+    stage = Stage().form(1, 2, replica=announced)
+    stage.commit(RegisterBroker(
+        term=1, key=KEY, broker_id=2, address="b2:1", life=FIRST, running=True,
+        observation=stage.active.observe(0, KEY)))
+    stage.beat(2, "first", replica=LiveReplica(life=FIRST, min_in_sync_replicas=least, epoch=1, max_offset=90))
+    assert not stage.asked()
+    return stage
+
+
+def in_doubt(stage: Stage, least: int | None = None) -> None:
+    stage.beat(2, "second", replica=LiveReplica(life=SECOND, min_in_sync_replicas=least, epoch=1, max_offset=50),
+               log_in_doubt=True, all_ack_in_sync_state_set=True, doubt_epoch=stage.group.master_epoch)
+
+
+def test_what_was_heard_before_a_power_cut_counts_for_no_later_life() -> None:
+    """A controller that has not heard the later one becomes active, and loses the master at that moment."""
+    stage = pair()
+    stage.active.deactivate()
+    power_cut(stage)
+    stage.active.activate(0, 1)
+    stage.close(1)
+    stage.carry_out()
+    assert stage.group.master is None
+    in_doubt(stage)
+    stage.carry_out()
+    assert stage.group.master is None, "1 may come back, and has lost nothing"
+    stage.beat(1, "again")
+    stage.carry_out()
+    assert stage.group.master == 1
+
+
+def test_who_was_elected_while_its_machine_was_down_waits_for_who_lost_nothing() -> None:
+    """Nobody knows of the power cut yet. Where two are demanded, it has acknowledged nothing in between."""
+    stage = pair(2)
+    stage.close(1)
+    stage.carry_out()
+    assert stage.group.master == 2 and stage.group.eligible == {1}
+    stage.active.closed("first")
+    power_cut(stage)
+    assert stage.group.vacant
+    in_doubt(stage, 2)
+    stage.carry_out()
+    assert stage.group.leader is None
+    stage.beat(1, "again", replica=LiveReplica(min_in_sync_replicas=2, epoch=1, max_offset=90))
+    stage.carry_out()
+    assert stage.group.leader == 1

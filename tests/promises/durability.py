@@ -78,6 +78,10 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("Each of them has said so since the group has no master", "B29", not_real=POWERLESS, tests=tests_of(
         "controller", "active", "a_doubt_of_before_the_master_was_lost_may_be_over",
         "those_in_doubt_do_not_choose_while_the_lost_master_is_on_record")),
+    Promise("**What was heard of it before counts no more**", "B29 C24", not_real=POWERLESS, tests=tests_of(
+        "controller", "lives", "what_was_heard_before_a_power_cut_counts_for_no_later_life")),
+    Promise("With 2 or more the others stay eligible", "B29", not_real=POWERLESS, tests=tests_of(
+        "controller", "lives", "who_was_elected_while_its_machine_was_down_waits_for_who_lost_nothing")),
     Promise("`electPolicy` has no say then", "B29", not_real=POWERLESS, tests=tests_of(
         "controller", "active", "no_preference_counts_among_those_in_doubt")),
     Promise("An operator who knows that names", not_simulated=ONE_ANSWER, not_real=POWERLESS,

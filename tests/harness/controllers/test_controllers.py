@@ -36,7 +36,7 @@ def play(seed: int, profile: str = "swarm") -> Result:
 @pytest.mark.parametrize(("profile", "seed"), [
     ("swarm", 2), ("swarm", 42), ("swarm", 1019), ("swarm", 1026), ("brokers", 3), ("controllers", 4), ("calm", 5),
     ("successors", 6), ("deposed", 12), ("leases", 1),
-    ("demands", 1)])
+    ("demands", 1), ("demands", 920005)])
 def test_seeds_pass(profile: str, seed: int) -> None:
     """Some of them once failed."""
     result = play(seed, profile)
