@@ -1,4 +1,4 @@
-"""Carries out what the replicas manager asks for: requests, files, roles, and the gate of the writes; and keeps time.
+"""The tasks of a broker in its group: sends requests, changes roles, keeps time; the rest is ``membership``'s.
 
 It decides nothing. Requests go through one client, files are small and replaced whole. Replication takes the roles, one
 at a time while everything else goes on; the other parts of the broker hear of each before and after.
@@ -8,31 +8,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import trio
 
 from broker.ha.insync import InSync
-from broker.replicas import identity
-from broker.replicas.carrying import Carrier
-from broker.replicas.machine import TAKING
-from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
+from broker.replicas.manager import LogState, ManagerConfig
+from broker.replicas.membership import Membership
 from broker.replicas.outputs import (
     Become,
     BecomeMaster,
     BecomeSlave,
-    Fence,
     Leave,
-    Output,
-    RemoveApplication,
-    Report,
     Send,
-    Serve,
-    WriteApplication,
-    WriteIdentity,
 )
-from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -45,8 +35,6 @@ from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker.replicas")
 
-TEMP: Final = "-temp"
-"""``<identity file>-temp`` holds the application for an id."""
 _CAUGHT_UP_LOOK_S: Final = 0.002
 _REPORT_AGAIN_S: Final = 30.0
 
@@ -89,7 +77,7 @@ class Parts(Protocol):
         """Replication has no role, and clients are to find another broker."""
 
 
-class Member:
+class Member(Membership):
     """This broker in its group. ``run`` it; ring ``bell`` when what ``log_state`` says or the slaves' state changed."""
 
     def __init__(
@@ -99,29 +87,21 @@ class Member:
     ) -> None:
         """``clock`` is monotonic, ns; the last two are as in ``ReplicasManager``.
         Raises ``IdentityError``, ``OSError``."""
+        super().__init__(config, files=files, identity_path=identity_path, check_code=check_code, log_state=log_state,
+                         advance=replication.advance, doubtful_epoch=doubtful_epoch, life=life)
         self.bell = Bell()
-        self._config, self._client, self._clock = config, client, clock
+        self._config, self._client, self._now_ns = config, client, clock
         self._controller_hosts = frozenset(address.rpartition(":")[0] for address in config.controllers)
-        self._files, self._path = files, identity_path
-        self._log_state, self._replication, self._parts = log_state, replication, parts
-        try:
-            found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
-                                  self._read(identity_path + TEMP))
-        except identity.IdentityError as error:
-            raise identity.IdentityError(f"{identity_path}: {error}") from None
-        if isinstance(found, identity.Identity):
-            files.remove(identity_path + TEMP)  # a crash may have come before that
-        self.manager = ReplicasManager(config, found, check_code, doubtful_epoch, life=life)
+        self._replication, self._parts = replication, parts
         self._nursery: trio.Nursery | None = None
-        self._carry = Carrier(self._one, lambda: self.manager.in_sync, replication.advance)
-        self._roles, self._roles_to_take = trio.open_memory_channel[BecomeMaster | BecomeSlave | Leave](math.inf)
-        self._unwritten: Output | None = None
-        """A file that the disk refused."""
+        self._roles, self._roles_to_take = trio.open_memory_channel[Become | Leave](math.inf)
         self._reported: dict[str, float] = {}
 
-    def _read(self, path: str) -> str | None:
-        content = self._files.read(path)
-        return None if content is None else content.decode(errors="replace")
+    def _clock(self) -> int:
+        return self._now_ns()
+
+    def _ring(self) -> None:
+        self.bell.ring()
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -131,7 +111,7 @@ class Member:
             self._nursery.start_soon(self._change_roles)
             task_status.started()
             while True:
-                self.carry_out(self._now_manager().tick(self._clock()))
+                self._tick()
                 now_ns = self._clock()
                 due = self.manager.next_deadline(now_ns)
                 wait_s = math.inf if due is None else (due - now_ns) / 1e9
@@ -141,21 +121,15 @@ class Member:
                 if self._unwritten is not None:
                     self._write(self._unwritten)
 
-    def _now_manager(self) -> ReplicasManager:
-        self.manager.log = self._log_state()
-        return self.manager
-
     def handlers(self) -> Mapping[int, Handler]:
-        return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notified}
+        return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notify}
 
-    def _notified(self, connection: Connection, command: Command) -> Command:
-        header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
-        members = SyncStateSet.from_json(command.body) if command.body else SyncStateSet(frozenset())
+    def _notify(self, connection: Connection, command: Command) -> Command:
         known = connection.peer.rpartition(":")[0] in self._controller_hosts
         if not known:
             logger.info("a role was told from where no controller is configured: asking the active controller", extra={
-                "from": connection.peer, "epoch": header.master_epoch})
-        self.carry_out(self._now_manager().notified(header, members, self._clock(), known=known))
+                "from": connection.peer, "epoch": NotifyBrokerRoleChangedRequest.from_ext(command.ext).master_epoch})
+        self._notified(command, known=known)
         return response(command)
 
     def stop(self, reason: str = "the broker stops") -> None:
@@ -165,38 +139,32 @@ class Member:
 
     # --- outputs ---------------------------------------------------------------------------------------------
 
-    def carry_out(self, outputs: Iterable[Output]) -> None:
-        """In order; what follows from one comes behind those that are there already."""
-        self._carry(outputs)
-
-    def _one(self, output: Output) -> None:
+    def _send(self, send: Send) -> None:
         assert self._nursery is not None, "it runs"
-        match output:
-            case Send():
-                self._nursery.start_soon(self._send, output)
-            case BecomeMaster() | BecomeSlave() | Leave():
-                self.manager.in_sync = None
-                self._roles.send_nowait(output)
-            case Serve():
-                if isinstance(self.manager.role, BecomeMaster):
-                    logger.warning("writes are open", extra={"epoch": self.manager.epoch})
-                self._parts.serve()
-            case Fence(reason=reason):
-                logger.warning("writes are closed", extra={"why": reason})
-                self._parts.fence(reason)
-            case Report(problem=problem):
-                self._report(problem)
-            case _:
-                self._write(output)
+        self._nursery.start_soon(self._ask, send)
 
-    async def _send(self, send: Send) -> None:
+    def _change(self, change: Become | Leave) -> None:
+        self._roles.send_nowait(change)
+
+    def _told(self, role: Become) -> None:
+        self._parts.taken(role)
+
+    def _serve(self) -> None:
+        if isinstance(self.manager.role, BecomeMaster):
+            logger.warning("writes are open", extra={"epoch": self.manager.epoch})
+        self._parts.serve()
+
+    def _fence(self, reason: str) -> None:
+        logger.warning("writes are closed", extra={"why": reason})
+        self._parts.fence(reason)
+
+    async def _ask(self, send: Send) -> None:
         try:
             answer: Command | None = await self._client.call(send.address, send.command, timeout_ms=send.timeout_ms)
         except RemotingError as error:
             logger.debug("controller %s, request %d: %s", send.address, send.command.code, error)
             answer = None
-        self.carry_out(self._now_manager().answered(send.request, answer, self._clock()))
-        self.bell.ring()  # the deadlines are others now
+        self._answered(send, answer)
 
     async def _change_roles(self) -> None:
         """One at a time, in the order in which they are wanted."""
@@ -205,7 +173,6 @@ class Member:
                 await self._leave(change.reason)
             else:
                 await self._take(change)
-            self.bell.ring()
 
     async def _take(self, role: Become) -> None:
         logger.warning("taking a role", extra={
@@ -221,36 +188,15 @@ class Member:
                 await self._replication.become_slave(role, ha_address)
         except Exception as error:  # whatever replication could not do is reported and tried again
             logger.exception("role not taken")
-            self.carry_out(self._now_manager().role_failed(role, str(error) or type(error).__name__, self._clock()))
+            self._refused(role, str(error) or type(error).__name__)
         else:
-            self.manager.in_sync = in_sync
-            outputs = self._now_manager().role_taken(role, self._clock())
-            if self.manager.machine.state not in TAKING and self.manager.role == role:
-                self._parts.taken(role)  # nobody hears of a role that is not wanted any more
-            self.carry_out(outputs)
+            self._took(role, in_sync)
 
     async def _leave(self, reason: str) -> None:
         logger.warning("giving up any role", extra={"why": reason})
         await self._replication.leave(reason)
         await self._parts.left()
-
-    def _write(self, output: Output) -> None:
-        """On this thread: at most a few times in a broker's life, before it serves anybody."""
-        try:
-            match output:
-                case WriteApplication(application=application):
-                    self._files.replace(self._path + TEMP, application.to_text().encode())
-                case WriteIdentity(identity=granted):
-                    self._files.replace(self._path, granted.to_text().encode())
-                    self._files.remove(self._path + TEMP)
-                case RemoveApplication():
-                    self._files.remove(self._path + TEMP)
-        except OSError as error:
-            self._unwritten = output
-            self._report(f"the broker's identity cannot be written beside {self._path}: {error}")
-            return
-        self._unwritten = None
-        self.carry_out(self._now_manager().written(self._clock()))
+        self.bell.ring()
 
     def _report(self, problem: str) -> None:
         """Each trouble now and then, not at each attempt."""

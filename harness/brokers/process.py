@@ -1,13 +1,13 @@
 """One run of a broker: store, journal, puts, replication and replicas manager, in turns as its event loop makes them.
 
-``Turns`` is the shipped journal, woken by the world instead of a task; ``LateDisk`` is its disk thread. ``Member`` does
-what ``broker.replicas.shell`` does: outputs in their order, what follows from one behind those that are there already.
+``Turns`` is the shipped journal, woken by the world instead of a task; ``LateDisk`` is its disk thread. ``Member`` is
+the shipped membership with simulated requests.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,27 +16,12 @@ from broker.ha.acks import QuorumConfig
 from broker.ha.switching import REFUSALS
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import Puts
-from broker.replicas import identity
-from broker.replicas.carrying import Carrier
 from broker.replicas.demand import Demand
-from broker.replicas.machine import State
-from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
-from broker.replicas.outputs import (
-    Become,
-    BecomeMaster,
-    BecomeSlave,
-    Fence,
-    Leave,
-    Output,
-    RemoveApplication,
-    Report,
-    Send,
-    Serve,
-    WriteApplication,
-    WriteIdentity,
-)
+from broker.replicas.manager import LogState, ManagerConfig
+from broker.replicas.membership import Membership
+from broker.replicas.outputs import Become, BecomeMaster, Leave, Send
 from broker.store.disk import Job, Steps, Told
-from broker.store.files import read_whole, write_whole
+from broker.store.files import MemoryFiles, read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig
 from harness.brokers.replication import Switch
 from raft.config import MS
@@ -55,7 +40,7 @@ PRIORITY_DEFAULT = 2**31 - 1
 TICK_NS = 50 * MS
 SYNC_NS = MS
 FLUSH_TIMEOUT_MS = 600
-IDENTITY, TEMP = "brokerIdentity", "brokerIdentity-temp"
+IDENTITY = "brokerIdentity"
 
 
 class _TurnBell(Bell):
@@ -265,14 +250,29 @@ class Process:
                         self.journal.store.in_doubt)
 
 
-class Member:
-    """The replicas manager in its shell."""
+class _SmallFiles:
+    """Those outside the store, on the same disk. Implements ``remoting.daemon.files.Files``."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self._files = files
+
+    def read(self, path: str) -> bytes | None:
+        return read_whole(self._files, path)
+
+    def replace(self, path: str, content: bytes) -> None:
+        write_whole(self._files, path, content)
+
+    def remove(self, path: str) -> None:
+        if self._files.exists(path):
+            self._files.remove(path)
+
+
+class Member(Membership):
+    """The shipped membership with simulated requests, and a turn instead of a task."""
 
     def __init__(self, process: Process) -> None:
         self.process, self.scene = process, process.scene
-        scene, plan, files = self.scene, self.scene.plan, process.host.files
-        key = scene.key
-        self._files = files
+        scene, plan, key = self.scene, self.scene.plan, self.scene.key
         config = ManagerConfig(
             key.cluster, key.name, process.host.address, scene.controller_addresses, heartbeat_interval_ms=plan.beat_ms,
             heartbeat_timeout_ms=plan.timeout_ms, master_lease_ms=plan.lease_ms,
@@ -281,101 +281,83 @@ class Member:
             all_ack_in_sync_state_set=plan.all_ack, learner=process.host.learner, request_timeout_ms=500,
             sync_controller_metadata_period_ms=1_000, sync_broker_metadata_period_ms=plan.poll_ms, retry_ms=100,
             elect_retry_ms=500)
-        found = identity.load(key.cluster, key.name, self._read(IDENTITY), self._read(TEMP))
-        if isinstance(found, identity.Identity) and files.exists(TEMP):
-            files.remove(TEMP)
-        self.manager: ReplicasManager = ReplicasManager(
-            config, found, f"{process.host.address};{process.host.life}", process.switch.doubtful_epoch,
-            life=scene.new_life())
-        self._carry = Carrier(self._one, lambda: self.manager.in_sync, self._advance)
+        super().__init__(
+            config, files=_SmallFiles(process.host.files), identity_path=IDENTITY,
+            check_code=f"{process.host.address};{process.host.life}", log_state=process.log_state,
+            advance=process.switch.advance, doubtful_epoch=process.switch.doubtful_epoch, life=scene.new_life())
         self._rung = False
         self._timer: int | None = None
 
-    def _read(self, path: str) -> str | None:
-        data = read_whole(self._files, path)
-        return None if data is None else data.decode(errors="replace")
-
-    @property
-    def now(self) -> int:
+    def _clock(self) -> int:
         return self.process.now
 
-    def ring(self) -> None:
+    def _ring(self) -> None:
         self._rung = True
+
+    ring = _ring
 
     def after(self) -> None:
         """Its task, if it was woken; its next deadline."""
         if not self._rung:
             return
         self._rung = False
-        self.carry_out(self._manager().tick(self.now))
-        due = self.manager.next_deadline(self.now)
+        self._tick()
+        due = self.manager.next_deadline(self._clock())
         if due is not None and due != self._timer:
             self._timer = due
-            self.process.later(due - self.now, E_TIMER, self._due)
+            self.process.later(due - self._clock(), E_TIMER, self._due)
 
     def _due(self) -> None:
         self._timer = None
         self.ring()
 
-    def _manager(self) -> ReplicasManager:
-        self.manager.log = self.process.log_state()
-        return self.manager
-
     # --- what comes ------------------------------------------------------------------------------------------
 
     def notified(self, command: Command, *, known: bool = True) -> None:
         """1008; ``known``: from a controller's address."""
-        header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
         if known:
-            self.scene.watch.learned(self.process, header.master_epoch)
-        self.carry_out(self._manager().notified(
-            header, SyncStateSet.from_json(command.body), self.now, known=known))
+            self.scene.watch.learned(
+                self.process, NotifyBrokerRoleChangedRequest.from_ext(command.ext).master_epoch)
+        self._notified(command, known=known)
 
     # --- outputs ---------------------------------------------------------------------------------------------
 
-    def carry_out(self, outputs: Iterable[Output]) -> None:
-        self._carry(outputs)
+    def _change(self, change: Become | Leave) -> None:
+        if isinstance(change, Leave):
+            self.scene.counts["gave way to another life"] += 1
+            self.process.switch.leave()
+        else:
+            self.scene.watch.adopts(self.process, change)
+            self.process.later(0, E_TURN, lambda: self._take(change))
 
-    def _advance(self) -> None:
-        self.process.switch.advance()
+    def _told(self, role: Become) -> None:
+        if isinstance(role, BecomeMaster):
+            self.scene.watch.leads(self.process, role)
 
-    def _one(self, output: Output) -> None:
+    def _serve(self) -> None:
         process = self.process
-        match output:
-            case Send():
-                self._send(output)
-            case BecomeMaster() | BecomeSlave():
-                self.manager.in_sync = None
-                self.scene.watch.adopts(process, output)
-                process.later(0, E_TURN, lambda: self._take(output))
-            case Serve():
-                self.scene.counts["writes open"] += isinstance(self.manager.role, BecomeMaster)
-                if isinstance(self.manager.role, BecomeMaster):
-                    self.scene.watch.serves(process)
-                    process.puts.serve(process.switch, self.manager.lease.holds)
-            case Leave():
-                self.scene.counts["gave way to another life"] += 1
-                self.manager.in_sync = None
-                process.switch.leave()
-            case Fence(reason=reason):
-                self.scene.counts["lease over"] += "lease" in reason
-                process.puts.fence(reason)
-            case Report(problem=problem):
-                self.scene.reported(process, problem)
-            case WriteApplication() | WriteIdentity() | RemoveApplication():
-                self._write(output)
+        if isinstance(self.manager.role, BecomeMaster):
+            self.scene.counts["writes open"] += 1
+            self.scene.watch.serves(process)
+            process.puts.serve(process.switch, self.manager.lease.holds)
+
+    def _fence(self, reason: str) -> None:
+        self.scene.counts["lease over"] += "lease" in reason
+        self.process.puts.fence(reason)
+
+    def _report(self, problem: str) -> None:
+        self.scene.reported(self.process, problem)
 
     def _send(self, send: Send) -> None:
         command, scene, process = send.command, self.scene, self.process
-        sent_ns = self.now
+        sent_ns = process.now
         if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
             scene.watch.asks(process, SyncStateSet.from_json(command.body))
 
         def answered(answer: Command | None) -> None:
             scene.watch.answered(process, command, answer, sent_ns)
-            self.carry_out(self._manager().answered(send.request, answer, self.now))
+            self._answered(send, answer)
             scene.watch.demands.stands(process)
-            self.ring()
 
         scene.ask(process, send.address, command, send.timeout_ms, answered)
         if command.code == RequestCode.BROKER_HEARTBEAT:
@@ -390,31 +372,11 @@ class Member:
         def done(refused: str | None) -> None:
             if refused is not None:
                 self.scene.counts["role refused"] += 1
-                self.carry_out(self._manager().role_failed(role, refused, self.now))
+                self._refused(role, refused)
             else:
-                if isinstance(role, BecomeMaster):
-                    self.manager.in_sync = switch.in_sync
-                outputs = self._manager().role_taken(role, self.now)
-                if isinstance(role, BecomeMaster) and self.manager.machine.state is State.MASTER:
-                    self.scene.watch.leads(self.process, role)
-                self.carry_out(outputs)
-            self.ring()
+                self._took(role, switch.in_sync)
 
         try:
             switch.take(role, self.manager.broker_id, done)
         except REFUSALS as error:
             done(str(error))
-
-    def _write(self, output: WriteApplication | WriteIdentity | RemoveApplication) -> None:
-        files = self._files
-        match output:
-            case WriteApplication(application=application):
-                write_whole(files, TEMP, application.to_text().encode())
-            case WriteIdentity(identity=granted):
-                write_whole(files, IDENTITY, granted.to_text().encode())
-                if files.exists(TEMP):
-                    files.remove(TEMP)
-            case RemoveApplication():
-                if files.exists(TEMP):
-                    files.remove(TEMP)
-        self.carry_out(self._manager().written(self.now))

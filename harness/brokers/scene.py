@@ -309,7 +309,19 @@ class BrokerScene(Group):
         end = self.world.now + SETTLE_MS * MS
         while self.world.now < end and not self.watch.level():
             self.world.run(min(self.world.now + 50 * MS, end))
-        self.watch.settled()
+        if self._stranded():
+            self.counts["copy to be made anew"] += 1
+        else:
+            self.watch.settled()
+
+    def _stranded(self) -> bool:
+        """With ``syncFromLastFile`` a master's log may begin behind the end of one that lost more to a power cut. That
+        master says that the copy must be made anew, and there is no operator here who removes the store."""
+        group = self.group()
+        master = None if group is None else self.host_of(group.master)
+        return (self.plan.from_last_file and master is not None and master.process is not None and any(
+            host.process is not None and host.process.journal.end < master.process.journal.begin
+            for host in self.hosts))
 
 
 def _ignore(answer: Command) -> None:

@@ -16,8 +16,9 @@ from broker.ha.insync import InSync
 from broker.replicas.identity import IdentityError
 from broker.replicas.machine import SEASONED, Event
 from broker.replicas.manager import LogState, ManagerConfig
+from broker.replicas.membership import TEMP
 from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave, Leave
-from broker.replicas.shell import TEMP, Member
+from broker.replicas.shell import Member
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode

@@ -243,9 +243,9 @@ PLANTED: Final = (
             "        E.LATE: (S.IDLE, (A.LEAVE,)),\n        E.REFUSED: (S.IDLE, _STAYS),\n        E.DISPLACED",
             "        E.LATE: (S.IDLE, _STAYS),\n        E.REFUSED: (S.IDLE, _STAYS),\n        E.DISPLACED",
             (LIVES + "test_of_the_next_registration_nothing_is_left_by_what_the_one_before_began",)),
-    Planted("every part hears of a role that another has outrun", "broker/replicas/shell.py",
-            "            if self.manager.machine.state not in TAKING and self.manager.role == role:\n",
-            "            if True:\n", (SHELL + "test_of_a_role_that_another_has_outrun_no_part_hears",)),
+    Planted("every part hears of a role that another has outrun", "broker/replicas/membership.py",
+            "        if self.manager.machine.state not in TAKING and self.manager.role == role:\n",
+            "        if True:\n", (SHELL + "test_of_a_role_that_another_has_outrun_no_part_hears",)),
     Planted("roles are changed all at once", "broker/replicas/shell.py",
             "                await self._leave(change.reason)\n",
             "                assert self._nursery is not None\n"

@@ -1,0 +1,174 @@
+"""A broker in its group without its waits: the replicas manager, its files, and the order of what it asks for.
+
+``shell.Member`` and the simulation of brokers drive it: each sends requests, changes roles and keeps time its own way.
+What follows from an output comes behind those that are there already. It decides nothing, and knows no connections.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from broker.ha.insync import InSync
+from broker.replicas import identity
+from broker.replicas.carrying import Carrier
+from broker.replicas.machine import TAKING
+from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
+from broker.replicas.outputs import (
+    Become,
+    BecomeMaster,
+    BecomeSlave,
+    Fence,
+    Leave,
+    Output,
+    RemoveApplication,
+    Report,
+    Send,
+    Serve,
+    WriteApplication,
+    WriteIdentity,
+)
+from remoting.bodies.controller import SyncStateSet
+from remoting.command import Command
+from remoting.headers.controller import NotifyBrokerRoleChangedRequest
+
+if TYPE_CHECKING:
+    from remoting.daemon.files import Files
+
+TEMP: Final = "-temp"
+"""``<identity file>-temp`` holds the application for an id."""
+
+
+class Membership(ABC):
+    """``carry_out`` what the manager says; tell it what came of that."""
+
+    def __init__(
+        self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str,
+        log_state: Callable[[], LogState], advance: Callable[[], None], doubtful_epoch: int, life: int | None,
+    ) -> None:
+        """``advance`` is replication's; the last two are as in ``ReplicasManager``. Raises ``IdentityError``,
+        ``OSError``."""
+        self._files, self._path, self._log_state = files, identity_path, log_state
+        try:
+            found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
+                                  self._read(identity_path + TEMP))
+        except identity.IdentityError as error:
+            raise identity.IdentityError(f"{identity_path}: {error}") from None
+        if isinstance(found, identity.Identity):
+            files.remove(identity_path + TEMP)  # a crash may have come before that
+        self.manager: ReplicasManager = ReplicasManager(config, found, check_code, doubtful_epoch, life=life)
+        self._carry = Carrier(self._one, lambda: self.manager.in_sync, advance)
+        self._unwritten: Output | None = None
+        """A file that the disk refused."""
+
+    def _read(self, path: str) -> str | None:
+        content = self._files.read(path)
+        return None if content is None else content.decode(errors="replace")
+
+    def _now_manager(self) -> ReplicasManager:
+        self.manager.log = self._log_state()
+        return self.manager
+
+    # --- for the heir ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _clock(self) -> int:
+        """Monotonic, ns."""
+
+    @abstractmethod
+    def _ring(self) -> None:
+        """Something changed: the manager is to tick soon."""
+
+    @abstractmethod
+    def _send(self, send: Send) -> None:
+        """Begin it; then ``_answered``."""
+
+    @abstractmethod
+    def _change(self, change: Become | Leave) -> None:
+        """Begin it behind those that are under way; then ``_took`` or ``_refused``, but for ``Leave``."""
+
+    @abstractmethod
+    def _told(self, role: Become) -> None:
+        """This broker is in that role, and nobody but replication and the manager knows."""
+
+    @abstractmethod
+    def _serve(self) -> None:
+        """Writes are open from now on."""
+
+    @abstractmethod
+    def _fence(self, reason: str) -> None:
+        """Writes are closed from now on."""
+
+    @abstractmethod
+    def _report(self, problem: str) -> None:
+        """Something keeps this broker from its work."""
+
+    # --- what happens ----------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self.carry_out(self._now_manager().tick(self._clock()))
+
+    def _answered(self, send: Send, answer: Command | None) -> None:
+        self.carry_out(self._now_manager().answered(send.request, answer, self._clock()))
+        self._ring()  # the deadlines are others now
+
+    def _notified(self, command: Command, *, known: bool) -> None:
+        """1008; ``known``: from where a controller runs."""
+        header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
+        members = SyncStateSet.from_json(command.body) if command.body else SyncStateSet(frozenset())
+        self.carry_out(self._now_manager().notified(header, members, self._clock(), known=known))
+
+    def _took(self, role: Become, in_sync: InSync | None) -> None:
+        """Replication is in that role; ``in_sync``: a master's."""
+        self.manager.in_sync = in_sync
+        outputs = self._now_manager().role_taken(role, self._clock())
+        if self.manager.machine.state not in TAKING and self.manager.role == role:
+            self._told(role)  # nobody hears of a role that is not wanted any more
+        self.carry_out(outputs)
+        self._ring()
+
+    def _refused(self, role: Become, reason: str) -> None:
+        """Replication could not take that role."""
+        self.carry_out(self._now_manager().role_failed(role, reason, self._clock()))
+        self._ring()
+
+    # --- outputs ---------------------------------------------------------------------------------------------
+
+    def carry_out(self, outputs: Iterable[Output]) -> None:
+        """In order; what follows from one comes behind those that are there already."""
+        self._carry(outputs)
+
+    def _one(self, output: Output) -> None:
+        match output:
+            case Send():
+                self._send(output)
+            case BecomeMaster() | BecomeSlave() | Leave():
+                self.manager.in_sync = None
+                self._change(output)
+            case Serve():
+                self._serve()
+            case Fence(reason=reason):
+                self._fence(reason)
+            case Report(problem=problem):
+                self._report(problem)
+            case _:
+                self._write(output)
+
+    def _write(self, output: Output) -> None:
+        """On this thread: at most a few times in a broker's life, before it serves anybody."""
+        try:
+            match output:
+                case WriteApplication(application=application):
+                    self._files.replace(self._path + TEMP, application.to_text().encode())
+                case WriteIdentity(identity=granted):
+                    self._files.replace(self._path, granted.to_text().encode())
+                    self._files.remove(self._path + TEMP)
+                case RemoveApplication():
+                    self._files.remove(self._path + TEMP)
+        except OSError as error:
+            self._unwritten = output
+            self._report(f"the broker's identity cannot be written beside {self._path}: {error}")
+            return
+        self._unwritten = None
+        self.carry_out(self._now_manager().written(self._clock()))
