@@ -1,11 +1,16 @@
-"""Whether a broker is healthy and ready, as its page of metrics says it, on virtual time."""
+"""Whether a broker is healthy and ready, as its page of metrics says it: on virtual time, and of real processes."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import trio
 
 from broker.metrics import BrokerMetrics
 from broker.store.errors import StoreFailed
+from harness import ours
+from harness.java.ports import reserved
 from raft.monitoring import Judged
 from tests.broker.cluster import Node, cluster, controlled, until
 
@@ -62,3 +67,43 @@ async def test_a_broker_whose_disk_failed_is_neither_healthy_nor_ready(autojump_
         node.broker.journal.failure = StoreFailed("fdatasync: Input/output error")
         assert page.unhealthy() == page.unready() == "the store has failed: fdatasync: Input/output error"
         node.broker.journal.failure = None
+
+
+async def asked(port: int, path: str) -> str:
+    """The answer, status line first; "" while nobody listens."""
+    try:
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            return b"".join([piece async for piece in stream]).decode()
+    except OSError:
+        return ""
+
+
+async def until_answered(port: int, path: str, status: int, words: str) -> None:
+    with trio.fail_after(60):
+        while not (answer := await asked(port, path)).startswith(f"HTTP/1.1 {status} ") or words not in answer:
+            await trio.sleep(0.1)
+
+
+@pytest.mark.slow
+async def test_real_servers_say_when_they_serve(tmp_path: Path) -> None:
+    """A broker is ready when its controller has made it master, and not when that is gone and the lease with it."""
+    def shown(port: int) -> dict[str, object]:
+        return {"metricsExporterType": "PROM", "metricsPromExporterPort": port, "metricsPromExporterHost": "127.0.0.1"}
+
+    with reserved() as named, reserved() as led, reserved() as stored:
+        async with ours.namesrv(tmp_path / "namesrv", extra=shown(named)) as namesrv, \
+                ours.controllers(tmp_path / "controllers", 1, start=False, extra=shown(led)) as (controller,), \
+                ours.broker(tmp_path / "broker", namesrv=[namesrv.address], controllers=[controller.address],
+                            start=False, extra=shown(stored)) as broker:
+            await until_answered(named, "/readyz", 200, "ok")
+            await broker.launch()
+            await until_answered(stored, "/readyz", 503, "the broker has no role yet")
+            await until_answered(stored, "/healthz", 200, "ok")
+            await controller.start()
+            await until_answered(led, "/readyz", 200, "ok")
+            await until_answered(stored, "/readyz", 200, "ok")
+            await until_answered(stored, "/metrics", 200, "broker_writes_open")
+            await controller.kill()
+            await until_answered(stored, "/readyz", 503, "the master takes no messages")
+            await until_answered(stored, "/healthz", 200, "ok")
