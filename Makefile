@@ -40,10 +40,11 @@ demo-raft: $(VENV)/.demo ## three real processes, a leader killed again and agai
 test: $(VENV)/.dev ## all tests, on WORKERS processes
 	$(RUN) -m pytest -n $(WORKERS) $(ARGS)
 
-check: $(VENV)/.dev ## lint, types, layers; writes nothing
+check: $(VENV)/.dev ## lint, types, layers, figures; writes nothing
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(RUN) -m benchmarks.structure --check
 
 fix: $(VENV)/.dev ## apply the linter's safe fixes, write the generated parts of the reference
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,7 @@
 """The structure of the tree in figures: what is asserted, named, tested, and how large it is, package by package.
 
     python -m benchmarks.structure                        # the table: recorded commits, the best reached, now
-    python -m benchmarks.structure --list homonyms        # what a figure counts
+    python -m benchmarks.structure --list homonyms        # what a figure counts; --since COMMIT: what is new in it
     python -m benchmarks.structure --reached              # records what is better now: it may not get worse again
     python -m benchmarks.structure --tree DIR --json F    # counts another checkout
 
@@ -16,9 +16,11 @@ import ast
 import functools
 import json
 import re
+import subprocess
 import sys
+import tempfile
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -319,7 +321,7 @@ def worse(now: Counted, reached: Counted) -> list[str]:
     """What got worse, in words."""
     return [
         f"{FIGURES[key].about}, {room}: {FIGURES[key].shown(now[key][room])}, and it was {FIGURES[key].shown(cell)} "
-        f"(python -m benchmarks.structure --list {key})"
+        f"(python -m benchmarks.structure --list {key} --since COMMIT)"
         for key, rooms in reached.items() for room, cell in rooms.items() if FIGURES[key].worse(now[key][room], cell)]
 
 
@@ -351,20 +353,37 @@ def page(text: str) -> str:
     return head + "<!-- table -->\n" + "\n".join(table(recorded())) + "\n<!-- end" + rest.partition("<!-- end")[2]
 
 
+def listed(cells: Mapping[str, Cell]) -> Counter[str]:
+    """What a figure counts, by room; without the numbers of lines, so that two trees can be compared."""
+    return Counter(f"{room} {re.sub(r':[0-9]+:', ':', each)}" for room, cell in cells.items() for each in cell.which)
+
+
+def at_commit(commit: str, key: str) -> Counter[str]:
+    """What a figure counted there."""
+    with tempfile.TemporaryDirectory(prefix="structure-") as folder:
+        packed = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "x", "-C", folder], input=packed, check=True)
+        return listed(counted(Path(folder))[key])
+
+
 def main() -> int:
     """The command; returns its exit code: 1 if something is worse than it was."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="DIR", help="another checkout to count")
     parser.add_argument("--list", choices=FIGURES, help="only print what this figure counts")
+    parser.add_argument("--since", metavar="COMMIT", help="with --list: only what that commit did not have")
+    parser.add_argument("--check", action="store_true", help="no table: only what is worse than it was")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--reached", action="store_true", help="write what is better now to the recorded figures")
     options = parser.parse_args()
     now, results = counted(options.tree), recorded()
     if options.list:
-        print(*(f"{room} {each}" for room, cell in now[options.list].items() for each in cell.which), sep="\n")
+        found = listed(now[options.list])
+        print(*(found - at_commit(options.since, options.list) if options.since else found), sep="\n")
         return 0
-    print(*table({**results, "now": now}), sep="\n")
+    if not options.check:
+        print(*table({**results, "now": now}), sep="\n")
     if options.json:
         options.json.write_text(as_json(written(now)), encoding="utf-8")
     if options.reached:
@@ -372,7 +391,8 @@ def main() -> int:
         RESULTS.write_text(as_json({name: written(cells) for name, cells in results.items()}), encoding="utf-8")
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     offences = worse(now, results["reached"])
-    print(*(f"WORSE: {each}" for each in offences), sep="\n")
+    for each in offences:
+        print(f"WORSE: {each}")
     return int(bool(offences))
 
 

@@ -40,7 +40,7 @@ class SyncJob:
     cuts: int
 
     def run(self) -> None:
-        """Raises ``OSError``."""
+        """Sync the files; on any thread. Raises ``OSError``."""
         for file in self.files:
             file.sync()
 
@@ -69,12 +69,12 @@ class Log(Protocol):
 
     @property
     def written_offset(self) -> int:
-        """What the system has."""
+        """Up to where the operating system has it."""
         ...
 
     @property
     def flushed_offset(self) -> int:
-        """What is on disk."""
+        """Up to where it is on disk."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class Log(Protocol):
         ...
 
     def flushed(self, job: SyncJob) -> None:
-        """``job.run`` has returned."""
+        """Take note that ``job.run`` has returned."""
         ...
 
     def sync_failed(self, error: OSError) -> StoreFailed:

@@ -88,6 +88,14 @@ def test_a_figure_counts_what_it_says(tree: Tree, key: str, room: str, cell: tup
     assert found.which == which
 
 
+def test_what_is_new_in_a_figure_is_told_whatever_line_it_stands_on(tree: Tree) -> None:
+    before = structure.listed(counted(tree.root)["docstrings"])
+    assert list(before) == ["raft raft.log: Cuts."]
+    path = tree.root / "raft/log.py"
+    path.write_text("\n\n" + path.read_text() + 'def h():\n    """Cuts more."""\n')
+    assert list(structure.listed(counted(tree.root)["docstrings"]) - before) == ["raft raft.log: Cuts more."]
+
+
 def of(key: str, room: str, count: int, total: int) -> Counted:
     return {key: {room: Cell(count, total)}}
 
