@@ -28,7 +28,9 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/transfer.py": ("tests/raft/test_transfer.py", "tests/raft/bugs/test_liveness.py"),
     "raft/changes.py": ("tests/raft/test_changes.py", "tests/raft/bugs/test_memberships.py"),
     "raft/candidacy.py": ("tests/raft/test_candidacy.py", "tests/raft/bugs/test_elections.py"),
-    "raft/following.py": RAFT,
+    "raft/following.py": (
+        "tests/raft/test_following.py", "tests/raft/bugs/test_replication.py", "tests/raft/bugs/test_snapshots.py",
+        "tests/raft/bugs/test_guards.py"),
     "raft/leadership.py": RAFT,
     "raft/replica.py": RAFT,
     "raft/rules/strict.py": RULES,
