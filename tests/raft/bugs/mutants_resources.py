@@ -57,7 +57,7 @@ MUTANTS = [
            new="    if False:\n        raise _rule(",
            tests=(TESTS + "test_BUG_A5_numbers_near_their_limit_work_and_beyond_it_are_refused",)),
     Mutant("A5", "raft/frame.py",
-           old="    if first + count > 1 << 63 or term > 1 << 63:\n",
+           old="    if first + count > 1 << 63 or term >= 1 << 63:\n",
            new="    if False:\n",
            tests=(TESTS + "test_BUG_A5_entries_near_the_last_index_are_read_and_none_beyond_it",)),
     Mutant("A5", "raft/reads.py",
