@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
-import attrs
 import trio
 
 from raft.applier import Applier
@@ -36,7 +35,6 @@ from raft.errors import (
 from raft.events import EventHub, NodeFaulted
 from raft.frame import Frame
 from raft.held import Held
-from raft.membership import Membership
 from raft.messages import (
     AppendReply,
     Committed,
@@ -57,9 +55,8 @@ from raft.pending import Proposals
 from raft.replica import Replica
 from raft.snapshotio import SnapshotIO
 from raft.statemachine import AnyMachine, Machine
-from raft.status import Refusal
-from raft.storage.interface import Storage
-from raft.storage.writer import Promise
+from raft.storage.interface import EarlyAck
+from raft.surroundings import Disk, Peers, RunBlocking, System
 from raft.wakeup import Bell
 
 NS = 1_000_000_000
@@ -71,47 +68,6 @@ SUSPENDED_NS = 10 * MS
 STOP_TRANSFER_S = 1.0
 """A leader that stops hands over within this time, or goes without."""
 
-Clock: TypeAlias = Callable[[], int]
-RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
-SubmitQuietly: TypeAlias = Callable[[Write, tuple[str, PeerMessage] | None], Promise | None]
-
-
-@attrs.define(eq=False)
-class Surroundings:
-    """What a node needs from its host."""
-
-    clock: Clock
-    """Monotonic, ns."""
-    wall_ms: Callable[[], int]
-    storage: Storage
-    submit: Callable[[Write], None]
-    """Hand a write to the disk; tokens come back through ``Driver.durable``."""
-    send: Callable[[str, PeerMessage], object]
-    """Hand a message to the transport; it may get lost."""
-    flush: Callable[[int | None], object]
-    """Let out what was sent since the last time: to this many peers, in the order of ``send``; None: to all."""
-    run_blocking: RunBlocking
-    """Run a function that blocks, away from the event loop."""
-    addresses: Callable[[Mapping[str, str]], None]
-    """Learn where others listen."""
-    members_changed: Callable[[Membership], None]
-    """This group has another membership now."""
-    has_room: Callable[[], bool]
-    """Whether a disk that was full takes frames again; blocks."""
-    connected: Callable[[str], bool]
-    suspended_ns: Callable[[], int] = attrs.field(default=lambda: 0, kw_only=True)
-    """How long the machine has been suspended since it booted, ns: ``clock`` does not count that."""
-    refusals: Callable[[], Sequence[Refusal]]
-    submit_quietly: SubmitQuietly | None = attrs.field(default=None, kw_only=True)
-    """``submit``, but its token may come late unless ``hurry`` says otherwise; with a message to a peer that leaves the
-    moment the write is durable, without this thread's help (None: it will not)."""
-    write_here: Callable[[Write], bool | None] = attrs.field(default=lambda write: None, kw_only=True)
-    """Let out what was sent, then write: True, it is durable; False, it failed, which is told later; None, not tried:
-    ``submit`` it."""
-    hurry: Callable[[bool], object] = attrs.field(default=lambda wanted: None, kw_only=True)
-    """Whether something waits for tokens now."""
-    kept: Callable[[str, Any], object] = attrs.field(default=lambda peer, promised: None, kw_only=True)
-    """That message to that peer left."""
 
 
 class Driver:
@@ -119,10 +75,10 @@ class Driver:
 
     def __init__(
         self, *, name: str, cluster: str, replica: Replica, state_machine: AnyMachine, config: Config,
-        around: Surroundings,
+        disk: Disk, peers: Peers, system: System,
     ) -> None:
         self.name, self.cluster, self.config = name, cluster, config
-        self.replica, self.around = replica, around
+        self.replica, self.disk, self.peers, self.system = replica, disk, peers, system
         self.state_machine = state_machine
         self.fault_cause: Exception | None = None
         self.storage_state = "ok"
@@ -130,32 +86,32 @@ class Driver:
         self.counters = {"messages_received": 0, "messages_sent": 0, "batches": 0, "reads_asked": 0}
         self.held = Held()
         """Messages whose write is not durable yet."""
-        self.promises: deque[tuple[int, str, AppendReply, Promise]] = deque()
+        self.early_acks: deque[tuple[int, str, AppendReply, EarlyAck]] = deque()
         """Acknowledgements that came with writes (their tokens) which are not durable yet."""
-        self.clock = around.clock
+        self.clock = system.clock
         self._bell = Bell()
         self._hold = 0
         """Above 0: as many batches in flight as may be; proposals gather until one of them has its fate."""
-        self.proposals = Proposals(config, around.clock, self._bell, self._rearm, self._flush)
-        self.barriers = Barriers(config, around.clock, self._bell, self._rearm)
+        self.proposals = Proposals(config, system.clock, self._bell, self._rearm, self._flush)
+        self.barriers = Barriers(config, system.clock, self._bell, self._rearm)
         self.events_hub = EventHub()
         self.applier = Applier(
             machine=Machine(state_machine), log=replica.log, proposals=self.proposals, config=config,
-            clock=around.clock, load=self._load_to_apply, progress=self._after_slice, fault=self._machine_raised,
-            run_blocking=around.run_blocking)
+            clock=system.clock, load=self._load_to_apply, progress=self._after_slice, fault=self._machine_raised,
+            run_blocking=system.run_blocking)
         self.snapshots = SnapshotIO(
-            replica=replica, storage=around.storage, applier=self.applier, proposals=self.proposals,
-            events=self.events_hub, config=config, clock=around.clock, pump=self.pump,
-            run_blocking=around.run_blocking, storage_failed=self.write_failed)
+            replica=replica, storage=disk.storage, applier=self.applier, proposals=self.proposals,
+            events=self.events_hub, config=config, clock=system.clock, pump=self.pump,
+            run_blocking=system.run_blocking, storage_failed=self.write_failed)
         self._requests: dict[int, trio.Event] = {}
         self._answers: dict[int, Resolved] = {}
-        self._suspended = around.suspended_ns()
+        self._suspended = system.suspended_ns()
         self._ticket = 0
         self._now = 0
         self._writes: list[Write] = []
         self.submitted = self.durable_token = 0
         """Write tokens handed to the disk, and reported durable."""
-        self._pumping = self._hurried = False
+        self._pumping = self._reporting_now = False
         self._armed = 0
         self._timer: trio.CancelScope | None = None
         self.role_seen = trio.Event()
@@ -234,7 +190,7 @@ class Driver:
         now = self._now
         if not now:
             now = self._now = self.clock()
-            self.replica.wall_ms = self.around.wall_ms()
+            self.replica.wall_ms = self.system.wall_ms()
         self.counters["messages_received"] += 1
         self.replica.receive(now, peer, message)
 
@@ -248,13 +204,13 @@ class Driver:
         if token <= self.durable_token:
             return
         self.durable_token = token
-        promises = self.promises
-        while promises and promises[0][0] <= token:
-            _, peer, reply, promised = promises.popleft()
-            if promised.said:
+        early_acks = self.early_acks
+        while early_acks and early_acks[0][0] <= token:
+            _, peer, reply, early = early_acks.popleft()
+            if early.sent:
                 self.counters["messages_sent"] += 1
-                self.around.kept(peer, promised)
-                self.replica.following.kept(reply)
+                self.peers.early_ack_sent(peer, early)
+                self.replica.following.early_ack_sent(reply)
         for send in self.held.due(token):
             self._post(send)
         self.replica.durable(self.clock(), token)
@@ -281,7 +237,7 @@ class Driver:
         """The disk took none of the writes behind the durable ones."""
         self.storage_state = "full"
         self.held.clear()  # what they promise rests on writes that are gone
-        self.promises.clear()
+        self.early_acks.clear()
         self.replica.storage_fault(self.clock(), "full")
         self._room_wanted.set()
         self.pump()
@@ -295,7 +251,7 @@ class Driver:
             return
         self.storage_state = "failed"
         self.held.clear()
-        self.promises.clear()
+        self.early_acks.clear()
         self.fault_cause = self.fault_cause or error
         self.replica.storage_fault(self.clock(), "failed")
         self.pump()
@@ -310,7 +266,7 @@ class Driver:
         replica, held, writes = self.replica, self.held, self._writes
         self._pumping = True
         try:
-            while (outputs := replica.drain()) or self._write_here():
+            while (outputs := replica.drain()) or self._write_inline():
                 for output in outputs:
                     kind = type(output)
                     if kind is Send:
@@ -329,25 +285,25 @@ class Driver:
             self._pumping = False
         if writes:
             # Peers' disks are further away than this one, but it is needed too: half of them go first.
-            self.around.flush(len(replica.membership.voters) // 2)
+            self.peers.flush(len(replica.membership.voters) // 2)
             self._submit()
-        self.around.flush(None)
-        hurry = self.durable_token < self.submitted and replica.needs_disk
-        if hurry is not self._hurried:
-            self._hurried = hurry
-            self.around.hurry(hurry)
+        self.peers.flush(None)
+        waits = self.durable_token < self.submitted and replica.needs_disk
+        if waits is not self._reporting_now:
+            self._reporting_now = waits
+            self.disk.report_now(waits)
         self.barriers.release(self.applier.index, self.lease_valid)
-        if self.proposals.flying < self._hold:
+        if self.proposals.in_flight < self._hold:
             self._bell.ring()
         if replica.deadline < self._armed:
             self._rearm(replica.deadline)
 
-    def _write_here(self) -> bool:
+    def _write_inline(self) -> bool:
         """A lone write goes to the disk at once where that is quick; whether it did, and so may have an effect."""
         if len(self._writes) != 1:
             return False
         (write,) = self._writes
-        durable = self.around.write_here(write)
+        durable = self.disk.write_inline(write)
         if durable is None:
             return False
         self._writes.clear()
@@ -362,19 +318,18 @@ class Driver:
         self._writes.clear()
         self.submitted = last.token
         for write in others:
-            self.around.submit(write)
-        quietly = self.around.submit_quietly
-        if quietly is None or last.hard_state or last.install or last.truncate_from or last.purge_to:
-            self.around.submit(last)
+            self.disk.submit(write)
+        if not self.disk.early_acks or last.hard_state or last.install or last.truncate_from or last.purge_to:
+            self.disk.submit(last)
             return
-        promise = self.replica.following.promise()
-        if (promised := quietly(last, promise)) is not None:
-            assert promise is not None
-            self.promises.append((last.token, *promise, promised))
+        ack = self.replica.following.early_ack()
+        if (early := self.disk.submit_with_ack(last, ack)) is not None:
+            assert ack is not None
+            self.early_acks.append((last.token, *ack, early))
 
     def _post(self, send: Send) -> None:
         self.counters["messages_sent"] += 1
-        self.around.send(send.peer, send.message)
+        self.peers.send(send.peer, send.message)
 
     def _carry_out(self, output: object) -> None:
         """Carry out one of the rarer outputs."""
@@ -383,7 +338,7 @@ class Driver:
         elif isinstance(output, RoleChanged):
             self._role_changed(output)
         elif isinstance(output, MembershipChanged):
-            self.around.members_changed(output.membership)
+            self.peers.members_changed(output.membership)
             self.events_hub.put(output)
         elif isinstance(output, Load):
             try:
@@ -417,7 +372,7 @@ class Driver:
         """Nobody gets an answer from here any more but this one."""
         self.applier.stop()
         self.proposals.close(self.refusal)
-        self.proposals.abandon_flying(lambda first, last: self.refusal())
+        self.proposals.abandon_in_flight(lambda first, last: self.refusal())
         self.barriers.close(self.refusal)
         self._wake_requests()
         self.events_hub.put(NodeFaulted(self.replica.faulted or ""))
@@ -438,7 +393,7 @@ class Driver:
 
     def _notice_suspension(self) -> None:
         """A machine that was suspended has a clock that stood still: what was heard before proves no lease."""
-        suspended = self.around.suspended_ns()
+        suspended = self.system.suspended_ns()
         if abs(suspended - self._suspended) > SUSPENDED_NS:
             self._suspended = suspended
             self.replica.void_lease(self.clock())
@@ -460,8 +415,8 @@ class Driver:
         self.pump()
 
     async def _load(self, first: int, max_bytes: int) -> list[Frame]:
-        frames: list[Frame] = await self.around.run_blocking(
-            self.around.storage.read, self.replica.group, first, max_bytes)
+        frames: list[Frame] = await self.system.run_blocking(
+            self.disk.storage.read, self.replica.group, first, max_bytes)
         return frames
 
     async def _load_to_apply(self, first: int, max_bytes: int) -> list[Frame]:
@@ -489,7 +444,7 @@ class Driver:
 
     def start(self, nursery: trio.Nursery) -> None:
         """Begin this node's tasks."""
-        self.replica.wall_ms = self.around.wall_ms()
+        self.replica.wall_ms = self.system.wall_ms()
         tasks = (self._run_flusher, self._run_timer, self._run_loads, self._run_room, self.applier.run,
                  self.snapshots.run_due, self.snapshots.run_questions)
         self._tasks = len(tasks)
@@ -521,9 +476,9 @@ class Driver:
         for scope in self._scopes:
             scope.cancel()
         await self._idle.wait()
-        if self._hurried:
-            self._hurried = False
-            self.around.hurry(False)
+        if self._reporting_now:
+            self._reporting_now = False
+            self.disk.report_now(False)
 
     async def stop(self, *, transfer: bool) -> None:
         """Hand leadership over if that is quick, then answer everybody who waits."""
@@ -542,7 +497,7 @@ class Driver:
         self.stopping = True
         self.applier.stop()
         self.proposals.close(self.refusal)
-        self.proposals.abandon_flying(lambda first, last: Unknown(first, last, "this node stopped"))
+        self.proposals.abandon_in_flight(lambda first, last: Unknown(first, last, "this node stopped"))
         self.barriers.close(self.refusal)
         self._wake_requests()
         self.role_seen.set()
@@ -574,9 +529,9 @@ class Driver:
 
     def _flush_proposals(self, now: int) -> None:
         proposals, target = self.proposals, self.config.uncommitted_frames_target
-        wall_ms = self.around.wall_ms()
+        wall_ms = self.system.wall_ms()
         while proposals.waiting:
-            if proposals.flying >= target:
+            if proposals.in_flight >= target:
                 self._wait_for_commit()
                 return
             batch = proposals.take()
@@ -584,7 +539,7 @@ class Driver:
             try:
                 first, last = self.replica.propose(now, batch.commands, wall_ms)
             except Busy as error:
-                if proposals.flying:
+                if proposals.in_flight:
                     proposals.put_back(batch)
                     self._wait_for_commit()
                     return
@@ -595,10 +550,10 @@ class Driver:
                 proposals.refuse(batch, partial(Rejected, error.reason, error.detail))
             else:
                 self.counters["batches"] += 1
-                proposals.flown(batch, first, last, self.replica.term)
+                proposals.handed_over(batch, first, last, self.replica.term)
 
     def _wait_for_commit(self) -> None:
-        self._hold = self.proposals.flying
+        self._hold = self.proposals.in_flight
         deadline = self.proposals.next_deadline()
         if deadline is not None:
             self._rearm(deadline)
@@ -630,7 +585,7 @@ class Driver:
             self.proposals.expire(now)
             self.barriers.expire(now)
             if self.replica.deadline <= now:
-                self.replica.wall_ms = self.around.wall_ms()
+                self.replica.wall_ms = self.system.wall_ms()
                 self.replica.tick(now)
             self.pump()
 
@@ -655,7 +610,7 @@ class Driver:
                 await trio.sleep(patience)
                 patience = min(2 * patience, ROOM_RETRY_MAX_S)
                 try:
-                    room = await self.around.run_blocking(self.around.has_room)
+                    room = await self.system.run_blocking(self.disk.storage.has_room)
                 except StorageError as error:
                     self.write_failed(error)
             if self.storage_state == "full":

@@ -43,7 +43,7 @@ class Following:
         self._read_round = 0
         self._ack_due = False
         self._acked = -1
-        """A kept promise covers entries up to here; -1: none was kept."""
+        """Early acknowledgements cover entries up to here; -1: none was sent."""
         self._chunk: SnapshotChunk | None = None
         """The latest chunk handed to storage, to be answered when stored."""
         self._installed_for: tuple[SnapshotChunk, SnapshotMeta] | None = None
@@ -211,11 +211,11 @@ class Following:
         return AppendReply(core.group, core.term, self._session, self._sequence, SUCCESS, match,
                            core.log.last_index, 0, 0, self._read_round)
 
-    def promise(self) -> tuple[str, AppendReply] | None:
+    def early_ack(self) -> tuple[str, AppendReply] | None:
         """What will be said, and to whom, once all that is appended so far is durable.
 
         It may leave as soon as that write is durable, whatever else came in since: that is no more than a reply that
-        was made then and comes late. ``kept`` tells that it left.
+        was made then and comes late. ``early_ack_sent`` tells that it left.
         """
         core = self.core
         if not self._ack_due or core.leader is None or core.role != FOLLOWER or core.disk_full:
@@ -227,8 +227,8 @@ class Following:
         """Whether a hand-over or a snapshot waits for the disk."""
         return self._timeout_now is not None or self._installed_for is not None
 
-    def kept(self, reply: AppendReply) -> None:
-        """This promise left; it need not be said again."""
+    def early_ack_sent(self, reply: AppendReply) -> None:
+        """This acknowledgement left early; it need not be sent again."""
         if reply.term == self.core.term and reply.session == self._session:
             self._acked = max(self._acked, reply.match)
 

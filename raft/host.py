@@ -24,7 +24,7 @@ from raft.access import Access, Caller
 from raft.clientserver import ServedNode, serve_client
 from raft.clientwire import request_bytes_max
 from raft.config import MS, NEVER, Config
-from raft.driver import Clock, Driver, RunBlocking, Surroundings
+from raft.driver import Driver
 from raft.errors import ConfigError, DamagedLog, DiskFull, StorageError, UsageError, WrongDirectory
 from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, removed_groups, write_origin
 from raft.handshake import Connector, connect_tcp
@@ -36,6 +36,7 @@ from raft.node import Node
 from raft.pending import Ticket
 from raft.replica import GUESTS_MAX, LIFE_BITS, Replica
 from raft.rules import make_rules
+from raft.shared import SharedDisk, SharedPeers
 from raft.statemachine import (
     AnswerT_co,
     AnyMachine,
@@ -54,9 +55,10 @@ from raft.storage.lives import begin_life, write_lives
 from raft.storage.place import SEGMENTS, MakeStorage, Place, check_kind, note_kind, was_opened
 from raft.storage.segment import SegmentStorage
 from raft.storage.writer import InlineWriter, LogWriter, WriterEvents
+from raft.surroundings import Clock, RunBlocking, System
 from raft.tls import TLSConfig
 from raft.trace import Trace
-from raft.transport import Prepared, Transport, TransportLimits
+from raft.transport import Transport, TransportLimits
 
 logger = logging.getLogger("raft.host")
 T = TypeVar("T")
@@ -180,7 +182,8 @@ class Host:
         self._served: dict[int, ServedNode] = {}
         """What clients have of them."""
         self._files, self._recovered = files, recovered
-        self._rng, self._clock, self._wall_ms = rng, clock, wall_ms
+        self._rng, self._clock = rng, clock
+        self._system = System(clock, wall_ms, run_blocking, suspended_ns)
         self._inline = inline
         self._run_blocking, self._access = run_blocking, access
         self._taken: set[int] = set()
@@ -193,8 +196,9 @@ class Host:
         self._touched: list[Driver] = []
         self._transport: Transport | None = None
         self._writer: InlineWriter | LogWriter | None = None
-        self._waiting = 0
-        """Nodes that wait for the disk."""
+        self._disk: SharedDisk
+        self._peers: SharedPeers
+        """Made by ``start``."""
         self._leaving: dict[int, Driver] = {}
         """Closed, and their last writes not yet durable."""
         self._forgetting: set[int] = set()
@@ -276,8 +280,8 @@ class Host:
             trace=trace)
         replica.following.members_only = self._access is not None
         node = Driver(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
-                      around=self._surroundings())
-        self._learn_addresses({**_addresses(replica.membership), **peers})
+                      disk=self._disk, peers=self._peers, system=self._system)
+        self._peers.learn({**_addresses(replica.membership), **peers})
         self._links.listed.update(_addresses(replica.membership))
         self._links.to_keep.set()
         for peer, incarnation in self._links.met.items():
@@ -388,6 +392,8 @@ class Host:
             sync=self.config.sync, interval_ms=self.config.sync_interval_ms)
         if isinstance(self._writer, LogWriter):
             self._unheard = self._writer.reports
+        self._disk = SharedDisk(self.storage, self._writer, self._transport, self.nodes)
+        self._peers = SharedPeers(self._transport, self.node_id, self._members_changed)
         nursery.start_soon(self._keep_lives)
         await nursery.start(partial(self._transport.run, listen, listeners=listeners or None))
 
@@ -438,30 +444,13 @@ class Host:
         await self._run_blocking(write_origin, self._files, number, origin)
         return origin
 
-    def _surroundings(self) -> Surroundings:
-        transport, writer = self.transport, self._writer
-        assert writer is not None
-        return Surroundings(
-            clock=self._clock, suspended_ns=suspended_ns, wall_ms=self._wall_ms, storage=self.storage,
-            submit=writer.submit, submit_quietly=None if isinstance(writer, InlineWriter) else self._submit_quietly,
-            write_here=self._write_here, hurry=self._hurry, kept=transport.note_kept, send=transport.send,
-            has_room=self.storage.has_room,
-            flush=transport.flush, run_blocking=self._run_blocking, addresses=self._learn_addresses,
-            members_changed=self._members_changed, connected=transport.connected,
-            refusals=lambda: list(transport.refusals.values()))
-
     # --- who is where ----------------------------------------------------------------------------------------
-
-    def _learn_addresses(self, book: Mapping[str, str]) -> None:
-        for peer, address in book.items():
-            if peer != self.node_id and address:
-                self.transport.set_address(peer, address)
 
     def _members_changed(self, membership: Membership) -> None:
         """A group's membership is another one now."""
         listed = self._links.listed
         moved = {peer: address for peer, address in _addresses(membership).items() if listed.get(peer) != address}
-        self._learn_addresses(moved)
+        self._peers.learn(moved)
         listed.update(moved)
         self._links.to_keep.set()
         self._meet(NOBODY)
@@ -483,35 +472,6 @@ class Host:
         return f"node {peer!r} from {caller} is no member here, and node {self.node_id!r} needs no other leader"
 
     # --- callbacks -------------------------------------------------------------------------------------------
-
-    def _submit_quietly(self, write: Write, promise: tuple[str, PeerMessage] | None) -> Prepared | None:
-        """Write, and let the writer's thread send this message to that peer the moment that is durable, if it can."""
-        writer = self._writer
-        assert isinstance(writer, LogWriter)
-        prepared = self.transport.prepare(*promise) if promise is not None else None
-        if promise is None or prepared is not None:
-            writer.submit_quietly(write, prepared)
-        else:
-            writer.submit(write)
-        return prepared
-
-    def _write_here(self, write: Write) -> bool | None:
-        """Write and sync this now, if that will be quick and nobody else has to wait for it. None: not tried."""
-        writer = self._writer
-        if not isinstance(writer, LogWriter) or len(self.nodes) > 1 or not writer.takes_here(write):
-            return None
-        if not self.transport.flush():  # the peers' disks are to work meanwhile, or nothing is won
-            return None
-        return writer.write_here(write)
-
-    def _hurry(self, wanted: bool) -> None:
-        """A node waits for its disk now, or no longer does."""
-        self._waiting += 1 if wanted else -1
-        writer = self._writer
-        if isinstance(writer, LogWriter):
-            writer.hurry = self._waiting > 0
-            if wanted and writer.reports:
-                writer.report()
 
     def _on_message(self, peer: str, message: PeerMessage) -> None:
         if self._unheard:

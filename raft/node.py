@@ -99,7 +99,7 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         await self.read_barrier(level, timeout_ms=timeout_ms)
         left_ms = max(1, timeout_ms - (driver.clock() - asked_ns) // MS)
         answer: Any = await driver.ask_machine(
-            ask, data, run_blocking=driver.around.run_blocking, timeout_ms=left_ms)
+            ask, data, run_blocking=driver.system.run_blocking, timeout_ms=left_ms)
         return cast("AnswerT_co", answer)
 
     # --- the group -------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
 
         def ask(ticket: int) -> None:
             driver.replica.reconfigure(driver.clock(), ticket, voters, others, priorities)
-            driver.around.addresses({**voters, **others})
+            driver.peers.learn({**voters, **others})
 
         await driver.request(ask)
 

@@ -1,7 +1,7 @@
 """Bytes on their way into one connection: written at once where the socket takes them, queued within limits where not.
 
-``put`` and ``flush`` never block and never raise; the task in ``run`` carries on where a flush had to stop. ``say`` is
-for another thread than the loop's.
+``put`` and ``flush`` never block and never raise; the task in ``run`` carries on where a flush had to stop.
+``send_now`` is for another thread than the loop's.
 Knows streams and file descriptors; nothing of messages, peers or reconnecting.
 """
 
@@ -76,7 +76,7 @@ class Outbox:
         self._bell.ring()
         return False
 
-    def say(self, data: bytes) -> bool:
+    def send_now(self, data: bytes) -> bool:
         """From any thread: write this now, ahead of nothing. False: it did not leave whole; let the loop send it.
 
         Never blocks, never raises. What is wrong with a connection, the loop finds out by itself.

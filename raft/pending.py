@@ -1,9 +1,17 @@
 """Proposals between the caller and their fate: gathered, in flight, resolved. Built so that one costs about 2 µs.
 
+How many may be under way is bounded, in entries and bytes: a queue without a bound only turns overload into delay, and
+callers into timeouts whose commands are carried out all the same. Callers beyond the bound wait, first in, first out
+(``_waiting_for_room``); ``propose_nowait`` says ``Busy`` instead. How many *frames* are in flight is bounded by the
+driver, which keeps a few: enough to cover the round to the followers, so that the link and their disks never idle; more
+would only wait in other queues. Meanwhile commands gather, so batches grow with the load by themselves, and no timer
+holds a lone one back.
+
 A *batch* is what becomes one frame: callers append a command and park; the flusher takes the batch whole; when its
 entries are applied all its callers are woken at once and look up their own result by position. No object, event,
 timer or cancel scope is made per proposal. Knows tasks, deadlines and limits; knows nothing of roles, peers or disks:
-``node`` says when proposals may come in (``open``), with which error they must not (``close``), and what was committed.
+``driver`` says when proposals may come in (``open``), with which error they must not (``close``), and what is
+committed.
 """
 
 from __future__ import annotations
@@ -115,7 +123,7 @@ class Ticket(Generic[ResultT_co]):
 
 
 @attrs.define(eq=False)
-class _Admission:
+class _Waiter:
     """A caller who waits until there is room for its commands."""
 
     commands: Sequence[bytes]
@@ -126,9 +134,9 @@ class _Admission:
     refused: RaftError | None = None
 
 
-def _waits(place: Batch | _Admission, task: Task) -> bool:
+def _waits(place: Batch | _Waiter, task: Task) -> bool:
     found = task.custom_sleep_data
-    return found is place or (isinstance(place, _Admission) and found is not None and found is place.batch)
+    return found is place or (isinstance(place, _Waiter) and found is not None and found is place.batch)
 
 
 async def _park(batch: Batch, task: Task) -> None:
@@ -156,12 +164,12 @@ class Proposals:
         largest = config.frame_bytes_max - HEADER_BYTES
         self._frame_room = max(largest - 4 * config.frame_entries_max, largest // 2)
         self._frame_entries = min(config.frame_entries_max, (largest - self._frame_room) // 4)
-        self._batch = self._shut = Batch(room=-1, capacity=0, done=True)
+        self._batch = self._no_batch = Batch(room=-1, capacity=0, done=True)
         self._ready: deque[Batch] = deque()
-        self._flying: deque[Batch] = deque()
-        self._door: deque[_Admission] = deque()
+        self._in_flight: deque[Batch] = deque()
+        self._waiting_for_room: deque[_Waiter] = deque()
         self._expiring: deque[Batch] = deque()
-        self._alarms = Alarms[Batch | _Admission](_waits)
+        self._alarms = Alarms[Batch | _Waiter](_waits)
         self._seal_at = 0
         self._alone = False
         """The latest batch had one entry: whoever comes next has nobody to gather with."""
@@ -180,7 +188,7 @@ class Proposals:
         batch.room = room
         batch.commands.append(command)
         if not position:
-            if self._alone and not self._flying:
+            if self._alone and not self._in_flight:
                 self._flush()  # a task less to wake
                 if batch.done:
                     await checkpoint()
@@ -212,7 +220,7 @@ class Proposals:
     def propose_nowait(self, command: bytes) -> Ticket[Any]:
         """Propose without waiting: see ``Node.propose_nowait``."""
         size = self._check((command,))
-        batch = self._find_room(1, size) if not self._door else None
+        batch = self._find_room(1, size) if not self._waiting_for_room else None
         if batch is None:
             raise Busy(f"{self._count + len(self._batch.commands)} proposals pending")
         return Ticket(batch, self._join(batch, (command,), size))
@@ -222,7 +230,7 @@ class Proposals:
         size = self._check(commands)
         timeout_ns = None if timeout_ms is None else positive_ns(timeout_ms)
         task = current_task()
-        batch = self._find_room(len(commands), size) if not self._door else None
+        batch = self._find_room(len(commands), size) if not self._waiting_for_room else None
         if batch is not None:
             position = self._join(batch, commands, size)
             self._wait_in(batch, task, timeout_ns)
@@ -232,24 +240,24 @@ class Proposals:
                 self._alarms.forget(task)
                 raise
             return batch, position
-        admission = _Admission(commands, size, task)
-        self._shut_door(admission)
-        self._expire_in(self._timeout_ns if timeout_ns is None else timeout_ns, admission, task)
-        task.custom_sleep_data = admission
+        waiter = _Waiter(commands, size, task)
+        self._wait_for_room(waiter)
+        self._expire_in(self._timeout_ns if timeout_ns is None else timeout_ns, waiter, task)
+        task.custom_sleep_data = waiter
         try:
             await wait_task_rescheduled(abandon)
         except BaseException:
             self._alarms.forget(task)
-            if admission in self._door:
-                self._door.remove(admission)
+            if waiter in self._waiting_for_room:
+                self._waiting_for_room.remove(waiter)
                 self._admit()
-            if admission.batch is not None and task in admission.batch.patient:
-                admission.batch.patient.remove(task)
+            if waiter.batch is not None and task in waiter.batch.patient:
+                waiter.batch.patient.remove(task)
             raise
-        if admission.refused is not None:
-            raise admission.refused
-        assert admission.batch is not None
-        return admission.batch, admission.position
+        if waiter.refused is not None:
+            raise waiter.refused
+        assert waiter.batch is not None
+        return waiter.batch, waiter.position
 
     def _check(self, commands: Sequence[bytes]) -> int:
         """Their bytes, with the frame's table; raises what forbids proposing them."""
@@ -300,35 +308,35 @@ class Proposals:
             batch.patient.append(task)
             self._expire_in(timeout_ns, batch, task)
 
-    def _expire_in(self, timeout_ns: int, place: Batch | _Admission, task: Task) -> None:
+    def _expire_in(self, timeout_ns: int, place: Batch | _Waiter, task: Task) -> None:
         deadline = self._clock() + timeout_ns
         self._alarms.set(deadline, place, task)
         self._rearm(deadline)
 
-    def _shut_door(self, admission: _Admission) -> None:
-        """Nobody overtakes those who wait for room."""
-        self._door.append(admission)
+    def _wait_for_room(self, waiter: _Waiter) -> None:
+        """Callers waiting for room are served first in, first out: nobody joins a batch before them."""
+        self._waiting_for_room.append(waiter)
         self.seal()
-        self._batch = self._shut
+        self._batch = self._no_batch
 
     def _admit(self) -> None:
         """Let those in who fit now, in order of arrival; then open for all."""
-        door = self._door
-        while door and self._refusal is None:
-            admission = door[0]
-            task = admission.task
-            if task.custom_sleep_data is admission:
-                batch = self._find_room(len(admission.commands), admission.size)
+        waiters = self._waiting_for_room
+        while waiters and self._refusal is None:
+            waiter = waiters[0]
+            task = waiter.task
+            if task.custom_sleep_data is waiter:
+                batch = self._find_room(len(waiter.commands), waiter.size)
                 if batch is None:
                     break
-                admission.batch, admission.position = batch, self._join(batch, admission.commands, admission.size)
+                waiter.batch, waiter.position = batch, self._join(batch, waiter.commands, waiter.size)
                 batch.patient.append(task)
                 task.custom_sleep_data = batch
-            door.popleft()
-        if door:
+            waiters.popleft()
+        if waiters:
             self.seal()
-            self._batch = self._shut
-        elif self._batch is self._shut and self._refusal is None:
+            self._batch = self._no_batch
+        elif self._batch is self._no_batch and self._refusal is None:
             self._open_batch()
 
     # --- the flusher -----------------------------------------------------------------------------------------
@@ -339,9 +347,9 @@ class Proposals:
         return bool(self._ready or self._batch.commands)
 
     @property
-    def flying(self) -> int:
+    def in_flight(self) -> int:
         """Batches handed to the core whose fate is not known."""
-        return len(self._flying)
+        return len(self._in_flight)
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -372,7 +380,7 @@ class Proposals:
         self._batch = Batch(room, min(slots, self._frame_entries), size=room)
 
     def take(self) -> Batch | None:
-        """The next batch to hand to the core; then ``flown`` or ``put_back``."""
+        """The next batch to hand to the core; then ``handed_over`` or ``put_back``."""
         if not self._ready:
             self.seal()
         return self._ready.popleft() if self._ready else None
@@ -384,19 +392,19 @@ class Proposals:
         """The core did not take it: no effect, for certain."""
         self._resolve(batch, lambda first, last: make())
 
-    def flown(self, batch: Batch, first: int, last: int, term: int) -> None:
+    def handed_over(self, batch: Batch, first: int, last: int, term: int) -> None:
         """The core took it: these are its entries."""
         batch.first, batch.last, batch.term = first, last, term
         batch.commands = []
-        self._flying.append(batch)
+        self._in_flight.append(batch)
 
     # --- fate ------------------------------------------------------------------------------------------------
 
     def settle(self, frame: Frame, results: list[object]) -> None:
         """This frame is applied, with these results (none but for commands). Frames come in order."""
-        flying = self._flying
-        while flying:
-            head = flying[0]
+        in_flight = self._in_flight
+        while in_flight:
+            head = in_flight[0]
             if head.first > frame.last:
                 return
             if head.term == frame.term:  # one leader wrote this term, so it is the very frame
@@ -406,26 +414,26 @@ class Proposals:
                     head.results.extend(results)
                 if frame.last == head.last:
                     self._alone = head.first == head.last
-                    self._resolve(flying.popleft(), None)
+                    self._resolve(in_flight.popleft(), None)
                 return
-            self._resolve(flying.popleft(), _overwritten)
+            self._resolve(in_flight.popleft(), _overwritten)
 
     def jump(self, index: int) -> None:
         """A snapshot took the place of all entries up to ``index``: nobody here knows what they gave."""
-        while self._flying and self._flying[0].first <= index:
-            self._resolve(self._flying.popleft(), _jumped)
+        while self._in_flight and self._in_flight[0].first <= index:
+            self._resolve(self._in_flight.popleft(), _jumped)
 
     def _resolve(self, batch: Batch, failure: Failure | None) -> None:
         if not batch.done:
             batch.finish(failure)
             self._count -= batch.count
             self._bytes -= batch.size
-            if self._door or self._batch.room < self._frame_room:
+            if self._waiting_for_room or self._batch.room < self._frame_room:
                 self._widen()
 
     def _widen(self) -> None:
-        """Room came back: to those at the door first, else to the batch that gathers."""
-        if self._door:
+        """Room came back: to callers who wait for it first, else to the batch that gathers."""
+        if self._waiting_for_room:
             self._admit()
         elif not self._batch.commands and self._refusal is None:
             self._open_batch()
@@ -433,30 +441,30 @@ class Proposals:
     def open(self) -> None:
         """Let proposals come in from now on."""
         self._refusal = None
-        if self._batch is self._shut:
+        if self._batch is self._no_batch:
             self._open_batch()
 
     def close(self, refusal: Callable[[], RaftError]) -> None:
         """None may come in; those that are not in flight yet are refused too. The ones in flight keep waiting."""
         self._refusal = refusal
         self.seal()
-        self._batch = self._shut
+        self._batch = self._no_batch
         ready, self._ready = self._ready, deque()
         for batch in ready:
             self._resolve(batch, lambda first, last: refusal())
-        door, self._door = self._door, deque()
-        for admission in door:
-            self._refuse(admission, refusal())
+        waiters, self._waiting_for_room = self._waiting_for_room, deque()
+        for waiter in waiters:
+            self._refuse(waiter, refusal())
 
-    def abandon_flying(self, failure: Failure) -> None:
+    def abandon_in_flight(self, failure: Failure) -> None:
         """Nobody will learn the fate of what is in flight."""
-        flying, self._flying = self._flying, deque()
-        for batch in flying:
+        in_flight, self._in_flight = self._in_flight, deque()
+        for batch in in_flight:
             self._resolve(batch, failure)
 
     @staticmethod
-    def _refuse(admission: _Admission, error: RaftError) -> None:
-        fail(admission.task, admission, error)
+    def _refuse(waiter: _Waiter, error: RaftError) -> None:
+        fail(waiter.task, waiter, error)
 
     # --- deadlines -------------------------------------------------------------------------------------------
 
@@ -477,11 +485,11 @@ class Proposals:
             if not batch.done:
                 self._give_up(batch)
         for place, task in self._alarms.due(now):
-            if isinstance(place, _Admission):
+            if isinstance(place, _Waiter):
                 if place.batch is not None:
                     place = place.batch
-                elif place in self._door:
-                    self._door.remove(place)
+                elif place in self._waiting_for_room:
+                    self._waiting_for_room.remove(place)
                     self._refuse(place, Rejected(RejectReason.TIMED_OUT, "no room for it came free"))
                     self._admit()
                     continue

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def survey(driver: Driver) -> Status:
     """The node as of now."""
-    replica, config, now = driver.replica, driver.config, driver.around.clock()
+    replica, config, now = driver.replica, driver.config, driver.clock()
     log, leadership = replica.log, replica.leadership
     pending, pending_bytes = driver.proposals.pending
     oldest = replica.oldest_unsynced_ns()
@@ -40,7 +40,7 @@ def survey(driver: Driver) -> Status:
         quorum_silence_ns=now - leadership.quorum_contact() if leadership else None,
         own_term_committed=leadership.own_term_committed if leadership else True,
         strangers=tuple(sorted(replica.strangers)), lapse_index=replica.lapse.index if replica.lapse else 0,
-        refusals=tuple(driver.around.refusals()),
+        refusals=tuple(driver.peers.refusals()),
         transfer_target=leadership.transfer.target if leadership else None, change=_change(replica),
         lease_remaining_ns=_lease_remaining(replica, now), paused_ns=driver.paused_ns, paused_at_ns=driver.paused_at_ns,
         oldest_unsynced_ns=None if oldest == NEVER else now - oldest,
@@ -56,7 +56,7 @@ def _peer(driver: Driver, name: str, now: int) -> PeerStatus:
     member = membership.members.get(name)
     progress: Progress | None = replica.peers.get(name)
     known = PeerStatus(
-        node_id=name, address=member.address if member else "", connected=driver.around.connected(name),
+        node_id=name, address=member.address if member else "", connected=driver.peers.connected(name),
         voter=membership.votes(name))
     if progress is None:
         return known

@@ -135,12 +135,12 @@ class Prepared:
 
     outbox: Outbox
     data: bytes
-    said: bool = False
+    sent: bool = False
 
-    def say(self) -> bool:
+    def send(self) -> bool:
         """Send it, from any thread. False: it did not leave."""
-        self.said = self.outbox.say(self.data)
-        return self.said
+        self.sent = self.outbox.send_now(self.data)
+        return self.sent
 
 
 @attrs.define(eq=False)
@@ -282,7 +282,7 @@ class Transport:
         (data,) = wire.encode(message)
         return Prepared(known.control, data)
 
-    def note_kept(self, peer: str, prepared: Prepared) -> None:
+    def note_sent(self, peer: str, prepared: Prepared) -> None:
         """Count what another thread sent."""
         self.counters.messages_sent += 1
         self.counters.bytes_sent += len(prepared.data)

@@ -362,7 +362,7 @@ class Life:
     def _promise(self, token: int) -> None:
         """Let the acknowledgement go with the newest write, if there is one to make."""
         promised = self.promised
-        if (not promised or promised[-1][0] < token) and (promise := self.replica.following.promise()) is not None:
+        if (not promised or promised[-1][0] < token) and (promise := self.replica.following.early_ack()) is not None:
             promised.append((token, *promise))
 
     def _flush(self) -> None:
@@ -445,7 +445,7 @@ class Life:
     def _note_durable(self) -> None:
         while self.unheard:
             token, kept = self.unheard.popleft()
-            self.replica.following.kept(kept)
+            self.replica.following.early_ack_sent(kept)
             self._durable(token)
 
     def _durable(self, token: int) -> None:

@@ -123,6 +123,16 @@ class Storage(Protocol):
         return {}
 
 
+class EarlyAck(Protocol):
+    """A message to a peer that may leave the moment a write is durable, without the event loop."""
+
+    sent: bool
+    """Whether it left; settled before the write is reported."""
+
+    def send(self) -> bool:
+        """Called in the writer's thread: send it, never block, never raise. False: it did not leave."""
+
+
 class File(Protocol):
     """A file that is open, to read and write."""
 

@@ -20,23 +20,13 @@ from raft.config import Sync
 from raft.errors import DamagedLog, DiskFull, StorageError, WriteFailed
 from raft.messages import Write
 from raft.storage.inlining import InlinePolicy
-from raft.storage.interface import Storage
+from raft.storage.interface import EarlyAck, Storage
 
 
 class CallSoon(Protocol):
     """Run a function on the event loop, from any thread, in the order of the calls."""
 
     def __call__(self, function: Callable[..., object], /, *args: Any) -> object: ...
-
-
-class Promise(Protocol):
-    """What may be said the moment a write is durable."""
-
-    said: bool
-    """Whether it was; settled before the write is reported."""
-
-    def say(self) -> bool:
-        """Called in the writer's thread: say it, never block, never raise. False: it was not said."""
 
 
 @attrs.frozen
@@ -66,12 +56,12 @@ SCRUB_PAUSE_S: Final = 0.25
 """Half a megabyte a second, about one part in a hundred of a core."""
 RETRY_S: Final = 1.0
 """How long to wait before asking a full disk for a spare segment again."""
-QUIET_S: Final = 0.001
-"""How long the loop is left asleep when all that a write was for has been said already."""
+REPORT_LATE_S: Final = 0.001
+"""How long the loop is left asleep when all acknowledgements that a write was for have left."""
 _STOP: Final = _Stop()
 _RESUME: Final = _Resume()
-_Quiet = tuple[Write, Promise | None]
-_Item = Write | _Quiet | _Stop | _Resume
+_Acked = tuple[Write, EarlyAck | None]
+_Item = Write | _Acked | _Stop | _Resume
 
 
 def _last_tokens(writes: list[Write]) -> dict[int, int]:
@@ -80,12 +70,12 @@ def _last_tokens(writes: list[Write]) -> dict[int, int]:
     return {write.group: write.token for write in writes}
 
 
-def _keep_promises(quiet: list[_Quiet]) -> bool:
-    """Whether all were: of each group's the last."""
-    kept = True
-    for promise in {write.group: promise for write, promise in quiet if promise is not None}.values():
-        kept = promise.say() and kept
-    return kept
+def _send_early_acks(acked: list[_Acked]) -> bool:
+    """Of each group the last. Whether all of them left."""
+    left = True
+    for ack in {write.group: ack for write, ack in acked if ack is not None}.values():
+        left = ack.send() and left
+    return left
 
 
 class Worker:
@@ -121,13 +111,19 @@ class Worker:
 class LogWriter:
     """A thread that writes. ``submit`` never blocks. Two more help: one prepares segments, one scrubs them once.
 
-    ``submit_quietly`` is for a write that the loop need not be woken for. It may come with a promise, which the thread
-    keeps itself as soon as the write is durable; of several of one group in one turn only the last, so it must say all
-    that those before it say. A turn of such writes, all promises kept, goes to ``reports`` and no further: the loop
-    fetches that with ``report`` when it is up anyway, sets ``hurry`` when it comes to need it (and looks for itself
-    then), and is woken for it ``QUIET_S`` later at most.
+    *Group commit*: all that waits when a sync ends goes into the next block, so that the cost of a sync is shared by as
+    many writes as came during the one before. No timer gathers them: a lone write never waits for company.
 
-    ``write_here`` writes and syncs one frame of one entry without the thread, while that rests and ``InlinePolicy``
+    *Early acknowledgements*: a follower's acknowledgement waits for its sync and for nothing else, but the loop that
+    would send it has to be woken first. So ``submit_with_ack`` hands the message over with the write, and this thread
+    sends it itself (``EarlyAck``) as soon as the write is durable; of several of one group in one turn only the last,
+    which acknowledges all that those before it do.
+
+    *Reporting late*: a turn of such writes, all acknowledgements sent, goes to ``reports`` and wakes nobody. The loop
+    fetches it with ``report`` when it is up anyway, sets ``report_now`` when it comes to need it (and looks for itself
+    then), and is woken for it ``REPORT_LATE_S`` later at most.
+
+    ``write_inline`` writes and syncs one frame of one entry without the thread, while that rests and ``InlinePolicy``
     allows it. The loop stands still meanwhile: for a stall, once, until that ends.
     """
 
@@ -144,9 +140,9 @@ class LogWriter:
         self.inlining = InlinePolicy(loop_max_ms / 1e3 if sync is Sync.ALWAYS else 0.0)
         self.reports: deque[Mapping[int, int]] = deque()
         """Tokens that are durable, in order, until the loop fetches them."""
-        self.hurry = False
+        self.report_now = False
         """Set by the loop: wake it for every report."""
-        self._silent = False
+        self._report_later = False
         """There are reports that the loop was not called for yet."""
         self._failed = self._full = False
         self._due = 0.0
@@ -167,20 +163,20 @@ class LogWriter:
         """Hand over a write; tokens of a group must rise."""
         self._put(write)
 
-    def submit_quietly(self, write: Write, promise: Promise | None) -> None:
-        """Hand over a write that nobody waits for, but for those to whom the promise is made."""
-        self._put((write, promise))
+    def submit_with_ack(self, write: Write, ack: EarlyAck | None) -> None:
+        """Hand over a write that nobody waits for, but for whom the acknowledgement is for."""
+        self._put((write, ack))
 
     def _put(self, item: _Item) -> None:
         self._handed += 1
         self._queue.put(item)
 
-    def takes_here(self, write: Write) -> bool:
-        """Whether ``write_here`` may be called with this write, now."""
+    def takes_inline(self, write: Write) -> bool:
+        """Whether ``write_inline`` may be called with this write, now."""
         return (self.inlining.allows(write) and self._handed == self._done and not self._full and not self._failed
                 and self._storage.only_appends(len(write.frames[0].data)))
 
-    def write_here(self, write: Write) -> bool:
+    def write_inline(self, write: Write) -> bool:
         """On the loop: write and sync this now. Whether it is durable; if it is not, the events will tell why."""
         return self._write([write])
 
@@ -203,23 +199,23 @@ class LogWriter:
         queue, running = self._queue, True
         while running:
             writes: list[Write] = []
-            quiet: list[_Quiet] = []
+            acked: list[_Acked] = []
             items = self._take(queue)
             for item in items:
                 if type(item) is Write:
                     writes.append(item)
                 elif type(item) is tuple:
                     writes.append(item[0])
-                    quiet.append(item)
+                    acked.append(item)
                 elif item is _STOP:
                     running = False
                 else:
                     # What came before was submitted by a loop that did not know; it is lost, as the loop was told.
                     writes.clear()
-                    quiet.clear()
+                    acked.clear()
                     self._full = False
             if writes and not self._failed and not self._full:
-                self._commit(writes, quiet)
+                self._commit(writes, acked)
             elif self._due and not self._failed and time.monotonic() >= self._due:
                 self._guarded_sync()
             self._done += len(items)
@@ -228,13 +224,13 @@ class LogWriter:
 
     def _take(self, queue: SimpleQueue[_Item]) -> list[_Item]:
         """Everything that waits; under the interval policy not past the time of the next sync."""
-        if self._due or self._silent:
-            patience = max(0.0, self._due - time.monotonic()) if self._due else QUIET_S
+        if self._due or self._report_later:
+            patience = max(0.0, self._due - time.monotonic()) if self._due else REPORT_LATE_S
             try:
-                first = queue.get(timeout=min(patience, QUIET_S) if self._silent else patience)
+                first = queue.get(timeout=min(patience, REPORT_LATE_S) if self._report_later else patience)
             except Empty:
-                if self._silent:
-                    self._silent = False
+                if self._report_later:
+                    self._report_later = False
                     self._call_soon(self.report)
                 return []
         else:
@@ -263,14 +259,14 @@ class LogWriter:
         self.inlining.took(self._clock() - began)
         return True
 
-    def _commit(self, writes: list[Write], quiet: list[_Quiet]) -> None:
+    def _commit(self, writes: list[Write], acked: list[_Acked]) -> None:
         if not self._write(writes):
             return
         storage = self._storage
-        silent = bool(quiet) and _keep_promises(quiet) and len(quiet) == len(writes)
+        later = bool(acked) and _send_early_acks(acked) and len(acked) == len(writes)
         self.reports.append(_last_tokens(writes))
-        self._silent = silent and not self.hurry
-        if not self._silent:
+        self._report_later = later and not self.report_now
+        if not self._report_later:
             self._call_soon(self.report)
         if self._due and time.monotonic() >= self._due:
             self._guarded_sync()

@@ -6,7 +6,7 @@ For tests of ``raft.node`` alone, on a virtual clock. The host, the transport an
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random, SystemRandom
 from typing import Any
@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from raft.config import Config
-from raft.driver import Driver, Surroundings
+from raft.driver import Driver
 from raft.errors import StorageError
 from raft.host import monotonic_ns, run_inline
 from raft.membership import Member, Membership
@@ -24,7 +24,10 @@ from raft.node import Node
 from raft.replica import LIFE_BITS, Replica
 from raft.rules import make_rules
 from raft.statemachine import AnyMachine
+from raft.status import Refusal
+from raft.storage.interface import EarlyAck
 from raft.storage.memory import MemoryStorage
+from raft.surroundings import System
 from raft.wakeup import Bell
 
 ONE = {"n0": "h:1"}
@@ -50,7 +53,7 @@ class Counter:
         self.n = int(data)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, slots=False)
 class Disk:
     """Writes and syncs in a task of its own, so that durability comes later than the write, as on a real disk."""
 
@@ -60,10 +63,19 @@ class Disk:
     fault: StorageError | None = None
     bell: Bell = attrs.Factory(Bell)
     queue: list[Write] = attrs.Factory(list)
+    early_acks: bool = False
 
     def submit(self, write: Write) -> None:
         self.queue.append(write)
         self.bell.ring()
+
+    def submit_with_ack(self, write: Write, ack: tuple[str, PeerMessage] | None) -> EarlyAck | None:
+        raise NotImplementedError
+
+    def write_inline(self, write: Write) -> bool | None:
+        return None
+
+    def report_now(self, wanted: bool) -> None: ...
 
     async def run(self) -> None:
         assert self.driver is not None
@@ -79,6 +91,26 @@ class Disk:
             self.storage.write(writes)
             self.storage.sync()
             self.driver.durable(writes[-1].token)
+
+
+@attrs.define(eq=False, slots=False)
+class NetPeers:
+    """The others of a ``Net``, as one of its nodes sees them."""
+
+    net: Net
+    name: str
+    send: Callable[[str, PeerMessage], object]
+
+    def flush(self, most: int | None) -> None: ...
+    def early_ack_sent(self, peer: str, ack: Any) -> None: ...
+    def connected(self, peer: str) -> bool:
+        return (peer, self.name) not in self.net.cut
+
+    def refusals(self) -> Sequence[Refusal]:
+        return []
+
+    def learn(self, addresses: Mapping[str, str]) -> None: ...
+    def members_changed(self, membership: Membership) -> None: ...
 
 
 class Net:
@@ -137,12 +169,8 @@ class Net:
             self._bell.ring()
 
         driver = Driver(name="default", cluster="test", replica=replica, state_machine=machine, config=config,
-                        around=Surroundings(
-                            clock=monotonic_ns, wall_ms=lambda: time.time_ns() // 1_000_000, storage=storage,
-                            submit=disk.submit, send=send, flush=lambda lanes_max: None, run_blocking=run_inline,
-                            addresses=lambda book: None, members_changed=lambda membership: None,
-                            has_room=lambda: True,
-                            connected=lambda peer: (peer, name) not in self.cut, refusals=list))
+                        disk=disk, peers=NetPeers(self, name, send),
+                        system=System(monotonic_ns, lambda: time.time_ns() // 1_000_000, run_inline))
         disk.driver = driver
         self.disks[name] = disk
         await self.nursery.start(self._run, name, driver, disk)

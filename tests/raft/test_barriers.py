@@ -40,7 +40,7 @@ async def test_a_machine_that_was_suspended_serves_no_lease(autojump_clock: trio
         leader = await three(net)
         await leader.propose(b"1")
         suspended = [0]
-        leader._driver.around.suspended_ns = lambda: suspended[0]
+        leader._driver.system.suspended_ns = lambda: suspended[0]
         sent = leader._driver.counters["messages_sent"]
         await leader.read_barrier(Read.LEASE)
         assert leader._driver.counters["messages_sent"] == sent, "a lease costs no message"

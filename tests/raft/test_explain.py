@@ -209,7 +209,8 @@ def look(cluster: Cluster, name: str) -> Status:
     life = cluster.life(name)
     shell = SimpleNamespace(
         replica=life.replica, config=cluster.config, name="default", cluster="sim",
-        around=SimpleNamespace(clock=lambda: life.now, connected=lambda peer: cluster.hears(name, peer), refusals=list),
+        clock=lambda: life.now,
+        peers=SimpleNamespace(connected=lambda peer: cluster.hears(name, peer), refusals=list),
         proposals=SimpleNamespace(pending=(len(life.proposals), 0)), barriers=[], counters={},
         applier=SimpleNamespace(index=life.machine.index, commands=0),
         storage_state="failed" if life.broken else "full" if life.replica.disk_full else "ok",

@@ -313,18 +313,18 @@ def test_what_a_follower_commits_it_was_told() -> None:
 
 def test_a_promise_is_what_will_be_said_and_is_not_said_again() -> None:
     node = Follower(1)
-    assert node.following.promise() is None
+    assert node.following.early_ack() is None
     node.append(1, 1, frame(2, 3), read_round=4)
-    promise = node.following.promise()
+    promise = node.following.early_ack()
     assert promise == ("n0", answer(1, match=2, last=2, read_round=4))
     assert promise is not None
-    node.following.kept(attrs.evolve(promise[1], term=2))
-    node.following.kept(attrs.evolve(promise[1], session=6))
+    node.following.early_ack_sent(attrs.evolve(promise[1], term=2))
+    node.following.early_ack_sent(attrs.evolve(promise[1], session=6))
     assert node.following._acked == -1, "of another leadership or session"
-    node.following.kept(promise[1])
-    node.following.kept(attrs.evolve(promise[1], match=1))
+    node.following.early_ack_sent(promise[1])
+    node.following.early_ack_sent(attrs.evolve(promise[1], match=1))
     assert node.synced() == []
-    assert node.following.promise() is None
+    assert node.following.early_ack() is None
     node.append(2, 3, frame(3, 3))
     assert node.synced() == [answer(2, match=3, read_round=4)]
 
@@ -333,11 +333,11 @@ def test_what_is_behind_a_kept_promise_is_said_when_it_is_durable() -> None:
     node = Follower(1)
     first = frame(2, 3)
     node.append(1, 1, first)
-    promise = node.following.promise()
+    promise = node.following.early_ack()
     assert promise is not None
     token = node.replica._next_token - 1
     node.append(2, 3, frame(3, 3, chain=first.mark))
-    node.following.kept(promise[1])
+    node.following.early_ack_sent(promise[1])
     node.replica.durable(node.script.now, token)
     assert node.said() == []
     assert node.synced() == [answer(2, match=3)]
@@ -354,16 +354,16 @@ def test_nothing_is_promised_without_a_leader_or_room(why: str) -> None:
         node.replica.disk_full = True
     elif why == "nobody":
         node.replica.become_follower(None, "for this test")
-    assert node.following.promise() is None
+    assert node.following.early_ack() is None
 
 
 def test_a_leader_promises_nothing_to_itself() -> None:
     node = Follower(1)
     node.append(1, 1, frame(2, 3))
     node.replica.become_candidate("for this test")
-    assert node.following.promise() is None
+    assert node.following.early_ack() is None
     node.replica.role, node.replica.leader = Role.LEADER, "n1"
-    assert node.following.promise() is None
+    assert node.following.early_ack() is None
 
 
 def test_who_lost_what_it_acknowledged_says_so_in_every_answer() -> None:
@@ -374,7 +374,7 @@ def test_who_lost_what_it_acknowledged_says_so_in_every_answer() -> None:
     assert node.append(4, 2, read_round=3) == [
         answer(3, Code.INCONSISTENT_STATE, last=1, hint=(1, 1), read_round=3)]
     node.append(1, 1, frame(2, 2), read_round=3)
-    promise = node.following.promise()
+    promise = node.following.early_ack()
     assert promise == ("n0", answer(4, match=2, last=2, hint=(9, 2)))
     assert node.synced() == [answer(4, match=2, last=2, hint=(9, 2))]
 
@@ -611,13 +611,13 @@ def test_reads_end_in_time_and_with_their_leader() -> None:
 def test_another_leader_proves_everything_anew() -> None:
     node = Follower(1, 1)
     node.append(2, 1, frame(3, 3), read_round=9)
-    promise = node.following.promise()
+    promise = node.following.early_ack()
     assert promise is not None
-    node.following.kept(promise[1])
+    node.following.early_ack_sent(promise[1])
     node.append(1, 1, term=4, session=SESSION, sequence=1, peer="n2")
     assert (node.replica.leader, node.replica.term, node.following.verified) == ("n2", 4, 1)
     assert (node.following._acked, node.following._read_round, node.following._sequence) == (-1, 0, 1)
-    assert node.following.promise() is None
+    assert node.following.early_ack() is None
     assert node.synced() == []
 
 

@@ -428,7 +428,7 @@ async def test_a_lone_caller_of_the_only_group_costs_no_other_thread(
 ) -> None:
     monkeypatch.setattr(inlining, "USUAL_S", 60.0)  # whatever else this machine does
     used: list[str] = []
-    for name in ("write_here", "submit", "submit_quietly"):
+    for name in ("write_inline", "submit", "submit_with_ack"):
         def noted(method: Callable[..., object], name: str, *args: object) -> object:
             used.append(name)
             return method(*args)
@@ -447,7 +447,7 @@ async def test_a_lone_caller_of_the_only_group_costs_no_other_thread(
         used.clear()
         for expected in range(2, 7):
             assert await nodes[0].propose(b"1") == expected
-        assert set(used) == ({"write_here"} if (groups, loop_sync_max_ms) == (1, 60_000) else {"submit_quietly"})
+        assert set(used) == ({"write_inline"} if (groups, loop_sync_max_ms) == (1, 60_000) else {"submit_with_ack"})
 
 
 async def test_a_group_opened_on_a_disk_that_failed_says_so(autojump_clock: trio.testing.MockClock) -> None:

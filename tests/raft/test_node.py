@@ -418,7 +418,7 @@ async def test_a_write_that_is_durable_at_once_is_answered_at_once_and_can_still
             taken.append(write.token)
             return True
 
-        leader._driver.around.write_here = keep
+        leader._driver.disk.write_inline = keep  # type: ignore[method-assign]
         net.disks["n0"].stalled = True
         assert [await leader.propose(b"1") for _ in range(3)] == [2, 3, 4]
         with trio.CancelScope() as scope:
@@ -641,7 +641,7 @@ async def test_a_change_that_is_refused_moves_nobody(autojump_clock: trio.testin
         leader = await three(net)
         for node in net.nodes.values():
             book: dict[str, str] = {}
-            node._driver.around.addresses = book.update
+            node._driver.peers.learn = book.update  # type: ignore[method-assign]
             with pytest.raises((NotLeader, Rejected)):
                 await node.reconfigure({**THREE, "n1": "wrong:1"}, {"n1": "wrong:1"})
             assert book == {}

@@ -168,17 +168,17 @@ async def test_what_is_said_leaves_at_once_and_only_on_a_quiet_connection() -> N
     ours, theirs = await socket_pair()
     async with ours, theirs:
         outbox = Outbox(1000, 10)
-        assert not outbox.say(b"nobody listens")
+        assert not outbox.send_now(b"nobody listens")
         outbox.attach(ours)
-        assert await trio.to_thread.run_sync(outbox.say, b"ab")
+        assert await trio.to_thread.run_sync(outbox.send_now, b"ab")
         assert await read_exactly(theirs, 2) == b"ab"
         outbox.put([b"first"], 5)
-        assert not outbox.say(b"in front of what is queued")
+        assert not outbox.send_now(b"in front of what is queued")
         outbox.flush()
-        assert outbox.say(b"then")
+        assert outbox.send_now(b"then")
         assert await read_exactly(theirs, 9) == b"firstthen"
         outbox.detach()
-        assert not outbox.say(b"gone")
+        assert not outbox.send_now(b"gone")
 
 
 async def test_nothing_is_said_while_another_thread_writes() -> None:
@@ -187,8 +187,8 @@ async def test_nothing_is_said_while_another_thread_writes() -> None:
         outbox = Outbox(1000, 10)
         outbox.attach(ours)
         with outbox._lock:
-            assert not outbox.say(b"x")
-        assert outbox.say(b"y")
+            assert not outbox.send_now(b"x")
+        assert outbox.send_now(b"y")
         assert await read_exactly(theirs, 1) == b"y"
 
 
@@ -199,14 +199,14 @@ async def test_the_rest_of_what_was_said_goes_before_all_else() -> None:
         outbox = Outbox(1 << 20, 100)
         outbox.attach(ours)
         nursery.start_soon(outbox.run)
-        assert not outbox.say(said), "all of it fitted: this test tests nothing"
-        assert not outbox.say(b"in the middle of it")
+        assert not outbox.send_now(said), "all of it fitted: this test tests nothing"
+        assert not outbox.send_now(b"in the middle of it")
         outbox.put([b"next"], 4)
         outbox.flush()
         assert await read_exactly(theirs, 500_004) == said + b"next"
         await wait_all_tasks_blocked()
         assert outbox.queued_bytes == 0
-        assert outbox.say(b"again")
+        assert outbox.send_now(b"again")
         assert await read_exactly(theirs, 5) == b"again"
         nursery.cancel_scope.cancel()
 
@@ -216,14 +216,14 @@ async def test_a_full_or_broken_connection_says_nothing_and_raises_nothing() -> 
     async with ours:
         outbox = Outbox(1 << 20, 100)
         outbox.attach(ours)
-        while outbox.say(bytes(64)):
+        while outbox.send_now(bytes(64)):
             pass
         await theirs.aclose()
-        assert not outbox.say(b"x")
+        assert not outbox.send_now(b"x")
 
 
 async def test_a_stream_that_is_no_socket_is_the_loops_alone() -> None:
     ours, _ = memory_stream_pair()
     outbox = Outbox(1000, 10)
     outbox.attach(ours)
-    assert not outbox.say(b"x")
+    assert not outbox.send_now(b"x")

@@ -54,7 +54,7 @@ def acknowledged(script: Script) -> list[int]:
 
 
 def promised(replica: Replica) -> AppendReply:
-    promise = replica.following.promise()
+    promise = replica.following.early_ack()
     assert promise is not None and promise[0] == "n0"
     return promise[1]
 
@@ -69,14 +69,14 @@ def test_a_promise_is_what_the_disk_would_have_let_it_say() -> None:
 
 def test_nothing_is_promised_without_new_entries_or_without_a_leader() -> None:
     script = follower()
-    assert script["n1"].following.promise() is None
+    assert script["n1"].following.early_ack() is None
     give(script, append(1, (0, 0), frame(1, 1), sequence=2))
-    assert script["n1"].following.promise() is not None
+    assert script["n1"].following.early_ack() is not None
     script["n1"].storage_fault(script.now, "full")
     script.pump("n1")
-    assert script["n1"].following.promise() is None
+    assert script["n1"].following.early_ack() is None
     leader = Script(3).elect("n0")
-    assert leader.following.promise() is None
+    assert leader.following.early_ack() is None
 
 
 def test_what_was_kept_is_not_said_again_and_what_came_after_is() -> None:
@@ -84,7 +84,7 @@ def test_what_was_kept_is_not_said_again_and_what_came_after_is() -> None:
     first = promised(script["n1"])
     give(script, append(1, (1, 1), frame(2, 1), sequence=3))
     replica, writes = script["n1"], script.nodes["n1"].writes
-    replica.following.kept(first)
+    replica.following.early_ack_sent(first)
     replica.durable(script.now, writes[0].token)
     script.pump("n1")
     assert acknowledged(script) == []
@@ -105,7 +105,7 @@ def test_a_promise_kept_in_another_session_or_term_silences_nothing() -> None:
         script = follower(append(1, (0, 0), frame(1, 1), frame(2, 1), sequence=2))
         kept = promised(script["n1"])
         give(script, stale, attrs.evolve(stale, sequence=2, frames=[frame(1, 1), frame(2, 1), frame(3, stale.term)]))
-        script["n1"].following.kept(kept)
+        script["n1"].following.early_ack_sent(kept)
         script.sync("n1")
         assert acknowledged(script)[-1] == 3
 
@@ -166,10 +166,10 @@ def test_a_follower_waits_for_its_disk_only_to_apply_or_to_take_over() -> None:
 class Vow:
     """A promise whose fate the test decides beforehand."""
 
-    said: bool
+    sent: bool
 
-    def say(self) -> bool:
-        return self.said
+    def send(self) -> bool:
+        return self.sent
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -193,7 +193,8 @@ async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_c
         net = Net(nursery)
         for name in THREE:
             node = await net.start(name, THREE, Counter())
-            node._driver.around.submit_quietly = partial(submit, net, node)
+            net.disks[name].early_acks = True
+            net.disks[name].submit_with_ack = partial(submit, net, node)  # type: ignore[method-assign]
         leader = await net.leader()
         assert await leader.propose(b"1") == 1
         await trio.testing.wait_all_tasks_blocked()
@@ -204,7 +205,7 @@ async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_c
         said = {(source, message.match) for source, _, message in net.sent if isinstance(message, AppendReply)}
         assert len(promised) == 6
         assert said.isdisjoint(promised) if left else said >= set(promised)
-        kept = [node._driver.promises for node in net.nodes.values()]
+        kept = [node._driver.early_acks for node in net.nodes.values()]
         assert not any(kept), "a promise is forgotten once its write is durable"
         nursery.cancel_scope.cancel()
 
@@ -213,14 +214,14 @@ async def test_over_tcp_acknowledgements_leave_from_the_writers_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     speakers: list[tuple[str, bool]] = []
-    say = Outbox.say
+    send_now = Outbox.send_now
 
     def watched(self: Outbox, data: bytes) -> bool:
-        left = say(self, data)
+        left = send_now(self, data)
         speakers.append((threading.current_thread().name, left))
         return left
 
-    monkeypatch.setattr(Outbox, "say", watched)
+    monkeypatch.setattr(Outbox, "send_now", watched)
     config = attrs.evolve(FAST, loop_sync_max_ms=0)  # else the loop itself syncs what comes one by one
     async with three_hosts(tmp_path, config) as cluster:
         leader = await cluster.leader()

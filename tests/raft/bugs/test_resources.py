@@ -502,7 +502,7 @@ async def test_BUG_A8_a_node_with_a_full_disk_still_votes_and_remembers(
     files = VirtualDisk()
     async with opened(files, THREE) as node:
         sent: list[PeerMessage] = []
-        node._driver.around.send = lambda peer, message: sent.append(message)
+        node._driver.peers.send = lambda peer, message: sent.append(message)  # type: ignore[method-assign]
         files.faults.capacity_bytes = files.used_bytes()
         chain, index = 0, 0
         while node.status().storage == "ok":
@@ -547,9 +547,9 @@ async def test_BUG_A8_a_vote_that_was_lost_with_the_room_is_written_again(
     files = VirtualDisk()
     async with opened(files, THREE) as node:
         sent: list[PeerMessage] = []
-        node._driver.around.send = lambda peer, message: sent.append(message)
+        node._driver.peers.send = lambda peer, message: sent.append(message)  # type: ignore[method-assign]
         await trio.sleep(0.01)
-        writer = node._driver.around.submit.__self__  # type: ignore[attr-defined]
+        writer = node._driver.disk.submit.__self__  # type: ignore[attr-defined]
         write, storage = writer._storage.write, writer._storage
 
         def full_once(writes: list[Write]) -> None:
@@ -621,15 +621,15 @@ async def test_BUG_A8_a_disk_that_stays_full_is_left_alone(autojump_clock: trio.
     async with opened(files, THREE) as node:
         sent: list[PeerMessage] = []
         writes: list[Write] = []
-        submit = node._driver.around.submit
-        node._driver.around.send = lambda peer, message: sent.append(message)
+        submit = node._driver.disk.submit
+        node._driver.peers.send = lambda peer, message: sent.append(message)  # type: ignore[method-assign]
 
         def counted(write: Write) -> None:
             writes.append(write)
             assert len(writes) < 300, "the disk is asked again and again"
             submit(write)
 
-        node._driver.around.submit = counted
+        node._driver.disk.submit = counted  # type: ignore[method-assign]
         files.faults.capacity_bytes = files.used_bytes()
         chain, index = 0, 0
         while node.status().storage == "ok":

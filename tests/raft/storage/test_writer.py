@@ -154,13 +154,13 @@ class Vow:
     """Notes when it is said, and by whom."""
 
     def __init__(self, storage: Watched, name: str, left: bool = True) -> None:
-        self.storage, self.name, self.left, self.said = storage, name, left, False
+        self.storage, self.name, self.left, self.sent = storage, name, left, False
 
-    def say(self) -> bool:
+    def send(self) -> bool:
         assert self.storage.unsynced == 0, "said before the sync"
         self.storage.calls.append((self.name, threading.current_thread().name))
-        self.said = self.left
-        return self.said
+        self.sent = self.left
+        return self.sent
 
 
 def said(storage: Watched) -> list[str]:
@@ -179,7 +179,7 @@ def held_back(storage: Watched, loop: Loop) -> LogWriter:
 def test_a_promise_is_said_by_the_thread_behind_the_sync_and_the_loop_hears_later() -> None:
     loop, storage = Loop(), Watched()
     writer = LogWriter(storage, loop.call_soon, loop.events)
-    writer.submit_quietly(vote(1), Vow(storage, "one"))
+    writer.submit_with_ack(vote(1), Vow(storage, "one"))
     function, _ = loop.calls.get(timeout=30)
     assert function == writer.report and loop.said == []
     assert storage.calls == [[1], "sync", ("one", "raft-log-writer")]
@@ -195,8 +195,8 @@ def test_of_what_goes_together_a_group_says_only_its_last() -> None:
     loop, storage = Loop(), Watched()
     writer = held_back(storage, loop)
     for token in (2, 3, 4):
-        writer.submit_quietly(vote(token, group=token % 2 + 1), Vow(storage, f"of {token}"))
-    writer.submit_quietly(vote(5, group=2), None)
+        writer.submit_with_ack(vote(token, group=token % 2 + 1), Vow(storage, f"of {token}"))
+    writer.submit_with_ack(vote(5, group=2), None)
     storage.gate.set()
     loop.run_until(lambda: len(loop.said) == 2)
     writer.close()
@@ -207,10 +207,10 @@ def test_of_what_goes_together_a_group_says_only_its_last() -> None:
 @pytest.mark.parametrize("left", [True, False])
 def test_the_loop_is_woken_at_once_where_somebody_waits_for_word(left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Because a promise was not kept, or because a write came without one."""
-    monkeypatch.setattr(writer_module, "QUIET_S", 600.0)
+    monkeypatch.setattr(writer_module, "REPORT_LATE_S", 600.0)
     loop, storage = Loop(), Watched()
     writer = held_back(storage, loop)
-    writer.submit_quietly(vote(2), Vow(storage, "2", left))
+    writer.submit_with_ack(vote(2), Vow(storage, "2", left))
     if left:
         writer.submit(vote(3))
     storage.gate.set()
@@ -222,14 +222,14 @@ def test_the_loop_is_woken_at_once_where_somebody_waits_for_word(left: bool, mon
 
 
 def test_the_loop_is_woken_for_quiet_writes_only_while_it_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "QUIET_S", 600.0)
+    monkeypatch.setattr(writer_module, "REPORT_LATE_S", 600.0)
     loop, storage = Loop(), Watched()
     writer = LogWriter(storage, loop.call_soon, loop.events)
-    writer.submit_quietly(vote(1), None)
+    writer.submit_with_ack(vote(1), None)
     while not writer.reports:
         threading.Event().wait(0.001)
-    writer.hurry = True
-    writer.submit_quietly(vote(2), None)
+    writer.report_now = True
+    writer.submit_with_ack(vote(2), None)
     loop.run_one()
     assert loop.said == [{1: 1}, {1: 2}]
     writer.close()
@@ -244,10 +244,10 @@ def test_what_was_kept_quiet_is_told_before_anything_else(
     trouble: Exception | None, last: object, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A loop that is told of a full or broken disk must know what is durable: the rest it takes for lost."""
-    monkeypatch.setattr(writer_module, "QUIET_S", 600.0)
+    monkeypatch.setattr(writer_module, "REPORT_LATE_S", 600.0)
     loop, storage = Loop(), Watched()
     writer = LogWriter(storage, loop.call_soon, loop.events)
-    writer.submit_quietly(vote(1), Vow(storage, "1"))
+    writer.submit_with_ack(vote(1), Vow(storage, "1"))
     assert storage.entered.acquire(timeout=30)
     while not writer.reports:
         threading.Event().wait(0.001)
@@ -263,7 +263,7 @@ def test_nothing_is_said_of_a_write_that_failed() -> None:
         loop, storage = Loop(), Watched()
         storage.trouble = trouble
         writer = LogWriter(storage, loop.call_soon, loop.events)
-        writer.submit_quietly(vote(1), Vow(storage, "1"))
+        writer.submit_with_ack(vote(1), Vow(storage, "1"))
         loop.run_one()
         writer.close()
         assert said(storage) == [] and not writer.reports
@@ -325,8 +325,8 @@ def test_a_lone_entry_is_written_and_synced_by_the_loop_itself() -> None:
     loop, storage = Loop(), Roomy()
     writer = on_the_loop(storage, loop)
     for token in (1, 2, 3):
-        assert writer.takes_here(lone(token))
-        assert writer.write_here(lone(token))
+        assert writer.takes_inline(lone(token))
+        assert writer.write_inline(lone(token))
         assert storage.unsynced == 0
     assert storage.calls == [[1], "sync", [2], "sync", [3], "sync"]
     writer.close()
@@ -341,14 +341,14 @@ def test_a_lone_entry_is_written_and_synced_by_the_loop_itself() -> None:
 ])
 def test_anything_but_one_small_entry_is_left_to_the_thread(write: Write) -> None:
     writer = on_the_loop(Roomy(), Loop())
-    assert not writer.takes_here(write)
+    assert not writer.takes_inline(write)
     writer.close()
 
 
 @pytest.mark.parametrize("changes", [{"loop_max_ms": 0}, {"sync": Sync.NEVER}, {"sync": Sync.INTERVAL}])
 def test_the_loop_syncs_only_where_it_was_told_to_and_every_write_is_synced(changes: dict[str, Any]) -> None:
     writer = on_the_loop(Roomy(), Loop(), **changes)
-    assert not writer.takes_here(lone(1))
+    assert not writer.takes_inline(lone(1))
     writer.close()
 
 
@@ -358,16 +358,16 @@ def test_the_loop_does_not_write_beside_the_thread_or_where_a_segment_ends() -> 
     writer = on_the_loop(storage, loop)
     writer.submit(vote(1))
     assert storage.entered.acquire(timeout=30)
-    assert not writer.takes_here(lone(2)), "the thread is at it"
+    assert not writer.takes_inline(lone(2)), "the thread is at it"
     storage.gate.set()
     settle(writer, loop, vote(2))
-    assert writer.takes_here(lone(3))
+    assert writer.takes_inline(lone(3))
     storage.room = False
-    assert not writer.takes_here(lone(3))
+    assert not writer.takes_inline(lone(3))
     writer.close()
     storage = Watched()  # type: ignore[assignment]
     writer = LogWriter(storage, loop.call_soon, loop.events, loop_max_ms=5)
-    assert not writer.takes_here(lone(1)), "a storage that does not know how long it takes"
+    assert not writer.takes_inline(lone(1)), "a storage that does not know how long it takes"
     writer.close()
 
 
@@ -378,15 +378,15 @@ def test_after_a_stall_the_thread_proves_the_disk_quick_first_and_longer_each_ti
     for asked in (inlining.BACKOFF_WRITES, 2 * inlining.BACKOFF_WRITES):
         storage.seconds = 3.0
         token += 1
-        assert writer.takes_here(lone(token)) and writer.write_here(lone(token)), "slow, but durable"
+        assert writer.takes_inline(lone(token)) and writer.write_inline(lone(token)), "slow, but durable"
         storage.seconds = 0.0001
         for _ in range(asked):
             token += 1
-            assert not writer.takes_here(lone(token))
+            assert not writer.takes_inline(lone(token))
             settle(writer, loop, lone(token))
     for _ in range(4 * inlining.BACKOFF_WRITES):
         token += 1
-        assert writer.takes_here(lone(token)) and writer.write_here(lone(token))
+        assert writer.takes_inline(lone(token)) and writer.write_inline(lone(token))
     assert writer.inlining._next_backoff == inlining.BACKOFF_WRITES, "forgiven"
     writer.close()
 
@@ -397,8 +397,8 @@ def test_a_disk_that_is_usually_slow_is_the_threads() -> None:
     storage.seconds = 0.004
     here = 0
     for token in range(1, 100):
-        if writer.takes_here(lone(token)):
-            assert writer.write_here(lone(token))
+        if writer.takes_inline(lone(token)):
+            assert writer.write_inline(lone(token))
             here += 1
         else:
             settle(writer, loop, lone(token))
@@ -410,18 +410,18 @@ def test_a_full_disk_and_a_broken_one_are_told_as_ever() -> None:
     loop, storage = Loop(), Roomy()
     writer = on_the_loop(storage, loop)
     storage.trouble = DiskFull("no room")
-    assert not writer.write_here(lone(1))
+    assert not writer.write_inline(lone(1))
     assert loop.said == [], "not from inside the call"
-    assert not writer.takes_here(lone(1))
+    assert not writer.takes_inline(lone(1))
     writer.submit(lone(1))  # by a loop that does not know yet
     loop.run_until(lambda: "full" in loop.said)
     settle(writer, loop, lone(1))
     assert loop.said == ["full", {1: 1}] and storage.calls == [[1], [1], "sync"]
     storage.trouble = OSError(5, "dead")
-    assert not writer.write_here(lone(2))
+    assert not writer.write_inline(lone(2))
     loop.run_one()
     assert isinstance(loop.said[-1], WriteFailed)
-    assert not writer.takes_here(lone(2))
+    assert not writer.takes_inline(lone(2))
     writer.close()
 
 
