@@ -20,6 +20,8 @@ from raft.storage.place import Place
 from tests.raft.net import Counter
 from tests.raft.test_host import ALONE, CHILD, FAST, Three, acknowledged_by_the_killed, alone, n, until_leads
 
+PATIENT = raft.Config(election_timeout_ms=3_000, heartbeat_interval_ms=100)
+"""Leads are handed over by this test, and not lost to a busy machine."""
 KILLED = "from sqlite_storage import SqliteStorage\n" + CHILD.replace(
     "config=config", "config=config, storage=SqliteStorage")
 
@@ -40,7 +42,7 @@ async def test_nodes_on_either_storage_are_one_group(tmp_path: Path) -> None:
         await three.reserve(*kinds)
         async with AsyncExitStack() as stack:
             for name, kind in kinds.items():
-                await stack.enter_async_context(three.open(name, **kind))
+                await stack.enter_async_context(three.open(name, config=PATIENT, **kind))
             leader = await three.leader()
             await leader.propose_many([b"1"] * 50)
             await leader.take_snapshot()
