@@ -177,7 +177,7 @@ class Host:
     ) -> None:
         self.node_id, self.cluster, self.incarnation = identity.node_id, identity.cluster, identity.incarnation
         self.config, self.storage = config, storage
-        self.nodes: dict[int, Driver] = {}
+        self.drivers: dict[int, Driver] = {}
         """By number of the group. ``Node``s are what users have of them."""
         self._served: dict[int, ServedNode] = {}
         """What clients have of them."""
@@ -279,25 +279,25 @@ class Host:
             membership=origin.membership, life=self._rng.getrandbits(LIFE_BITS), incarnation=self.incarnation,
             trace=trace)
         replica.following.members_only = self._access is not None
-        node = Driver(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
-                      disk=self._disk, peers=self._peers, system=self._system)
+        driver = Driver(name=name, cluster=self.cluster, replica=replica, state_machine=state_machine, config=config,
+                        disk=self._disk, peers=self._peers, system=self._system)
         self._peers.learn({**_addresses(replica.membership), **peers})
         self._links.listed.update(_addresses(replica.membership))
         self._links.to_keep.set()
         for peer, incarnation in self._links.met.items():
             replica.identify(self._clock(), peer, incarnation)
-        await node.restore()
+        await driver.restore()
         for life, peer in self._links.missing.items():
             replica.outlived(self._clock(), peer, (life,))
-        self.nodes[number] = node
-        self._served[number] = Served(node)
+        self.drivers[number] = driver
+        self._served[number] = Served(driver)
         self._recovered.pop(number, None)
         assert self._nursery is not None
-        node.start(self._nursery)
+        driver.start(self._nursery)
         if self._disk_failure is not None:
-            node.write_failed(self._disk_failure)
+            driver.write_failed(self._disk_failure)
         self._meet(peers)
-        return Node(node, node.applier.machine.encode)
+        return Node(driver, driver.applier.machine.encode)
 
     async def close_group(self, name: str = DEFAULT_GROUP) -> None:
         """Stop this host's node of a group; the others go on. What it has stays, and ``open_group`` goes on with it.
@@ -306,19 +306,19 @@ class Host:
         ``UsageError``: it is not open.
         """
         number = group_number(name)
-        node = self.nodes.get(number)
-        if node is None:
+        driver = self.drivers.get(number)
+        if driver is None:
             raise UsageError(f"group {name!r} is not open")
-        await node.stop(transfer=True)
-        if self.nodes.pop(number, None) is None:
+        await driver.stop(transfer=True)
+        if self.drivers.pop(number, None) is None:
             raise UsageError(f"group {name!r} is being closed already")
         del self._served[number]
-        self._leaving[number] = node
-        if node in self._touched:
-            self._touched.remove(node)
+        self._leaving[number] = driver
+        if driver in self._touched:
+            self._touched.remove(driver)
         self._meet(NOBODY)
-        await node.leave()
-        while node.durable_token < node.submitted and node.storage_state == "ok":
+        await driver.leave()
+        while driver.durable_token < driver.submitted and driver.storage_state == "ok":
             await self._left.wait()
         del self._leaving[number]
         self._recovered[number] = await self._run_blocking(self.storage.recovered, number)
@@ -336,7 +336,7 @@ class Host:
         origin: Origin | None = await self._run_blocking(read_origin, self._files, number)
         if origin is None or origin.name != name:
             raise UsageError(f"group {name!r} has not begun in this directory")
-        if number in self.nodes:
+        if number in self.drivers:
             await self.close_group(name)
         if number in self._taken:
             raise UsageError(f"group {name!r} is being opened or removed")
@@ -392,7 +392,7 @@ class Host:
             sync=self.config.sync, interval_ms=self.config.sync_interval_ms)
         if isinstance(self._writer, LogWriter):
             self._unheard = self._writer.reports
-        self._disk = SharedDisk(self.storage, self._writer, self._transport, self.nodes)
+        self._disk = SharedDisk(self.storage, self._writer, self._transport, self.drivers)
         self._peers = SharedPeers(self._transport, self.node_id, self._members_changed)
         nursery.start_soon(self._keep_lives)
         await nursery.start(partial(self._transport.run, listen, listeners=listeners or None))
@@ -400,13 +400,13 @@ class Host:
     async def stop(self) -> None:
         """Hand leaderships over, where that is quick; then answer everybody."""
         async with trio.open_nursery() as nursery:
-            for node in self.nodes.values():
-                nursery.start_soon(partial(node.stop, transfer=True))
+            for driver in self.drivers.values():
+                nursery.start_soon(partial(driver.stop, transfer=True))
 
     def close(self) -> None:
         """Answer everybody who waits."""
-        for node in self.nodes.values():
-            node.close()
+        for driver in self.drivers.values():
+            driver.close()
 
     def close_disk(self) -> None:
         """Write and sync what is under way, then let go of the directory. Blocks."""
@@ -458,8 +458,8 @@ class Host:
     def _meet(self, others: Mapping[str, str]) -> None:
         """Stay connected to all members of all groups, and to ``others`` until somebody takes this node in."""
         wanted = set(others)
-        for node in self.nodes.values():
-            wanted.update(node.replica.membership.everyone, node.replica.peers)
+        for driver in self.drivers.values():
+            wanted.update(driver.replica.membership.everyone, driver.replica.peers)
         self.transport.set_peers(wanted)
 
     def _refuse_peer(self, peer: str, caller: Caller) -> str | None:
@@ -467,7 +467,7 @@ class Host:
         assert self._access is not None
         if why := self._access.peer_refused(caller):
             return why
-        if not self.nodes or any(node.replica.following.hears(peer) for node in self.nodes.values()):
+        if not self.drivers or any(driver.replica.following.hears(peer) for driver in self.drivers.values()):
             return None
         return f"node {peer!r} from {caller} is no member here, and node {self.node_id!r} needs no other leader"
 
@@ -476,28 +476,28 @@ class Host:
     def _on_message(self, peer: str, message: PeerMessage) -> None:
         if self._unheard:
             self._hear_disk()
-        node = self.nodes.get(message.group)
-        if node is not None:
-            node.receive(peer, message)
-            if node not in self._touched:
-                self._touched.append(node)
+        driver = self.drivers.get(message.group)
+        if driver is not None:
+            driver.receive(peer, message)
+            if driver not in self._touched:
+                self._touched.append(driver)
 
     def _hear_disk(self) -> None:
         """What the writer has not called the loop for yet. Those nodes are pumped with the batch."""
         while self._unheard:
             for group, token in self._unheard.popleft().items():
-                node = self.nodes.get(group)
-                if node is None:
+                driver = self.drivers.get(group)
+                if driver is None:
                     self._hear_of_left(group, token)
                     continue
-                node.note_durable(token)
-                if node not in self._touched:
-                    self._touched.append(node)
+                driver.note_durable(token)
+                if driver not in self._touched:
+                    self._touched.append(driver)
 
     def _on_batch_end(self) -> None:
         touched, self._touched = self._touched, []
-        for node in touched:
-            node.pump()
+        for driver in touched:
+            driver.pump()
 
     def _on_greeted(self, peer: str, hello: Hello) -> None:
         """A hello also says which life of its directory greets, and which lives of this one it met."""
@@ -507,10 +507,10 @@ class Host:
             links.to_keep.set()
         if missing := links.lives.missing(self.incarnation, hello.met):
             links.missing.update(dict.fromkeys(missing, peer))
-            for node in self.nodes.values():
-                if node.outlived(peer, missing):
+            for driver in self.drivers.values():
+                if driver.outlived(peer, missing):
                     logger.warning("group %r: node %r met a later life of this directory, which is an older copy",
-                                   node.name, peer)
+                                   driver.name, peer)
 
     async def _keep_lives(self) -> None:
         """Write down the lives of members that were met. What a crash takes is only who was met just before it."""
@@ -531,19 +531,19 @@ class Host:
         met[peer] = incarnation
         if len(met) > GUESTS_MAX:
             del met[next((name for name in met if name not in self._links.listed), peer)]
-        for node in self.nodes.values():
-            node.identify(peer, incarnation)
+        for driver in self.drivers.values():
+            driver.identify(peer, incarnation)
 
     def _on_unreachable(self, peer: str) -> None:
-        for node in self.nodes.values():
-            node.unreachable(peer)
+        for driver in self.drivers.values():
+            driver.unreachable(peer)
 
     def _on_durable(self, tokens: Mapping[int, int]) -> None:
         """By group, the last token of each that is on the disk."""
         for group, token in tokens.items():
-            node = self.nodes.get(group)
-            if node is not None:
-                node.durable(token)
+            driver = self.drivers.get(group)
+            if driver is not None:
+                driver.durable(token)
             else:
                 self._hear_of_left(group, token)
 
@@ -560,23 +560,23 @@ class Host:
 
     def _on_disk_full(self) -> None:
         self._fulls += 1
-        for node in (*self.nodes.values(), *self._leaving.values()):
-            node.disk_full()
+        for driver in (*self.drivers.values(), *self._leaving.values()):
+            driver.disk_full()
         self._tell_left()
 
     def _on_kept(self, groups: Mapping[int, int]) -> None:
         """These groups keep the oldest segment. If the log is much longer than what all need, they are to let it go."""
-        needed = sum(max(node.replica.log.kept_bytes, node.snapshots.log_bytes) for node in self.nodes.values())
+        needed = sum(max(driver.replica.log.kept_bytes, driver.snapshots.log_bytes) for driver in self.drivers.values())
         length = self.storage.log_bytes
         long = length > 2 * self.config.segment_bytes + needed
-        for number, node in self.nodes.items():
-            node.keeps_log = 0
-            if long and number in groups and not node.snapshots.shorten():
-                node.keeps_log = length
-                self._tell_once(number, f"group {node.name!r} keeps {length} bytes of the shared log: its state "
+        for number, driver in self.drivers.items():
+            driver.keeps_log = 0
+            if long and number in groups and not driver.snapshots.shorten():
+                driver.keeps_log = length
+                self._tell_once(number, f"group {driver.name!r} keeps {length} bytes of the shared log: its state "
                                         "machine has no snapshot()")
         for number in groups if long else ():
-            if number not in self.nodes:
+            if number not in self.drivers:
                 self._tell_once(number, f"group {number} keeps {length} bytes of the shared log, and is not open here: "
                                         "open it, or remove it")
 
@@ -587,8 +587,8 @@ class Host:
 
     def _on_write_failed(self, error: StorageError) -> None:
         self._disk_failure = error
-        for node in (*self.nodes.values(), *self._leaving.values()):
-            node.write_failed(error)
+        for driver in (*self.drivers.values(), *self._leaving.values()):
+            driver.write_failed(error)
         self._tell_left()
 
 

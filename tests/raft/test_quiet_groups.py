@@ -89,7 +89,7 @@ async def test_BUG_G4_idle_groups_do_not_keep_the_log_of_a_busy_one(autojump_clo
         for _ in range(8):
             await load(busy, 100)
             INV_R39(host.storage.log_bytes, SEGMENT_BYTES, 2 * SEGMENT_BYTES, 3_000)
-        assert host.nodes[group_number("one")].replica.snapshot is None
+        assert host.drivers[group_number("one")].replica.snapshot is None
     async with hosted(files) as host:
         for name in ("one", "two", "closed"):
             node = await begin(host, name, Busy() if name != "two" else Silent())
@@ -145,7 +145,7 @@ async def test_BUG_G5_a_closed_group_is_opened_again_with_all_it_had(autojump_cl
         assert await first.propose_many([b"1", b"2"]) == [1, 3]
         term = first._driver.replica.term
         await host.close_group("first")
-        assert group_number("first") not in host.nodes
+        assert group_number("first") not in host.drivers
         with pytest.raises(Rejected):
             await first.propose(b"1")
         with pytest.raises(UsageError, match="not open"):
