@@ -258,7 +258,7 @@ PLANTED = (
             ("INV_C16", "INV_LEASE")),
     Planted("broker: acknowledges on in the epoch that it left", "broker/ha/switching.py",
             "(self.role.master_id, self.role.master_address) == (role.master_id, role.master_address)):\n", "True):\n",
-            ("INV_C14",)),
+            ("INV_C14", "INV_B22")),
     Planted("broker: counts only the set it knows", "broker/ha/insync.py",
             "return self.accepted.union({self.self_id}, joining, *self.asked.values())",
             "return self.accepted.union({self.self_id}, joining)", ("INV_B14", "INV_B3", "INV_B13", "INV_B15")),
