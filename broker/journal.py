@@ -25,7 +25,7 @@ from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore, Put
 from broker.veil import Veil
 from remoting.errors import DamagedRecord
-from remoting.record import Message, Outline
+from remoting.record import Message
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker")
@@ -167,16 +167,15 @@ class Journal:
         self._bell.ring()
         return puts
 
-    def append_raw(self, data: Raw, offset: int, run: Sequence[Outline] = ()) -> None:
-        """Bytes of the master's log; ``run`` as for ``MessageStore.append_raw``. ``end`` is behind them at once, and
-        behind some of them after ``StoreFull``.
+    def append_raw(self, data: Raw, offset: int) -> None:
+        """Bytes of the master's log. ``end`` is behind them at once, and behind some of them after ``StoreFull``.
 
         Raises:
             OffsetGone: there would be a gap, or something overwritten.
             StoreFull, StoreFailed: as ``append``.
         """
         try:
-            self.store.append_raw(data, offset, cached=not self.copying, run=run)
+            self.store.append_raw(data, offset, cached=not self.copying)
         finally:
             self._written()
             self._bell.ring()

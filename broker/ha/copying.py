@@ -30,7 +30,6 @@ from broker.ha.wire import HaFrameError
 from broker.journal import Journal
 from broker.store.errors import StoreError
 from remoting.errors import DamagedRecord
-from remoting.record import Outline
 
 logger = logging.getLogger("broker")
 
@@ -203,13 +202,13 @@ class Copying(ABC, Generic[MessageT]):
                 self._leave(reason)
 
     def _append(self, body: bytes | memoryview, offset: int) -> None:
-        begin, run = offset - self._whole.bytes_held, list[Outline]()
-        whole = self._whole.take(body, offset, run if self._journal.copying else None)
+        begin = offset - self._whole.bytes_held
+        whole = self._whole.take(body, offset)
         if whole:
-            self._append_whole(whole, begin, run)
+            self._append_whole(whole, begin)
 
-    def _append_whole(self, whole: list[bytes | memoryview], begin: int, run: list[Outline]) -> None:
-        self._journal.append_raw(whole, begin, run)
+    def _append_whole(self, whole: list[bytes | memoryview], begin: int) -> None:
+        self._journal.append_raw(whole, begin)
 
     def _truncate(self, cut: TruncateLog) -> int | None:
         journal = self._journal

@@ -24,8 +24,7 @@ from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker")
 
-_READ_BYTES: Final = 512 << 10
-"""Of twice as much, outlines of small messages would leave the processor's cache before queues are told of them."""
+_READ_BYTES: Final = 1 << 20
 _UNSENT_BYTES_MAX: Final = 64 << 10
 """Some thousand acknowledgements that the master did not read."""
 

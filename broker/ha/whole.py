@@ -11,20 +11,10 @@ from struct import Struct
 from typing import Final
 
 from broker.ha.wire import HaFrameError
-from remoting.record import (
-    MAGIC,
-    MAGIC_BLANK,
-    MAGIC_LONG_TOPIC,
-    RECORD_BYTES_MAX,
-    RECORD_BYTES_MIN,
-    Outline,
-    outlines,
-)
+from remoting.record import MAGIC, MAGIC_BLANK, MAGIC_LONG_TOPIC, RECORD_BYTES_MAX, RECORD_BYTES_MIN
 
 _FRONT: Final = Struct(">ii")
 """Size and magic, of records and blanks."""
-_OUTLINED_BYTES: Final = 256 << 10
-"""Copied at a time to be outlined: what is cut out of bytes costs half of what is cut out of a view."""
 
 
 class WholeRecords:
@@ -40,23 +30,18 @@ class WholeRecords:
     def bytes_held(self) -> int:
         return len(self._held)
 
-    def take(self, data: bytes | memoryview, offset: int,
-             run: list[Outline] | None = None) -> list[bytes | memoryview]:
+    def take(self, data: bytes | memoryview, offset: int) -> list[bytes | memoryview]:
         """What is whole now that ``data`` has come, which stands at ``offset`` of the log, behind all that came before.
-        ``run`` gets outlines of its messages, one behind the other, up to the first that is none, or large: whoever
-        wants them soon need not look for their ends again. Raises ``HaFrameError``."""
+        Raises ``HaFrameError``."""
         whole: list[bytes | memoryview] = []
         at, size = 0, len(data)
         if self._held:
             at = self._fill(data, offset)
             if not self._needed or len(self._held) < self._needed:
                 return whole
-            front = bytes(self._held)
+            whole.append(bytes(self._held))
             self._held.clear()
-            whole.append(front)
-            if run is not None:
-                run += outlines(front, offset + at - len(front))[0]
-        end = self._end(data, at if run is None else self._outlined(data, at, offset, run), offset)
+        end = self._end(data, at, offset)
         if end > at:
             whole.append(data[at:end])
         if end < size:
@@ -77,16 +62,6 @@ class WholeRecords:
         more = min(self._needed - len(held), len(data) - at)
         held += data[at : at + more]
         return at + more
-
-    def _outlined(self, data: bytes | memoryview, at: int, offset: int, run: list[Outline]) -> int:
-        """Add to ``run`` what begins at ``at``; returns where it ends."""
-        while True:
-            piece = bytes(data[at : at + _OUTLINED_BYTES])
-            found, size = outlines(piece, offset + at)
-            run += found
-            at += size
-            if not found or len(piece) < _OUTLINED_BYTES:
-                return at
 
     def _end(self, data: bytes | memoryview, at: int, offset: int) -> int:
         """Where the last record ends that is whole in ``data``, of those that begin at ``at``."""

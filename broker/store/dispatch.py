@@ -6,7 +6,6 @@ It knows runs of outlines and who takes them, and no file. Source: ``ReputMessag
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,8 +18,6 @@ DELAYS_MS: Final = tuple(1000 * seconds for seconds in (
     1, 5, 10, 30, *(60 * minutes for minutes in range(1, 11)), 1_200, 1_800, 3_600, 7_200))
 """Of ``messageDelayLevel``: level 1 is the first."""
 _RUN_BYTES: Final = 256 << 10
-_KNOWN_BYTES_MAX: Final = 4 << 20
-"""Of the log, whose messages are known without being read; of the smallest ones that is three times as much memory."""
 _TAGS_MAX: Final = 4_096
 _LATEST_MS: Final = (1 << 63) - 1
 
@@ -67,8 +64,6 @@ class Dispatcher:
         """Store time of the last one that was."""
         self._mean_bytes = 1.0
         """Of the messages that were handed over last."""
-        self._known: deque[tuple[Sequence[Outline], int]] = deque()
-        """Runs that need not be read, one behind the other from ``offset`` on, and where each ends."""
 
     def dispatch(self, upto: int, most: int, also: Dispatcher | None = None) -> int:
         """Go on to the last message that ends at or below ``upto``, ``most`` messages at most; returns how many there
@@ -79,7 +74,7 @@ class Dispatcher:
         """
         count = 0
         while count < most and self.offset < upto:
-            run, offset = self._next(upto, most - count)
+            run, offset = self._log.run(self.offset, upto, most - count, ask=_RUN_BYTES, cached=self._cached)
             if not run:
                 break
             self._hand_over(run, offset)
@@ -87,34 +82,6 @@ class Dispatcher:
                 also._hand_over(run, offset)
             count += len(run)
         return count
-
-    @property
-    def known_end(self) -> int:
-        """What is below need not be read."""
-        return self._known[-1][1] if self._known else self.offset
-
-    def takes(self, run: Sequence[Outline]) -> bool:
-        """Whether they begin at ``known_end``, and are not too many."""
-        return bool(run) and run[0][0] == self.known_end and run[-1][0] - self.offset < _KNOWN_BYTES_MAX
-
-    def know(self, run: Sequence[Outline]) -> None:
-        """The log has these, which it ``takes``."""
-        self._known.append((run, run[-1][0] + run[-1][1]))
-
-    def cut(self, offset: int) -> None:
-        """The log is cut there, and others may come to stand behind it."""
-        self._known.clear()
-        self.offset = min(self.offset, offset)
-
-    def _next(self, upto: int, most: int) -> tuple[Sequence[Outline], int]:
-        """Some messages, and where they end."""
-        if self._known:
-            run, end = self._known[0]
-            assert run[0][0] == self.offset, "nothing between them is left out"
-            if end <= upto and len(run) <= most:
-                return run, end
-            self._known.clear()
-        return self._log.run(self.offset, upto, most, ask=_RUN_BYTES, cached=self._cached)
 
     def behind(self, upto: int) -> int:
         """How many messages there are from here to ``upto``, by the size of those in front."""
@@ -124,5 +91,3 @@ class Dispatcher:
         self._take(run)
         self._mean_bytes = (offset - self.offset) / len(run)
         self.offset, self.time_ms = offset, run[-1][5]
-        if self._known:
-            self._known.popleft()

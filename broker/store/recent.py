@@ -31,12 +31,8 @@ class Recent:
             self._data, self._at, self._room = data, offset, memoryview(b"")
 
     def went_on(self, parts: Sequence[bytes | memoryview], offset: int, wanted: int) -> None:
-        """Kept is a copy of these bytes, behind those from ``wanted`` on that are kept now, but for too many; nothing
-        if ``wanted`` is behind them."""
+        """Kept is a copy of these bytes, behind those from ``wanted`` on that are kept now, but for too many."""
         old, size = self._data, sum(map(len, parts))
-        if wanted >= offset + size:
-            self._data = b""
-            return
         kept = 0
         if self._at + len(old) == offset:
             kept = max(0, min(offset - wanted, len(old), WANTED_BYTES_MAX))

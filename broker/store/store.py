@@ -30,7 +30,7 @@ from broker.store.retention import RetentionConfig, Verdict, judge
 from broker.store.trust import ALL, TrustFile, doubted_from
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
-from remoting.record import Message, Outline, Record
+from remoting.record import Message, Record
 
 ABORT: Final = "abort"
 """There while a store is open: found at the start, it means that the last process was killed."""
@@ -266,19 +266,13 @@ class MessageStore:
         places = zip(accumulate(sizes, initial=offset), sizes, range(queue_offset, offsets[key]), strict=False)
         return [Put(*place) for place in places]
 
-    def append_raw(self, data: Raw, offset: int, *, cached: bool = True, run: Sequence[Outline] = ()) -> None:
+    def append_raw(self, data: Raw, offset: int, *, cached: bool = True) -> None:
         """Bytes of another store's log; ``cached`` False: of old messages, and what the queues need of them is kept
-        until they are told. ``run``: outlines of messages one behind the other that are among ``data``, so that they
-        need not be read. Raises as ``Log.append_raw``."""
+        until they are told. Raises as ``Log.append_raw``."""
         self._next = None
         if not self.log.max_offset:
             self._start_at(offset)
-        told = self._dispatcher
-        known = not cached and told.takes(run)
-        wanted = run[-1][0] + run[-1][1] if known else told.known_end
-        self.log.append_raw(data, offset, None if cached else wanted)
-        if known:
-            told.know(run)
+        self.log.append_raw(data, offset, None if cached else self._dispatcher.offset)
 
     @property
     def must_take_over(self) -> bool:
@@ -326,7 +320,7 @@ class MessageStore:
                 self._index.truncate(offset)
             for told in (self._dispatcher, self._indexer):
                 if told is not None:
-                    told.cut(offset)
+                    told.offset = min(told.offset, offset)
         self._next = None
 
     # --- what consumers see ----------------------------------------------------------------------------------

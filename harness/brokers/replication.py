@@ -29,7 +29,6 @@ from broker.ha.wire import HaFrameError, MasterHandshake, MasterMessages, Transf
 from broker.replicas.outputs import Become, BecomeSlave
 from harness.brokers.streams import End
 from raft.config import MS
-from remoting.record import Outline
 
 if TYPE_CHECKING:
     from harness.brokers.process import Process, Turns
@@ -405,6 +404,6 @@ class Following(Copying[MasterHandshake | Transfer]):
             case TruncateLog(point):
                 watch.truncated(process, point)
 
-    def _append_whole(self, whole: list[bytes | memoryview], begin: int, run: list[Outline]) -> None:
+    def _append_whole(self, whole: list[bytes | memoryview], begin: int) -> None:
         self.scene.watch.stores(self.process, self.end_, begin, b"".join(whole))
-        super()._append_whole(whole, begin, run)
+        super()._append_whole(whole, begin)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -16,7 +14,6 @@ from broker.journal import FlushDiskType
 from broker.puts import PutResult
 from broker.store.files import MemoryFile
 from broker.store.log import Raw
-from remoting.record import Outline
 from tests.broker.ha.group import group
 from tests.broker.test_journal import SlowDisk
 
@@ -467,9 +464,9 @@ async def test_an_epoch_that_could_not_be_begun_is_not_on_disk_when_bytes_of_ano
         a.put(b"of the third")
         append, on_disk = b.journal.append_raw, list[EpochList]()
 
-        def seen(data: Raw, offset: int, run: Sequence[Outline]) -> None:
+        def seen(data: Raw, offset: int) -> None:
             on_disk.append(b.written_epochs)
-            append(data, offset, run)
+            append(data, offset)
 
         monkeypatch.setattr(b.journal, "append_raw", seen)
         await b.follow(a, 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 import trio
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from broker.ha import whole as whole_module
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import Epoch, EpochList
 from broker.ha.following import Following
@@ -35,7 +33,7 @@ from broker.store.commitlog import CommitLog
 from broker.store.disk import InlineDisk
 from broker.store.files import SECTOR_BYTES, MemoryFiles
 from broker.store.store import MessageStore
-from remoting.record import Message, Outline, blank
+from remoting.record import Message, blank
 from tests.broker.ha.group import ALL_ACK, SMALL, MemoryListener, Net, log_of
 
 FILE = 4_096
@@ -82,32 +80,15 @@ BODIES = st.lists(st.one_of(st.integers(0, 300), st.integers(1_000, 3_700)), max
 def test_of_any_pieces_whole_records_come_out(bodies: list[int], seed: int, topic: bytes) -> None:
     log, rng = log_of_sizes(bodies, topic), random.Random(seed)
     raw, allowed = content(log), ends(log)
-    outlined = {found[0]: found for found in log.scan(log.min_offset)}
     whole, out = WholeRecords(FILE), b""
     for data, offset in cuts(raw, iter(lambda: rng.choice((1, 3, 7, 8, 90, 700, 5_000)), 0)):
-        came, begin, run = offset + len(data), len(out), list[Outline]()
-        for part in whole.take(memoryview(data) if rng.random() < 0.5 else data, offset,
-                               run if rng.random() < 0.5 else None):
+        came = offset + len(data)
+        for part in whole.take(memoryview(data) if rng.random() < 0.5 else data, offset):
             out += part
             assert len(out) in allowed
-        assert all(found == outlined[found[0]] and begin <= found[0] < found[0] + found[1] <= len(out) for found in run)
-        assert all(found[0] + found[1] == after[0] for found, after in pairwise(run)), "one behind the other"
         assert len(out) + whole.bytes_held == came
         assert len(out) == max(end for end in allowed if end <= came), "nothing that is whole waits"
     assert out == raw
-
-
-def test_outlines_of_a_copy_lack_nothing_that_is_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_module, "_OUTLINED_BYTES", 1_000)
-    log = log_of_sizes([50, 700, 60, 600, 5, 90, 400])
-    raw, expected, found = content(log), [each[0] for each in log.scan(0)], list[int]()
-    assert len(raw) < FILE, "one file, without a blank"
-    whole = WholeRecords(FILE)
-    for data, offset in cuts(raw, iter([7, 3, 500, 1_500, 1, 1, 4_000])):
-        run = list[Outline]()
-        whole.take(memoryview(data), offset, run)
-        found += [each[0] for each in run]
-    assert found == expected
 
 
 def test_a_blank_of_eight_bytes_is_whole() -> None:

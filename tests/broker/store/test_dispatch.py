@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from errno import ENOSPC
-from functools import cache, partial
 from random import Random
 
 import pytest
@@ -15,7 +12,7 @@ from broker.store import store as store_module
 from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import ConsumeQueue, java_hash
 from broker.store.dispatch import DELAYS_MS, SCHEDULE_TOPIC, TagCodes, in_queue
-from broker.store.errors import StoreFull, WrongStore
+from broker.store.errors import WrongStore
 from broker.store.files import MemoryFiles
 from broker.store.keys import KeyHashes, key_hash, keys_of
 from broker.store.store import MessageStore, StoreConfig
@@ -236,67 +233,3 @@ def test_a_copy_takes_the_queues_along_in_slices_and_beyond_any_blank(monkeypatc
         ends.append(store.dispatched_offset)
     assert store.dispatched_offset == end and store.max_offset(b"t", 0) == 6
     assert len(ends) > 3, "a large message, three small ones at once, the one behind the blank"
-
-
-SMALL = StoreConfig(log_file_bytes=4_096, queue_file_bytes=20 * 16, index_slots=101, index_entries=64)
-
-
-@cache
-def history(seed: int, same: int) -> tuple[bytes, list[int], object]:
-    """A log in one piece, where its messages begin and it ends, and what is seen of it. Two seeds have the same first
-    ``same`` messages."""
-    store, rng = MessageStore(MemoryFiles(), SMALL), Random(0)
-    store.open()
-    for number in range(40):
-        if number == same:
-            rng = Random(seed)
-        store.put(Message(b"t", bytes([number, rng.randrange(256)]) * rng.randrange(1, 300), number % 3,
-                          encode_properties({"KEYS": f"k{number}"}), sys_flag=rng.choice((0, 0, 0, PREPARED))), number)
-    store.dispatch()
-    log, whole = store.log, b""
-    while len(whole) < log.max_offset:
-        whole += log.read(len(whole), 1 << 20)
-    return whole, [*(found[0] for found in log.scan(0)), log.max_offset], seen_of(store)
-
-
-def seen_of(store: MessageStore) -> object:
-    return [(key, store.get(*key, 0, count=1_000, bytes_max=1 << 30)) for key in store.queues()]
-
-
-@given(st.randoms(use_true_random=True), st.integers(0, 39))
-@settings(max_examples=200, deadline=None)
-def test_a_copy_of_which_outlines_came_along_is_told_as_one_that_is_read(rng: Random, same: int) -> None:
-    """Whatever is cut meanwhile, or refused by a disk, and however little of it may be told at a time."""
-    masters = history(1, same), history(2, same)
-    shared = max({*masters[0][1][: same + 1]} & {*masters[1][1][: same + 1]})
-    refused: list[str] = []
-    copy, now = MessageStore(MemoryFiles(hook=partial(refuse, refused)), SMALL), 0
-    copy.open()
-    while copy.dispatched_offset < len(masters[now][0]):
-        at = copy.log.max_offset
-        whole = [end for end in masters[now][1] if end > at][: rng.randrange(1, 12)]
-        if whole:
-            data = masters[now][0][at : whole[-1]]
-            run = outlines(data, at)[0]
-            run = run[rng.randrange(8) == 0 : len(run) - (rng.randrange(8) == 0)]
-            refused[:] = ["reserve"] * (rng.randrange(3) == 0)
-            with suppress(StoreFull):
-                copy.append_raw([data[:50], memoryview(data)[50:]], at, cached=rng.randrange(5) == 0, run=run)
-        if rng.randrange(2):
-            refused[:] = ["write"] * (rng.randrange(4) == 0)
-            end = copy.log.max_offset
-            upto = rng.choice((end, rng.randrange(copy.dispatched_offset, end + 1)))
-            with suppress(OSError):
-                copy.dispatch_slice(upto, rng.randrange(1, 30), aside=rng.choice((0, 10)))
-            assert copy.dispatched_offset <= upto
-        refused.clear()
-        if rng.randrange(6) == 0:
-            now = 1 - now
-            if copy.log.max_offset > shared:
-                copy.truncate(shared)
-    assert seen_of(copy) == masters[now][2]
-
-
-def refuse(refused: list[str], what: str) -> None:
-    if what in refused:
-        raise OSError(ENOSPC, "no room")

@@ -37,8 +37,6 @@ DOUBT: Final = "tests/broker/replicas/test_doubt.py::"
 ACTIVE: Final = "tests/controller/test_active.py::"
 PLAIN: Final = "tests/broker/plain/test_cores.py::"
 WHOLE: Final = "tests/broker/ha/test_whole.py::"
-COPIED: Final = ("tests/broker/store/test_dispatch.py::"
-                 "test_a_copy_of_which_outlines_came_along_is_told_as_one_that_is_read")
 FOLDERS: Final = "tests/broker/store/test_directory.py::"
 RAFT_FOLDERS: Final = "tests/raft/storage/test_directory.py::"
 
@@ -194,26 +192,6 @@ PLANTED: Final = (
     Planted("a front in pieces is of where its rest came", HA + "whole.py",
             "            begin = offset - len(held)\n", "            begin = offset\n",
             (WHOLE + "test_of_any_pieces_whole_records_come_out",)),
-    Planted("outlines of a copy are of where their piece came", HA + "whole.py",
-            "outlines(piece, offset + at)", "outlines(piece, offset)",
-            (WHOLE + "test_outlines_of_a_copy_lack_nothing_that_is_ordinary",)),
-    Planted("outlines of a copy lack the message that came in pieces", HA + "whole.py",
-            "                run += outlines(front, offset + at - len(front))[0]\n", "                pass\n",
-            (WHOLE + "test_outlines_of_a_copy_lack_nothing_that_is_ordinary",)),
-    Planted("what is known of a log outlives its cut", STORE + "dispatch.py",
-            "        self._known.clear()\n        self.offset = min(self.offset, offset)\n",
-            "        self.offset = min(self.offset, offset)\n", (COPIED,)),
-    Planted("outlines of a copy may leave some out", STORE + "dispatch.py",
-            "return bool(run) and run[0][0] == self.known_end and", "return bool(run) and", (COPIED,)),
-    Planted("what a disk refused to be told is told no more", STORE + "dispatch.py",
-            "                return run, end\n", "                return self._known.popleft()\n", (COPIED,)),
-    Planted("outlines of a copy are seen before they are confirmed", STORE + "dispatch.py",
-            "            if end <= upto and len(run) <= most:\n", "            if len(run) <= most:\n", (COPIED,)),
-    Planted("outlines are known of what the disk had no room for", STORE + "store.py",
-            "        self.log.append_raw(data, offset, None if cached else wanted)\n        if known:\n"
-            "            told.know(run)\n",
-            "        if known:\n            told.know(run)\n"
-            "        self.log.append_raw(data, offset, None if cached else wanted)\n", (COPIED,)),
     Planted("members that lag are cut out of what is confirmed", HA + "insync.py",
             "        self.confirm = max(self.confirm, least)\n", "        self.confirm = self.log_end\n", ("INV_B3",)),
     Planted("nobody leaves and nobody joins", HA + "insync.py",
