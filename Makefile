@@ -49,7 +49,6 @@ check: $(VENV)/.dev ## lint, types, layers, figures; writes nothing
 fix: $(VENV)/.dev ## apply the linter's safe fixes, write the generated parts of the reference
 	$(BIN)/ruff check --fix .
 	$(RUN) docs/generate.py
-	$(RUN) docs/role_tables.py
 
 sim: $(VENV)/.dev ## simulate seeded clusters under every fault for EVENTS events, invariants after each
 	$(RUN) -m raft.sim --events $(EVENTS) --jobs $(WORKERS) $(ARGS)

@@ -21,7 +21,9 @@ from typing import Any, Final, cast
 import attrs
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
-sys.path.insert(0, str(REFERENCE.parents[1]))
+sys.path[:0] = [str(REFERENCE.parents[1]), str(REFERENCE.parent)]
+
+import role_tables  # noqa: E402
 
 from benchmarks import broker_figures, failover_timeline  # noqa: E402
 from broker.config import BrokerConfig  # noqa: E402
@@ -178,7 +180,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "mqadmin-commands": commands, "interop": scenarios,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
-    "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds}
+    "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, **role_tables.PARTS}
 
 
 def renewed(page: str) -> str:

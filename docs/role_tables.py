@@ -1,26 +1,12 @@
-"""Draws the role of a broker, as ``broker.replicas.machine`` has it, into ``docs/reference/replication.md``.
-
-    python docs/role_tables.py            draw it anew
-    python docs/role_tables.py --check    exit code 1 if it is not as the code says
-
-A part stands between ``<!-- drawn: NAME -->`` and ``<!-- end -->``.
-"""
+"""The role of a broker as ``broker.replicas.machine`` has it: a diagram and tables, for ``docs/generate.py``."""
 
 from __future__ import annotations
 
-import argparse
-import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from enum import Enum
 from typing import Final
 
-PAGE: Final = Path(__file__).resolve().parent / "reference" / "replication.md"
-sys.path.insert(0, str(PAGE.parents[2]))
-
-from broker.replicas import machine as role  # noqa: E402
-
-_PART: Final = re.compile(r"(<!-- drawn: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+from broker.replicas import machine as role
 
 
 def role_diagram() -> Iterator[str]:
@@ -55,12 +41,16 @@ def role_states() -> Iterator[str]:
     yield "| state | what it is | writes are open | event | becomes | what is done |"
     yield "|---|---|---|---|---|---|"
     for state, row in role.MOVES.items():
-        first = f"`{state.name}` | {state.value} | {role.WRITES[state].value}"
-        for event, (after, actions) in row.items():
-            yield f"| {first} | `{event.name}` | `{after.name}` | {'; '.join(action.value for action in actions)} |"
-            first = "| |"
-        if not row:
-            yield f"| {first} | | | |"
+        yield from _rows(f"`{state.name}` | {state.value} | {role.WRITES[state].value}", "| |", row)
+
+
+def _rows(first: str, rest: str, row: Mapping[role.Event, tuple[Enum, tuple[role.Action, ...]]]) -> Iterator[str]:
+    """One for each event; the first one begins with what they all are of."""
+    for event, (after, actions) in row.items():
+        yield f"| {first} | `{event.name}` | `{after.name}` | {'; '.join(action.value for action in actions)} |"
+        first = rest
+    if not row:
+        yield f"| {first} | | | |"
 
 
 def role_retreats() -> Iterator[str]:
@@ -68,12 +58,7 @@ def role_retreats() -> Iterator[str]:
     yield "| beside the state | what it is | event | becomes | what is done |"
     yield "|---|---|---|---|---|"
     for retreat, row in role.RETREATS.items():
-        first = f"`{retreat.name}` | {retreat.value}"
-        for event, (after, actions) in row.items():
-            yield f"| {first} | `{event.name}` | `{after.name}` | {'; '.join(action.value for action in actions)} |"
-            first = "|"
-        if not row:
-            yield f"| {first} | | | |"
+        yield from _rows(f"`{retreat.name}` | {retreat.value}", "|", row)
 
 
 def role_events() -> Iterator[str]:
@@ -87,25 +72,3 @@ def role_events() -> Iterator[str]:
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "role-diagram": role_diagram, "role-states": role_states, "role-retreats": role_retreats,
     "role-events": role_events}
-
-
-def drawn(page: str) -> str:
-    """The page with its parts as the code says."""
-    return _PART.sub(lambda found: found[1] + "\n".join(PARTS[found[2]]()) + "\n" + found[3], page)
-
-
-def main() -> int:
-    """The command; returns its exit code."""
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    options = parser.parse_args()
-    before = PAGE.read_text(encoding="utf-8")
-    after = drawn(before)
-    if after != before and not options.check:
-        PAGE.write_text(after, encoding="utf-8")
-    return int(options.check and after != before)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from typing import Final
 
 import attrs
 import cbor2
-from google_crc32c import value as crc32c
 
 from raft.errors import DamagedLog, MalformedMessage, UsageError
 from raft.membership import Membership
 from raft.storage.interface import Files
+from raft.storage.smallfile import read_small, write_small
 
 DEFAULT_GROUP: Final = "default"
 NAME_BYTES_MAX: Final = 255
@@ -64,17 +63,14 @@ def removed_groups(files: Files) -> list[int]:
 def read_origin(files: Files, number: int) -> Origin | None:
     """None if the group never started in this directory. Raises ``DamagedLog``."""
     path = _path(number)
-    if path not in files.list(""):
+    try:
+        body = read_small(files, path, _MAGIC, 1 << 20)
+    except MalformedMessage as error:
+        raise DamagedLog(path, 0, f"{error}; this cannot come from a crash") from error
+    if body is None:
         return None
-    file = files.open(path)
     try:
-        data = file.pread(min(file.size(), 1 << 20), 0)
-    finally:
-        file.close()
-    if data[:4] != _MAGIC or len(data) < 8 or crc32c(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
-        raise DamagedLog(path, 0, "its magic or CRC is wrong; this cannot come from a crash")
-    try:
-        name, membership, *more = cbor2.loads(data[8:])
+        name, membership, *more = cbor2.loads(body)
         if more not in ([], [REMOVED]):
             raise ValueError(f"what is {more}?")
         return Origin(str(name), Membership.decode(membership), bool(more))
@@ -84,15 +80,5 @@ def read_origin(files: Files, number: int) -> Origin | None:
 
 def write_origin(files: Files, number: int, origin: Origin) -> None:
     """Make it durable, whole or not at all. The directory is this node's and locked."""
-    path, staged = _path(number), f"{_path(number)}.tmp"
-    if staged in files.list(""):
-        files.remove(staged)
     body = cbor2.dumps([origin.name, origin.membership.encode(), *([REMOVED] if origin.removed else [])])
-    file = files.open(staged, create=True)
-    try:
-        file.pwrite([_MAGIC + struct.pack("<I", crc32c(body)) + body], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(staged, path)
-    files.sync_dir("")
+    write_small(files, _path(number), _MAGIC, body)

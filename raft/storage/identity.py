@@ -6,22 +6,20 @@ nothing of what is in the log.
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 import attrs
 import cbor2
-from google_crc32c import value as crc32c
 
-from raft.errors import UsageError, WrongDirectory
+from raft.errors import MalformedMessage, UsageError, WrongDirectory
 from raft.storage.interface import Files
+from raft.storage.smallfile import read_small, staged, write_small
 
 FORMAT: Final = 1
 NAME: Final = "identity"
 LOCK_NAME: Final = "lock"
 _MAGIC: Final = b"QRi1"
-_STAGED: Final = "identity.tmp"
-_OURS: Final = frozenset({NAME, _STAGED, LOCK_NAME})
+_OURS: Final = frozenset({NAME, staged(NAME), LOCK_NAME})
 
 
 @attrs.frozen
@@ -40,18 +38,14 @@ class Identity:
 
 def read_identity(files: Files) -> Identity | None:
     """None if the directory is not formatted. Raises ``WrongDirectory`` if it is, but not as this build knows it."""
-    names = files.list("")
-    if NAME not in names:
+    try:
+        body = read_small(files, NAME, _MAGIC, 64 << 10)
+    except MalformedMessage as error:
+        raise WrongDirectory(f"the file {NAME!r} is damaged: {error}; this cannot come from a crash") from error
+    if body is None:
         return None
-    file = files.open(NAME)
     try:
-        data = file.pread(min(file.size(), 64 << 10), 0)
-    finally:
-        file.close()
-    if data[:4] != _MAGIC or len(data) < 8 or crc32c(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
-        raise WrongDirectory(f"the file {NAME!r} is damaged: its magic or CRC is wrong; this cannot come from a crash")
-    try:
-        fields = cbor2.loads(data[8:])
+        fields = cbor2.loads(body)
         if fields["format"] != FORMAT:
             raise WrongDirectory(f"the directory has format {fields['format']}, this build reads format {FORMAT}")
         found = Identity(fields["cluster"], fields["node"], fields["incarnation"])
@@ -75,16 +69,7 @@ def format_directory(files: Files, cluster: str, node_id: str, incarnation: byte
     if foreign := [name for name in files.list("") if name not in _OURS]:
         raise WrongDirectory(f"the directory is neither empty nor formatted; it holds {', '.join(foreign[:3])}")
     body = cbor2.dumps({"format": FORMAT, "cluster": cluster, "node": node_id, "incarnation": incarnation})
-    if _STAGED in files.list(""):
-        files.remove(_STAGED)
-    file = files.open(_STAGED, create=True)
-    try:
-        file.pwrite([_MAGIC + struct.pack("<I", crc32c(body)) + body], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(_STAGED, NAME)
-    files.sync_dir("")
+    write_small(files, NAME, _MAGIC, body)
     return Identity(cluster, node_id, incarnation)
 
 

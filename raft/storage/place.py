@@ -7,19 +7,18 @@ Magic "QRk1", u32 CRC-32C of the rest, CBOR of the kind and whether it has been 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from random import Random
 from typing import Final, TypeAlias
 
 import attrs
 import cbor2
-from google_crc32c import value as crc32c
 
 from raft.config import Config
-from raft.errors import WrongDirectory
+from raft.errors import MalformedMessage, WrongDirectory
 from raft.storage.identity import Identity
 from raft.storage.interface import Files, Storage
+from raft.storage.smallfile import read_small, write_small
 
 NAME: Final = "storage"
 SEGMENTS: Final = "segments"
@@ -27,7 +26,6 @@ SEGMENTS: Final = "segments"
 _LOG: Final = "log"
 """The segment log's own directory."""
 _MAGIC: Final = b"QRk1"
-_STAGED: Final = "storage.tmp"
 
 
 @attrs.frozen
@@ -53,32 +51,19 @@ MakeStorage: TypeAlias = Callable[[Place], Storage]
 
 def read_kind(files: Files) -> tuple[str, bool] | None:
     """(kind, whether it has been opened); None if none is noted. Raises ``WrongDirectory``."""
-    if NAME not in files.list(""):
-        return None
-    file = files.open(NAME)
     try:
-        data = file.pread(min(file.size(), 4_096), 0)
-    finally:
-        file.close()
-    if data[:4] != _MAGIC or len(data) < 8 or crc32c(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
-        raise WrongDirectory(f"the file {NAME!r} is damaged: its magic or CRC is wrong; this cannot come from a crash")
-    kind, opened = cbor2.loads(data[8:])
+        body = read_small(files, NAME, _MAGIC, 4_096)
+    except MalformedMessage as error:
+        raise WrongDirectory(f"the file {NAME!r} is damaged: {error}; this cannot come from a crash") from error
+    if body is None:
+        return None
+    kind, opened = cbor2.loads(body)
     return str(kind), bool(opened)
 
 
 def note_kind(files: Files, kind: str, *, opened: bool) -> None:
     """Make it durable, whole or not at all. The directory is this node's and locked."""
-    if _STAGED in files.list(""):
-        files.remove(_STAGED)
-    body = cbor2.dumps([kind, opened])
-    file = files.open(_STAGED, create=True)
-    try:
-        file.pwrite([_MAGIC + struct.pack("<I", crc32c(body)) + body], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(_STAGED, NAME)
-    files.sync_dir("")
+    write_small(files, NAME, _MAGIC, cbor2.dumps([kind, opened]))
 
 
 def was_opened(files: Files) -> bool:

@@ -6,16 +6,17 @@ import re
 import runpy
 from pathlib import Path
 
-DRAWING = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "role_tables.py"))
-PAGE = DRAWING["PAGE"].read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+DRAWING = runpy.run_path(str(DOCS / "role_tables.py"))
+PAGE = (DOCS / "reference" / "replication.md").read_text(encoding="utf-8")
 
 
 def test_the_page_shows_the_tables_as_they_are() -> None:
-    assert DRAWING["drawn"](PAGE) == PAGE, "run docs/role_tables.py"
+    assert runpy.run_path(str(DOCS / "generate.py"))["renewed"](PAGE) == PAGE, "run docs/generate.py"
 
 
 def test_every_part_has_its_place() -> None:
-    assert sorted(re.findall(r"<!-- drawn: (\S+) -->", PAGE)) == sorted(DRAWING["PARTS"])
+    assert sorted(re.findall(r"<!-- generated: (\S+) -->", PAGE)) == sorted(DRAWING["PARTS"])
 
 
 def test_the_diagram_shows_every_change_of_state() -> None:

@@ -1,0 +1,49 @@
+"""A small file that is written whole, or not at all: magic, u32 CRC-32C of the rest, the rest.
+
+It is staged under another name, synced and renamed, in a directory that is this node's and locked. Knows no content.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from google_crc32c import value as crc32c
+
+from raft.errors import MalformedMessage
+from raft.storage.interface import Files
+
+_HEAD_BYTES = 8
+
+
+def staged(name: str) -> str:
+    """What the file is called until it is whole."""
+    return f"{name}.tmp"
+
+
+def read_small(files: Files, name: str, magic: bytes, bytes_max: int) -> bytes | None:
+    """What stands behind the CRC; None if there is no such file. Raises ``MalformedMessage``."""
+    if name not in files.list(""):
+        return None
+    file = files.open(name)
+    try:
+        data = file.pread(min(file.size(), bytes_max), 0)
+    finally:
+        file.close()
+    body = data[_HEAD_BYTES:]
+    if data[:4] != magic or len(data) < _HEAD_BYTES or crc32c(body) != struct.unpack_from("<I", data, 4)[0]:
+        raise MalformedMessage("its magic or CRC is wrong")
+    return body
+
+
+def write_small(files: Files, name: str, magic: bytes, body: bytes) -> None:
+    """Make it durable. Raises ``OSError``; then the one before is still there."""
+    if staged(name) in files.list(""):
+        files.remove(staged(name))
+    file = files.open(staged(name), create=True)
+    try:
+        file.pwrite([magic + struct.pack("<I", crc32c(body)) + body], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(staged(name), name)
+    files.sync_dir("")
