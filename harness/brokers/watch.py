@@ -574,8 +574,7 @@ class Watch:
             self.broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
         self.doubts.acknowledges(process, offset)
         master = end.other.process if end is not None and end.other is not None else None
-        epoch = self.leads_in(master)
-        following = process.switch.following
+        epoch, following = self.leads_in(master), process.switch.following
         if master is None or end is None or epoch is None or following is None:
             return
         self.counts["INV_C14"] += 1
@@ -591,7 +590,8 @@ class Watch:
                          following.core.epochs, master.switch.epochs)
         self._compared[end] = upto
         self._same_starts(process, following.core.epochs, master.switch.epochs)
-        if offset >= self.confirmed and offset >= len(self.acknowledged):
+        level = offset >= journal.end >= master.journal.end and not master.host.unsafe  # what that one lacks is lost
+        if level or (offset >= self.confirmed and offset >= len(self.acknowledged)):
             host.unsafe = False
 
     def _same_starts(self, process: Process, mine: EpochList, theirs: EpochList) -> None:
