@@ -34,10 +34,10 @@ from benchmarks.broker_figures import ROWS, Row
 from benchmarks.processes import anonymous_mb, cpu_s
 from broker.client import Client, ClientError, Message, MessageQueue, connect
 from harness import java, ours
-from harness.cluster.looking import until_settled
 from harness.java import JVM, Broker, FetchFailed, JavaMissing, JavaProcess, Release, start_all
 from harness.java.load import Load, load
 from harness.java.servers import BROKER
+from mqcluster.looking import until_settled
 from remoting.bodies.namesrv import KVTable
 from remoting.client import Client as Remoting
 from remoting.client import open_client

@@ -36,11 +36,11 @@ import trio
 from benchmarks.failover_timeline import said
 from benchmarks.measure import quantile
 from harness import balanced, java, ours
-from harness.cluster.looking import look, until_settled
 from harness.interop.scenario import Stage
 from harness.interop.tools import our_mqadmin
 from harness.interop.watch import create_topic
 from harness.java import Broker, JavaProcess, Report
+from mqcluster.looking import look, until_settled
 from remoting.client import Client, open_client
 
 GROUP: Final = "broker-a"

@@ -31,8 +31,8 @@ import trio
 from benchmarks.broker import GROUP, PATIENCE_S, REPLICAS, System, cluster, send_all_the_time
 from benchmarks.measure import quantile
 from broker.client import connect
-from harness.cluster.looking import GroupView, look
 from harness.java import JavaProcess
+from mqcluster.looking import GroupView, look
 
 MOMENTS: Final[Mapping[str, str]] = {
     "left": "the name server takes the dead master out of its routes",

@@ -32,7 +32,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 RESULTS: Final = ROOT / "benchmarks" / "results" / "structure.json"
 PAGE: Final = ROOT / "docs" / "reference" / "figures.md"
 
-PACKAGES: Final = ("raft", "remoting", "controller", "broker", "harness", "analysis")
+PACKAGES: Final = ("raft", "remoting", "controller", "broker", "mqcluster", "harness", "analysis")
 WITH_PARTS: Final = (*PACKAGES, "controller.metadata", "broker.replicas", "broker.ha", "broker.store")
 BROKER_WORDS: Final = ("journal", "puts", "gate", "fence", "young master", "held", "share", "settle", "dispatch",
                        "guardian", "confirm offset", "part")
@@ -337,7 +337,7 @@ def table(columns: Mapping[str, Counted]) -> Iterator[str]:
     yield f"|---|---|{'---|' * len(columns)}---|"
     for key, figure in FIGURES.items():
         for number, room in enumerate(figure.rooms):
-            cells = " | ".join(figure.shown(cells[key][room]) for cells in columns.values())
+            cells = " | ".join(figure.shown(each[key][room]) if room in each[key] else "–" for each in columns.values())
             first = number == 0
             yield f"| {figure.about if first else ''} | `{room}` | {cells} | {figure.aim if first else ''} |"
 

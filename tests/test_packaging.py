@@ -96,7 +96,7 @@ def test_import_raft_loads_no_trio() -> None:
 
 # --- quorate: all the rest -----------------------------------------------------------------------------------
 
-PACKAGES = {"remoting", "controller", "broker", "harness", "analysis"}
+PACKAGES = {"remoting", "controller", "broker", "mqcluster", "harness", "analysis"}
 
 
 def test_the_other_wheel_holds_the_other_packages(whole: zipfile.ZipFile) -> None:

@@ -27,14 +27,14 @@ import trio
 
 from broker.client import MessageQueue, connect
 from harness import ours
-from harness.cluster.looking import ClusterView, look, until_settled
-from harness.cluster.plan import DEFAULT_MODE, Durability
 from harness.demo import tables, traffic
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.display import Display
 from harness.demo.traffic import Ledger, described
 from harness.java.process import JavaProcess
 from harness.java.servers import Broker, start_all
+from mqcluster.looking import ClusterView, look, until_settled
+from mqcluster.plan import DEFAULT_MODE, Durability
 from remoting.client import Client, open_client
 
 TOPIC = "demo"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.cluster.looking import GroupView
 from harness.fleet import BrokerGroup
+from mqcluster.looking import GroupView
 
 COLUMNS = 2
 _STYLES = {"active": "bold green", "master": "bold green", "down": "red"}

@@ -25,13 +25,13 @@ from random import Random, SystemRandom
 
 import trio
 
-from harness.cluster.plan import Kind
-from harness.cluster.processes import Cluster, ClusterError
 from harness.failovers import disks, sandbox
 from harness.failovers.campaign import MODES, Run, differing, groups, names, planned
 from harness.failovers.forwarding import Forwarders, forwarders
 from harness.failovers.history import History, read
 from harness.failovers.network import Network, namespaces
+from mqcluster.plan import Kind
+from mqcluster.processes import Cluster, ClusterError
 from remoting.address import split_address
 
 

@@ -18,16 +18,16 @@ import attrs
 import trio
 
 from broker.client import ClientError, MessageQueue, connect
-from harness.cluster.looking import ClusterView, look, until_settled
-from harness.cluster.plan import Durability, Kind, Planned, Size, cluster
-from harness.cluster.plan import Hosts as PlannedHosts
-from harness.cluster.processes import Cluster
 from harness.demo.traffic import queues_of
 from harness.failovers.disks import Disk
 from harness.failovers.faults import EXPECTED, FAULTS, FILLS, STALLS, Begun, Busy, Fault, Scene
 from harness.failovers.history import PROMISED_BY_ALL, Broken, History, Promise, summary
 from harness.failovers.network import Network
 from harness.failovers.traffic import Traffic
+from mqcluster.looking import ClusterView, look, until_settled
+from mqcluster.plan import Durability, Kind, Planned, Size, cluster
+from mqcluster.plan import Hosts as PlannedHosts
+from mqcluster.processes import Cluster
 from remoting.client import Client, open_client
 
 TOPIC: Final = "failovers"

@@ -14,11 +14,11 @@ from typing import Final
 import attrs
 import trio
 
-from harness.cluster.looking import ClusterView
-from harness.cluster.plan import Kind
-from harness.cluster.processes import Cluster, Server
 from harness.failovers.disks import Disk
 from harness.failovers.network import CLIENTS, Network
+from mqcluster.looking import ClusterView
+from mqcluster.plan import Kind
+from mqcluster.processes import Cluster, Server
 
 Undo = Callable[[], Awaitable[None]]
 

@@ -26,7 +26,7 @@ from controller import cli as controller_cli
 from controller.admin import cli as admin_cli
 from controller.admin.command import COMMANDS
 from controller.namesrv import cli as namesrv_cli
-from harness.cluster import cli as cluster_cli
+from mqcluster import cli as cluster_cli
 from raft.cli import ADDRESSES_VARIABLE
 
 ROOT = Path(__file__).parents[2]

@@ -24,8 +24,12 @@ def test_the_page_shows_what_is_recorded() -> None:
 
 
 def test_every_figure_is_recorded_for_every_room() -> None:
-    for cells in recorded().values():
-        assert {key: tuple(rooms) for key, rooms in cells.items()} == {key: it.rooms for key, it in FIGURES.items()}
+    """A commit has no figures of packages that came after it."""
+    for name, cells in recorded().items():
+        assert cells.keys() == FIGURES.keys()
+        for key, figure in FIGURES.items():
+            later = () if name == "reached" else ("mqcluster",)
+            assert tuple(cells[key]) == tuple(room for room in figure.rooms if room not in later)
 
 
 SETTINGS = """

@@ -17,7 +17,7 @@ from tests.docs.test_tutorial import STEP
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial" / "first-messages.md"
 PORT = "19876"
-MODULES = {"mqcluster": "harness.cluster.cli", "mqadmin": "controller.admin.cli"}
+MODULES = {"mqcluster": "mqcluster.cli", "mqadmin": "controller.admin.cli"}
 
 
 @pytest.mark.slow

@@ -44,12 +44,12 @@ def test_the_three_steps_to_a_cluster(tmp_path: Path) -> None:
     with reserved(*range(10, 13), *range(48, 102)) as port:
         (tmp_path / "orders.py").write_text(blocks("python")[0].replace("19876", str(port)))
         try:
-            assert f"namesrvAddr = 127.0.0.1:{port}" in run("-m", "harness.cluster.cli", *steps[0], "--port", str(port))
+            assert f"namesrvAddr = 127.0.0.1:{port}" in run("-m", "mqcluster.cli", *steps[0], "--port", str(port))
             assert re.search(r"stored at broker-[ab], queue \d, offset 0\nb'two beers'\n", run("orders.py"))
-            run("-m", "harness.cluster.cli", *steps[1])
-            assert "down" in run("-m", "harness.cluster.cli", *steps[2])
+            run("-m", "mqcluster.cli", *steps[1])
+            assert "down" in run("-m", "mqcluster.cli", *steps[2])
         finally:
-            run("-m", "harness.cluster.cli", *steps[3])
+            run("-m", "mqcluster.cli", *steps[3])
 
 
 def test_every_target_named_exists() -> None:

@@ -34,7 +34,8 @@ from tests.mutation.swapped import swaps
 from tests.mutation.warm import GREEN, NOT_SWAPPED, Measured, Warm
 from tests.raft.bugs.run_mutants import ROOT, TIMEOUT_S, copy_tree, say
 
-WHOLE = ("raft", "remoting", "controller", "broker", "harness", "analysis", "tests", "docs", "pyproject.toml")
+WHOLE = ("raft", "remoting", "controller", "broker", "mqcluster", "harness", "analysis", "tests", "docs",
+         "pyproject.toml")
 PROGRESS_S = 10
 
 

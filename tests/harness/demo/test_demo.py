@@ -14,12 +14,12 @@ from typing import cast
 
 import pytest
 
-from harness.cluster.looking import GroupView
 from harness.demo import tables
 from harness.demo.__main__ import Story, report
 from harness.demo.display import Display
 from harness.demo.traffic import Ledger
 from harness.java.process import JavaProcess
+from mqcluster.looking import GroupView
 from remoting.client import Client
 
 ROOT = Path(__file__).parents[3]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import cli
-from harness.cluster.plan import DEFAULT_MODE, Durability, Size, cluster
-from harness.cluster.processes import FILE, Cluster
 from harness.java.ports import reserved
+from mqcluster import cli
+from mqcluster.plan import DEFAULT_MODE, Durability, Size, cluster
+from mqcluster.processes import FILE, Cluster
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import broker.config
 import controller.config
 import controller.namesrv.config
-from harness.cluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, from_json, to_json
+from mqcluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, from_json, to_json
 from remoting import properties
 from remoting.address import split_address
 

@@ -15,9 +15,9 @@ from typing import Final
 import shtab
 import trio
 
-from harness.cluster.looking import ClusterView, look, until_settled
-from harness.cluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, to_json
-from harness.cluster.processes import FILE, Cluster, ClusterError, Server
+from mqcluster.looking import ClusterView, look, until_settled
+from mqcluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, to_json
+from mqcluster.processes import FILE, Cluster, ClusterError, Server
 from remoting.client import open_client
 from remoting.daemon.version import add_version
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import attrs
 
-from harness.cluster.plan import Kind, Planned, from_json, to_json
+from mqcluster.plan import Kind, Planned, from_json, to_json
 
 FILE: Final = "cluster.json"
 READY: Final = "boot success"
