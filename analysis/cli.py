@@ -22,13 +22,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from analysis.errors import AnalysisError, sentence
+from analysis.files.finding import find_logs
 from analysis.logs import open_logs
 from analysis.report.build import Progress, make
 from analysis.report.findings import SEVERITIES
 from analysis.session import LIGHT, QUIET, session
 from analysis.shipping import ship
 from analysis.small import are_small
-from analysis.source.finding import find_logs
 from analysis.source.options import parted
 from remoting.daemon.version import add_version
 

@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analysis.errors import AnalysisError, sentence
+from analysis.files.finding import find_logs
 from analysis.schemas import FORMATS, Format
 from analysis.session import session
 from analysis.shipping import ship
-from analysis.source.finding import find_logs
 from analysis.source.options import PAYLOADS, parted
 from remoting.daemon.version import add_version
 

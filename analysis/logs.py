@@ -22,11 +22,11 @@ from pyspark.sql import functions as F
 
 from analysis import small
 from analysis.errors import NothingToRead
+from analysis.files.finding import Home, find_logs, homes
 from analysis.questions import QUESTIONS
 from analysis.questions.compare import Period
 from analysis.register import register
 from analysis.schemas import Format
-from analysis.source.finding import Home, find_logs, homes
 from analysis.views import commands, elections, snapshots, traces
 from analysis.views.traces import FILES, files_under
 

@@ -26,9 +26,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from analysis.errors import AnalysisError, sentence
+from analysis.files.finding import find_logs, homes
 from analysis.session import QUIET, session
 from analysis.shipping import ship
-from analysis.source.finding import find_logs, homes
 from analysis.views.traces import FILES, cluster_of, file_of_line
 from analysis.watch import Alert, Watch
 from remoting.daemon.version import add_version

@@ -12,9 +12,9 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from analysis.files.finding import Found
 from analysis.schemas import arrow_schema
 from analysis.source.batch import RaftLogReader
-from analysis.source.finding import Found
 from analysis.source.options import parse_options
 
 SEGMENT_BYTES_MAX: Final = 256 << 20

@@ -16,7 +16,7 @@ from typing import cast
 import attrs
 import trio
 
-from broker.clients import ClientsConfig, Consumers
+from broker.consumers import ClientsConfig, Consumers
 from broker.groups import GroupsConfig, GroupTable
 from broker.journal import Journal
 from broker.offsets import OffsetsConfig, OffsetTable

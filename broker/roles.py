@@ -17,12 +17,12 @@ from trio.abc import Listener, Stream
 from broker.exchange import Exchange, Master
 from broker.ha.acks import QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.registration import Registration
 from broker.relay.forwarding import Forwarder
 from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState
-from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 from broker.replicas.shell import Member
 from broker.services import Services
 from broker.standing import Role

@@ -15,20 +15,20 @@ import attrs
 import trio
 
 from broker import settings
-from broker.clients.assignment import Assignments, QueuesOf
-from broker.clients.heartbeats import Heartbeats
-from broker.clients.listings import Listings
-from broker.clients.locks import Locks
-from broker.clients.members import ClientsConfig, Consumers, Producers
-from broker.clients.relay import Relay
 from broker.config import BrokerConfig
+from broker.consumers.assignment import Assignments, QueuesOf
+from broker.consumers.heartbeats import Heartbeats
+from broker.consumers.listings import Listings
+from broker.consumers.locks import Locks
+from broker.consumers.members import ClientsConfig, Consumers, Producers
+from broker.consumers.relay import Relay
 from broker.groups.admin import GroupAdmin
 from broker.groups.table import GroupsConfig, GroupTable
 from broker.journal import Journal
 from broker.offsets.requests import OffsetRequests
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.pulling.checks import PullConfig
-from broker.pulling.reading import ReadConfig, memory_bytes, store_time_ms
+from broker.pulling.reading import ReadConfig, memory_bytes
 from broker.pulling.requests import Pulling
 from broker.puts import Puts
 from broker.query.cleaning import Cleaning
@@ -41,6 +41,7 @@ from broker.sending.sendback import SendBack
 from broker.sending.sending import Sending, SendingConfig
 from broker.standing import Role, Standing
 from broker.store.files import Files
+from broker.store.messages import store_time_ms
 from broker.store.retention import RetentionConfig
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups, Topics, load
 from broker.tablefile import RunSync, TableFile

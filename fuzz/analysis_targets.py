@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 
 from analysis.dledger.layout import ENTRY_BYTES
 from analysis.dledger.reading import DLedgerLog, read_dledger
+from analysis.files.filesystem import Entry, ReadFile, Tree
 from analysis.parsing.rows import Payload, Place, Wanted, batches
 from analysis.parsing.tables import cuts_of, tabulate
 from analysis.parsing.walk import Cursor, walk
 from analysis.schemas import DAMAGE, Format, arrow_schema
-from analysis.source.filesystem import Entry, ReadFile, Tree
 from fuzz import sealing
 from fuzz.held import HeldFile
 from fuzz.target import Target

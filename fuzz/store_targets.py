@@ -22,6 +22,7 @@ from broker.store import tables
 from broker.store.checkpoint import Checkpoint
 from broker.store.errors import OffsetGone, WrongStore
 from broker.store.files import MemoryFile, MemoryFiles
+from broker.store.messages import store_time_ms
 from broker.store.store import MessageStore, StoreConfig
 from fuzz.target import Target
 from remoting import record
@@ -198,7 +199,7 @@ def _content(store: MessageStore) -> dict[tuple[bytes, int, int], bytes]:
             at = got.next_offset
         with suppress(DamagedRecord, OffsetGone):
             store.offset_by_time(topic, queue_id, 1_700_000_000_001)
-        reading.store_time_ms(store, topic, queue_id, queue.min_offset)
+        store_time_ms(store, topic, queue_id, queue.min_offset)
     for key in ("k1", "7F0000010000"):
         store.get_by_key(b"T", key)
     with suppress(DamagedRecord):

@@ -28,12 +28,12 @@ from analysis.dledger.layout import (
     header,
     parse_properties,
 )
+from analysis.files.filesystem import ReadFile, Tree
+from analysis.files.finding import JAVA_PREFIX, NO_CLUSTER
 from analysis.parsing.rows import Place, Wanted, build, constant, damage_batch
 from analysis.parsing.selection import Selection, frame_mask
 from analysis.parsing.walk import Damage
 from analysis.schemas import DAMAGE_KIND, KINDS, arrow_schema
-from analysis.source.filesystem import ReadFile, Tree
-from analysis.source.finding import JAVA_PREFIX, NO_CLUSTER
 
 WINDOW_BYTES: Final = 16 << 20
 WINDOW_ENTRIES: Final = 32_768

@@ -10,10 +10,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from analysis.dledger.reading import DLedgerLog, read_dledger
+from analysis.files.filesystem import Tree
+from analysis.files.finding import find_logs
 from analysis.schemas import spark_schema
 from analysis.source import metrics
-from analysis.source.filesystem import Tree
-from analysis.source.finding import find_logs
 from analysis.source.options import Options, parse_options
 from analysis.source.planning import Range, open_log, plan
 from analysis.source.pushdown import push

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyarrow import fs as arrow_fs
 
-from analysis.source.filesystem import Tree
+from analysis.files.filesystem import Tree
 
 
 def leave(directory: str, **values: Any) -> None:

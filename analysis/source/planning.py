@@ -15,12 +15,12 @@ from typing import Final, cast
 import attrs
 from google_crc32c import value as crc32c
 
+from analysis.files.filesystem import Tree
+from analysis.files.finding import Found
 from analysis.parsing.rows import Place, Wanted
 from analysis.parsing.selection import BEYOND, Selection
 from analysis.parsing.tables import Cut, Cuts, cuts_of
 from analysis.parsing.walk import Cursor, Damage, walk
-from analysis.source.filesystem import Tree
-from analysis.source.finding import Found
 from raft.errors import DamagedLog, MalformedMessage, UsageError, WrongDirectory
 from raft.frame import HEADER_BYTES, peek_size
 from raft.groups import read_origin

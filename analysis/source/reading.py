@@ -12,11 +12,11 @@ from typing import Final
 import attrs
 import pyarrow as pa
 
+from analysis.files.filesystem import Tree
 from analysis.parsing.rows import Wanted, batches, damage_batch
 from analysis.parsing.tables import Cuts, Frames, tabulate
 from analysis.parsing.walk import Cursor, Damage, Walk, walk
 from analysis.schemas import DAMAGE_KIND
-from analysis.source.filesystem import Tree
 from analysis.source.planning import Log, Look, Range, joined, look
 from raft.storage.recovery import segment_path
 

@@ -16,12 +16,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from analysis.errors import NothingToRead
+from analysis.files.filesystem import ReadFile, Tree
+from analysis.files.finding import find_logs
 from analysis.parsing.rows import batches, damage_batch
 from analysis.parsing.tables import tabulate
 from analysis.parsing.walk import Cursor, Damage, walk
 from analysis.schemas import DAMAGE_KIND
-from analysis.source.filesystem import ReadFile, Tree
-from analysis.source.finding import find_logs
 from analysis.source.options import Options
 from analysis.source.planning import Log, look, open_log
 from analysis.source.reading import Reader

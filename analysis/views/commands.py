@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from analysis.source.filesystem import Tree
+from analysis.files.filesystem import Tree
 from controller.metadata.codec import FORMAT, FormatTooNew, MalformedCommand, decode
 from controller.metadata.commands import AnyCommand, Command, ImportGroups
 from controller.metadata.events import Applied, Change, changes

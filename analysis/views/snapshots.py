@@ -9,9 +9,9 @@ from typing import Final
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 
+from analysis.files.filesystem import Tree
+from analysis.files.finding import Home
 from analysis.small import nothing
-from analysis.source.filesystem import Tree
-from analysis.source.finding import Home
 
 SCHEMA: Final = ("cluster string, directory string, group_id bigint, `index` bigint, term bigint, bytes bigint, "
                  "taken_ms bigint, file string")

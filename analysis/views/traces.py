@@ -18,8 +18,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from analysis.source.filesystem import Tree
-from analysis.source.finding import Home, directories
+from analysis.files.filesystem import Tree
+from analysis.files.finding import Home, directories
 from analysis.views.paths import bare
 
 _PATTERN: Final = re.compile(r"[][{}*?\\]")

@@ -23,10 +23,9 @@ from broker.ha.mark import ConfirmMark
 from broker.ha.serving import HaPort
 from broker.ha.slave import HaSlave
 from broker.ha.switching import REFUSALS, RoleRefused, Switching
-from broker.ha.taking import Step
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave, Step
 from broker.ha.wire import MasterHandshake, MasterMessages, Transfer
 from broker.journal import Journal
-from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 from remoting.bodies.broker import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from remoting.streams import Connector, connect_tcp
 from remoting.wakeup import Bell

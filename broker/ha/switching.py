@@ -29,10 +29,9 @@ from broker.ha.places import Standing
 from broker.ha.port import Frame, Port
 from broker.ha.slave import HaSlave
 from broker.ha.tail import cut_unfinished, undispatched
-from broker.ha.taking import From, Step, steps
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave, From, Step, steps
 from broker.ha.wire import MasterHandshake, SlaveMessages, Transfer, transfer_header
 from broker.journal import Journal
-from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 from broker.store.errors import StoreError, StoreFailed
 from remoting.bodies.controller import EpochEntry
 from remoting.errors import DamagedRecord

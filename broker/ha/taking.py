@@ -10,7 +10,28 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from broker.replicas.outputs import Become, BecomeMaster
+import attrs
+
+
+@attrs.frozen
+class BecomeMaster:
+    """Begin ``epoch`` as master, whatever the role was."""
+
+    epoch: int
+    sync_state_set: frozenset[int]
+    sync_state_set_epoch: int
+
+
+@attrs.frozen
+class BecomeSlave:
+    """Follow that master, whatever the role was."""
+
+    epoch: int
+    master_id: int
+    master_address: str
+
+
+Become = BecomeMaster | BecomeSlave
 
 
 class Step(enum.Enum):

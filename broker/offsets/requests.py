@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from broker.groups import GroupTable
 from broker.offsets.table import OffsetTable
-from broker.pulling.reading import is_recent
 from broker.standing import Standing
+from broker.store.messages import is_recent
 from broker.store.store import MessageStore
 from broker.topics import TopicTable
 from broker.veil import Veil

@@ -9,8 +9,8 @@ from typing import Final
 
 import attrs
 
-from broker.clients.members import Consumers
-from broker.clients.subscriptions import Subscribed, SubscriptionIllegal, no_property_filter, parse
+from broker.consumers.members import Consumers
+from broker.consumers.subscriptions import Subscribed, SubscriptionIllegal, no_property_filter, parse
 from broker.groups import GroupTable
 from broker.store.tables import SubscriptionGroup
 from broker.topics import TopicTable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from broker.clients.subscriptions import Subscribed
+from broker.consumers.subscriptions import Subscribed
 from remoting.command import kept_bytes
 from remoting.deadlines import Deadlines
 from remoting.record import Outline

@@ -197,26 +197,3 @@ def _records(log: Log, chosen: list[tuple[int, int]]) -> bytes:
             parts.append(data)
         at = upto
     return b"".join(parts)
-
-
-def store_time_ms(store: MessageStore, topic: bytes, queue_id: int, offset: int) -> int:
-    """When the message of that queue offset was stored; -1 if there is none."""
-    queue = store.queue(topic, queue_id)
-    if queue is None or not queue.min_offset <= offset < queue.max_offset:
-        return -1
-    where, size, _ = queue.entry(offset)
-    if size == _NOWHERE or where < store.log.min_offset:
-        return -1
-    try:
-        return store.log.record(where, size).store_time_ms
-    except (DamagedRecord, OffsetGone):
-        return -1
-
-
-def is_recent(store: MessageStore, topic: bytes, queue_id: int, offset: int, memory: int) -> bool:
-    """Whether the message of that queue offset is there, and not more than ``memory`` bytes behind the log's end."""
-    queue = store.queue(topic, queue_id)
-    if queue is None or not queue.min_offset <= offset < queue.max_offset:
-        return False
-    where, size, _ = queue.entry(offset)
-    return size != _NOWHERE and store.log.max_offset - where <= memory

@@ -15,8 +15,8 @@ from typing import Final
 import attrs
 import trio
 
-from broker.clients.members import Consumers
-from broker.clients.subscriptions import Subscribed
+from broker.consumers.members import Consumers
+from broker.consumers.subscriptions import Subscribed
 from broker.groups import GroupTable
 from broker.journal import Journal
 from broker.offsets import OffsetTable

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.clients.members import Consumers
-from broker.pulling.reading import store_time_ms
+from broker.consumers.members import Consumers
 from broker.store.consumequeue import ENTRY
+from broker.store.messages import store_time_ms
 from broker.store.store import MessageStore
 from broker.veil import Veil
 from remoting.bodies.queries import ConsumeQueueData, QueryConsumeQueueResponseBody

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from broker.clients.members import Consumers
+from broker.consumers.members import Consumers
 from broker.groups import GroupTable
 from broker.offsets import OffsetTable
-from broker.pulling.reading import store_time_ms
 from broker.query.stats import GROUP_GET_NUMS, TOPIC_PUT_NUMS, Stats
 from broker.standing import Standing
+from broker.store.messages import store_time_ms
 from broker.store.store import MessageStore
 from broker.topics import TopicTable
 from remoting.bodies.consumers import MessageQueue

@@ -23,7 +23,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from broker.replicas.outputs import Become, BecomeMaster
+from broker.ha.taking import Become, BecomeMaster
 
 
 class State(enum.Enum):

@@ -18,6 +18,7 @@ import attrs
 
 from broker.ha.config import NS_PER_MS
 from broker.ha.insync import InSync
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.identity import Application, Identity
 from broker.replicas.lease import Gate, Lease
 from broker.replicas.machine import (
@@ -32,9 +33,6 @@ from broker.replicas.machine import (
     Writes,
 )
 from broker.replicas.outputs import (
-    Become,
-    BecomeMaster,
-    BecomeSlave,
     Fence,
     Leave,
     Output,

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from broker.ha.insync import InSync
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas import identity
 from broker.replicas.carrying import Carrier
 from broker.replicas.machine import TAKING
 from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
 from broker.replicas.outputs import (
-    Become,
-    BecomeMaster,
-    BecomeSlave,
     Fence,
     Leave,
     Output,

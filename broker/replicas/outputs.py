@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import attrs
 
+from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.replicas.identity import Application, Identity
 from remoting.command import Command
 
@@ -41,27 +42,6 @@ class RemoveApplication:
 
 
 @attrs.frozen
-class BecomeMaster:
-    """Begin ``epoch`` as master, whatever the role was; then call ``role_taken`` or ``role_failed``."""
-
-    epoch: int
-    sync_state_set: frozenset[int]
-    sync_state_set_epoch: int
-
-
-@attrs.frozen
-class BecomeSlave:
-    """Follow that master; then call ``role_taken`` or ``role_failed``."""
-
-    epoch: int
-    master_id: int
-    master_address: str
-
-
-Become = BecomeMaster | BecomeSlave
-
-
-@attrs.frozen
 class Leave:
     """No role from now on, not even the copying of a log: another process has this broker's id."""
 
@@ -89,3 +69,4 @@ class Report:
 
 Output = (Send | WriteApplication | WriteIdentity | RemoveApplication | BecomeMaster | BecomeSlave | Leave | Serve
           | Fence | Report)
+"""Call ``role_taken`` or ``role_failed`` after ``BecomeMaster`` and ``BecomeSlave``."""

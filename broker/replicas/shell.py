@@ -14,15 +14,10 @@ from typing import Final, Protocol
 import trio
 
 from broker.ha.insync import InSync
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import Membership
-from broker.replicas.outputs import (
-    Become,
-    BecomeMaster,
-    BecomeSlave,
-    Leave,
-    Send,
-)
+from broker.replicas.outputs import Leave, Send
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response

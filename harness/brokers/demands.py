@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.replicas.outputs import BecomeMaster
+from broker.ha.taking import BecomeMaster
 from controller.metadata.groups import BrokerGroup
 
 if TYPE_CHECKING:

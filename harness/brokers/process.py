@@ -14,12 +14,13 @@ import attrs
 
 from broker.ha.acks import QuorumConfig
 from broker.ha.switching import REFUSALS
+from broker.ha.taking import Become, BecomeMaster
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import Puts
 from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import Membership
-from broker.replicas.outputs import Become, BecomeMaster, Leave, Send
+from broker.replicas.outputs import Leave, Send
 from broker.store.disk import Job, Steps, Told
 from broker.store.files import MemoryFiles, read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig

@@ -24,9 +24,8 @@ from broker.ha.slave import (
     WriteEpochs,
 )
 from broker.ha.switching import REFUSALS, Switching
-from broker.ha.taking import Step
+from broker.ha.taking import Become, BecomeSlave, Step
 from broker.ha.wire import HaFrameError, MasterHandshake, MasterMessages, Transfer
-from broker.replicas.outputs import Become, BecomeSlave
 from harness.brokers.streams import End
 from raft.config import MS
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from broker.ha.acks import PutStatus
 from broker.ha.epochs import EpochList
 from broker.ha.tail import undispatched
+from broker.ha.taking import Become, BecomeMaster
 from broker.ha.wire import Ack, SlaveMessages
 from broker.puts import PutResult
 from broker.replicas.manager import REFUSALS
-from broker.replicas.outputs import Become, BecomeMaster
 from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from broker.replicas.outputs import BecomeMaster
+from broker.ha.taking import BecomeMaster
 from controller.liveness import Heartbeat
 from controller.metadata.commands import ElectMaster, Trigger
 from controller.metadata.events import Applied

@@ -17,7 +17,7 @@ import attrs
 import pytest
 import trio
 
-from broker.clients.locks import Locks
+from broker.consumers.locks import Locks
 from broker.ha.wire import Ack, SlaveHandshake, report
 from broker.replicas.identity import IdentityError
 from broker.store.errors import WrongStore
@@ -277,7 +277,7 @@ async def test_what_clients_make_of_themselves_is_bounded(autojump_clock: trio.a
 
 
 def test_locks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.clients.locks.HELD_MAX", 10)
+    monkeypatch.setattr("broker.consumers.locks.HELD_MAX", 10)
     now = [0]
     locks = Locks(lambda: now[0])
     queues = [MessageQueue("T", "a", number) for number in range(20)]

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from broker.ha.insync import InSync
+from broker.ha.taking import BecomeMaster
 from broker.metrics import BrokerMetrics
-from broker.replicas.outputs import BecomeMaster
 from broker.roles import ControlledRole
 from broker.store.checkpoint import Checkpoint
 from broker.store.disk import InlineDisk, Job, Steps, Told

@@ -16,8 +16,8 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.headers.pulling import SUBSCRIPTION, SUSPEND, QueueRequest
 from remoting.record import Message
-from tests.broker.clients.world import World, pull, running
 from tests.broker.cluster import Cluster, Node, cluster, until
+from tests.broker.consumers.world import World, pull, running
 from tests.broker.offsets.test_requests import serve as serve_offsets
 from tests.broker.query.test_query import serve as serve_positions
 from tests.broker.test_acknowledged import TWO

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from analysis.dledger.layout import parse_properties
 from analysis.dledger.reading import DLedgerLog, read_dledger
+from analysis.files.filesystem import Tree
+from analysis.files.finding import find_logs
 from analysis.logs import open_logs
 from analysis.parsing.rows import Payload, Wanted
 from analysis.parsing.selection import Selection
 from analysis.schemas import Format, arrow_schema
-from analysis.source.filesystem import Tree
-from analysis.source.finding import find_logs
 from harness.java.errors import FetchFailed, JavaMissing
 from harness.java.jars import fetch
 from harness.java.ports import reserved

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from analysis.files.filesystem import Tree
+from analysis.files.finding import find_logs
 from analysis.parsing.rows import Wanted
-from analysis.source.filesystem import Tree
-from analysis.source.finding import find_logs
 from analysis.source.options import parse_options
 from analysis.source.planning import open_log, plan
 from analysis.source.reading import Reader

@@ -12,11 +12,11 @@ import pytest
 from pyarrow import fs as arrow_fs
 
 from analysis.errors import BadOption, NothingToRead
+from analysis.files.filesystem import Tree
+from analysis.files.finding import find_logs
 from analysis.parsing.rows import Wanted
 from analysis.parsing.selection import Selection
 from analysis.schemas import Format, arrow_schema
-from analysis.source.filesystem import Tree
-from analysis.source.finding import find_logs
 from analysis.source.options import parse_options
 from analysis.source.planning import Range, open_log, plan
 from analysis.source.reading import Reader

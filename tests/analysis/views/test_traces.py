@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analysis.errors import NothingToRead
+from analysis.files.finding import Home
 from analysis.logs import open_logs
-from analysis.source.finding import Home
 from analysis.views.traces import cluster_of, files_under
 from tests.analysis.scene import save, story, write_traces
 

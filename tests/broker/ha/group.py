@@ -18,9 +18,9 @@ from broker.ha.config import HaConfig
 from broker.ha.epochfile import EpochFile
 from broker.ha.epochs import EpochList
 from broker.ha.insync import InSync
+from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
 from broker.store.log import Log

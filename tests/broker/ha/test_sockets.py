@@ -12,9 +12,9 @@ from broker.ha.acks import BrokerRole, Mode, QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.config import HaConfig
 from broker.ha.epochfile import EpochFile
+from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.journal import Journal
 from broker.plain.roles import PlainMaster, PlainSlave
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.directory import DirectoryFiles
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message

@@ -6,8 +6,7 @@ from itertools import product
 
 import pytest
 
-from broker.ha.taking import STEPS, From, Step, To, steps
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
+from broker.ha.taking import STEPS, BecomeMaster, BecomeSlave, From, Step, To, steps
 
 WAYS = [*product(From, To)]
 

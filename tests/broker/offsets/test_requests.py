@@ -16,7 +16,7 @@ from remoting.bodies.consumers import CorrectionOffsets, MessageQueue, ResetOffs
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.consumers import ResetOffsetRequest
-from tests.broker.clients.world import World, running
+from tests.broker.consumers.world import World, running
 
 QUERY, UPDATE, RESET = (
     RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)

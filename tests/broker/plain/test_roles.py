@@ -13,10 +13,10 @@ from broker.ha.acks import BrokerRole, Mode, PutStatus, QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.config import HaConfig
 from broker.ha.epochfile import EpochFile
+from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.puts import PutResult, Puts
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.pulling.reading import Found, ReadConfig, Status, is_recent, memory_bytes, read, store_time_ms
+from broker.pulling.reading import Found, ReadConfig, Status, memory_bytes, read
 from broker.store.consumequeue import java_hash
 from broker.store.files import MemoryFiles
+from broker.store.messages import is_recent, store_time_ms
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message, decode, decode_all, encode_properties
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.clients import ClientsConfig
+from broker.consumers import ClientsConfig
 from broker.groups import GroupsConfig
 from broker.pulling.checks import PullConfig
 from broker.pulling.reading import ReadConfig, Status
@@ -24,7 +24,7 @@ from remoting.command import Command
 from remoting.connection import Connection
 from remoting.headers.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from remoting.record import decode_all
-from tests.broker.clients.world import World, pull, running
+from tests.broker.consumers.world import World, pull, running
 
 PULL = RequestCode.PULL_MESSAGE
 

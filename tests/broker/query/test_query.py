@@ -28,7 +28,7 @@ from remoting.bodies.queries import (
 from remoting.codes import RequestCode, ResponseCode
 from remoting.record import Message as StoredMessage
 from remoting.record import decode, decode_all, encode_properties
-from tests.broker.clients.world import World, running
+from tests.broker.consumers.world import World, running
 
 
 def queue(queue_id: int = 0, topic: str = "t") -> MessageQueue:

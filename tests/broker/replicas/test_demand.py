@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.ha.acks import QuorumConfig
+from broker.ha.taking import BecomeMaster
 from broker.replicas.demand import Demand
 from broker.replicas.lease import Gate
-from broker.replicas.outputs import BecomeMaster
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.headers.controller import NotifyBrokerRoleChangedRequest

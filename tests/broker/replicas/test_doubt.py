@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import attrs
 
+from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.replicas.manager import LogState, ManagerConfig
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from remoting.codes import RequestCode
 from tests.broker.replicas.test_manager import CONFIG, Broker, booted
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.replicas.machine import SEASONED, State
-from broker.replicas.outputs import BecomeMaster, BecomeSlave
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.headers.controller import BrokerHeartbeatRequest, RegisterBrokerToControllerRequest

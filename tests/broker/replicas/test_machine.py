@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.machine import (
     MOVES,
     REGISTERED,
@@ -20,7 +21,6 @@ from broker.replicas.machine import (
     State,
     Writes,
 )
-from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave
 
 
 def lead(epoch: int) -> BecomeMaster:

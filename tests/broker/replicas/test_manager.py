@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.insync import InSync
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.identity import Application, Identity, load
 from broker.replicas.machine import SEASONED, State
 from broker.replicas.manager import ManagerConfig, ReplicasManager
 from broker.replicas.outputs import (
-    Become,
-    BecomeMaster,
-    BecomeSlave,
     Fence,
     Leave,
     Output,

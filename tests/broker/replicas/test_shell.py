@@ -13,11 +13,12 @@ import trio
 
 from broker.ha.config import HaConfig
 from broker.ha.insync import InSync
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.identity import IdentityError
 from broker.replicas.machine import SEASONED, Event
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import TEMP
-from broker.replicas.outputs import Become, BecomeMaster, BecomeSlave, Leave
+from broker.replicas.outputs import Leave
 from broker.replicas.shell import Member
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client

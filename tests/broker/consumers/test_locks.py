@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from trio.testing import MockClock
 
-from broker.clients.locks import HELD_MS, Locks
+from broker.consumers.locks import HELD_MS, Locks
 from remoting.bodies.consumers import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from remoting.codes import RequestCode
-from tests.broker.clients.world import running
+from tests.broker.consumers.world import running
 
 QUEUES = [MessageQueue("t", "b", number) for number in range(3)]
 GROUP = st.sampled_from(["g", "h"])

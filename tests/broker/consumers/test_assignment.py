@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trio.testing import MockClock
 
-from broker.clients.assignment import Assignments
+from broker.consumers.assignment import Assignments
 from broker.store.files import MemoryFiles
 from broker.store.tables import load, save
 from remoting.bodies.consumers import (
@@ -17,7 +17,7 @@ from remoting.bodies.consumers import (
     QueryAssignmentResponseBody,
 )
 from remoting.codes import RequestCode, ResponseCode
-from tests.broker.clients.world import World, running
+from tests.broker.consumers.world import World, running
 
 QUEUES = [MessageQueue("t", name, number) for name in ("b1", "b2") for number in range(3)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from broker.clients.listings import Listings
+from broker.consumers.listings import Listings
 from remoting.bodies.consumers import (
     ConsumerConnection,
     ConsumerIdList,
@@ -16,7 +16,7 @@ from remoting.bodies.consumers import (
 )
 from remoting.bodies.namesrv import TopicList
 from remoting.codes import RequestCode, ResponseCode
-from tests.broker.clients.world import World, running
+from tests.broker.consumers.world import World, running
 
 
 def serve(world: World) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import trio
 
-from broker.clients import ClientsConfig, Consumers, Locks, Producers
-from broker.clients.heartbeats import Heartbeats
+from broker.consumers import ClientsConfig, Consumers, Locks, Producers
+from broker.consumers.heartbeats import Heartbeats
 from broker.groups import GroupsConfig, GroupTable
 from broker.journal import Journal
 from broker.offsets import OffsetsConfig, OffsetTable

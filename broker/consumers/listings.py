@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from broker.clients.members import NS_PER_MS, Consumers, Member, Producers
+from broker.consumers.members import NS_PER_MS, Consumers, Member, Producers
 from broker.offsets import OffsetTable
 from broker.standing import Standing
 from remoting.bodies.consumers import (

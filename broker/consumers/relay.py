@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.clients.members import Consumers, Member
+from broker.consumers.members import Consumers, Member
 from broker.groups import GroupTable
 from broker.standing import Standing
 from broker.store.errors import StoreError

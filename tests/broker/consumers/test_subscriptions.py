@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.clients import subscriptions
-from broker.clients.subscriptions import parse
+from broker.consumers import subscriptions
+from broker.consumers.subscriptions import parse
 
 
 @pytest.mark.parametrize(("expression", "kind"), [

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.clients.relay import Relay
+from broker.consumers.relay import Relay
 from remoting.bodies.consumers import (
     ConsumerStatus,
     MessageQueue,
@@ -20,7 +20,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.headers.consumers import ResetOffsetRequest
 from remoting.record import decode
-from tests.broker.clients.world import World, running
+from tests.broker.consumers.world import World, running
 from tests.remoting.memory import Wire
 
 WHO = {"consumerGroup": "g", "clientId": "c1"}

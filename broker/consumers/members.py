@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from broker.clients.subscriptions import Subscribed, subscribed
+from broker.consumers.subscriptions import Subscribed, subscribed
 from remoting.bodies.consumers import (
     BROADCASTING,
     CLUSTERING,

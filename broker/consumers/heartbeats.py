@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import trio
 
-from broker.clients.locks import Locks
-from broker.clients.members import ConsumerGroup, Consumers, Member, Producers
-from broker.clients.subscriptions import no_property_filter, subscribed
+from broker.consumers.locks import Locks
+from broker.consumers.members import ConsumerGroup, Consumers, Member, Producers
+from broker.consumers.subscriptions import no_property_filter, subscribed
 from broker.groups import GroupTable
 from broker.standing import Standing
 from broker.topics import TopicTable

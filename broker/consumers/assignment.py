@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from broker.client.allocation import Allocate, averagely, averagely_by_circle
-from broker.clients.members import Consumers
+from broker.consumers.members import Consumers
 from broker.groups import GroupTable
 from broker.topics import TopicTable
 from broker.topics.names import RETRY_PREFIX

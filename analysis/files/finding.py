@@ -10,7 +10,7 @@ from typing import Final, cast
 import attrs
 
 from analysis.errors import NothingToRead
-from analysis.source.filesystem import Entry, Tree
+from analysis.files.filesystem import Entry, Tree
 from raft.errors import WrongDirectory
 from raft.storage.identity import read_identity
 from raft.storage.interface import Files
