@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 import os
 import shutil
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -75,6 +76,8 @@ parser = partial(
     EXAMPLES, BrokerConfig, namesrv="name servers: host:port;host:port; wins over namesrvAddr of the file")
 """The command line."""
 
+logger = logging.getLogger("broker")
+
 _CHILD: Final = "import sys; from broker.cli import main; sys.exit(main())"
 _PORTS_WAIT_S: Final = 2.0
 _ANYWHERE: Final = ("192.0.2.1", 9)
@@ -102,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     inherited = inherited_sockets()
     if not inherited:
-        tell_of_idle_keys(config.without_meaning, None)
+        _tell_of(config, given)
     code = STOPPED
     try:
         if config.enable_controller_mode and config.enable_guardian and not inherited:
@@ -116,6 +119,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for failure in leaves(failures):
             print(f"mqbroker: {words(failure)}", file=sys.stderr)
     return code
+
+
+def _tell_of(config: BrokerConfig, given: Mapping[str, str]) -> None:
+    """Log what an operator who comes from Java may not expect of these keys."""
+    tell_of_idle_keys(config.without_meaning, None)
+    if not config.clean_file_forcibly_enable and "cleanFileForciblyEnable" not in given:
+        logger.info("a full disk refuses sends and deletes nothing younger than fileReservedTime; RocketMQ's way is "
+                    "cleanFileForciblyEnable = true", extra={"file_reserved_time": config.file_reserved_time})
 
 
 def here(config: BrokerConfig) -> BrokerConfig:

@@ -176,10 +176,11 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     delete_when: str = key("04", "hours of the day at which old files are deleted, separated by semicolons", live=True)
     disk_max_used_space_ratio: int = key(75, "percent of the disk; above it old files are deleted at any hour",
                                          least=10, most=95, live=True)
-    disk_space_clean_forcibly_ratio: int = key(85, "percent; above it files younger than fileReservedTime as well",
-                                               least=10, most=100)
+    disk_space_clean_forcibly_ratio: int = key(85, "percent; above it files younger than fileReservedTime as well, if "
+                                                   "cleanFileForciblyEnable", least=10, most=100)
     disk_space_warning_level_ratio: int = key(90, "percent; above it writes are refused", least=10, most=100)
-    clean_file_forcibly_enable: bool = key(True, "see diskSpaceCleanForciblyRatio", live=True)
+    clean_file_forcibly_enable: bool = key(False, "a full disk deletes young files rather than refuse writes; if not "
+                                                  "given, true where diskSpaceCleanForciblyRatio is", live=True)
 
     # --- replication -------------------------------------------------------------------------------------------
     ha_send_heartbeat_interval: int = _ms(5_000, "between two signs of life of an idle connection", least=10)
@@ -261,6 +262,8 @@ def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = No
             raise ConfigError(name, text, f"is not offered; must be {NOT_OFFERED[name]}")
     start = start or BrokerConfig()
     kept = {**start.without_meaning, **{name: text for name, text in given.items() if name not in ours}}
+    if "diskSpaceCleanForciblyRatio" in given:  # who names the ratio of a deletion wants it
+        given = {"cleanFileForciblyEnable": "true", **given}
     return attrs.evolve(read(BrokerConfig, given, start=start), without_meaning=kept)
 
 

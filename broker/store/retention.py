@@ -32,10 +32,11 @@ class RetentionConfig:
     disk_max_used_space_ratio: int = 75
     """Above it old files go at any hour."""
     disk_space_clean_forcibly_ratio: int = 85
-    """Above it the oldest files go though they are not old enough."""
+    """Above it the oldest files go though they are not old enough, if ``clean_file_forcibly_enable``."""
     disk_space_warning_level_ratio: int = 90
     """Above it nothing is written."""
-    clean_file_forcibly_enable: bool = True
+    clean_file_forcibly_enable: bool = False
+    """True in Java, where a disk that others filled deletes messages that nobody read."""
     delete_files_batch_max: int = 10
     """At one time, as in Java."""
 
@@ -60,7 +61,7 @@ def judge(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, hour: 
     ========================= ======================================================================
     disk used                 deleted
     ========================= ======================================================================
-    above the clean ratio     the oldest, however young, until it is not above it any more; and old ones
+    above the clean ratio     forcibly: the oldest, however young, until it is not above it any more; and old ones
     above the max ratio       old ones
     less                      old ones, at the hours of deletion
     ========================= ======================================================================

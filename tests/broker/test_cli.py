@@ -73,6 +73,19 @@ def test_a_table_that_cannot_be_read_stops_the_start(tmp_path: Path, capsys: pyt
     assert "config/topics.json cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("given", "told"), [
+    ([], True), (["-D", "cleanFileForciblyEnable=false"], False), (["-D", "diskSpaceCleanForciblyRatio=85"], False),
+])
+def test_what_a_full_disk_does_is_told_unless_it_was_chosen(
+    given: list[str], told: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text("{ no json")
+    cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", "listenPort=0",
+              "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}", *given])
+    assert ("a full disk refuses sends" in capfd.readouterr().err) is told
+
+
 def test_another_group_s_identity_stops_the_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "brokerIdentity").write_text("DefaultCluster#other#3")
     assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", "bindAddress=127.0.0.1", "-D", "listenPort=0",

@@ -29,6 +29,18 @@ def test_a_configuration_of_java_works_as_it_is() -> None:
     assert to_properties(config)["sendMessageThreadPoolNums"] == "16"
 
 
+@pytest.mark.parametrize(("given", "forcibly"), [
+    ({}, False), ({"diskSpaceCleanForciblyRatio": "80"}, True), ({"cleanFileForciblyEnable": "true"}, True),
+    ({"diskSpaceCleanForciblyRatio": "80", "cleanFileForciblyEnable": "false"}, False),
+    ({"diskMaxUsedSpaceRatio": "70"}, False),
+])
+def test_young_messages_are_deleted_only_where_the_file_asks_for_it(given: dict[str, str], forcibly: bool) -> None:
+    config = from_properties(given)
+    assert config.clean_file_forcibly_enable is forcibly
+    assert from_properties({"fileReservedTime": "48"}, start=config).clean_file_forcibly_enable is forcibly
+    assert from_properties(to_properties(config)).clean_file_forcibly_enable is forcibly
+
+
 def test_no_key_has_and_lacks_a_meaning() -> None:
     assert not set(names(BrokerConfig)) & set(IDLE)
     assert set(NOT_OFFERED) <= set(IDLE)

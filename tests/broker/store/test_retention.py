@@ -7,7 +7,7 @@ import pytest
 from broker.store.retention import RetentionConfig, Verdict, judge
 
 HOUR = 3_600_000
-CONFIG = RetentionConfig()
+CONFIG = RetentionConfig(clean_file_forcibly_enable=True)
 NOW = 1_000 * HOUR
 AGES = (200, 100, 72, 71, 5)
 """Of files, in hours."""
@@ -26,11 +26,17 @@ def test_limits() -> None:
     old = [0] * 30
     assert judge(CONFIG, old, NOW, 4, 0.1, 0.0) == Verdict(10), "no more at one time"
     assert judge(CONFIG, [0, NOW, 0], NOW, 4, 0.1, 0.0) == Verdict(1), "never one in the middle"
-    gentle = RetentionConfig(clean_file_forcibly_enable=False)
-    assert judge(gentle, [NOW], NOW, 3, 0.95, 0.0).delete == 0
     assert judge(CONFIG, [], NOW, 4, 0.95, 0.0) == Verdict(0, (
         "the disk is 95% full, above diskSpaceWarningLevelRatio (90%): nothing is written until there is room"))
     assert RetentionConfig(delete_when="04;16").hours == {4, 16}
+
+
+@pytest.mark.parametrize("used", [0.1, 0.8, 0.86, 0.95, 1.0])
+@pytest.mark.parametrize("hour", [3, 4])
+def test_nothing_young_goes_where_nobody_asked_for_it(used: float, hour: int) -> None:
+    found = judge(RetentionConfig(), [NOW - age * HOUR for age in AGES], NOW, hour, used, 0.02)
+    assert found.delete == (3 if hour == 4 or used > 0.75 else 0)
+    assert bool(found.refuse) == (used > 0.9)
 
 
 @pytest.mark.parametrize(("used", "deleted"), [(0.86, 1), (0.87, 1), (0.88, 2), (0.95, 5), (1.0, 8)])
