@@ -191,6 +191,8 @@ class ReplicasManager:
         """When the heartbeat was sent that the active controller last renewed this lease for."""
         self._names: dict[str, str] = {}
         """What active controllers call themselves -> where it was asked, as configured."""
+        self._sure = False
+        """The active controller said so itself, and has refused nothing and left nothing unanswered since."""
         self._requests = 0
         self._pending: dict[int, _Sent] = {}
         self._times = Timetable()
@@ -225,6 +227,7 @@ class ReplicasManager:
         except (HeaderError, BodyError) as wrong:
             outputs = [Report(f"controller {sent.address} gave an answer that cannot be read: {wrong}")]
         if (answer is None or answer.code == ResponseCode.CONTROLLER_NOT_LEADER) and sent.address == self.leader:
+            self._sure = False
             self._look_soon(now_ns)
         return outputs + self.tick(now_ns)
 
@@ -455,6 +458,7 @@ class ReplicasManager:
             self._renewed_ns = sent_ns
             if not leads:
                 self._lead_by(address)  # who renews a lease leads: nobody has to be asked who does
+            self._sure = True
         return []
 
     def _elect_or_poll(self, now_ns: int) -> list[Output]:
@@ -564,8 +568,10 @@ class ReplicasManager:
             if leader and told.is_leader:
                 self._names = {name: known for name, known in self._names.items() if known != address}
                 self._names[leader] = address
-            if leader and self.leader not in (leader, self._names.get(leader, leader)):
+            said = told.is_leader or not self._sure  # who left the group names for ever who led it then
+            if leader and said and self.leader not in (leader, self._names.get(leader, leader)):
                 self._lead_by(leader)
+            self._sure = self._sure or bool(leader and told.is_leader)
         return []
 
     def _lead_by(self, leader: str) -> None:

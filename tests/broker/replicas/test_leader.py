@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import attrs
 import pytest
 
@@ -26,6 +28,8 @@ class Group(Controller):
     """
 
     active: str = "ctl1"
+    left: dict[str, str] = attrs.field(factory=dict)
+    """Who left the group -> who led it then."""
     dead: set[str] = attrs.field(factory=set)
     names: dict[str, str] = attrs.field(factory=dict)
     asked: list[tuple[str, int]] = attrs.field(factory=list)
@@ -37,8 +41,9 @@ class Group(Controller):
             return None
         active = here == self.active
         if command.code == LOOK:
+            leader = self.left.get(here, self.active)
             return response(command, header=GetMetadataResponse(
-                controller_leader_address=self.names.get(self.active, self.active), is_leader=active))
+                controller_leader_address=self.names.get(leader, leader), is_leader=active))
         if command.code == BEAT and not self.java:
             beat = BrokerHeartbeatRequest.from_ext(command.ext)
             return response(command, header=BrokerHeartbeatResponse(active and beat.broker_id == self.master))
@@ -162,3 +167,53 @@ def test_a_role_told_from_elsewhere_makes_it_look_but_not_for_ever() -> None:
     assert broker.manager.leader == "ctl2"
     assert group.count(LOOK) - looked <= 2 * 2, "each of two controllers, at most twice"
     assert broker.manager.epoch == 1, "and nothing more is believed"
+
+
+def trips(broker: Broker, group: Group, ms: int) -> set[str | None]:
+    """Time passes, and each answer takes a while. Whom the broker took for the active controller."""
+    leaders = set()
+    broker.lose = {*RequestCode}
+    for _ in range(ms // 50):
+        broker.run(50)
+        held, broker.held = broker.held, []
+        for send in held:
+            broker.do(broker.manager.answered(send.request, group.answer(send.address, send.command), broker.now))
+            leaders.add(broker.manager.leader)
+    return leaders
+
+
+@pytest.mark.parametrize("java", [False, True])
+@pytest.mark.parametrize("order", [*itertools.permutations(["ctl1", "ctl2", "ctl3"])])
+def test_who_says_itself_that_it_leads_is_asked_whatever_others_say(order: tuple[str, ...], java: bool) -> None:
+    """They name for ever who led as they left, though it left as well: who is named last was never who leads."""
+    group = Group(active="ctl3", left={"ctl1": "ctl2", "ctl2": "ctl1"}, java=java)
+    broker = Broker(group, attrs.evolve(CONFIG, controllers=order))
+    trips(broker, group, 3_000)
+    assert broker.roles and broker.manager.serving
+    assert trips(broker, group, 60_000) == {"ctl3"}
+
+
+@pytest.mark.parametrize("dead", [set(), {"ctl1"}])
+def test_a_yes_counts_until_the_first_no(dead: set[str]) -> None:
+    broker, group = master(java=True)
+    trips(broker, group, 12_000)
+    group.active, group.dead = "ctl4", dead
+    broker.lose = set()
+    trips(broker, group, broker.config.sync_broker_metadata_period_ms + 2_000)
+    assert broker.manager.leader == "ctl4"
+
+
+def test_who_renews_the_lease_says_so_itself() -> None:
+    broker, group = master()
+    group.fails_over()
+    broker.lose = {LOOK, BEAT}
+    broker.run(broker.config.sync_broker_metadata_period_ms)
+    broker.lose = {LOOK}
+    broker.run(broker.config.heartbeat_interval_ms)
+    assert broker.manager.leader == "ctl2"
+    group.dead, group.left = set(), {"ctl1": "ctl3"}
+    late = [send for send in broker.held if (send.address, send.command.code) == ("ctl1", LOOK)]
+    assert late
+    for send in late:
+        broker.do(broker.manager.answered(send.request, group.answer("ctl1", send.command), broker.now))
+    assert "ctl3" not in dict(group.asked)
