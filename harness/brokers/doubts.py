@@ -63,12 +63,17 @@ class Doubts:
 
     def chosen(self, elected: Elected, command: object, groups: Iterable[tuple[GroupKey, BrokerGroup, BrokerGroup]],
                ) -> None:
-        """Whom else it might have been; an operator who names one is not asked."""
-        if not (isinstance(command, ElectMaster) and command.designate):
-            for _, before, _ in groups:
-                hosts = [self._scene.host_of(member) for member in sorted(before.electable)]
-                self._better[elected.master_epoch] = [
-                    host.name for host in hosts if host is not None and not host.unsafe and not host.learner]
+        """Whom else it might have been; an operator who names one is not asked, and ``unclean`` waits for nobody."""
+        asked = command if isinstance(command, ElectMaster) else None
+        if asked is not None and asked.designate:
+            return
+        for _, before, _ in groups:
+            among = set(before.electable)
+            if asked is not None and asked.unclean:
+                among &= asked.observation.live.keys()
+            hosts = [self._scene.host_of(member) for member in sorted(among)]
+            self._better[elected.master_epoch] = [
+                host.name for host in hosts if host is not None and not host.unsafe and not host.learner]
 
     def leads(self, process: Process, epoch: int, *, again: bool, unclean: bool) -> None:
         """INV_B29: a broker is master now."""
