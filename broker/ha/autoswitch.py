@@ -148,7 +148,7 @@ class AutoSwitch(Switching):
 
     def _begin_to_copy(self, slave: HaSlave) -> Following[MasterHandshake | Transfer]:
         following = self._following = Following(
-            self._journal, slave, MasterMessages, self._config, self._connector, self._epoch_file)
+            self._journal, slave, MasterMessages, self._config, self._connector, self._epoch_file, self._tell)
         assert self._nursery is not None, "run comes before roles"
         self._follower, self._follower_ended = trio.CancelScope(), trio.Event()
         self._nursery.start_soon(self._follow, following, self._follower, self._follower_ended)

@@ -78,10 +78,12 @@ class Copying(ABC, Generic[MessageT]):
     """Between ``begin`` and ``end``; ``follow`` at any time."""
 
     def __init__(self, journal: Journal, core: SlaveCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
-                 epoch_file: EpochFile | None = None) -> None:
+                 epoch_file: EpochFile | None = None, trusted: Callable[[], None] = lambda: None) -> None:
+        """``trusted`` is called when the log is in doubt no longer."""
         self.address: str | None = None
         self.connected = False
         self._journal, self._core, self._decoder, self._epoch_file = journal, core, decoder, epoch_file
+        self._trusted = trusted
         self._frames = decoder()
         self._whole = WholeRecords(journal.log.file_bytes)
         self._to_connect: str | None = None
@@ -193,6 +195,7 @@ class Copying(ABC, Generic[MessageT]):
                     raise
             case LogTrusted():
                 journal.store.trust()
+                self._trusted()
             case TruncateLog():
                 self._do(self._core.truncated(self._truncate(output), journal.now_ns()))
             case Connect(address):

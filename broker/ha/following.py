@@ -33,8 +33,9 @@ class Following(Copying[MessageT]):
     """``run`` until it is cancelled; ``follow`` at any time."""
 
     def __init__(self, journal: Journal, core: SlaveCore[MessageT], decoder: Callable[[], Decoder[MessageT]],
-                 config: HaConfig, connector: Connector, epoch_file: EpochFile | None = None) -> None:
-        super().__init__(journal, core, decoder, epoch_file)
+                 config: HaConfig, connector: Connector, epoch_file: EpochFile | None = None,
+                 trusted: Callable[[], None] = lambda: None) -> None:
+        super().__init__(journal, core, decoder, epoch_file, trusted)
         self.read_ms = self.written_ms = 0
         """Of the wall clock, for people."""
         self.rate = 0

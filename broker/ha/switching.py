@@ -112,7 +112,8 @@ class Switching(ABC):
         self.advanced: list[Callable[[], None]] = []
         """Called when who holds what has changed otherwise than by the journal's growth."""
         self.changed: list[Callable[[], None]] = []
-        """Called when the SyncStateSet may have to be changed, and at each end and beginning of a role."""
+        """Called when the SyncStateSet may have to be changed, when a slave's log is in doubt no longer, and at each
+        end and beginning of a role."""
         self._journal, self._epoch_file, self._config = journal, epoch_file, config
         self._learner, self._from_last_file = learner, sync_from_last_file
         self._least = least

@@ -179,6 +179,8 @@ class ReplicasManager:
         self._told = self._refused = False
         """While the log is in doubt: the active controller has heard of it; a mastership was refused, as nobody could
         tell whether it did."""
+        self._said_doubt = False
+        """By the last heartbeat."""
         self._doubt_epoch: int | None = None
         """The group's, as the active controller said after it was told: later elections know of the doubt."""
         self._successors: list[int] = []
@@ -416,9 +418,11 @@ class ReplicasManager:
 
     def _beat(self, now_ns: int) -> list[Output]:
         config, broker_id = self._config, self.broker_id
+        trusted = self._said_doubt and not self._in_doubt  # whoever believes it any longer passes this broker over
         if broker_id is None or not self._counted or self.machine.resigning \
-                or not self._times.due(Kind.BEAT, now_ns):
+                or not (trusted or self._times.due(Kind.BEAT, now_ns)):
             return []
+        self._said_doubt = self._in_doubt
         waits = isinstance(self.machine.target or self.role, BecomeMaster) and not self.lease.began
         self._times.put(Kind.BEAT, now_ns + NS_PER_MS * (
             min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms))

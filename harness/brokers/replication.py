@@ -290,7 +290,7 @@ class Following(Copying[MasterHandshake | Transfer]):
     """The shipped connection to a master over simulated streams."""
 
     def __init__(self, switch: Switch, core: HaSlave) -> None:
-        super().__init__(switch.journal, core, MasterMessages, switch.epoch_file)
+        super().__init__(switch.journal, core, MasterMessages, switch.epoch_file, switch._tell)
         self.switch, self.core = switch, core
         self.process, self.scene = switch.process, switch.scene
         self.end_: End | None = None

@@ -73,6 +73,8 @@ PAGE = Page("docs/explanation/durability.md", (
         "broker/replicas", "doubt", "a_log_in_doubt_is_told_until_it_is_not")),
     Promise("It is as good as any when", "B29 B30", not_real=POWERLESS, tests=tests_of(
         "broker/ha", "trust", "a_log_that_came_back_shorter_is_level_when_it_is_as_long")),
+    Promise("It tells controllers at once that it is in doubt no longer", "C20", not_real=POWERLESS, tests=tests_of(
+        "broker/replicas", "doubt", "that_a_log_is_in_doubt_no_longer_is_told_at_once")),
     Promise("**When all who may be elected are here", "B29", not_real=POWERLESS, tests=tests_of(
         "controller", "active", "where_all_who_may_be_elected_are_in_doubt_the_longest_log_leads")),
     Promise("Each of them has said so since the group has no master", "B29", not_real=POWERLESS, tests=tests_of(

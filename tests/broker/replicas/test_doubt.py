@@ -41,6 +41,18 @@ def test_a_log_in_doubt_is_told_until_it_is_not() -> None:
     assert {beat.log_in_doubt for beat in broker.controller.heartbeats[-2:]} == {None}
 
 
+def test_that_a_log_is_in_doubt_no_longer_is_told_at_once() -> None:
+    """A master that is lost before the next heartbeat would be replaced only by what that says."""
+    broker = doubting()
+    broker.run(2_000)
+    told = len(broker.controller.heartbeats)
+    broker.manager.log = LogState(3, 90, 90)
+    broker.run(1)
+    assert [beat.log_in_doubt for beat in broker.controller.heartbeats[told:]] == [None] * len(ALL_ACK.controllers)
+    broker.run(1)
+    assert len(broker.controller.heartbeats) == told + len(ALL_ACK.controllers), "once"
+
+
 def test_a_doubt_is_told_with_the_epoch_that_is_known_at_once() -> None:
     """Those in doubt choose among themselves only when all know that they have no master."""
     broker = doubting()
