@@ -9,7 +9,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROGRAMS = ("harness/java/src", "harness/node/exercise.js", "harness/node/package.json")
+PROGRAMS = ("harness/processes/java/src", "harness/processes/node/exercise.js", "harness/processes/node/package.json")
 
 
 class Programs(BuildHookInterface):  # type: ignore[type-arg]  # hatchling leaves its parameter open

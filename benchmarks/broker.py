@@ -33,10 +33,12 @@ from benchmarks import broker_figures as figures
 from benchmarks.broker_figures import ROWS, Row
 from benchmarks.processes import anonymous_mb, cpu_s
 from broker.client import Client, ClientError, Message, MessageQueue, connect
-from harness import java, ours
-from harness.java import JVM, Broker, FetchFailed, JavaMissing, JavaProcess, Release, start_all
-from harness.java.load import Load, load
-from harness.java.servers import BROKER
+from harness.processes import java, ours
+from harness.processes.broker import Broker
+from harness.processes.handle import Handle, start_all
+from harness.processes.java import JVM, FetchFailed, JavaMissing, Release
+from harness.processes.java.load import Load, load
+from harness.processes.java.servers import BROKER
 from mqcluster.looking import until_settled
 from remoting.bodies.namesrv import KVTable
 from remoting.client import Client as Remoting
@@ -72,8 +74,8 @@ class System:
 
     name: str
     here: Path
-    namesrv: JavaProcess
-    controllers: Sequence[JavaProcess]
+    namesrv: Handle
+    controllers: Sequence[Handle]
     brokers: list[Broker]
     remoting: Remoting
     settings: Mapping[str, object]

@@ -35,11 +35,13 @@ import trio
 
 from benchmarks.failover_timeline import said
 from benchmarks.measure import quantile
-from harness import balanced, java, ours
 from harness.interop.scenario import Stage
 from harness.interop.tools import our_mqadmin
 from harness.interop.watch import create_topic
-from harness.java import Broker, JavaProcess, Report
+from harness.processes import balanced, java, ours
+from harness.processes.broker import Broker
+from harness.processes.handle import Handle, start_all
+from harness.processes.program import Report
 from mqcluster.looking import look, until_settled
 from remoting.client import Client, open_client
 
@@ -56,7 +58,7 @@ SETTINGS: Final[dict[str, object]] = {
 
 @attrs.frozen
 class Cluster:
-    controllers: list[JavaProcess]
+    controllers: list[Handle]
     namesrv: str
     brokers: Sequence[Broker | balanced.Host]
     remoting: Client
@@ -78,7 +80,7 @@ async def cluster(stage: Stage) -> AsyncIterator[Cluster]:
         brokers = [await enter(ours.broker(stage.here / f"b{number}", GROUP, namesrv=[namesrv.address],
                                            controllers=controllers, extra=SETTINGS, start=False))
                    for number in range(REPLICAS)]
-        await java.start_all(brokers)
+        await start_all(brokers)
         made = Cluster(processes, namesrv.address, brokers, await enter(open_client()))
         await made.roles()
         await create_topic(stage, namesrv.address, TOPIC)

@@ -29,10 +29,11 @@ from typing import Any
 import attrs
 import trio
 
-from harness import java, ours
 from harness.fleet import Fleet, FleetConfig, open_fleet
 from harness.fleet.broker import SimulatedBroker
-from harness.java import JVM, FetchFailed, JavaMissing, JavaProcess
+from harness.processes import java, ours
+from harness.processes.handle import Handle
+from harness.processes.java import JVM, FetchFailed, JavaMissing
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
@@ -54,7 +55,7 @@ class System:
     """Three controllers of one kind, and the fleet on them."""
 
     name: str
-    processes: list[JavaProcess]
+    processes: list[Handle]
     fleet: Fleet
     told: dict[tuple[str, int], float]
     """When the first broker of a group knew of a master epoch."""
@@ -78,7 +79,7 @@ class System:
         """When a broker of this group was first told of an epoch above this one."""
         return min(at for (name, epoch), at in self.told.items() if name == group and epoch > above)
 
-    async def active(self) -> JavaProcess:
+    async def active(self) -> Handle:
         address = await self.fleet.wait_active()
         return next(process for process in self.processes if process.address == address)
 
@@ -279,13 +280,13 @@ async def _register_until(system: System, prefix: str, until: float, done: list[
 
 
 @asynccontextmanager
-async def _ours(here: Path) -> AsyncIterator[list[JavaProcess]]:
+async def _ours(here: Path) -> AsyncIterator[list[Handle]]:
     async with ours.controllers(here) as processes:
         yield processes
 
 
 @asynccontextmanager
-async def _java(here: Path) -> AsyncIterator[list[JavaProcess]]:
+async def _java(here: Path) -> AsyncIterator[list[Handle]]:
     release = await java.fetch(java.CURRENT)
     jvm = JVM(heap_mb=512, quick_start=False)
     async with java.controllers(release, here, jvm=jvm) as processes:

@@ -31,7 +31,7 @@ import trio
 from benchmarks.broker import GROUP, PATIENCE_S, REPLICAS, System, cluster, send_all_the_time
 from benchmarks.measure import quantile
 from broker.client import connect
-from harness.java import JavaProcess
+from harness.processes.handle import Handle
 from mqcluster.looking import GroupView, look
 
 MOMENTS: Final[Mapping[str, str]] = {
@@ -78,7 +78,7 @@ def moments(since: float, epoch: int, controllers: Sequence[str], brokers: Seque
 async def _one(system: System, acks: list[float], *, together: bool, stop: bool) -> dict[str, float]:
     master = await system.settled()
     await trio.sleep(1)
-    killed: list[JavaProcess] = [master]
+    killed: list[Handle] = [master]
     if together:
         active = (await look(system.remoting, system.addresses, [GROUP])).active
         killed += [each for each in system.controllers if each.address == active]

@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 from benchmarks.measure import quantile
-from harness import ours
+from harness.processes import ours
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request

@@ -22,10 +22,11 @@ from typing import Any
 
 import trio
 
-from harness import java, ours
 from harness.interop.scenario import Stage
 from harness.interop.watch import create_topic, until
-from harness.java import Broker
+from harness.processes import java, ours
+from harness.processes.broker import Broker
+from harness.processes.handle import start_all
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
@@ -52,7 +53,7 @@ async def _cluster(stage: Stage, system: str, size: int) -> AsyncIterator[tuple[
         brokers = [await enter(java.broker(
             stage.release, stage.here / f"b{number}", group=GROUP, namesrv=[namesrv.address], controllers=addresses,
             start=False)) for number in range(size)]
-        await java.start_all(brokers)
+        await start_all(brokers)
         await until(stage, addresses, GROUP, lambda seen: len(seen.in_sync) == size, "all in sync", timeout_s=120)
         await create_topic(stage, namesrv.address, TOPIC)
         await trio.sleep(15)  # slaves fetch topics every 10 s

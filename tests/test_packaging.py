@@ -113,9 +113,9 @@ def test_the_other_wheel_holds_the_other_packages(whole: zipfile.ZipFile) -> Non
 
 def test_the_programs_that_run_beside_java_come_when_they_are_asked_for(tmp_path: Path) -> None:
     inside = set(built(ROOT, tmp_path, HATCH_BUILD_HOOK_ENABLE_CUSTOM="true").namelist())
-    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "harness/java/src").iterdir()}
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "harness/processes/java/src").iterdir()}
     assert len(sources) > 5
-    assert sources | {"harness/node/exercise.js", "harness/node/package.json"} <= inside
+    assert sources | {"harness/processes/node/exercise.js", "harness/processes/node/package.json"} <= inside
 
 
 def test_the_other_wheel_needs_the_library_and_little_more(whole: zipfile.ZipFile) -> None:

@@ -26,13 +26,13 @@ import attrs
 import trio
 
 from broker.client import MessageQueue, connect
-from harness import ours
 from harness.demo import tables, traffic
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.display import Display
 from harness.demo.traffic import Ledger, described
-from harness.java.process import JavaProcess
-from harness.java.servers import Broker, start_all
+from harness.processes import ours
+from harness.processes.broker import Broker
+from harness.processes.handle import Handle, start_all
 from mqcluster.looking import ClusterView, look, until_settled
 from mqcluster.plan import DEFAULT_MODE, Durability
 from remoting.client import Client, open_client
@@ -48,8 +48,8 @@ DEFAULT_GROUP = "broker-z"
 class Story:
     """The servers, what is done to them, and what came of it."""
 
-    controllers: Sequence[JavaProcess]
-    namesrv: JavaProcess
+    controllers: Sequence[Handle]
+    namesrv: Handle
     groups: dict[str, list[Broker]]
     client: Client
     display: Display
@@ -81,7 +81,7 @@ class Story:
         self.with_controller_s.append(await self._kill(active))
         await active.start()
 
-    async def _kill(self, controller: JavaProcess | None) -> float:
+    async def _kill(self, controller: Handle | None) -> float:
         """Kill the master of a group, and with it the active controller; seconds without an acknowledgement there."""
         name = self.rng.choice(list(self.groups))
         view = await self.settled([name])
@@ -105,7 +105,7 @@ class Story:
 
     # --- what is seen ----------------------------------------------------------------------------------------
 
-    async def _active(self, other_than: JavaProcess | None = None) -> JavaProcess:
+    async def _active(self, other_than: Handle | None = None) -> Handle:
         with trio.fail_after(PATIENCE_S):
             while True:
                 address = (await look(self.client, ours.addresses(self.controllers), [])).active
@@ -186,8 +186,8 @@ async def staged(arguments: argparse.Namespace, data: Path, display: Display) ->
         yield Story(controllers, namesrv, groups, client, display, Random(arguments.seed))
 
 
-async def _group(stack: AsyncExitStack, data: Path, name: str, controllers: Sequence[JavaProcess],
-                 namesrv: JavaProcess, mode: Durability) -> list[Broker]:
+async def _group(stack: AsyncExitStack, data: Path, name: str, controllers: Sequence[Handle],
+                 namesrv: Handle, mode: Durability) -> list[Broker]:
     return [await stack.enter_async_context(ours.broker(
         data / f"{name}-{number}", name, namesrv=[namesrv.address], controllers=ours.addresses(controllers),
         extra={"totalReplicas": REPLICAS, **mode.settings}, start=False)) for number in range(REPLICAS)]
@@ -265,7 +265,7 @@ def report(story: Story, second: str, data: Path) -> int:
     return 1 if ledger.lost or ledger.false_failures else 0
 
 
-def _id(process: JavaProcess) -> str:
+def _id(process: Handle) -> str:
     return process.directory.name
 
 

@@ -25,12 +25,12 @@ from random import Random
 import attrs
 import trio
 
-from harness import ours
 from harness.demo import tables
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.display import Display
 from harness.fleet import BrokerGroup, Fleet, FleetConfig, SimulatedBroker, open_fleet
-from harness.java.process import JavaProcess
+from harness.processes import ours
+from harness.processes.handle import Handle
 from remoting.bodies.namesrv import ClusterInfo
 from remoting.client import checked, open_client
 from remoting.codes import RequestCode
@@ -62,8 +62,8 @@ class Tally:
 class Story:
     """The servers, the fleet, and what is done to them."""
 
-    controllers: Sequence[JavaProcess]
-    namesrv: JavaProcess
+    controllers: Sequence[Handle]
+    namesrv: Handle
     fleet: Fleet
     display: Display
     rng: Random
@@ -98,12 +98,12 @@ class Story:
         await self._masters_fail([self.rng.choice(self.fleet.groups)], active)
         await self._start_again(active)
 
-    async def _start_again(self, controller: JavaProcess) -> None:
+    async def _start_again(self, controller: Handle) -> None:
         """And until the brokers have found it: one that never heard a master has to wait for its heartbeat timeout."""
         await controller.start()
         await trio.sleep(self.fleet.config.heartbeat_ms / 1e3 + FOUND_S)
 
-    async def _masters_fail(self, groups: Sequence[BrokerGroup], controller: JavaProcess | None = None) -> None:
+    async def _masters_fail(self, groups: Sequence[BrokerGroup], controller: Handle | None = None) -> None:
         masters = [group.master for group in groups]
         lost = [master for master in masters if master is not None]
         assert len(lost) == len(groups), "everything was settled"
@@ -138,7 +138,7 @@ class Story:
 
     # --- what is seen ----------------------------------------------------------------------------------------
 
-    async def _active(self) -> JavaProcess:
+    async def _active(self) -> Handle:
         with trio.fail_after(PATIENCE_S):
             address = await self.fleet.wait_active()
         return next(process for process in self.controllers if process.address == address)
@@ -251,7 +251,7 @@ def _line(what: str, took_ms: Sequence[float], from_to: str) -> str:
             f"most {max(took_ms):.0f} ms")
 
 
-def _id(process: JavaProcess | None) -> str:
+def _id(process: Handle | None) -> str:
     return process.name.rsplit(" ", 1)[-1] if process is not None else "nobody"
 
 

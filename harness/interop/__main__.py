@@ -22,7 +22,6 @@ from pathlib import Path
 
 import trio
 
-from harness import java
 from harness.interop import (  # noqa: F401  they register theirs
     admin_commands,
     broker,
@@ -40,7 +39,8 @@ from harness.interop import (  # noqa: F401  they register theirs
     young,
 )
 from harness.interop.scenario import SCENARIOS, Lost, NotRun, Scenario, Stage
-from harness.java import FetchFailed, JavaMissing
+from harness.processes import java
+from harness.processes.java import FetchFailed, JavaMissing
 
 
 def main() -> int:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import trio
 
-from harness import java, ours
 from harness.interop.scenario import Stage, expect, scenario
 from harness.interop.watch import create_topic, tool, until
-from harness.java import Report
+from harness.processes import java, ours
+from harness.processes.program import Report
 
 TOPIC = "Orders"
 GROUP = "broker-a"

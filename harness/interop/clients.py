@@ -11,10 +11,12 @@ from itertools import pairwise
 
 import attrs
 
-from harness import java, node, ours
 from harness.interop.scenario import NotRun, Stage, expect, scenario
 from harness.interop.watch import SyncState, create_topic, until
-from harness.java import Broker, Program, Report
+from harness.processes import java, node, ours
+from harness.processes.broker import Broker
+from harness.processes.handle import start_all
+from harness.processes.program import Program, Report
 
 GROUP = "broker-a"
 DURABLE: dict[str, object] = {"allAckInSyncStateSet": True, "minInSyncReplicas": 2, "electRetryMs": 1_000}
@@ -60,7 +62,7 @@ async def group_of_three(stage: Stage, *topics: str) -> AsyncIterator[Group]:
                 start=False))
             for number in range(3)
         ]
-        await java.start_all(brokers)
+        await start_all(brokers)
         made = Group(stage, addresses, namesrv.address, brokers)
         await made.in_sync(3, "all in sync")
         for topic in topics:

@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import attrs
 import trio
 
-from harness import java, ours
 from harness.interop.scenario import Stage, expect, scenario
 from harness.interop.watch import SyncState, sync_state, tool, until
-from harness.java import Broker, JavaProcess
+from harness.processes import java, ours
+from harness.processes.broker import Broker
+from harness.processes.handle import Handle, start_all
 
 GROUP = "broker-a"
 
@@ -21,8 +22,8 @@ class Cluster:
     """Our three controllers and name server, and one group of Java brokers."""
 
     stage: Stage
-    controllers: list[JavaProcess]
-    namesrv: JavaProcess
+    controllers: list[Handle]
+    namesrv: Handle
     brokers: list[Broker]
 
     @property
@@ -32,7 +33,7 @@ class Cluster:
     def by_address(self, address: str) -> Broker:
         return next(broker for broker in self.brokers if broker.announced == address)
 
-    async def active(self) -> JavaProcess:
+    async def active(self) -> Handle:
         """The active controller, as the Java tool sees it."""
         run = await tool(self.stage, "getControllerMetaData", "-a", self.addresses[0])
         leader = next(line.split("\t")[1] for line in run.stdout.splitlines()
@@ -65,7 +66,7 @@ async def cluster(stage: Stage, size: int) -> AsyncIterator[Cluster]:
                 controllers=addresses, start=False))
             for number in range(1, size + 1)
         ]
-        await java.start_all(brokers)
+        await start_all(brokers)
         made = Cluster(stage, controllers, namesrv, brokers)
         await made.all_in_sync("all brokers in sync")
         yield made
@@ -155,8 +156,8 @@ async def everything_from_disk_again(stage: Stage) -> None:
         async with trio.open_nursery() as nursery:
             for process in (*made.controllers, *made.brokers):
                 nursery.start_soon(process.kill)
-        await java.start_all(made.controllers)
-        await java.start_all(made.brokers)
+        await start_all(made.controllers)
+        await start_all(made.brokers)
         after = await made.all_in_sync("all started again")
         expect(after.master_epoch >= before.master_epoch, f"the epoch fell: {before}, then {after}")
         expect(after.replicas == before.replicas, f"other replicas: {before}, then {after}")

@@ -12,11 +12,12 @@ from typing import Any
 
 import trio
 
-from harness import java, ours
 from harness.interop.scenario import Stage, expect, scenario
 from harness.interop.watch import SyncState, create_topic, until
-from harness.java import Broker, Program
-from harness.java.settings import Value
+from harness.processes import java, ours
+from harness.processes.broker import Broker
+from harness.processes.java.settings import Value
+from harness.processes.program import Program
 
 TOPIC = "Orders"
 GROUP = "broker-a"

@@ -5,10 +5,10 @@ The group stands behind a balancer, as the how-to on losing a host has it.
 
 from __future__ import annotations
 
-from harness import java
-from harness.balanced import balanced, missing
 from harness.interop.scenario import NotRun, Stage, scenario
 from harness.interop.watch import create_topic
+from harness.processes import java
+from harness.processes.balanced import balanced, missing
 from remoting.client import open_client
 
 TOPIC = "Orders"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from harness.java import Report
+from harness.processes.program import Report
 from remoting import record as codec
 from remoting.errors import DamagedRecord, MessageIllegal
 

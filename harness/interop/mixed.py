@@ -10,12 +10,14 @@ import random
 
 import trio
 
-from harness import java
 from harness.interop.ha import TOPIC, log_of, mixed, same_logs, seen, sending, topic_everywhere
 from harness.interop.losses import SHOWN, evidence, missing, promises
 from harness.interop.scenario import Lost, Stage, expect, scenario
 from harness.interop.watch import SyncState, create_topic
-from harness.java import Broker, Program
+from harness.processes import java
+from harness.processes.broker import Broker
+from harness.processes.handle import start_all
+from harness.processes.program import Program
 
 KILLS = 4
 SETTLE_S = 120.0
@@ -46,7 +48,7 @@ async def _masters_killed(stage: Stage, kinds: str) -> None:
     """The master, each time; it comes back after a while, and the next one dies when two are in sync, or all three."""
     rng = random.Random(kinds)
     async with mixed(stage, kinds) as (controllers, namesrv, brokers):
-        await java.start_all(brokers)
+        await start_all(brokers)
         state = await seen(stage, controllers, lambda state: len(state.in_sync) == len(brokers), "all in sync")
         await create_topic(stage, namesrv, TOPIC)
         await topic_everywhere(brokers)

@@ -13,14 +13,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import attrs
 import trio
 
-from harness import java, ours
 from harness.interop.clients import longest_pause_ms
 from harness.interop.ha import FILES, GROUP, TOPIC, log_of, same_logs, sending, topic_everywhere
 from harness.interop.losses import evidence, missing, promises
 from harness.interop.scenario import Lost, Stage, expect, scenario
 from harness.interop.watch import SyncState, create_topic, until
-from harness.java import Broker, JavaProcess, Program, Report
-from harness.java.settings import Value
+from harness.processes import java, ours
+from harness.processes.broker import Broker
+from harness.processes.handle import Handle, start_all
+from harness.processes.java.settings import Value
+from harness.processes.program import Program, Report
 
 ALL_ACK: dict[str, Value] = {**FILES, "allAckInSyncStateSet": True}
 RETRY: dict[str, Value] = {"electRetryMs": 1_000}
@@ -35,7 +37,7 @@ class Group:
     """Brokers, ``o`` for ours and ``j`` for Java's, not started, under Java controllers and a Java name server."""
 
     stage: Stage
-    controllers: list[JavaProcess]
+    controllers: list[Handle]
     namesrv: str
     brokers: list[Broker]
 
@@ -146,7 +148,7 @@ async def _all_down(group: Group, *brokers: Broker) -> None:
         for broker in brokers:
             await broker.launch()
             nursery.start_soon(broker.wait_ready)
-        await java.start_all(group.controllers)
+        await start_all(group.controllers)
 
 
 @scenario("5.5.0", "5.3.3", timeout_s=300)

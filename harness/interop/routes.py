@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import trio
 
-from harness import java, ours
 from harness.interop.scenario import Stage, scenario
 from harness.interop.watch import create_topic, tool
+from harness.processes import java, ours
 
 
 @scenario("5.5.0", "5.3.3", smoke=True)

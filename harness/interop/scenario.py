@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from harness.java import Release
+from harness.processes.java import Release
 
 Play = Callable[["Stage"], Awaitable[None]]
 

@@ -13,10 +13,10 @@ import trio
 from broker.store.directory import DirectoryFiles
 from broker.store.store import MessageStore, StoreConfig
 from broker.store.tables import ConsumerOffsets, Topics, load, save
-from harness import java
 from harness.interop.scenario import Stage, expect, scenario
 from harness.interop.watch import tool
-from harness.java import settings
+from harness.processes import java
+from harness.processes.java import settings
 from remoting import record as codec
 from remoting.bodies.namesrv import DataVersion, TopicConfig
 from remoting.record import Message
@@ -25,7 +25,7 @@ TOPIC = "Orders"
 COUNT = 300
 SIZES = StoreConfig(log_file_bytes=settings.COMMITLOG_FILE_BYTES, queue_file_bytes=20 * 3_000,
                     index_slots=10_000, index_entries=40_000)
-"""Those of ``harness.java.settings``."""
+"""Those of ``harness.processes.java.settings``."""
 
 
 def opened(files: DirectoryFiles) -> MessageStore:

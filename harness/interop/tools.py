@@ -10,11 +10,11 @@ from itertools import zip_longest
 import attrs
 import trio
 
-from harness import java, ours
 from harness.interop.failover import GROUP, cluster
 from harness.interop.scenario import Stage, expect, scenario
 from harness.interop.watch import create_topic, tool
-from harness.java import JavaProcess
+from harness.processes import java, ours
+from harness.processes.handle import Handle
 
 _ID = re.compile(r"\b[0-9A-F]{32,}\b")
 _NUMBER = re.compile(r"-?\d+(\.\d+)*(:\d+)?")
@@ -99,7 +99,7 @@ async def a_running_fleet_moves_to_our_controllers(stage: Stage) -> None:
         ours.controllers(stage.here / "new") as new,
         ours.namesrv(stage.here / "namesrv") as namesrv,
     ):
-        before: list[JavaProcess] = []
+        before: list[Handle] = []
         async with (
             java.broker(stage.release, stage.here / "b1", group=GROUP, namesrv=[namesrv.address],
                         controllers=[each.address for each in old]) as first,

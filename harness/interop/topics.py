@@ -9,12 +9,15 @@ import re
 
 import trio
 
-from harness import java
 from harness.interop.ha import mixed, same_logs, seen, sending, topics_of
 from harness.interop.losses import promises
 from harness.interop.scenario import Stage, expect, scenario
 from harness.interop.watch import create_topic, tool
-from harness.java import Broker, Report
+from harness.processes import java
+from harness.processes.broker import Broker
+from harness.processes.handle import start_all
+from harness.processes.java.jvm import log
+from harness.processes.program import Report
 
 QUEUES, FEWER = 8, 4
 """Of ``updateTopic``, and of a topic that a producer's send makes."""
@@ -25,9 +28,9 @@ COPIED = "Update slave topic config from master"
 
 async def _just_copied(slave: Broker) -> None:
     """The next time is 10 s away."""
-    before = slave.log().count(COPIED)
+    before = log(slave).count(COPIED)
     with trio.fail_after(60):
-        while slave.log().count(COPIED) == before:
+        while log(slave).count(COPIED) == before:
             await trio.sleep(0.1)
 
 
@@ -54,7 +57,7 @@ def _places(reports: list[Report]) -> set[tuple[int, int]]:
 async def a_java_slave_is_elected_before_it_has_a_topic(stage: Stage) -> None:
     """RocketMQ makes it anew with four queues of eight; what the others hold is consumed once it has eight again."""
     async with mixed(stage, "oj") as (controllers, namesrv, (first, second)):
-        await java.start_all([first, second])
+        await start_all([first, second])
         state = await seen(stage, controllers, lambda state: len(state.in_sync) == 2, "both in sync")
         if state.master_address == second.announced:
             await second.kill()

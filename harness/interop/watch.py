@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from harness.interop.scenario import Stage, Unexpected
-from harness.java import AdminRun, mqadmin
+from harness.processes.java import AdminRun, mqadmin
 
 _FIELD = re.compile(r"^#(?P<name>\w+)\t(?P<value>.*)$", re.MULTILINE)
 _REPLICA = re.compile(

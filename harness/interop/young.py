@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 
 import trio
 
-from harness import java, ours
 from harness.interop.ha import TOPIC
 from harness.interop.losses import SHOWN, promises
 from harness.interop.scenario import Stage, expect, scenario
 from harness.interop.watch import create_topic, until
-from harness.java import Report
+from harness.processes import java, ours
+from harness.processes.program import Report
 
 GROUP = "broker-a"
 KILLS = 5

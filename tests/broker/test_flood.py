@@ -16,9 +16,9 @@ from random import Random
 import pytest
 import trio
 
-from harness import ours
-from harness.java import JavaProcess, reserved
-from harness.java.process import running
+from harness.processes import ours
+from harness.processes.handle import Handle, running
+from harness.processes.ports import reserved
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -57,7 +57,7 @@ trio.run(main)
 """
 
 
-def memory(process: JavaProcess, what: str) -> int:
+def memory(process: Handle, what: str) -> int:
     """Bytes: ``VmRSS`` now, ``VmHWM`` at most so far."""
     found = re.search(rf"^{what}:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
     assert found is not None
@@ -193,7 +193,7 @@ async def test_a_forwarder_under_flood_takes_bounded_memory_and_serves(tmp_path:
             RequestCode.SEND_MESSAGE, RequestCode.QUERY_MESSAGE, RequestCode.HEART_BEAT), master)).run, [listener])
         target = f"127.0.0.1:{listener.socket.getsockname()[1]}"
         with reserved() as port:
-            process = JavaProcess("forwarder", tmp_path, [sys.executable, "-c", FORWARDER, str(port), target],
+            process = Handle("forwarder", tmp_path, [sys.executable, "-c", FORWARDER, str(port), target],
                                   f"127.0.0.1:{port}", "forwards")
             async with running(process):
                 await send(client, process.address)

@@ -9,8 +9,8 @@ import trio
 
 from broker.metrics import BrokerMetrics
 from broker.store.errors import StoreFailed
-from harness import ours
-from harness.java.ports import reserved
+from harness.processes import ours
+from harness.processes.ports import reserved
 from raft.monitoring import Judged
 from tests.broker.cluster import Node, cluster, controlled, until
 

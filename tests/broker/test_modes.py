@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from broker.client import Client, ClientError, Message, SendFailed, connect
-from harness import ours
-from harness.java.servers import Broker
+from harness.processes import ours
+from harness.processes.broker import Broker
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.client import Client as Remoting
 from remoting.client import open_client

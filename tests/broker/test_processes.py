@@ -16,8 +16,8 @@ import pytest
 import trio
 
 from broker.client import Client, ClientError, Message, Start, connect
-from harness import ours
-from harness.java.servers import Broker
+from harness.processes import ours
+from harness.processes.broker import Broker
 from remoting.bodies.controller import BrokerReplicasInfo
 from remoting.client import Client as Remoting
 from remoting.client import open_client

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.java.ports import reserved
+from harness.processes.ports import reserved
 from tests.docs.test_tutorial import STEP
 
 ROOT = Path(__file__).parents[2]

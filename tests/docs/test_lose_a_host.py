@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from harness.balanced import balanced, missing
+from harness.processes.balanced import balanced, missing
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request

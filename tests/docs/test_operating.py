@@ -11,8 +11,8 @@ import attrs
 import pytest
 import trio
 
-from harness import ours
 from harness.fleet import FleetConfig, open_fleet
+from harness.processes import ours
 from remoting.endpoint import Counters
 
 ROOT = Path(__file__).parents[2]

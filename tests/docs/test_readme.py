@@ -16,7 +16,7 @@ import trio
 
 from controller.admin.cli import main as mqadmin
 from harness.fleet import FleetConfig, open_fleet
-from harness.java.ports import reserved
+from harness.processes.ports import reserved
 from tests.docs.test_tutorial import free_ports
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.java.ports import reserved
+from harness.processes.ports import reserved
 from mqcluster import cli
 from mqcluster.plan import DEFAULT_MODE, Durability, Size, cluster
 from mqcluster.processes import FILE, Cluster

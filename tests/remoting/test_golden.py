@@ -1,6 +1,6 @@
 """Frames that Java programs sent to each other: each decodes, header and body with it, and encodes to equal JSON again.
 
-Recorded by ``python -m harness.java record``; see the README beside them.
+Recorded by ``python -m harness.processes.java record``; see the README beside them.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from analysis.logs import open_logs
 from analysis.parsing.rows import Payload, Wanted
 from analysis.parsing.selection import Selection
 from analysis.schemas import Format, arrow_schema
-from harness.java.errors import FetchFailed, JavaMissing
-from harness.java.jars import fetch
-from harness.java.ports import reserved
+from harness.processes.java.errors import FetchFailed, JavaMissing
+from harness.processes.java.jars import fetch
+from harness.processes.ports import reserved
 
 FILE_BYTES = 512
 

@@ -28,7 +28,9 @@ from broker.client import (
     Start,
     connect,
 )
-from harness import java
+from harness.processes import java
+from harness.processes.broker import Broker
+from harness.processes.program import Report
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 FIRST = Start.FIRST
@@ -42,12 +44,13 @@ def rocketmq() -> java.Release:
     except java.JavaMissing as missing:
         pytest.skip(f"not run: {missing}")
     if not java.cached():
-        pytest.skip(f"not run: RocketMQ {java.CURRENT} is not in the cache; `python -m harness.java fetch` brings it")
+        pytest.skip(f"not run: RocketMQ {java.CURRENT} is not in the cache; "
+                    "`python -m harness.processes.java fetch` brings it")
     return trio.run(java.fetch)
 
 
 @asynccontextmanager
-async def cluster(release: java.Release, here: Path, brokers: int = 1) -> AsyncIterator[tuple[str, list[java.Broker]]]:
+async def cluster(release: java.Release, here: Path, brokers: int = 1) -> AsyncIterator[tuple[str, list[Broker]]]:
     """A name server and masters; the name server's address."""
     async with AsyncExitStack() as stack:
         namesrv = await stack.enter_async_context(java.namesrv(release, here / "namesrv"))
@@ -250,7 +253,7 @@ async def unsettled_shares(
         def mine() -> set[MessageQueue]:
             return {queue for queue in messages.queues if queue.topic == "Shared"}
 
-        def theirs() -> list[java.Report]:
+        def theirs() -> list[Report]:
             return receiver.reports("received")
 
         async with trio.open_nursery() as nursery:

@@ -19,7 +19,7 @@ from harness.demo.controllers import Story, report
 from harness.demo.display import Display
 from harness.fleet import BrokerGroup, Fleet, SimulatedBroker, Witness
 from harness.fleet.broker import View
-from harness.java.process import JavaProcess
+from harness.processes.handle import Handle
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,7 +56,7 @@ class Told:
 
 def story(witness: Witness) -> Story:
     fleet = cast("Fleet", Told(witness))
-    return Story((), cast("JavaProcess", None), fleet, Display(), Random(1))
+    return Story((), cast("Handle", None), fleet, Display(), Random(1))
 
 
 def test_what_was_broken_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from harness.demo import tables
 from harness.demo.__main__ import Story, report
 from harness.demo.display import Display
 from harness.demo.traffic import Ledger
-from harness.java.process import JavaProcess
+from harness.processes.handle import Handle
 from mqcluster.looking import GroupView
 from remoting.client import Client
 
@@ -48,7 +48,7 @@ def test_masters_and_controllers_die_and_nothing_acknowledged_is_lost(tmp_path: 
 
 
 def story(ledger: Ledger) -> Story:
-    return Story((), cast("JavaProcess", None), {}, cast("Client", None), Display(), Random(1), ledger)
+    return Story((), cast("Handle", None), {}, cast("Client", None), Display(), Random(1), ledger)
 
 
 def test_what_was_lost_is_the_verdict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

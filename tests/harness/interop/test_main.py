@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import java
 from harness.interop import __main__ as runner
 from harness.interop.scenario import SCENARIOS, Lost, NotRun, Play, Scenario, Stage
+from harness.processes import java
 
 played: list[str] = []
 

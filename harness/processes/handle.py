@@ -1,0 +1,176 @@
+"""One process: started until it is ready, killed, stopped, frozen, looked at. It knows nothing of what runs in it.
+
+Standard output and error go to ``out.log`` in the process's directory. Its standard input is a leash: when this
+program dies, however it dies, the pipe ends, and so does a process that reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+from attrs import define, field
+
+from harness.processes.errors import NotRunning, StartFailed
+
+READY_S: Final = 60.0
+STOP_S: Final = 20.0
+POLL_S: Final = 0.02
+
+
+def environment() -> dict[str, str]:
+    """Our own, without what makes every Java virtual machine another one than was asked for."""
+    return {key: value for key, value in os.environ.items() if key != "JAVA_TOOL_OPTIONS"}
+
+
+@define
+class Handle:
+    """A process and its directory. The directory outlives the process, so ``start`` after ``kill`` is a restart."""
+
+    name: str
+    directory: Path
+    command: Sequence[str]
+    address: str
+    """``host:port`` at which it listens; empty for one that does not."""
+    ready_text: str
+    """What it prints when it is up."""
+    _process: trio.Process | None = field(default=None, init=False)
+    _printed_before: int = field(default=0, init=False)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Raises ``NotRunning``."""
+        if self._process is None or not self.running:
+            raise NotRunning(f"{self.name} does not run")
+        return self._process.pid
+
+    @property
+    def out(self) -> Path:
+        return self.directory / "out.log"
+
+    async def start(self, *, timeout_s: float = READY_S) -> None:
+        """Start it, and wait until it says that it is up and its port is open.
+
+        Raises:
+            StartFailed: it ended first, or was not ready in time (it is killed then).
+        """
+        await self.launch()
+        await self.wait_ready(timeout_s=timeout_s)
+
+    async def launch(self) -> None:
+        """Start it and wait for nothing; it may be one that cannot be ready yet.
+
+        Raises:
+            StartFailed: it runs already.
+        """
+        if self.running:
+            raise StartFailed(f"{self.name} runs already")
+        (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
+        self._printed_before = self.out.stat().st_size if self.out.exists() else 0
+        with self.out.open("ab") as out:
+            self._process = await trio.lowlevel.open_process(
+                self.command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=self.directory,
+                start_new_session=True,  # an interrupt at the terminal is for us: we end it in order
+                env=environment(),
+            )
+
+    async def wait_ready(self, *, timeout_s: float = READY_S) -> None:
+        """Raises ``StartFailed``."""
+        with trio.move_on_after(timeout_s):
+            while self.running:
+                if self.ready_text in self.printed() and await self._listens():
+                    return
+                await trio.sleep(POLL_S)
+            assert self._process is not None
+            raise StartFailed(
+                f"{self.name} ended with exit code {self._process.returncode} before it was ready\n{self.tail()}")
+        await self.kill()
+        raise StartFailed(f"{self.name} was not ready within {timeout_s:.0f} s\n{self.tail()}")
+
+    async def _listens(self) -> bool:
+        if not self.address:
+            return True
+        host, _, port = self.address.rpartition(":")
+        try:
+            stream = await trio.open_tcp_stream(host, int(port))
+        except OSError:
+            return False
+        await stream.aclose()
+        return True
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait for the end. Nothing happens when it does not run."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self, *, timeout_s: float = STOP_S) -> None:
+        """SIGTERM, so that it says goodbye to its peers; SIGKILL when that takes too long."""
+        with trio.move_on_after(timeout_s):
+            await self._end(signal.SIGTERM)
+        await self.kill()
+
+    async def _end(self, how: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(how)
+        await process.wait()
+        if process.stdin is not None:
+            await process.stdin.aclose()
+
+    async def wait(self) -> int:
+        """Wait until it ends by itself; its exit code. Raises ``NotRunning`` when it was never started."""
+        if self._process is None:
+            raise NotRunning(f"{self.name} was never started")
+        return await self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: it holds its sockets and falls silent. Raises ``NotRunning``."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT. Raises ``NotRunning``."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    # --- what it wrote ---------------------------------------------------------------------------------------
+
+    def printed(self) -> str:
+        """What it printed since the last start."""
+        if not self.out.exists():
+            return ""
+        with self.out.open("rb") as out:
+            out.seek(self._printed_before)
+            return out.read().decode(errors="replace")
+
+    def tail(self, lines: int = 30) -> str:
+        """The end of what it printed."""
+        return "\n".join(self.printed().splitlines()[-lines:])
+
+
+@asynccontextmanager
+async def running(process: Handle, *, start: bool = True) -> AsyncIterator[Handle]:
+    """The process, started at the beginning (unless told otherwise) and killed at the end."""
+    try:
+        if start:
+            await process.start()
+        yield process
+    finally:
+        with trio.CancelScope(shield=True):
+            await process.kill()
+
+
+async def start_all(processes: Sequence[Handle]) -> None:
+    """Start several at once, and wait until all are ready. Raises ``StartFailed`` (in a group)."""
+    async with trio.open_nursery() as nursery:
+        for process in processes:
+            nursery.start_soon(process.start)

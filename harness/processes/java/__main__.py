@@ -1,0 +1,153 @@
+"""``python -m harness.processes.java``: bring RocketMQ's jars, run a Java cluster to play with, record golden frames.
+
+Knows the command line and words; the work is done by the other modules. Exit codes: 0 done, 1 failed, 2 wrong usage,
+3 not run because Java or Maven is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from harness.processes.errors import ProcessError
+from harness.processes.java import golden, scenes, servers
+from harness.processes.java.admin import mqadmin
+from harness.processes.java.errors import JavaMissing, JavaPeerError
+from harness.processes.java.jars import CACHE_VARIABLE, CURRENT, OLDER, Release, cache_folder, fetch
+
+DONE: Final = 0
+FAILED: Final = 1
+MISSING: Final = 3
+
+
+def say(line: str) -> None:
+    """A line of progress, at once."""
+    print(line, flush=True)
+
+
+async def _fetch(arguments: argparse.Namespace) -> None:
+    for version in arguments.version or [CURRENT, OLDER]:
+        release = await fetch(version, say=say)
+        say(f"RocketMQ {release.version} is in {release.jars.parent}")
+
+
+async def _run(arguments: argparse.Namespace) -> None:
+    release = await fetch(arguments.version, say=say)
+    async with AsyncExitStack() as stack:
+        place = arguments.dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketmq-")))
+        namesrv = [arguments.namesrv] if arguments.namesrv else []
+        controllers: list[str] = arguments.controllers.split(",") if arguments.controllers else []
+        if not namesrv:
+            namesrv = [(await stack.enter_async_context(servers.namesrv(release, place / "namesrv"))).address]
+            say(f"name server    {namesrv[0]}")
+        if not controllers and arguments.controller_count:
+            group = await stack.enter_async_context(servers.controllers(
+                release, place, arguments.controller_count, type=arguments.controller_type))
+            controllers = [one.address for one in group]
+            say(f"controllers    {','.join(controllers)}")
+        for number in range(1, arguments.brokers + 1):
+            group_name = "broker-a" if controllers else f"broker-{number}"
+            broker = await stack.enter_async_context(servers.broker(
+                release, place / f"broker{number}", group=group_name, namesrv=namesrv, controllers=controllers))
+            say(f"{group_name:14} {broker.announced}  (pid {broker.pid}, in {broker.directory})")
+        say("running until interrupted; for example, in another shell:")
+        say(f"  python -m harness.processes.java mqadmin --version {release.version} clusterList -n {namesrv[0]}")
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            await anext(aiter(signals))
+        say("ending")
+
+
+async def _mqadmin(arguments: argparse.Namespace) -> None:
+    said = await mqadmin(await fetch(arguments.version, say=lambda _: None), *arguments.arguments)
+    print(said.stdout, end="")
+    print(said.stderr, end="", file=sys.stderr)
+    if not said.ok:
+        raise JavaPeerError(f"mqadmin did not do it (its exit code: {said.exit_code})")
+
+
+async def _record(arguments: argparse.Namespace) -> None:
+    release: Release = await fetch(arguments.version, say=say)
+    with tempfile.TemporaryDirectory(prefix="record-") as place:
+        recorded = await scenes.record(release, Path(place), say=say)
+    if arguments.raw:
+        arguments.raw.write_text("".join(one.line() for one in recorded))
+    kept = golden.pick(golden.exchanges(recorded))
+    golden.write(kept, arguments.out, release.version)
+    say(f"{sum(map(len, kept.values()))} exchanges of {len(kept)} codes in {arguments.out / release.version}")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.processes.java", description=__doc__.partition(".")[0] + ".",
+        epilog=f"Jars are kept in {cache_folder()}; ${CACHE_VARIABLE} names another cache folder. "
+               "Needs a JDK of version 11 or later and Maven on PATH.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, run: object, summary: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=summary, description=summary)
+        command.set_defaults(run=run)
+        return command
+
+    command = add("fetch", _fetch, "Bring the jars into the cache and compile our programs against them.")
+    command.add_argument("version", nargs="*", help=f"RocketMQ versions (default: {CURRENT} {OLDER})")
+
+    command = add("run", _run, "Run a name server, controllers and brokers until interrupted.")
+    command.add_argument("--version", default=CURRENT)
+    command.add_argument("--brokers", type=int, default=2, metavar="N",
+                         help="how many; with controllers they are one group, else N masters (default: 2)")
+    command.add_argument("--controller-count", type=int, default=3, metavar="N",
+                         help="Java controllers to start; 0 for none (default: 3)")
+    command.add_argument("--controller-type", choices=["DLedger", "jRaft"], default="DLedger")
+    command.add_argument("--controllers", metavar="HOST:PORT,...", help="use these instead, of whatever make")
+    command.add_argument("--namesrv", metavar="HOST:PORT", help="use this name server instead of a Java one")
+    command.add_argument("--dir", type=Path, help="keep data and logs there (default: a temporary folder)")
+
+    command = add("mqadmin", _mqadmin, "Run RocketMQ's own mqadmin, for example: mqadmin clusterList -n HOST:PORT")
+    command.add_argument("--version", default=CURRENT)
+    command.add_argument("arguments", nargs=argparse.REMAINDER)
+
+    command = add("record", _record, "Record golden frames between Java peers (some minutes; Linux).")
+    command.add_argument("--version", default=CURRENT)
+    command.add_argument("--out", type=Path, required=True, help="folder that gets VERSION/CODE-NAME.ndjson")
+    command.add_argument("--raw", type=Path, help="also write every frame with its time into this file")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    try:
+        trio.run(_guarded, arguments)
+    except KeyboardInterrupt:
+        return DONE
+    except JavaMissing as missing:
+        print(f"not run: {missing}", file=sys.stderr)
+        return MISSING
+    except (ProcessError, OSError) as failed:
+        print(failed, file=sys.stderr)
+        return FAILED
+    return DONE
+
+
+async def _guarded(arguments: argparse.Namespace) -> None:
+    """The command; of several errors at once, the first."""
+    try:
+        await arguments.run(arguments)
+    except* (ProcessError, OSError, KeyboardInterrupt) as several:
+        first: BaseException = several
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

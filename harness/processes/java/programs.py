@@ -1,0 +1,117 @@
+"""Our small Java programs that stand for RocketMQ's users: a sender, a receiver, one who does it all, a route finder,
+an operator.
+
+They are unmodified Java clients; each reports in lines of JSON, which come out here as dictionaries. What a line holds
+is said at the head of each program in ``src``. Times are microseconds of the wall clock, which all processes share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+from attrs import evolve
+
+from harness.processes.errors import StartFailed
+from harness.processes.handle import running
+from harness.processes.java.jars import Release
+from harness.processes.java.jvm import JVM, command
+from harness.processes.program import WAIT_S, Program, Report
+
+CLIENT: Final = JVM(heap_mb=128)
+
+Settings = dict[str, str | int]
+
+
+def with_settings(jvm: JVM, values: Settings) -> JVM:
+    """A program takes its settings as system properties."""
+    return evolve(jvm, system={**jvm.system, **{key: str(value) for key, value in values.items()}})
+
+
+@asynccontextmanager
+async def _program(
+    release: Release, directory: Path, main: str, values: Settings, jvm: JVM, ready: str,
+) -> AsyncIterator[Program]:
+    directory = directory.absolute()
+    line = command(release, main, [], directory, with_settings(jvm, values))
+    process = Program(main.lower(), directory, line, "", ready)
+    async with running(process):
+        yield process
+
+
+@asynccontextmanager
+async def sender(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, count: int = 0, interval_ms: int = 20,
+    timeout_ms: int = 3_000, retries: int = 2, body_bytes: int = 64, group: str = "sender", jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``DefaultMQProducer`` sending numbered messages in a loop (``count`` 0: until it is killed); events ``sent``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "count": count, "interval_ms": interval_ms,
+        "timeout_ms": timeout_ms, "retries": retries, "body_bytes": body_bytes, "group": group,
+    }
+    async with _program(release, directory, "Send", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
+async def receiver(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, group: str = "receiver",
+    jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``DefaultMQPushConsumer`` from the first offset on; events ``received``."""
+    values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group}
+    async with _program(release, directory, "Receive", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
+async def exercise(
+    release: Release, directory: Path, *, namesrv: Sequence[str], rounds: int, interval_ms: int = 50,
+    patience_s: int = 90, jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """A producer and consumers of every kind, which judge themselves; events ``sent``, ``verdict``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "rounds": rounds, "interval_ms": interval_ms, "patience_s": patience_s}
+    async with _program(release, directory, "Exercise", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
+async def router(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, interval_ms: int = 100,
+    timeout_ms: int = 3_000, jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """A client that asks for the route of a topic every ``interval_ms``; events ``route``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "interval_ms": interval_ms, "timeout_ms": timeout_ms,
+    }
+    async with _program(release, directory, "Route", values, jvm, '"route"') as program:
+        yield program
+
+
+async def operate(
+    release: Release, directory: Path, *, namesrv: Sequence[str], broker: str, topic: str,
+    controllers: Sequence[str] = (), replica: int = 1, cluster: str = "DefaultCluster", jvm: JVM = CLIENT,
+) -> dict[str, Report]:
+    """Every call of the Java admin API to name servers and controllers, once; what each came to, by its name.
+
+    It elects ``replica`` as master of ``broker`` on the way, so do not use it on a group that must stay as it is.
+
+    Raises:
+        StartFailed: the program ended with an error of its own.
+        trio.TooSlowError: it did not end.
+    """
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "broker": broker, "topic": topic, "cluster": cluster, "replica": replica,
+    }
+    if controllers:
+        values["controllers"] = ";".join(controllers)
+    async with _program(release, directory, "Operate", values, jvm, '"called"') as program:
+        with trio.fail_after(WAIT_S):
+            code = await program.wait()
+        if code:
+            raise StartFailed(f"{program.name} ended with exit code {code}\n{program.tail()}")
+        return {report["call"]: report for report in program.reports("called")}

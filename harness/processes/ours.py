@@ -1,0 +1,98 @@
+"""This project's own servers as processes, beside the Java peers and with the same handles on them.
+
+Knows their commands and keys; what they do is for scenarios and benchmarks to watch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from harness.processes.broker import FAST_PORT, HA_PORT, Broker
+from harness.processes.handle import Handle, running, start_all
+from harness.processes.ports import reserved
+
+HOST = "127.0.0.1"
+_LEASH = ("import os, sys, threading; "
+          "threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()")
+"""When the program that started it dies, however it dies, its end of the pipe closes and the server ends."""
+
+
+def _command(module: str, settings: Mapping[str, object]) -> list[str]:
+    run = f"{_LEASH}; from {module} import main; sys.exit(main())"
+    return [sys.executable, "-c", run, *(part for key, value in settings.items() for part in ("-D", f"{key}={value}"))]
+
+
+@asynccontextmanager
+async def namesrv(
+    directory: Path, *, extra: Mapping[str, object] | None = None, start: bool = True,
+) -> AsyncIterator[Handle]:
+    """Our name server."""
+    directory = directory.absolute()
+    with reserved() as port:
+        settings = {
+            "listenPort": port, "bindAddress": HOST, "kvConfigPath": directory / "kvConfig.json",
+            "configStorePath": directory / "namesrv.properties", **(extra or {})}
+        process = Handle("our namesrv", directory, _command("controller.namesrv.cli", settings), f"{HOST}:{port}",
+                              "boot success")
+        async with running(process, start=start):
+            yield process
+
+
+@asynccontextmanager
+async def controllers(
+    directory: Path, count: int = 3, *, extra: Mapping[str, object] | None = None, start: bool = True,
+) -> AsyncIterator[list[Handle]]:
+    """A group of our controllers, in ``directory/n0`` and on."""
+    directory = directory.absolute()
+    async with AsyncExitStack() as stack:
+        ports = [stack.enter_context(reserved()) for _ in range(count)]
+        peers = ";".join(f"n{index}-{HOST}:{port}" for index, port in enumerate(ports))
+        group = [
+            await stack.enter_async_context(running(
+                _controller(directory / f"n{index}", index, port, peers, extra or {}), start=False))
+            for index, port in enumerate(ports)
+        ]
+        if start:
+            await start_all(group)
+        yield group
+
+
+def _controller(
+    directory: Path, index: int, port: int, peers: str, extra: Mapping[str, object]
+) -> Handle:
+    settings = {
+        "controllerDLegerGroup": "ours", "controllerDLegerPeers": peers, "controllerDLegerSelfId": f"n{index}",
+        "controllerStorePath": directory / "store", "configStorePath": directory / "controller.properties",
+        "bindAddress": HOST, **extra}
+    return Handle(f"our controller n{index}", directory, _command("controller.cli", settings), f"{HOST}:{port}",
+                       "boot success")
+
+
+@asynccontextmanager
+async def broker(
+    directory: Path, group: str = "broker-a", *, namesrv: Sequence[str] = (), controllers: Sequence[str] = (),
+    extra: Mapping[str, object] | None = None, start: bool = True,
+) -> AsyncIterator[Broker]:
+    """One of our brokers: a single master, or with ``controllers`` a replica of its group."""
+    directory = directory.absolute()
+    with reserved(FAST_PORT, HA_PORT) as port:
+        settings: dict[str, object] = {
+            "brokerName": group, "brokerIP1": HOST, "bindAddress": HOST, "listenPort": port,
+            "haListenPort": port + HA_PORT, "namesrvAddr": ";".join(namesrv), "storePathRootDir": directory / "store",
+            "configStorePath": directory / "broker.properties", "mappedFileSizeCommitLog": 64 << 20,
+            "diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 99, "diskSpaceWarningLevelRatio": 99}
+        if controllers:
+            settings |= {"enableControllerMode": True, "controllerAddr": ";".join(controllers),
+                         "enableGuardian": False}  # who kills, stops or looks at a process means the broker's own
+        process = Broker(f"our {group} {directory.name}", directory,
+                         _command("broker.cli", {**settings, **(extra or {})}), f"{HOST}:{port}", "boot success",
+                         group=group, announced=f"{HOST}:{port}")
+        async with running(process, start=start):
+            yield process
+
+
+def addresses(processes: Sequence[Handle]) -> list[str]:
+    return [process.address for process in processes]

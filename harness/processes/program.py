@@ -1,0 +1,55 @@
+"""A process that reports in lines of JSON, which come out here as dictionaries. It knows no program.
+
+Such a line begins with ``{"event"``; whatever else it prints is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import trio
+from attrs import define, field
+
+from harness.processes.handle import POLL_S, Handle
+
+WAIT_S: Final = 60.0
+
+Report = dict[str, Any]
+
+
+@define
+class Program(Handle):
+    """One running program; what it has printed so far is ``reports``."""
+
+    _read_bytes: int = field(default=0, init=False)
+    _read: list[Report] = field(factory=list, init=False)
+    """The reports in the first ``_read_bytes`` bytes: each line is parsed once, however often it is asked for."""
+
+    async def launch(self) -> None:
+        await super().launch()
+        self._read_bytes, self._read = self._printed_before, []
+
+    def reports(self, event: str = "") -> list[Report]:
+        """What it reported since its start, in order; of one kind, if ``event`` is given."""
+        if self.out.exists():
+            with self.out.open("rb") as out:
+                out.seek(self._read_bytes)
+                whole, end, _ = out.read().rpartition(b"\n")
+            self._read += [json.loads(line) for line in whole.split(b"\n") if line.startswith(b'{"event"')]
+            self._read_bytes += len(whole + end)
+        return [report for report in self._read if event in ("", report["event"])]
+
+    async def wait_for(
+        self, event: str, wanted: Callable[[Sequence[Report]], bool] = bool, *, timeout_s: float = WAIT_S,
+    ) -> list[Report]:
+        """Wait until the reports of this kind are what is wanted: by default, until there is one.
+
+        Raises:
+            trio.TooSlowError: they were not, in time.
+        """
+        with trio.fail_after(timeout_s):
+            while not wanted(found := self.reports(event)):
+                await trio.sleep(POLL_S)
+        return found
