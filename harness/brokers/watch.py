@@ -740,9 +740,9 @@ class Watch:
     # --- the end ---------------------------------------------------------------------------------------------
 
     def agreed(self) -> bool:
-        """Whether every broker is in the role that the controllers gave it."""
+        """Whether every broker is in the role that the controllers gave it, the master on record too."""
         group = self.scene.group()
-        if group is None or group.master is None:
+        if group is None or (master := self.scene.host_of(group.master)) is None or master.process is None:
             return False
         for host in self.scene.hosts:
             process = host.process

@@ -460,7 +460,7 @@ class Progress:
     def demand(self) -> None:
         """Raises ``InvariantViolation`` for INV_C17, INV_C20, or what brokers demand at the end."""
         scene = self.scene
-        keys = [key for key in scene.keys if self._electable(key)]
+        keys = [key for key in scene.keys if self.electable(key)]
         fleets = [scene.fleets[key] for key in keys]
         self._run_until(lambda: all(fleet.watch.level() for fleet in fleets),
                         SETTLE_MS + 6 * scene.plan.fleet.poll_ms)
@@ -476,8 +476,8 @@ class Progress:
         while self.cluster.now_ms < end and not holds():
             self.cluster.run_ms(min(LOOK_MS, end - self.cluster.now_ms))
 
-    def _electable(self, key: GroupKey) -> bool:
-        """Somebody who may be elected still has its disk. Whoever was cleaned away joins anew."""
+    def electable(self, key: GroupKey) -> bool:
+        """Somebody who may be elected still has its disk; copies are gone. Whoever was cleaned away joins anew."""
         scene = self.scene
         self._run_until(lambda: scene.active() is not None, SETTLE_MS)
         group = scene.fleets[key].group()
@@ -487,7 +487,7 @@ class Progress:
             if host.broker_id is not None and host.broker_id not in group.replicas:
                 scene.fleets[key].give_up_identity(host)
         return not group.sync_state_set or any(
-            scene.host_of(key, each) is not None for each in group.electable)
+            host.broker_id in group.electable for host in scene.fleets[key].hosts)
 
     def _lose(self, key: GroupKey, *, closes: bool) -> None:
         """A master dies while another is in sync. INV_C20: it is replaced at once, or within a heartbeat's timeout."""

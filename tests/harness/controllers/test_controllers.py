@@ -19,8 +19,9 @@ from controller.metadata.groups import BrokerGroup
 from controller.metadata.invariants import INVARIANTS
 from controller.metadata.outcomes import Elected, Outcome
 from harness.brokers.contract import Excuse
+from harness.controllers.machine import Machine
 from harness.controllers.plan import draw
-from harness.controllers.scene import CONTROLLERS
+from harness.controllers.scene import CONTROLLERS, Progress, make
 from harness.controllers.watch import PREDICATES
 from raft.sim.campaign import Result, run
 from raft.sim.command import main
@@ -101,6 +102,29 @@ def test_a_campaign_in_which_nothing_happens_is_invalid(
     assert "never happened: " in capsys.readouterr().out
     everything = Counter(dict.fromkeys((*CONTROLLERS.predicates, *CONTROLLERS.faults), 1))
     assert CONTROLLERS.missing(everything, everything) == []
+
+
+def test_a_copy_that_is_gone_for_good_leads_nobody_and_may_not_be_elected() -> None:
+    """It took its original's id, and that one has joined anew: the judge went by the disk that nobody starts."""
+    scene = make(Tape(5), "calm")
+    key = scene.keys[0]
+    fleet = scene.fleets[key]
+    while not fleet.watch.agreed():
+        scene.cluster.run_ms(50)
+    group = fleet.group()
+    assert group is not None and group.master is not None
+    original = scene.host_of(key, group.master)
+    assert original is not None
+    progress = Progress(scene)
+    copy = scene.copies["k0"] = Machine(scene, "k0", 200)
+    fleet.copy(original, copy)
+    there = attrs.evolve(group.replicas[group.master], address=copy.address)
+    fleet._group = attrs.evolve(group, replicas={**group.replicas, group.master: there},
+                                sync_state_set=frozenset({group.master}), eligible=frozenset())
+    assert not fleet.watch.agreed() and not fleet.watch.level()
+    assert progress.electable(key), "its original may take its place again"
+    fleet.give_up_identity(original)
+    assert not progress.electable(key)
 
 
 @pytest.mark.parametrize("profile", CONTROLLERS.profiles)
