@@ -24,7 +24,8 @@ import attrs
 import trio
 
 from broker.config import BrokerConfig, check, from_properties, listing
-from broker.relay.finding import MasterFinder
+from broker.ha.epochfile import EpochFile
+from broker.relay.finding import Listed, MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.guardian import HANDED_OVER, Guardian, GuardianConfig, inherited_sockets, tell_ready
 from broker.relay.lingering import send_away
@@ -216,12 +217,12 @@ async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequenc
     port = int(sockets[0].getsockname()[1])
     command = [sys.executable, "-c", _CHILD, *arguments, "-D", f"listenPort={port}"]
     forwarder = Forwarder(tls=client_tls_of(config))
+    own_address = attrs.evolve(config, listen_port=port).address
+    listed = Listed(config.name_servers, config.broker_cluster_name, own_address, partial(last_epoch, config))
     async with open_client(tls=client_tls_of(config)) as client, trio.open_nursery() as nursery:
         guardian = Guardian(
-            GuardianConfig(
-                attrs.evolve(config, listen_port=port).address, config.forward_ms, config.stop_forward_ms,
-                _linger_path(config)),
-            command, sockets, forwarder, MasterFinder(client, config.controllers, config.broker_name),
+            GuardianConfig(own_address, config.forward_ms, config.stop_forward_ms, _linger_path(config)),
+            command, sockets, forwarder, MasterFinder(client, config.controllers, config.broker_name, listed),
             server=ServerConfig(tls_mode=TLSMode(config.tls_server_mode)), tls=tls)
 
         async def obey() -> None:
@@ -255,6 +256,15 @@ async def _free_ports(config: BrokerConfig) -> list[socket.socket]:
                 raise
         send_away(_linger_path(config))
         await trio.sleep(0.05)
+
+
+def last_epoch(config: BrokerConfig) -> int | None:
+    """Of the broker that is down, as its files say; None: they do not."""
+    try:
+        found = EpochFile(DirectoryFiles(config.store_path_root_dir)).read()
+    except OSError:
+        return None
+    return None if found.damaged or found.epochs.last is None else found.epochs.last.epoch
 
 
 def _linger_path(config: BrokerConfig) -> Path:

@@ -1,19 +1,25 @@
-"""Who is master of a broker group, asked of its controllers.
+"""Who is master of a broker group, asked of its controllers, else of the brokers that name servers list.
 
-It knows requests and answers; what follows from them is the caller's business.
+Controllers know. Where none answers, a broker is believed that says itself that it is master, and of an epoch that this
+one could not have missed: one that was deposed without hearing of it says the same of an older epoch. This module knows
+requests and answers; what follows from them is the caller's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
+import trio
 
-from remoting.client import Client
+from broker.standing import MASTER_ID
+from remoting.bodies.controller import EpochEntryCache, GetBrokerMemberGroupResponseBody
+from remoting.client import Client, checked
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
-from remoting.errors import HeaderError, RemotingError
+from remoting.errors import BodyError, HeaderError, RemotingError
 from remoting.headers.controller import GetReplicaInfoRequest, GetReplicaInfoResponse
+from remoting.headers.namesrv import GetBrokerMemberGroupRequest
 
 ASK_TIMEOUT_MS = 500
 
@@ -26,17 +32,30 @@ class Master:
     epoch: int
 
 
+@attrs.frozen
+class Listed:
+    """Where to look for members of a group when no controller answers."""
+
+    name_servers: Sequence[str]
+    cluster_name: str
+    own_address: str
+    """Never asked."""
+    least_epoch: Callable[[], int | None]
+    """Of a master that is believed; None: nobody is."""
+
+
 @attrs.define(eq=False)
 class MasterFinder:
-    """Asks the controller that answered last first. Java's controllers are asked the same way."""
+    """Asks the controller that answered last first. Java's servers are asked the same way."""
 
     client: Client
     controllers: Sequence[str]
     broker_name: str
+    listed: Listed | None = None
     _last: str = ""
 
     async def find(self) -> Master | None:
-        """The master now; None where there is none, or no controller that knows."""
+        """The master now; None where there is none, or nobody that knows."""
         for address in sorted(self.controllers, key=lambda each: each != self._last):
             try:
                 answer = await self.client.call(
@@ -51,4 +70,48 @@ class MasterFinder:
             if found.master_address and found.master_broker_id is not None:
                 return Master(found.master_address, found.master_epoch or 0)
             return None
-        return None
+        return None if self.listed is None else await self._find_listed(self.listed)
+
+    async def _find_listed(self, listed: Listed) -> Master | None:
+        """The master of the latest epoch among those that say that they are one."""
+        least_epoch = listed.least_epoch()
+        if least_epoch is None:
+            return None
+        found: list[Master] = []
+
+        async def ask(address: str) -> None:
+            master = await self._itself(address)
+            if master is not None and master.epoch >= least_epoch:
+                found.append(master)
+
+        async with trio.open_nursery() as nursery:
+            for address in await self._members(listed):
+                nursery.start_soon(ask, address)
+        return max(found, key=lambda master: master.epoch, default=None)
+
+    async def _members(self, listed: Listed) -> Collection[str]:
+        """As the first name server says that knows any."""
+        header = GetBrokerMemberGroupRequest(listed.cluster_name, self.broker_name)
+        for address in listed.name_servers:
+            try:
+                answer = checked(await self.client.call(
+                    address, request(RequestCode.GET_BROKER_MEMBER_GROUP, header), ASK_TIMEOUT_MS))
+                group = GetBrokerMemberGroupResponseBody.from_json(answer.body).broker_member_group
+            except (RemotingError, BodyError):
+                continue
+            members = set() if group is None else set(group.broker_addrs.values()) - {listed.own_address}
+            if members:
+                return members
+        return ()
+
+    async def _itself(self, address: str) -> Master | None:
+        """What that broker says of itself; None unless it says that it is this group's master."""
+        try:
+            answer = checked(await self.client.call(
+                address, request(RequestCode.GET_BROKER_EPOCH_CACHE), ASK_TIMEOUT_MS))
+            said = EpochEntryCache.from_json(answer.body)
+        except (RemotingError, BodyError):
+            return None
+        if said.broker_id != MASTER_ID or said.broker_name != self.broker_name or not said.epoch_list:
+            return None
+        return Master(address, max(entry.epoch for entry in said.epoch_list))

@@ -1,10 +1,11 @@
 """The guardian: holds a broker's listening sockets, so that its address answers while the broker is down.
 
 It starts the broker as its child and gives it the sockets. While the child serves, the guardian only waits. When the
-child dies, clients that connect are served by the group's new master, whom the controllers name, until the child, which
-is started again, says that it serves. Requests that are no client's are refused: they mean that very broker. The same
-after an orderly stop in which the broker handed mastership over, for as long as clients may not have heard of it; and
-while the child is restarted on request. Losing the machine is beyond it.
+child dies, clients that connect are served by the group's new master, whom the controllers name, or who says so itself
+where no controller answers, until the child, which is started again, says that it serves. Requests that are no client's
+are refused: they mean that very broker. The same after an orderly stop in which the broker handed mastership over, for
+as long as clients may not have heard of it; and while the child is restarted on request. Losing the machine is beyond
+it.
 
 It knows processes, sockets and the forwarder; what the broker does is the child's business.
 """

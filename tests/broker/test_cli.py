@@ -10,6 +10,9 @@ import pytest
 
 from broker import cli
 from broker.config import from_properties
+from broker.ha.epochfile import EpochFile
+from broker.ha.epochs import EpochList
+from broker.store.directory import DirectoryFiles
 from remoting.daemon.process import FAILED, STOPPED, USAGE
 
 
@@ -35,6 +38,17 @@ def test_what_is_not_configured_is_this_machine_s(capsys: pytest.CaptureFixture[
     assert shown["brokerIP1"] == shown["brokerIP2"]
     ipaddress.ip_address(shown["brokerIP1"])
     assert not shown["storePathRootDir"].startswith("~")
+
+
+def test_the_guardian_knows_the_last_epoch_of_its_broker_or_none(tmp_path: Path) -> None:
+    config = from_properties({"storePathRootDir": str(tmp_path)})
+    assert cli.last_epoch(config) is None
+    (tmp_path / "epochFileCheckpoint").write_text("2\naa")
+    assert cli.last_epoch(config) is None, "it cannot be read"
+    EpochFile(DirectoryFiles(tmp_path)).write(EpochList([(3, 0), (7, 400)]))
+    assert cli.last_epoch(config) == 7
+    (tmp_path / "epochFileCheckpoint").write_text("damaged")
+    assert cli.last_epoch(config) is None, "its backup may be older"
 
 
 def test_a_port_that_the_system_chooses_is_told_to_others() -> None:
