@@ -21,6 +21,7 @@ from raft.barriers import Barriers
 from raft.config import MS, Config
 from raft.errors import (
     Busy,
+    DamagedLog,
     DiskFull,
     Faulted,
     NotLeader,
@@ -243,17 +244,20 @@ class Driver:
         self.pump()
 
     def write_failed(self, error: StorageError) -> None:
-        """The disk failed for good."""
-        if self.storage_state == "failed":
+        """The disk failed for good, or gave back of this group what was not stored."""
+        if self.storage_state in ("failed", "damaged"):
             return
         if isinstance(error, DiskFull):
             self.disk_full()
             return
-        self.storage_state = "failed"
+        damage = isinstance(error, DamagedLog)
+        self.storage_state = "damaged" if damage else "failed"
         self.held.clear()
         self.early_acks.clear()
-        self.fault_cause = self.fault_cause or error
         self.replica.storage_fault(self.clock(), "failed")
+        if damage and self.fault_cause is None:
+            self.replica.faulted = f"what its disk had stored is damaged: {error}"
+        self.fault_cause = self.fault_cause or error
         self.pump()
 
     # --- carrying out ----------------------------------------------------------------------------------------

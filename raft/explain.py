@@ -101,6 +101,9 @@ def _storage_failed(status: Status) -> Iterator[str]:
     if status.storage == "failed":
         yield ("A write or sync of this node's disk failed, which is final: nobody knows what the disk holds. "
                "Restart it.")
+    if status.storage == "damaged":
+        yield ("What this node's disk had stored is damaged, which is final: nothing of it is cut off or given to "
+               "others. Let the node join anew, with an empty directory.")
 
 
 def _disk_full(status: Status) -> Iterator[str]:

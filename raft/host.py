@@ -193,6 +193,8 @@ class Host:
         """Times that the disk was full."""
         self._told: set[int] = set()
         """Groups that were said to keep the log."""
+        self._stopped: set[int] = set()
+        """Groups that were said to be damaged."""
         self._touched: list[Driver] = []
         self._transport: Transport | None = None
         self._writer: InlineWriter | LogWriter | None = None
@@ -294,8 +296,8 @@ class Host:
         self._recovered.pop(number, None)
         assert self._nursery is not None
         driver.start(self._nursery)
-        if self._disk_failure is not None:
-            driver.write_failed(self._disk_failure)
+        if (failure := self._disk_failure or self.storage.damaged.get(number)) is not None:
+            driver.write_failed(failure)
         self._meet(peers)
         return Node(driver, driver.applier.machine.encode)
 
@@ -305,6 +307,12 @@ class Host:
         Cancelled while it waits for the disk, it leaves the group closed until the host is opened again. Raises
         ``UsageError``: it is not open.
         """
+        number = await self._leave(name)
+        self._recovered[number] = await self._run_blocking(self.storage.recovered, number)
+        self._taken.discard(number)
+
+    async def _leave(self, name: str) -> int:
+        """Close a group, whose number is still taken afterwards."""
         number = group_number(name)
         driver = self.drivers.get(number)
         if driver is None:
@@ -321,8 +329,7 @@ class Host:
         while driver.durable_token < driver.submitted and driver.storage_state == "ok":
             await self._left.wait()
         del self._leaving[number]
-        self._recovered[number] = await self._run_blocking(self.storage.recovered, number)
-        self._taken.discard(number)
+        return number
 
     async def remove_group(self, name: str = DEFAULT_GROUP) -> None:
         """Take a group off this host for good, open or not: its log and its snapshots go, and what is left of its room.
@@ -337,8 +344,8 @@ class Host:
         if origin is None or origin.name != name:
             raise UsageError(f"group {name!r} has not begun in this directory")
         if number in self.drivers:
-            await self.close_group(name)
-        if number in self._taken:
+            await self._leave(name)  # and nothing is read of it, for that may be what is damaged
+        elif number in self._taken:
             raise UsageError(f"group {name!r} is being opened or removed")
         self._taken.add(number)
         try:
@@ -388,7 +395,7 @@ class Host:
         make = InlineWriter if self._inline else partial(LogWriter, loop_max_ms=self.config.loop_sync_max_ms)
         self._writer = make(
             self.storage, trio.lowlevel.current_trio_token().run_sync_soon,
-            WriterEvents(self._on_durable, self._on_disk_full, self._on_write_failed, self._on_kept),
+            WriterEvents(self._on_durable, self._on_disk_full, self._on_write_failed, self._on_kept, self._on_damaged),
             sync=self.config.sync, interval_ms=self.config.sync_interval_ms)
         if isinstance(self._writer, LogWriter):
             self._unheard = self._writer.reports
@@ -579,6 +586,19 @@ class Host:
             if number not in self.drivers:
                 self._tell_once(number, f"group {number} keeps {length} bytes of the shared log, and is not open here: "
                                         "open it, or remove it")
+
+    def _on_damaged(self, groups: Mapping[int, DamagedLog]) -> None:
+        """Entries of these groups are damaged: their nodes stop, and the others go on."""
+        for number, error in groups.items():
+            driver = self.drivers.get(number) or self._leaving.get(number)
+            if driver is not None:
+                driver.write_failed(error)
+            if number not in self._stopped:
+                self._stopped.add(number)
+                logger.error("what the disk had stored of group %s is damaged: %s. Its node stops here, others go on; "
+                             "the log is not shortened before that group is removed here",
+                             repr(driver.name) if driver is not None else number, error)
+        self._tell_left()
 
     def _tell_once(self, number: int, words: str) -> None:
         if number not in self._told:

@@ -122,7 +122,7 @@ class Status:
     faulted: str | None
     """Why this node stopped applying or storing; None: it works."""
     storage: str = "ok"
-    """"ok", "full" or "failed"."""
+    """"ok", "full", "failed", or "damaged": what was stored is not what comes back."""
     lease_valid: bool = False
     """On a leader: whether it could answer a lease read now."""
     pending_proposals: int = 0

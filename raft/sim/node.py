@@ -378,6 +378,8 @@ class Life:
         except DiskFull:
             self._full()
             return
+        if self._is_damaged():
+            return
         self.flying = writes[-1].token
         took = node.syncs.seldom(node.slow, self._slow_sync_ns)
         if took is None:
@@ -421,6 +423,8 @@ class Life:
             self._disk_failed()
             return
         self.storage.sync()
+        if self._is_damaged():
+            return
         token, self.flying = self.flying, 0
         self.checker.durable(self.name, token)
         promised, kept = self.promised, None
@@ -460,6 +464,14 @@ class Life:
         self.settle(E_FAULT)
         self.checker.disk_failed(self.name)
         self.abandon("the disk failed")
+
+    def _is_damaged(self) -> bool:
+        """Whether the storage met damage in this group's entries, and so wrote nothing of it."""
+        damage = self.storage.damaged.get(GROUP)
+        if damage is not None:
+            self.cluster.counts["damage met by upkeep"] += 1
+            self._found_damage(damage)
+        return damage is not None
 
     def _read(self, first: int, max_bytes: int) -> list[Frame] | None:
         """Frames from the disk; None: it was damaged, and the storage noticed."""

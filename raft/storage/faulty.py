@@ -338,3 +338,7 @@ class FaultyStorage:
     @property
     def too_large(self) -> Mapping[int, int]:
         return self.storage.too_large
+
+    @property
+    def damaged(self) -> Mapping[int, DamagedLog]:
+        return self.storage.damaged

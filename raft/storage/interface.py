@@ -10,7 +10,8 @@ The promises, checked by ``raft.storage.conformance`` for any implementation:
 5. ``purge_to`` never takes entries beyond the newest finished snapshot.
 6. A hard state can be written even when ``DiskFull`` is raised for frames.
 7. A snapshot becomes visible whole, or not at all.
-8. Damage that a crash cannot explain is reported as ``DamagedLog``, never cut off silently.
+8. Damage that a crash cannot explain is reported as ``DamagedLog``, never cut off silently. A storage that meets it in
+   one group's entries, on an errand of its own, writes nothing more of that group and names it in ``damaged``.
 9. A write with ``forget`` empties a group's log for good, but for term and vote.
 10. A ``lapse`` that was synced is given back by every ``open`` until a write brings another; of one that is over
     (index 0), still what the group was told of (``Lapse.told``).
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from raft.errors import DamagedLog
 from raft.frame import Frame
 from raft.messages import Recovered, SnapshotMeta, Write
 
@@ -120,6 +122,12 @@ class Storage(Protocol):
     def too_large(self) -> Mapping[int, int]:
         """Groups that alone keep a shared log long, with the bytes that each needs at least: they are to take a
         snapshot."""
+        return {}
+
+    @property
+    def damaged(self) -> Mapping[int, DamagedLog]:
+        """Groups whose entries were found damaged on the way of a write or of upkeep. ``write`` leaves theirs out, and
+        whoever calls it tells nobody that these are durable; all other groups go on."""
         return {}
 
 

@@ -141,6 +141,8 @@ class SegmentStorage:
         self.too_large: dict[int, int] = {}
         """Groups that keep the oldest segment of a log that should be shorter, with more live bytes than are carried:
         so many at least."""
+        self.damaged: dict[int, DamagedLog] = {}
+        """Replaced, never changed: others look at it from their threads."""
         self._carry_bytes = 0
         """Of the group that is next, as far as is known."""
         self._credit = segment_bytes
@@ -279,8 +281,7 @@ class SegmentStorage:
         self._usable()
         tails: dict[int, _Tail] = {}
         units: list[_Unit] = []
-        for write in writes:
-            self._lay_out(write, tails, units)
+        writes = [write for write in writes if self._takes(write, tails, units)]
         active, place = self._active, _Unit()
         assert active is not None
         rolls = self._rolls(units)
@@ -330,6 +331,26 @@ class SegmentStorage:
     def _active_end(self) -> int:
         assert self._active is not None
         return self._active.end
+
+    def _takes(self, write: Write, tails: dict[int, _Tail], units: list[_Unit]) -> bool:
+        """Lay out one write; False: its group's entries are damaged, and it is left out, as is all that follows it."""
+        number = write.group
+        if write.forget:
+            with self._map_lock:
+                self.damaged = {other: error for other, error in self.damaged.items() if other != number}
+        if number in self.damaged:
+            return False
+        try:
+            self._lay_out(write, tails, units)
+        except DamagedLog as error:
+            self._found(number, error)
+            return False
+        return True
+
+    def _found(self, number: int, error: DamagedLog) -> None:
+        """A group's entries are damaged. Nothing of it is written or let go any more."""
+        with self._map_lock:
+            self.damaged = {**self.damaged, number: error}
 
     def _lay_out(self, write: Write, tails: dict[int, _Tail], units: list[_Unit]) -> None:
         """Check one write against the log and turn it into records."""
@@ -551,14 +572,19 @@ class SegmentStorage:
                 return
             oldest = catalog.segments[0]
             holders = catalog.holders({number: self._limit(number) for number in tuple(self._purge_to)})
+        holders = [number for number in holders if number not in self.damaged]
         large = {}
         for number in holders:
-            size = self._live_bytes(number, oldest.size // CARRY_SHARE)
-            if size > oldest.size // CARRY_SHARE:
-                large[number] = size
+            try:
+                size = self._live_bytes(number, oldest.size // CARRY_SHARE)
+            except DamagedLog as error:
+                self._found(number, error)
+            else:
+                if size > oldest.size // CARRY_SHARE:
+                    large[number] = size
         self.too_large = large
         if not large:
-            self._to_carry = holders
+            self._to_carry = [number for number in holders if number not in self.damaged]
 
     def _live_limit(self, number: int) -> int:
         """Where what must be kept of a group begins: for a quiet one the snapshot is enough, without a tail for slow
@@ -580,7 +606,12 @@ class SegmentStorage:
         """Write again, behind all else, what the oldest segment is kept for, so that it may go once this is durable."""
         room = CARRY_STEP_BYTES
         while self._to_carry and room > 0 and self._has_place(self._carry_bytes):
-            unit, limit = self._carried(self._to_carry[-1])
+            try:
+                unit, limit = self._carried(self._to_carry[-1])
+            except DamagedLog as error:
+                self._found(self._to_carry.pop(), error)
+                self._carry_bytes = 0
+                continue
             self._carry_bytes = unit.size
             if unit.size > self._capacity():  # it has grown since it was looked at
                 self._to_carry, self._carry_bytes, self._survey_due = [], 0, True
@@ -606,17 +637,25 @@ class SegmentStorage:
         In one block, which comes back whole or not at all: half of it would be the loss of the other half.
         """
         limit, unit = self._live_limit(number), _Unit(upkeep=True)
-        at = limit + 1
+        end, at, chain = self._catalog.group(number).last, limit + 1, 0
         while frames := self.read(number, at, CARRY_STEP_BYTES):
             if not unit.facts:
-                limit = frames[0].first - 1
+                limit, chain = frames[0].first - 1, frames[0].chain
                 with self._map_lock:
-                    base = self._catalog.position_at(number, limit, frames[0].chain)
+                    base = self._catalog.position_at(number, limit, chain)
                 unit.local(LocalKind.TRUNCATE, number, base)
             for frame in frames:
+                if frame.chain != chain and 0 not in (frame.chain, chain):
+                    raise self._foreign(number, frame.first)
                 unit.frame(frame)
-            at = frames[-1].last + 1
+                at, chain = frame.last + 1, frame.mark
+        if limit < end.index and (at - 1, chain) != (end.index, end.mark):
+            raise self._foreign(number, end.index)
         return unit, limit
+
+    def _foreign(self, number: int, index: int) -> DamagedLog:
+        """What was read is whole, and not what belongs there: a misdirected write brought it."""
+        return DamagedLog(self._catalog.segments[0].path, 0, f"entry {index} of group {number} is not what was written")
 
     def _recycle(self) -> None:
         with self._reader.lock:  # the writer's helper and nodes that ask for room may come here at once

@@ -41,6 +41,8 @@ class WriterEvents:
     """The disk failed, for good."""
     kept: Callable[[Mapping[int, int]], object] = lambda groups: None
     """These groups keep the oldest segment of a log that should be shorter, with so many bytes at least."""
+    damaged: Callable[[Mapping[int, DamagedLog]], object] = lambda groups: None
+    """These groups' entries are damaged, all that are known of by now. Nothing of theirs is durable any more."""
 
 
 class _Stop:
@@ -146,6 +148,8 @@ class LogWriter:
         """There are reports that the loop was not called for yet."""
         self._failed = self._full = False
         self._due = 0.0
+        self._damaged: Mapping[int, DamagedLog] = {}
+        """What the loop was told of."""
         self._maintaining = False
         self._maintain_after = 0.0
         self.worker = Worker(call_soon, "raft-storage-worker")
@@ -178,7 +182,7 @@ class LogWriter:
 
     def write_inline(self, write: Write) -> bool:
         """On the loop: write and sync this now. Whether it is durable; if it is not, the events will tell why."""
-        return self._write([write])
+        return self._write([write]) and write.group not in self._storage.damaged
 
     def report(self) -> None:
         """On the loop: tell what is durable."""
@@ -257,12 +261,22 @@ class LogWriter:
             self._fail(error)
             return False
         self.inlining.took(self._clock() - began)
+        self._tell_damaged()
         return True
+
+    def _tell_damaged(self) -> None:
+        damaged = self._storage.damaged
+        if damaged != self._damaged:
+            self._damaged = damaged
+            self._call_soon(self._events.damaged, damaged)
 
     def _commit(self, writes: list[Write], acked: list[_Acked]) -> None:
         if not self._write(writes):
             return
         storage = self._storage
+        if damaged := storage.damaged:
+            writes = [write for write in writes if write.group not in damaged]
+            acked = [each for each in acked if each[0].group not in damaged]
         later = bool(acked) and _send_early_acks(acked) and len(acked) == len(writes)
         self.reports.append(_last_tokens(writes))
         self._report_later = later and not self.report_now
@@ -320,6 +334,7 @@ class LogWriter:
             self._maintain_after = 0.0 if self._storage.maintain() else time.monotonic() + RETRY_S
             if groups := self._storage.too_large:
                 self._call_soon(self._events.kept, groups)
+            self._tell_damaged()
         finally:
             self._maintaining = False
 
@@ -356,7 +371,10 @@ class InlineWriter:
             self._failed = True
             self._events.failed(error)
         else:
-            self._events.durable(_last_tokens(writes))
+            damaged = self._storage.damaged
+            self._events.durable(_last_tokens([write for write in writes if write.group not in damaged]))
+            if damaged:
+                self._events.damaged(damaged)
             if groups := self._storage.too_large:
                 self._events.kept(groups)
 

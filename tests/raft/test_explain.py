@@ -53,7 +53,8 @@ def refused(kind: RefusalKind, reason: str) -> Status:
 
 CASES: dict[str, list[tuple[Status, list[str]]]] = {
     "faulted": [(follower(faulted="the state machine raised: ValueError(1)"), ["ValueError(1)", "skips no entry"])],
-    "storage_failed": [(follower(storage="failed"), ["final", "Restart"])],
+    "storage_failed": [(follower(storage="failed"), ["final", "Restart"]),
+                       (follower(storage="damaged"), ["damaged", "join anew"])],
     "disk_full": [
         (follower(storage="full", durable_index=61), ["disk of this node is full", "61", "still votes"]),
         (make_status(peers=(peer("n1"), peer("n2", disk_full=True, match=40))), ["disk of n2 is full", "40"]),

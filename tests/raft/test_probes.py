@@ -29,6 +29,7 @@ def test_it_serves(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize(("changes", "words"), [
     ({"faulted": "apply raised"}, "n0: This node is faulted and does nothing any more: apply raised"),
     ({"storage": "failed"}, "n0: A write or sync of this node's disk failed"),
+    ({"storage": "damaged"}, "n0: What this node's disk had stored is damaged"),
 ])
 def test_who_does_nothing_any_more_is_neither_healthy_nor_ready(changes: dict[str, object], words: str) -> None:
     status = make_status(**changes)

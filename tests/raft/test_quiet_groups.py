@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 
 import attrs
@@ -13,8 +14,9 @@ import trio
 import trio.testing
 
 import raft
+from raft import host as host_module
 from raft.bounds import INV_R39
-from raft.errors import Rejected, UsageError
+from raft.errors import DamagedLog, Faulted, Rejected, UsageError
 from raft.groups import group_number, read_origin
 from raft.host import Host, open_host
 from raft.log import BOUNDARY_BYTES, RaftLog
@@ -24,6 +26,7 @@ from raft.node import Node
 from raft.sim.disk import SimulatedCrash, VirtualDisk, seeded
 from raft.statemachine import AnyMachine
 from raft.storage.audit import records
+from raft.storage.writer import LogWriter
 from tests.raft.net import Counter
 from tests.raft.script import frame
 
@@ -243,3 +246,64 @@ def test_the_tail_behind_a_snapshot_is_limited_in_bytes_too() -> None:
     assert log.kept_bytes < 10 * BOUNDARY_BYTES
     log.truncate(38)
     assert log.purge_point(100) <= 37 and len(log._boundaries) == len(log._sizes)
+
+
+@pytest.mark.parametrize("threads", [False, True])
+async def test_BUG_G6_rot_in_one_groups_old_entries_stops_its_node_in_words_and_no_other(
+    threads: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Upkeep meets it, inline or in the writer's helper. Status, explain, the callers' error and the log say where."""
+    if threads:
+        monkeypatch.setattr(host_module, "InlineWriter", partial(LogWriter, scrub=False))
+    files = VirtualDisk()
+    async with hosted(files) as host:
+        idle, other = await begin(host, "idle", Busy()), await begin(host, "other", Silent())
+        for node in (idle, other):
+            assert [await node.propose(b"x") for _ in range(3)] == [1, 2, 3]
+        number = group_number("idle")
+        where = next(record for record in records(files) if record.group == number and record.frame is not None)
+        assert where.frame is not None
+        files.rot(where.path, where.offset + where.frame.size - 1)
+        busy = await begin(host, "busy", Busy())
+        with caplog.at_level(logging.WARNING, "raft.host"):
+            for _ in range(80):
+                await load(busy, 10)
+        status = idle.status()
+        assert status.storage == "damaged" and f"{where.path} at byte {where.offset}" in (status.faulted or "")
+        assert any("damaged" in line and where.path in line for line in idle.explain())
+        with pytest.raises(Faulted, match="had stored is damaged") as caught:
+            await idle.propose(b"x")
+        assert isinstance(caught.value.__cause__, DamagedLog)
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == 1 and "'idle'" in said[0] and where.path in said[0]
+        assert await other.propose(b"x") == 4 and busy.status().storage == "ok" and busy.is_leader
+        assert where.path in [f"log/{name}" for name in files.list("log")], "what is damaged is kept"
+        await host.remove_group("idle")
+        for _ in range(4):
+            await load(busy, 100)
+        assert await other.propose(b"x") == 5
+        INV_R39(host.storage.log_bytes, SEGMENT_BYTES, 2 * SEGMENT_BYTES, 1_000)
+
+
+async def test_BUG_G6_a_group_that_is_opened_after_its_damage_was_found_says_so(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """While it was closed, upkeep met the rot; nothing of it is written again, and its callers would wait."""
+    files = VirtualDisk()
+    async with hosted(files) as host:
+        idle = await begin(host, "idle", Busy())
+        for _ in range(3):
+            await idle.propose(b"x")
+        await host.close_group("idle")
+        where = next(record for record in records(files) if record.frame is not None and record.frame.first == 3)
+        assert where.frame is not None
+        files.rot(where.path, where.offset + where.frame.size - 1)
+        busy = await begin(host, "busy", Busy())
+        for _ in range(4):
+            await load(busy, 100)
+        idle = await host.open_group("idle", state_machine=Busy())
+        assert idle.status().storage == "damaged"
+        with pytest.raises(Faulted, match="had stored is damaged"):
+            await idle.propose(b"x")
+        assert await busy.propose(b"x") == 401

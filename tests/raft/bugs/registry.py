@@ -29,7 +29,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "Q": ("Reads, leases, clocks", 15),
     "V": ("Liveness", 16),
     "A": ("Applying, resources, the API", 11),
-    "G": ("Disks that stand still, groups that say nothing", 5),
+    "G": ("Disks that stand still, groups that say nothing", 6),
     "U": ("Guards that no test held", 17),
     "F": ("What a node forgot", 21),
     "W": ("Who may do what", 4),

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from raft.bounds import INV_R39
+from raft.errors import DamagedLog
 from raft.frame import Frame, Kind, build
 from raft.membership import Membership
 from raft.messages import HardState, Recovered, SnapshotMeta, Write
@@ -366,3 +367,118 @@ def test_crash_again_and_again(seed: int) -> None:
     for _ in range(5):
         host.busy(32)
     INV_R39(host.log_bytes, SEGMENT_BYTES, 0, host.live(range(2, 8)))
+
+
+# --- what rots meanwhile -------------------------------------------------------------------------------------
+
+
+def place_of(host: Host, group: int, index: int) -> tuple[str, int, bytes]:
+    """File, offset and bytes of the newest frame that holds this entry."""
+    found = [(record.path, record.offset, record.frame.data) for record in records(host.disk)
+             if record.group == group and record.frame is not None and record.frame.first == index]
+    return found[-1]
+
+
+def rot(host: Host, group: int, index: int) -> str:
+    path, offset, data = place_of(host, group, index)
+    host.disk.rot(path, offset + len(data) - 1)
+    return path
+
+
+def goes_on_without(host: Host, damaged: int) -> None:
+    """The others write, and come back with all they had; of the damaged group nothing passes for good."""
+    kept = host.storage._catalog.segments[0].path
+    host.busy(100)
+    assert host.storage.damaged.keys() == {damaged}
+    assert host.storage._catalog.segments[0].path == kept, "the damaged bytes are all there is of that group"
+    assert not [record for record in records(host.disk) if record.upkeep and record.group == damaged]
+    host.storage.close()
+    storage = host.storage = host.make()
+    storage.open()
+    for group in (BUSY, *QUIET):
+        if group != damaged:
+            recovered, image = storage.recovered(group), host.image(group)
+            assert differs(image, recovered, everything(storage, group, recovered.purged_index + 1)) == ""
+
+
+def test_BUG_G6_rot_in_a_quiet_groups_entries_stops_that_group_alone() -> None:
+    """It is met by the look at who keeps the log, which must neither raise at everybody nor say nothing."""
+    host = opened()
+    for group in QUIET:
+        host.put(group, count=3)
+    path = rot(host, 3, 2)
+    for _ in range(4):
+        host.busy(32)
+    assert host.storage.damaged.keys() == {3} and path in str(host.storage.damaged[3])
+    before = host.image(3).last[0]
+    host.storage.write([Write(900, 3, frames=[host.frame(3, 100)]), Write(901, 2, hard_state=HardState(9, "n2"))])
+    host.storage.sync()
+    assert host.storage.recovered(3).last_index == before and host.storage.recovered(2).hard_state.term == 9
+    host.history = [apply(host.now, Write(901, 2, hard_state=HardState(9, "n2")))]
+    goes_on_without(host, 3)
+    with pytest.raises(DamagedLog):
+        everything(host.storage, 3, 1)
+
+
+def test_BUG_G6_rot_that_is_met_while_entries_are_carried_forward_is_not_copied() -> None:
+    """It comes between the look and the copy, in the middle of a group commit of others."""
+    host = opened(background=True)
+    for group in QUIET:
+        host.put(group, count=3)
+    while not host.storage._to_carry:
+        host.busy(8)
+        host.storage.maintain()
+    rot(host, 3, 2)
+    host.put(BUSY)
+    goes_on_without(host, 3)
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_BUG_G6_a_misdirected_write_of_a_whole_older_frame_is_not_copied(behind: int) -> None:
+    """Its checks are good. What gives it away is the frame behind it, or, of the last one, what the log ended with."""
+    host = opened()
+    host.put(3, count=2)
+    old = place_of(host, 3, 2)[2]
+    host.write(Write(800, 3, truncate_from=2))
+    for number in range(1 + behind):
+        host.write(Write(801 + number, 3, frames=[host.frame(3, 300, term=2)]))
+    host.sync()
+    path, offset, data = place_of(host, 3, 2)
+    assert len(data) == len(old) and data != old
+    host.disk.overwrite(path, offset, old)
+    for _ in range(4):
+        host.busy(32)
+    assert "of group 3 is not what was written" in str(host.storage.damaged[3])
+    goes_on_without(host, 3)
+
+
+def test_BUG_G6_a_truncation_that_needs_damaged_bytes_fails_for_its_group_alone() -> None:
+    """Other groups' writes of the same group commit are kept, and what follows of that group is not."""
+    host = opened()
+    for group in QUIET:
+        host.put(group, count=3)
+    rot(host, 3, 2)
+    entry = host.frame(2, 100)
+    host.storage.write([
+        Write(900, 3, truncate_from=3), Write(901, 2, frames=[entry]), Write(902, 3, hard_state=HardState(5, "n"))])
+    host.storage.sync()
+    assert host.storage.damaged.keys() == {3}
+    assert [frame.data for frame in everything(host.storage, 2, 4)] == [entry.data]
+    assert host.storage.recovered(3).last_index == 3 and host.storage.recovered(3).hard_state.term == 0
+
+
+def test_BUG_G6_a_damaged_group_that_is_removed_gives_the_log_back() -> None:
+    host = opened()
+    for group in QUIET:
+        host.put(group, count=3)
+    rot(host, 3, 2)
+    for _ in range(4):
+        host.busy(32)
+    assert host.storage.damaged and host.log_bytes > 3 * SEGMENT_BYTES
+    host.forget(3)
+    for _ in range(4):
+        host.busy(32)
+    assert not host.storage.damaged
+    INV_R39(host.log_bytes, SEGMENT_BYTES, 0, host.live((2, 4)))
+    host.storage.close()
+    host.reopen()

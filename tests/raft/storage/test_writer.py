@@ -11,6 +11,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+import attrs
 import pytest
 
 from raft.config import Sync
@@ -550,6 +551,83 @@ def test_damage_that_the_scrub_finds_is_told(monkeypatch: pytest.MonkeyPatch) ->
     loop.run_until(lambda: bool(loop.said))
     writer.close()
     assert [str(said) for said in loop.said] == [f"three at byte {128 << 10}: rot"]
+
+
+class Rotten(Watched):
+    """Upkeep, or the write of one token, finds a group's entries damaged."""
+
+    needs_maintenance = False
+    rotten: Mapping[int, DamagedLog] = {}
+    found_by = 0
+
+    @property
+    def damaged(self) -> Mapping[int, DamagedLog]:
+        return self.rotten
+
+    def write(self, writes: Sequence[Write]) -> None:
+        if any(write.token == self.found_by for write in writes):
+            self.find(1)
+        super().write([write for write in writes if write.group not in self.rotten])
+
+    def find(self, group: int) -> None:
+        self.rotten = {**self.rotten, group: DamagedLog("a segment", 7, f"rot in group {group}")}
+
+    def maintain(self) -> bool:
+        self.needs_maintenance = False
+        self.find(2)
+        return True
+
+
+def rotting(loop: Loop) -> WriterEvents:
+    return attrs.evolve(loop.events, damaged=lambda groups: loop.said.append(sorted(groups)))
+
+
+def test_BUG_G6_what_a_damaged_group_writes_counts_for_nothing_and_others_go_on() -> None:
+    """Neither its token nor its acknowledgement leaves, nor those of what was on its way; the loop is told once."""
+    loop, storage = Loop(), Rotten()
+    storage.found_by = 2
+    writer = LogWriter(storage, loop.call_soon, rotting(loop))
+    writer.submit(vote(1))
+    loop.run_until(lambda: loop.tokens() == [1])
+    storage.gate.clear()
+    writer.submit_with_ack(vote(2), Vow(storage, "2"))
+    writer.submit(vote(3, group=2))
+    storage.gate.set()
+    loop.run_until(lambda: loop.tokens(2) == [3])
+    writer.submit_with_ack(vote(4), Vow(storage, "4"))
+    writer.submit(vote(5, group=2))
+    loop.run_until(lambda: loop.tokens(2)[-1] == 5)
+    writer.close()
+    assert loop.tokens(1) == [1] and said(storage) == []
+    assert [each for each in loop.said if isinstance(each, list)] == [[1]]
+
+
+def test_BUG_G6_damage_that_upkeep_finds_is_told() -> None:
+    """The helper that looks at the log is asked by nobody: what it raised was lost."""
+    loop, storage = Loop(), Rotten()
+    storage.needs_maintenance = True
+    writer = LogWriter(storage, loop.call_soon, rotting(loop))
+    loop.run_until(lambda: [2] in loop.said)
+    writer.close()
+
+
+def test_BUG_G6_a_write_on_the_loop_that_meets_damage_is_not_durable() -> None:
+    loop, storage = Loop(), Rotten()
+    storage.found_by = 1
+    writer = LogWriter(storage, loop.call_soon, rotting(loop))
+    assert not writer.write_inline(vote(1)) and writer.write_inline(vote(2, group=2))
+    writer.close()
+    loop.run_until(lambda: [1] in loop.said)
+
+
+def test_BUG_G6_inline_tells_damage_like_the_thread() -> None:
+    loop, storage = Loop(), Rotten()
+    storage.found_by = 1
+    writer = InlineWriter(storage, loop.call_soon, rotting(loop))
+    writer.submit(vote(1))
+    writer.submit(vote(2, group=2))
+    loop.run_one()
+    assert loop.said == [{2: 2}, [1]]
 
 
 class Unreadable(Watched):
