@@ -155,7 +155,7 @@ class Checker:
         self.nodes[name].replica = None
 
     def resumed(self, name: str) -> None:
-        """A node stood still, and goes on: it has had no chance to notice anything."""
+        """A node stood still, or its clock jumped, and it goes on: it has had no chance to notice anything."""
         self.nodes[name].cut_since = None
 
     def disk_full(self, name: str) -> None:

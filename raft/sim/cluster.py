@@ -401,6 +401,7 @@ class Cluster:
         if step_ms:
             node.clock.step(self.world.now, step_ms * MS)
             self.counts["clock step"] += 1
+            self.checker.resumed(name)
         rates = [each.clock.rate_ppm for each in self.nodes.values()]
         self._rates_sound = max(rates) * 100 <= min(rates) * (100 + self.config.clock_drift_percent)
         if node.life is not None:
