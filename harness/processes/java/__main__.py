@@ -1,7 +1,6 @@
-"""``python -m harness.processes.java``: bring RocketMQ's jars, run a Java cluster to play with, record golden frames.
+"""``python -m harness.processes.java``: bring RocketMQ's jars, run a Java cluster to play with.
 
-Knows the command line and words; the work is done by the other modules. Exit codes: 0 done, 1 failed, 2 wrong usage,
-3 not run because Java or Maven is missing.
+Knows the command line and words; the work is done by the other modules.
 """
 
 from __future__ import annotations
@@ -13,24 +12,14 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
 
 import trio
 
-from harness.processes.errors import ProcessError
-from harness.processes.java import golden, scenes, servers
+from harness.processes.java import servers
 from harness.processes.java.admin import mqadmin
-from harness.processes.java.errors import JavaMissing, JavaPeerError
-from harness.processes.java.jars import CACHE_VARIABLE, CURRENT, OLDER, Release, cache_folder, fetch
-
-DONE: Final = 0
-FAILED: Final = 1
-MISSING: Final = 3
-
-
-def say(line: str) -> None:
-    """A line of progress, at once."""
-    print(line, flush=True)
+from harness.processes.java.commands import carried_out, say
+from harness.processes.java.errors import JavaPeerError
+from harness.processes.java.jars import CACHE_VARIABLE, CURRENT, OLDER, cache_folder, fetch
 
 
 async def _fetch(arguments: argparse.Namespace) -> None:
@@ -73,20 +62,9 @@ async def _mqadmin(arguments: argparse.Namespace) -> None:
         raise JavaPeerError(f"mqadmin did not do it (its exit code: {said.exit_code})")
 
 
-async def _record(arguments: argparse.Namespace) -> None:
-    release: Release = await fetch(arguments.version, say=say)
-    with tempfile.TemporaryDirectory(prefix="record-") as place:
-        recorded = await scenes.record(release, Path(place), say=say)
-    if arguments.raw:
-        arguments.raw.write_text("".join(one.line() for one in recorded))
-    kept = golden.pick(golden.exchanges(recorded))
-    golden.write(kept, arguments.out, release.version)
-    say(f"{sum(map(len, kept.values()))} exchanges of {len(kept)} codes in {arguments.out / release.version}")
-
-
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.processes.java", description=__doc__.partition(".")[0] + ".",
+        prog="python -m harness.processes.java", description="Bring RocketMQ's jars, or run a Java cluster to play with.",
         epilog=f"Jars are kept in {cache_folder()}; ${CACHE_VARIABLE} names another cache folder. "
                "Needs a JDK of version 11 or later and Maven on PATH.",
     )
@@ -115,38 +93,13 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("--version", default=CURRENT)
     command.add_argument("arguments", nargs=argparse.REMAINDER)
 
-    command = add("record", _record, "Record golden frames between Java peers (some minutes; Linux).")
-    command.add_argument("--version", default=CURRENT)
-    command.add_argument("--out", type=Path, required=True, help="folder that gets VERSION/CODE-NAME.ndjson")
-    command.add_argument("--raw", type=Path, help="also write every frame with its time into this file")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-    try:
-        trio.run(_guarded, arguments)
-    except KeyboardInterrupt:
-        return DONE
-    except JavaMissing as missing:
-        print(f"not run: {missing}", file=sys.stderr)
-        return MISSING
-    except (ProcessError, OSError) as failed:
-        print(failed, file=sys.stderr)
-        return FAILED
-    return DONE
-
-
-async def _guarded(arguments: argparse.Namespace) -> None:
-    """The command; of several errors at once, the first."""
-    try:
-        await arguments.run(arguments)
-    except* (ProcessError, OSError, KeyboardInterrupt) as several:
-        first: BaseException = several
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from None
+    return carried_out(arguments.run, arguments)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.processes.java.record import FRAME_BYTES_MAX, Recorded, Recorder, Splitter
+from harness.scenarios.golden.record import FRAME_BYTES_MAX, Recorded, Recorder, Splitter
 
 Handler = Callable[[trio.SocketStream], Awaitable[None]]
 

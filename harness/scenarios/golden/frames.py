@@ -1,7 +1,7 @@
 """Golden frames: of all that was recorded between real peers, a few of each kind, written as test data.
 
 Headers are decoded here in the plainest way and not by ``remoting``, whose tests these frames are for. It starts no
-process; ``harness.processes.java.scenes`` does.
+process; ``harness.scenarios.golden.scenes`` does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from attrs import evolve, frozen
 
-from harness.processes.java.record import Recorded
+from harness.scenarios.golden.record import Recorded
 from remoting.codes import RequestCode
 
 Encoding = Literal["json", "rocketmq"]

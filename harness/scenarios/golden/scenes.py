@@ -2,7 +2,7 @@
 
 The peers bind 127.0.0.1 and are announced as 127.0.0.2, where the relays listen at the same ports; so every frame
 between them goes through a relay, unchanged (on Linux all of 127.0.0.0/8 is the loopback interface). Which frames are
-kept is decided in ``harness.processes.java.golden``.
+kept is decided in ``harness.scenarios.golden.frames``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from harness.processes.broker import Broker
 from harness.processes.handle import Handle, start_all
 from harness.processes.java import servers
 from harness.processes.java.admin import TOOL, mqadmin
-from harness.processes.java.golden import Encoding, exchanges, pick
 from harness.processes.java.jars import Release, Say
 from harness.processes.java.jvm import JVM, wait_log
 from harness.processes.java.programs import CLIENT, operate
-from harness.processes.java.record import Recorded, Recorder, Splitter
 from harness.processes.ports import reserved
+from harness.scenarios.golden.frames import Encoding, exchanges, pick
+from harness.scenarios.golden.record import Recorded, Recorder, Splitter
 from remoting.codes import RequestCode
 
 RELAYED_HOST: Final = "127.0.0.2"
