@@ -54,7 +54,7 @@ sim: $(VENV)/.dev ## simulate seeded clusters under every fault for EVENTS event
 	$(RUN) -m raft.sim --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
 interop: $(VENV)/.demo ## scenarios with real Java peers; says `not run` where Java or Maven is missing
-	$(RUN) -m harness.interop $(ARGS)
+	$(RUN) -m harness.scenarios.interop $(ARGS)
 
 sim-controllers: $(VENV)/.dev ## controllers and the real broker cores under every fault for EVENTS events
 	$(RUN) -m harness.controllers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
@@ -63,7 +63,7 @@ sim-brokers: $(VENV)/.dev ## the real broker cores under kills, power cuts and c
 	$(RUN) -m harness.brokers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
 failovers: $(VENV)/.demo ## hundreds of failovers of real processes: kills, cut links, stalled and full disks, everything at once
-	$(RUN) -m harness.failovers $(ARGS)
+	$(RUN) -m harness.scenarios.failovers $(ARGS)
 
 bench: bench-raft bench-remoting bench-controller bench-broker bench-analysis ## every benchmark
 	$(RUN) -m benchmarks.simulator $(ARGS)

@@ -35,13 +35,13 @@ import trio
 
 from benchmarks.failover_timeline import said
 from benchmarks.measure import quantile
-from harness.interop.scenario import Stage
-from harness.interop.tools import our_mqadmin
-from harness.interop.watch import create_topic
 from harness.processes import balanced, java, ours
 from harness.processes.broker import Broker
 from harness.processes.handle import Handle, start_all
 from harness.processes.program import Report
+from harness.scenarios.interop.scenario import Stage
+from harness.scenarios.interop.tools import our_mqadmin
+from harness.scenarios.interop.watch import create_topic
 from mqcluster.looking import look, until_settled
 from remoting.client import Client, open_client
 

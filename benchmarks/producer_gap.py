@@ -22,11 +22,11 @@ from typing import Any
 
 import trio
 
-from harness.interop.scenario import Stage
-from harness.interop.watch import create_topic, until
 from harness.processes import java, ours
 from harness.processes.broker import Broker
 from harness.processes.handle import start_all
+from harness.scenarios.interop.scenario import Stage
+from harness.scenarios.interop.watch import create_topic, until
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request

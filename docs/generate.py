@@ -30,13 +30,13 @@ from broker.config import BrokerConfig  # noqa: E402
 from broker.idle_keys import IDLE  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
-from harness.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
-from harness.interop.report import read as read_results  # noqa: E402
-from harness.interop.scenario import SCENARIOS  # noqa: E402
+from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
+from harness.scenarios.interop.report import read as read_results  # noqa: E402
+from harness.scenarios.interop.scenario import SCENARIOS  # noqa: E402
 from remoting.daemon.keys import names, written  # noqa: E402
 
 RESULTS: Final = REFERENCE / "interop.json"
-"""Written by ``python -m harness.interop --report docs/reference/interop.json``."""
+"""Written by ``python -m harness.scenarios.interop --report docs/reference/interop.json``."""
 
 BROKER_FIGURES: Final = REFERENCE.parents[1] / "benchmarks" / "results" / "broker.json"
 """Written by ``python -m benchmarks.broker --json benchmarks/results/broker.json``."""

@@ -26,13 +26,14 @@ import attrs
 import trio
 
 from broker.client import MessageQueue, connect
-from harness.demo import tables, traffic
+from harness.demo import tables
 from harness.demo.command import PATIENCE_S, parser, play
 from harness.demo.display import Display
-from harness.demo.traffic import Ledger, described
 from harness.processes import ours
 from harness.processes.broker import Broker
 from harness.processes.handle import Handle, start_all
+from harness.scenarios import traffic
+from harness.scenarios.traffic import Ledger, described
 from mqcluster.looking import ClusterView, look, until_settled
 from mqcluster.plan import DEFAULT_MODE, Durability
 from remoting.client import Client, open_client

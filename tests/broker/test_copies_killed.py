@@ -15,9 +15,9 @@ import pytest
 import trio
 
 from broker.client import Message, connect
-from harness.interop.ha import log_of
 from harness.processes import ours
 from harness.processes.broker import Broker
+from harness.scenarios.interop.ha import log_of
 from remoting.bodies.broker import HAConnectionRuntimeInfo, HARuntimeInfo
 from remoting.client import Client as Remoting
 from remoting.client import open_client

@@ -1,7 +1,7 @@
 """The how-tos on controllers, done as they say: their files are taken, their commands run, in the order of the page.
 
 Against whole controllers on virtual time. The README's three steps, which begin the same, run as processes in
-``test_readme``; ``test_operating`` restores the backup; a Java fleet moves in ``harness.interop``.
+``test_readme``; ``test_operating`` restores the backup; a Java fleet moves in ``harness.scenarios.interop``.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def test_every_key_it_names_is_one() -> None:
 
 
 async def test_moving_from_other_controllers(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
-    """From one that answers as Java's do; in ``harness.interop`` they are Java's."""
+    """From one that answers as Java's do; in ``harness.scenarios.interop`` they are Java's."""
     async with world(count=1) as made:
         ours = made.running.pop("n0")
         theirs = await made.start("old", controllerDLegerGroup="h", controllerDLegerPeers="old-old:1")

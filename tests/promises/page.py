@@ -29,8 +29,8 @@ after its events, what asks it of real processes, and the mutants, bugs planted 
 asked there* says why; then the tests ask. A test compares this page with the others, and finds a sentence that has no
 row. It is written by `python -m tests.promises.page`.
 
-`failovers` is `python -m harness.failovers`, with the promise that it asks; `interop` is a scenario of `python -m
-harness.interop`; `powercut` is `python -m tests.powercut`.
+`failovers` is `python -m harness.scenarios.failovers`, with the promise that it asks; `interop` is a scenario of
+`python -m harness.scenarios.interop`; `powercut` is `python -m tests.powercut`.
 """
 
 

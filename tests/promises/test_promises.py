@@ -10,9 +10,9 @@ import pytest
 from controller.metadata.invariants import INVARIANTS
 from harness.brokers.watch import PREDICATES as OF_BROKERS
 from harness.controllers.watch import PREDICATES as OF_CONTROLLERS
-from harness.failovers.history import Promise as Asked
-from harness.interop import __main__ as _registers  # noqa: F401  the scenarios
-from harness.interop.scenario import SCENARIOS
+from harness.scenarios.failovers.history import Promise as Asked
+from harness.scenarios.interop import __main__ as _registers  # noqa: F401  the scenarios
+from harness.scenarios.interop.scenario import SCENARIOS
 from raft.invariants import DECLARED
 from tests.docs.test_guarantees import names_in
 from tests.promises.page import PAGE, PAGES, found, render

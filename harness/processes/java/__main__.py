@@ -64,7 +64,8 @@ async def _mqadmin(arguments: argparse.Namespace) -> None:
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.processes.java", description="Bring RocketMQ's jars, or run a Java cluster to play with.",
+        prog="python -m harness.processes.java",
+        description="Bring RocketMQ's jars, or run a Java cluster to play with.",
         epilog=f"Jars are kept in {cache_folder()}; ${CACHE_VARIABLE} names another cache folder. "
                "Needs a JDK of version 11 or later and Maven on PATH.",
     )

@@ -17,8 +17,8 @@ import pytest
 from harness.demo import tables
 from harness.demo.__main__ import Story, report
 from harness.demo.display import Display
-from harness.demo.traffic import Ledger
 from harness.processes.handle import Handle
+from harness.scenarios.traffic import Ledger
 from mqcluster.looking import GroupView
 from remoting.client import Client
 

@@ -1,0 +1,244 @@
+"""The schedule: one or two faults at random moments, held for some seconds, undone; then all must be well again.
+
+Whom and what is drawn from a seed; what the processes make of it is theirs, so a seed repeats the schedule, not the
+run. After each round every group must have a master and all replicas in sync. At the end the queues are read once more,
+and the logs of a group's replicas are compared byte by byte.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.client import ClientError, MessageQueue, connect
+from harness.scenarios.failovers.disks import Disk
+from harness.scenarios.failovers.faults import EXPECTED, FAULTS, FILLS, STALLS, Begun, Busy, Fault, Scene
+from harness.scenarios.failovers.history import PROMISED_BY_ALL, Broken, History, Promise, summary
+from harness.scenarios.failovers.network import Network
+from harness.scenarios.failovers.traffic import Traffic
+from harness.scenarios.traffic import queues_of
+from mqcluster.looking import ClusterView, look, until_settled
+from mqcluster.plan import Durability, Kind, Planned, Size, cluster
+from mqcluster.plan import Hosts as PlannedHosts
+from mqcluster.processes import Cluster
+from remoting.client import Client, open_client
+
+TOPIC: Final = "failovers"
+PORT: Final = 20_000
+REPLICAS: Final = 3
+PATIENCE_S: Final = 90.0
+"""What takes longer, on a machine that is busy with other things too, did not come back."""
+HELD_S: Final = (0.3, 3.0)
+HELD_SILENT_S: Final = (2.0, 9.0)
+"""Faults that nobody is told of are held longer: timeouts have to notice them."""
+TWO_AT_ONCE: Final = 0.2
+
+
+@attrs.frozen
+class Mode:
+    """What a group's configuration promises."""
+
+    durability: Durability
+    settings: Mapping[str, object]
+    promises: frozenset[Promise]
+
+    @property
+    def words(self) -> str:
+        flush = self.settings.get("flushDiskType", "ASYNC_FLUSH")
+        return f"{self.durability}, {flush}"
+
+
+ALL: Final = frozenset(Promise)
+MODES: Final[Mapping[str, Mode]] = {
+    "safe": Mode(Durability(), {}, ALL),
+    "synced": Mode(Durability(), {"flushDiskType": "SYNC_FLUSH"}, ALL),
+    "alone": Mode(Durability(min_in_sync=1), {}, PROMISED_BY_ALL),
+    "default": Mode(Durability(all_ack=False, min_in_sync=1), {}, PROMISED_BY_ALL),
+}
+"""``alone``: all in sync acknowledge, and one may be all; ``default``: RocketMQ's own."""
+
+_BROKERS: Final[Mapping[str, object]] = {
+    "controllerHeartBeatTimeoutMills": 3_000, "brokerHeartbeatInterval": 300, "masterLeaseMs": 1_500,
+    "mappedFileSizeCommitLog": 8 << 20, "mappedFileSizeConsumeQueue": 240_000, "maxIndexNum": 40_000,
+    "maxHashSlotNum": 10_000, "cleanFileForciblyEnable": False,
+}
+"""Silence is noticed within 3 s, and a disk of some hundred megabytes is enough for a long run."""
+
+
+@attrs.define(eq=False)
+class Run:
+    """One campaign."""
+
+    cluster: Cluster
+    network: Network
+    disks: Mapping[str, Disk]
+    modes: Mapping[str, str]
+    """Of each group."""
+    chance: Random
+    history: History
+    say: Callable[[str], None]
+    faults: Mapping[Fault, int] = attrs.field(factory=lambda: FAULTS)
+    client: Client = attrs.field(init=False)
+    queues: list[MessageQueue] = attrs.field(factory=list, init=False)
+    traffic: Traffic = attrs.field(init=False)
+    happened: Counter[str] = attrs.field(factory=Counter, init=False)
+    failovers: int = 0
+    gaps_ms: list[float] = attrs.field(factory=list, init=False)
+    """The longest time without an acknowledgement of a group whose master was killed, and nothing else done."""
+    broken: list[Broken] = attrs.field(factory=list, init=False)
+    began: float = attrs.field(factory=time.monotonic, init=False)
+
+    async def play(self, failovers: int, seconds: float, producers: int, pause_s: float) -> None:
+        """Until there were so many failovers, or the time is over. Raises ``trio.TooSlowError`` when something did not
+        come back."""
+        [namesrv] = self.cluster.of_kind(Kind.NAMESRV)
+        self.traffic = Traffic(namesrv.plan.address, self.history)
+        async with open_client() as self.client:
+            await self._settled()
+            await self._topic(namesrv.plan.address)
+            async with trio.open_nursery() as readers:
+                async with trio.open_nursery() as senders:
+                    for queue in self.queues:
+                        readers.start_soon(self.traffic.read, queue, f"reader-{queue.broker_name}-{queue.queue_id}")
+                        for number in range(producers):
+                            senders.start_soon(self.traffic.produce, queue,
+                                               f"{queue.broker_name}-{queue.queue_id}-{number}", pause_s)
+                    await self._rounds(failovers, seconds)
+                    self.traffic.stop.set()
+                readers.cancel_scope.cancel()
+            await self._settled()
+            with trio.fail_after(PATIENCE_S):
+                while True:
+                    try:
+                        await self.traffic.read_all(self.queues)
+                        break
+                    except ClientError as error:
+                        self.say(f"the last reading begins again: {error}")
+                        await trio.sleep(1)
+        self.broken = [each for each in self.history.account.verdict() if self._promised(each)]
+
+    async def _rounds(self, failovers: int, seconds: float) -> None:
+        ends, number = time.monotonic() + seconds, 0
+        while self.failovers < failovers and time.monotonic() < ends:
+            number += 1
+            before = await self._settled()
+            self.traffic.longest_s.clear()
+            words, killed = await self._round(before)
+            after = await self._settled()
+            gap = self.traffic.longest_s.get(killed, 0.0) * 1e3
+            if gap:
+                self.gaps_ms.append(gap)
+            more = sum(after.groups[name].epoch - before.groups[name].epoch for name in self.modes)
+            self.failovers += more
+            account = self.history.account
+            self.say(f"{number}: {words}; {f'{gap:.0f} ms, ' if gap else ''}{self.failovers} of {failovers} failovers, "
+                     f"{len(account.acked):,} acknowledged, {len(account.broken)} found")
+            await trio.sleep(self.chance.uniform(0.1, 0.6))
+
+    async def _round(self, view: ClusterView) -> tuple[str, str]:
+        """One or two faults, held and undone: in words; and the group, where nothing was done but to kill a master."""
+        scene = Scene(self.cluster, self.network, self.disks, view, self.chance.choice(sorted(self.modes)), self.chance)
+        begun: list[Begun] = []
+        chosen = [self._draw() for _ in range(2 if self.chance.random() < TWO_AT_ONCE else 1)]
+        for fault in chosen:
+            try:
+                begun.append(await fault(scene))
+            except Busy:
+                continue
+            self.happened[fault.__name__] += 1
+            silent = not fault.__name__.startswith("kill")
+            await trio.sleep(self.chance.uniform(*(HELD_SILENT_S if silent else HELD_S)))
+        for each in reversed(begun):
+            await each.undo()
+        expected = len(chosen) == 1 and chosen[0] in EXPECTED
+        return f"{scene.group}: {' and '.join(each.words for each in begun)}", scene.group if expected else ""
+
+    def _draw(self) -> Fault:
+        kinds = {each.kind for each in self.disks.values()}
+        possible = {fault: weight for fault, weight in self.faults.items()
+                    if (fault not in STALLS or all(kind.stalls for kind in kinds))
+                    and (fault not in FILLS or all(kind.fills for kind in kinds))}
+        [fault] = self.chance.choices(list(possible), list(possible.values()))
+        return fault
+
+    async def _settled(self) -> ClusterView:
+        controllers = [each.plan.address for each in self.cluster.of_kind(Kind.CONTROLLER)]
+        try:
+            return await until_settled(self.client, controllers, list(self.modes), REPLICAS, PATIENCE_S)
+        except trio.TooSlowError:
+            view = await look(self.client, controllers, list(self.modes))
+            self.say(f"not well again after {PATIENCE_S:g} s: {view}")
+            raise
+
+    async def _topic(self, namesrv: str) -> None:
+        async with connect([namesrv]) as client:
+            with trio.fail_after(PATIENCE_S):
+                await client.create_topic(TOPIC, queues=1)
+                self.queues = await queues_of(client, TOPIC, list(self.modes))
+
+    def _promised(self, broken: Broken) -> bool:
+        mode = self.modes.get(broken.group)
+        return broken.promise in (MODES[mode].promises if mode else PROMISED_BY_ALL)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """For people and for files."""
+        counted = Counter(f"{each.promise.value} in mode {self.modes[each.group]}"
+                          for each in self.history.account.broken if not self._promised(each))
+        gaps = sorted(self.gaps_ms)
+        return {
+            "failovers": self.failovers, "minutes": round((time.monotonic() - self.began) / 60, 1),
+            "modes": {group: MODES[mode].words for group, mode in self.modes.items()},
+            "faults": dict(sorted(self.happened.items())), **summary(self.history.account),
+            "gap after a killed master, ms": {"rounds": len(gaps), "p50": _at(gaps, 0.5), "p99": _at(gaps, 0.99)},
+            "not promised": dict(sorted(counted.items())), "broken": [each.words for each in self.broken],
+        }
+
+
+def _at(ordered: Sequence[float], share: float) -> float | None:
+    return round(ordered[min(int(share * len(ordered)), len(ordered) - 1)], 1) if ordered else None
+
+
+def planned(root: Path, modes: Mapping[str, str], network: Network) -> list[Planned]:
+    """Three controllers, a name server, and three brokers for each group."""
+    made = cluster(root, Size(3, len(modes), REPLICAS), PORT, Durability(), _BROKERS,
+                   PlannedHosts(network.address, network.bind))
+    return [_in_mode(each, MODES[modes[each.group]]) if each.kind is Kind.BROKER else each for each in made]
+
+
+def _in_mode(broker: Planned, mode: Mode) -> Planned:
+    return attrs.evolve(broker, settings={**broker.settings, **mode.durability.settings, **mode.settings},
+                        mode=mode.words)
+
+
+def groups(modes: Sequence[str]) -> dict[str, str]:
+    """Broker groups by name, one for each mode that was named."""
+    return {f"broker-{letter}": mode for letter, mode in zip("abcdefghijklmnopqrstuvwxyz", modes, strict=False)}
+
+
+def names(modes: Mapping[str, str]) -> list[str]:
+    """Of all servers, as ``planned`` will name them."""
+    return ["namesrv", *(f"n{number}" for number in range(3)),
+            *(f"{group}-{number}" for group in modes for number in range(REPLICAS))]
+
+
+def differing(root: Path, group: str) -> list[str]:
+    """Where the commit logs of a group's replicas differ, up to the shortest. They must be stopped."""
+    logs = {number: _log(root / f"{group}-{number}" / "store" / "commitlog") for number in range(REPLICAS)}
+    found, least = [], min(len(log.rstrip(b"\0")) for log in logs.values())
+    for number, log in logs.items():
+        if log[:least] != logs[0][:least]:
+            at = next(at for at in range(least) if log[at] != logs[0][at])
+            found.append(f"{group}-{number} differs from {group}-0 at byte {at:,} of {least:,}")
+    return found
+
+
+def _log(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.name.isdigit())

@@ -1,0 +1,48 @@
+"""Runs a program in namespaces of its own, so that the kernel ends all that it started, however it ends itself.
+
+Processes, mounts and networks that it makes are seen by nobody else, and two runs share nothing. It needs root, or
+user namespaces that the kernel allows; without either the program runs as it is, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+INSIDE: Final = "QUORATE_SANDBOX"
+"""Set for the program inside, to what kind of sandbox it is in."""
+_NEEDED: Final = ("unshare", "ip", "mount")
+_NAMESPACES: Final = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_PROBE: Final = ("ip link add name quorate0 type bridge && mount -t tmpfs tmpfs /run && mkdir /run/netns "
+                 "&& ip netns add probe")
+
+
+def inside() -> str:
+    """``root``, ``user``, or empty where this program is in no sandbox."""
+    return os.environ.get(INSIDE, "")
+
+
+def impossible() -> str:
+    """Why there can be no sandbox here; empty if there can."""
+    missing = [name for name in _NEEDED if shutil.which(name) is None]
+    if missing:
+        return f"{', '.join(missing)} missing"
+    probed = subprocess.run([*_prefix(), "sh", "-c", _PROBE], capture_output=True, text=True, check=False)
+    return f"this kernel gives no namespaces: {probed.stderr.strip()}" if probed.returncode else ""
+
+
+def enter(module: str, arguments: Sequence[str]) -> NoReturn:
+    """Run ``python -m module`` in a sandbox in place of this program, where that is possible."""
+    os.environ[INSIDE] = "root" if os.geteuid() == 0 else "user"
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.execvp("unshare", [*_prefix(), sys.executable, "-m", module, *arguments])
+
+
+def _prefix() -> list[str]:
+    return ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")), *_NAMESPACES]

@@ -1,0 +1,119 @@
+"""Untouched clients with a group of three of our brokers, whose master is killed in the middle of their work.
+
+It starts our servers and foreign client programs, which judge themselves what they received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
+
+import attrs
+
+from harness.processes import java, node, ours
+from harness.processes.broker import Broker
+from harness.processes.handle import start_all
+from harness.processes.program import Program, Report
+from harness.scenarios.interop.scenario import NotRun, Stage, expect, scenario
+from harness.scenarios.interop.watch import SyncState, create_topic, until
+
+GROUP = "broker-a"
+DURABLE: dict[str, object] = {"allAckInSyncStateSet": True, "minInSyncReplicas": 2, "electRetryMs": 1_000}
+"""Nothing that was acknowledged is lost when one dies."""
+ROUNDS = 150
+PATIENCE_S = 90
+
+
+@attrs.frozen
+class Group:
+    """Three of our brokers under our controllers and our name server, all in sync."""
+
+    stage: Stage
+    controllers: list[str]
+    namesrv: str
+    brokers: list[Broker]
+
+    async def in_sync(self, count: int, what: str) -> SyncState:
+        return await until(self.stage, self.controllers, GROUP,
+                           lambda seen: seen.master is not None and len(seen.in_sync) == count, what)
+
+    async def kill_master(self) -> Broker:
+        """kill -9; back when another one leads."""
+        before = await self.in_sync(3, "before the kill")
+        victim = next(broker for broker in self.brokers if broker.announced == before.master_address)
+        await victim.kill()
+        after = await until(self.stage, self.controllers, GROUP,
+                            lambda seen: seen.master not in (None, before.master), "master killed")
+        expect(after.master in before.in_sync, f"broker {after.master} was not in sync: {before}")
+        return victim
+
+
+@asynccontextmanager
+async def group_of_three(stage: Stage, *topics: str) -> AsyncIterator[Group]:
+    """Up, with these topics, which Java's tool made."""
+    async with AsyncExitStack() as stack:
+        controllers = await stack.enter_async_context(ours.controllers(stage.here / "controllers"))
+        namesrv = await stack.enter_async_context(ours.namesrv(stage.here / "namesrv"))
+        addresses = ours.addresses(controllers)
+        brokers = [
+            await stack.enter_async_context(ours.broker(
+                stage.here / f"b{number}", GROUP, namesrv=[namesrv.address], controllers=addresses, extra=DURABLE,
+                start=False))
+            for number in range(3)
+        ]
+        await start_all(brokers)
+        made = Group(stage, addresses, namesrv.address, brokers)
+        await made.in_sync(3, "all in sync")
+        for topic in topics:
+            await create_topic(stage, made.namesrv, topic)
+        yield made
+
+
+def longest_pause_ms(sent: Sequence[Report]) -> int:
+    """Between two successful sends, one after the other."""
+    ends: list[int] = [report["ended_us"] for report in sent if report["ok"]]
+    return max(((later - sooner) // 1000 for sooner, later in pairwise(ends)), default=0)
+
+
+async def judged(stage: Stage, group: Group, program: Program, checks: int, before_kill: int) -> None:
+    """Kill the master once so much was acknowledged; in the end every check must be good."""
+    await program.wait_for("sent", lambda found: len([one for one in found if one["ok"]]) >= before_kill)
+    victim = await group.kill_master()
+    await program.wait_for("all_sent", timeout_s=120)
+    await victim.start()
+    await program.wait_for("ended", timeout_s=PATIENCE_S + 20)
+    sent, verdicts = program.reports("sent"), program.reports("verdict")
+    refused = [report for report in sent if not report["ok"]]
+    stage.say(f"{len(sent) - len(refused)} sends acknowledged, {len(refused)} not and sent again; the longest pause: "
+              f"{longest_pause_ms(sent)} ms")
+    for one in verdicts:
+        stage.say(f"{one['check']}: {one['seen']} received of {one['wanted']} wanted, {one['again']} again")
+    expect(len(verdicts) == checks, f"{len(verdicts)} verdicts, not {checks}: {verdicts}")
+    expect(all(one["ok"] for one in verdicts), f"not good: {[one for one in verdicts if not one['ok']]}")
+
+
+@scenario("5.5.0", "5.3.3", timeout_s=300)
+async def untouched_java_clients_across_a_failover_of_our_brokers(stage: Stage) -> None:
+    """Single, one-way, batched sends; tags, order, broadcast, refusals, dead letters; our master is killed -9."""
+    async with (
+        group_of_three(stage, "Plain", "Ordered", "Refused") as group,
+        java.exercise(stage.release, stage.here / "exercise", namesrv=[group.namesrv], rounds=ROUNDS,
+                      patience_s=PATIENCE_S) as program,
+    ):
+        await judged(stage, group, program, checks=7, before_kill=4 * ROUNDS // 3)
+
+
+@scenario("5.5.0", timeout_s=300)
+async def untouched_node_clients_across_a_failover_of_our_brokers(stage: Stage) -> None:
+    """ali-ons from npm sends and consumes by tags and by broadcast, and refuses; our master is killed -9 meanwhile."""
+    try:
+        packages = await node.fetch(say=stage.say)
+    except node.NodeMissing as missing:
+        raise NotRun(str(missing)) from None
+    async with (
+        group_of_three(stage, "Plain") as group,
+        node.exercise(packages, stage.here / "node", namesrv=group.namesrv, rounds=3 * ROUNDS,
+                      patience_s=PATIENCE_S) as program,
+    ):
+        await judged(stage, group, program, checks=3, before_kill=ROUNDS)

@@ -1,0 +1,51 @@
+"""What came of scenarios, in a file: ``docs/generate.py`` makes the table of compatibility from it.
+
+A later run replaces what it ran and keeps the rest, so a table can be filled scenario by scenario. Scenarios that no
+longer exist are dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from harness.scenarios.interop.scenario import SCENARIOS
+
+OK, FAILED = "ok", "failed"
+
+
+@attrs.frozen
+class Result:
+    """One scenario with one release of RocketMQ. ``day`` as 2026-01-31."""
+
+    scenario: str
+    release: str
+    outcome: str
+    seconds: int
+    java: int
+    day: str
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def read(path: Path) -> dict[tuple[str, str], Result]:
+    """By scenario and release; nothing where there is no file."""
+    if not path.exists():
+        return {}
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return {(row["scenario"], row["release"]): Result(**row) for row in rows}
+
+
+def write(path: Path, results: Iterable[Result]) -> None:
+    """Put ``results`` in."""
+    known = read(path) | {(each.scenario, each.release): each for each in results}
+    kept = [known[each.name, release] for each in SCENARIOS for release in each.releases
+            if (each.name, release) in known]
+    path.write_text(json.dumps([attrs.asdict(each) for each in kept], indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,84 @@
+"""A short campaign as a user runs it, in namespaces where this machine has them and with forwarders; and its parts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from harness.scenarios.failovers import sandbox
+from harness.scenarios.failovers.campaign import MODES, differing, groups, names, planned
+from harness.scenarios.failovers.forwarding import Forwarders
+from harness.scenarios.failovers.history import Event, Op, Place
+
+ROOT = Path(__file__).parents[4]
+
+
+def play(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness.scenarios.failovers", "--data", str(data), *options]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True) as process:
+        try:
+            said, _ = process.communicate(timeout=480)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("forwarding", [False, True])
+def test_nothing_is_lost_in_a_short_campaign(forwarding: bool, tmp_path: Path) -> None:
+    if not forwarding and (why := sandbox.impossible()):
+        pytest.skip(f"not run: {why}")
+    ran = play(tmp_path, "--failovers", "2", "--seconds", "20", "--mode", "safe", "--seed", "3",
+               *(["--forwarders"] if forwarding else []))
+    assert ran.returncode == 0, ran.stdout
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["network"] == ("Forwarders" if forwarding else "Namespaces")
+    assert result["acknowledged"] > 100
+    assert result["read"] > 100
+    assert sum(result["faults"].values()) > 0
+    assert "NOTHING ACKNOWLEDGED WAS LOST" in ran.stdout
+    again = play(tmp_path, "--check", str(tmp_path / "history.jsonl"), "--mode", "safe")
+    assert (again.returncode, "0 broken promises" in again.stdout) == (0, True), again.stdout
+
+
+def test_a_history_with_a_loss_fails_where_that_is_promised(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(Event(1, Op.ACKED, "a", Place("broker-a", 0, 0)).to_json() + "\n")
+    assert play(tmp_path, "--check", str(path), "--mode", "default").returncode == 0
+    lost = play(tmp_path, "--check", str(path), "--mode", "safe")
+    assert (lost.returncode, "LOST: broker-a, queue 0, offset 0" in lost.stdout) == (1, True), lost.stdout
+
+
+def test_a_history_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    missing = play(tmp_path, "--check", str(tmp_path / "none"))
+    assert (missing.returncode, "cannot be read" in missing.stdout) == (1, True)
+
+
+def test_every_server_is_planned_with_a_host_and_its_mode(tmp_path: Path) -> None:
+    modes = groups(list(MODES))
+    hosts = names(modes)
+    network = Forwarders(hosts, nursery=None)  # type: ignore[arg-type]
+    made = {each.name: each for each in planned(tmp_path, modes, network)}
+    assert sorted(made) == sorted(hosts)
+    for name, each in made.items():
+        assert each.address.startswith(network.address(name) + ":")
+        assert each.settings["bindAddress"] == network.bind(name)
+    assert made["broker-b-0"].settings["flushDiskType"] == "SYNC_FLUSH"
+    assert made["broker-d-0"].settings["allAckInSyncStateSet"] is False
+
+
+def test_logs_that_differ_are_found_up_to_the_shortest(tmp_path: Path) -> None:
+    for number, log in enumerate((b"same, and longer", b"same", b"some, not the same")):
+        folder = tmp_path / f"broker-a-{number}" / "store" / "commitlog"
+        folder.mkdir(parents=True)
+        (folder / "00").write_bytes(log + bytes(16))
+    assert differing(tmp_path, "broker-a") == ["broker-a-2 differs from broker-a-0 at byte 1 of 4"]
