@@ -1,15 +1,16 @@
 """The broker's configuration, by RocketMQ's keys (``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``).
 
-Each part of the broker has a configuration of its own, made from this one by ``broker.settings``. Keys that arrange
-Java's threads, buffers and features to come mean nothing here: they are taken, listed and told about. Keys of ours,
-which Java ignores, are marked so. Text and numbers only.
+Each part of the broker has a configuration of its own: a frozen class that ``pick`` makes from this one. Keys that
+arrange Java's threads, buffers and features to come mean nothing here: they are taken, listed and told about. Keys of
+ours, which Java ignores, are marked so. Text and numbers only.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -34,6 +35,7 @@ MASTER_ID: Final = 0
 _PORTS: Final = 65_535
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
+P = TypeVar("P", bound=attrs.AttrsInstance)
 
 
 def _ms(default: int, about: str, *, least: int = 1, live: bool = False) -> int:
@@ -280,6 +282,28 @@ def listing(config: BrokerConfig) -> dict[str, str]:
 def live_keys() -> frozenset[str]:
     """Keys whose change a running broker follows; others wait for its next start."""
     return live_names(BrokerConfig)
+
+
+def pick(
+    config: BrokerConfig, cls: type[P], *, computed: Mapping[str, object] | None = None, **renamed: str,
+) -> P:
+    """``cls``, one's own configuration: every field that ``config`` has too, or has as ``renamed`` says.
+
+    Other fields keep their defaults. Raises ``ConfigError``: what ``cls`` refuses, told in RocketMQ's keys.
+    """
+    keys = {field.name: field.name for field in attrs.fields(cls) if hasattr(config, field.name)} | renamed
+    aliases = {field.name: field.alias or field.name for field in attrs.fields(cls)}
+    values = {field: getattr(config, attribute) for field, attribute in keys.items()} | dict(computed or {})
+    try:
+        return cls(**{aliases[field]: value for field, value in values.items()})
+    except ValueError as error:
+        written = {field.name: name for name, field in names(type(config)).items()}
+        known = {field: written[attribute] for field, attribute in keys.items() if attribute in written}
+        named = [field for field in re.findall(r"\w+", str(error)) if field in known]
+        rule = re.sub(r"\w+", lambda word: known.get(word[0], word[0]), str(error))
+        if not named:
+            raise ConfigError(cls.__name__, "as configured", rule) from None
+        raise ConfigError(known[named[0]], str(values[named[0]]), rule) from None
 
 
 def check(config: BrokerConfig) -> None:

@@ -1,7 +1,7 @@
 """A broker's metrics for Prometheus, by the names of Java's ``BrokerMetricsConstant`` where it has the same, else ours.
 
-Beside them stands whether the broker is healthy and ready. State is read when somebody asks. Needs the extra
-``metrics``.
+Each part has lines of its own. Beside them stands whether the broker is healthy and ready. State is read when somebody
+asks. Needs the extra ``metrics``.
 """
 
 from __future__ import annotations
@@ -39,25 +39,23 @@ class BrokerMetrics(Page):
             return why
         if not running.registration.is_open:
             return "the broker has no role yet"
-        closed = running.services.puts.closed if running.standing.role.takes_puts else ""
+        closed = running.puts.closed if running.standing.role.takes_puts else ""
         return closed and f"the master takes no messages: {closed}"
 
     def collect(self) -> Iterator[Metric]:
         yield from self._role()
-        yield from self._traffic()
+        for part in self._running.parts:
+            yield from part.metrics(self)
         yield from self._store()
-        yield from self._consumers()
         yield self.counter("broker_request", "Requests by code. Ours.", [
             ((_name(code),), count) for code, count in sorted(self._running.server.counters.requests.items()) if count
         ], "request_code")
         yield from self.remoting(self._running.server.counters)
 
     def _role(self) -> Iterator[Metric]:
-        running, services = self._running, self._running.services
-        yield self.gauge("rocketmq_broker_permission", "4 to read, 2 to write.",
-                         [((), services.config.broker_permission)])
+        running = self._running
         yield self.gauge("broker_is_master", "1 on the group's master. Ours.", [((), running.standing.role.leads)])
-        yield self.gauge("broker_writes_open", "1 while messages are taken. Ours.", [((), services.puts.serving)])
+        yield self.gauge("broker_writes_open", "1 while messages are taken. Ours.", [((), running.puts.serving)])
         yield self.gauge("broker_registered_name_servers", "Name servers that know this broker. Ours.",
                          [((), len(running.registration.registered))])
         replication = running.roles.runtime_info()
@@ -65,20 +63,6 @@ class BrokerMetrics(Page):
                          [((), replication.in_sync_slave_nums)])
         yield self.gauge("broker_slave_behind_bytes", "What each slave has not acknowledged. Ours.", [
             ((slave.addr or "?",), slave.diff) for slave in replication.ha_connection_info], "slave")
-
-    def _traffic(self) -> Iterator[Metric]:
-        services = self._running.services
-        sending, given = services.sending.counters, services.given
-        yield self.counter("rocketmq_messages_in", "Messages stored.", [((), sending.messages)])
-        yield self.counter("rocketmq_throughput_in", "Their bytes.", [((), sending.bytes)])
-        yield self.counter("rocketmq_messages_out", "Messages given to consumers.", [((), given.messages)])
-        yield self.counter("rocketmq_throughput_out", "Their bytes.", [((), given.bytes)])
-        yield self.counter("rocketmq_send_to_dlq_messages", "Dead letters.", [((), sending.dead_letters)])
-        yield self.counter("broker_sends_refused", "Sends that stored nothing. Ours.", [((), sending.refused)])
-        yield self.counter("broker_messages_sent_back", "Messages that consumers gave back. Ours.",
-                           [((), sending.sent_back)])
-        yield self.counter("broker_delayed_delivered", "Delayed messages that came due. Ours.",
-                           [((), services.delays.delivered)])
 
     def _store(self) -> Iterator[Metric]:
         journal = self._running.journal
@@ -90,27 +74,6 @@ class BrokerMetrics(Page):
         yield self.gauge("broker_log_end", "Behind the last message. Ours.", [((), journal.end)])
         yield self.gauge("broker_confirm_offset", "Up to where all that must hold it, do. Ours.",
                          [((), journal.confirm_offset)])
-
-    def _consumers(self) -> Iterator[Metric]:
-        services = self._running.services
-        yield self.gauge("rocketmq_topic_number", "Topics.", [((), len(services.topics.topics))])
-        yield self.gauge("rocketmq_consumer_group_number", "Consumer groups.", [((), len(services.groups.groups))])
-        yield self.gauge("rocketmq_producer_connections", "Producers.", [
-            ((group,), len(members)) for group, members in sorted(services.producers.groups.items())],
-            "producer_group")
-        yield self.gauge("rocketmq_consumer_connections", "Consumers.", [
-            ((name,), len(group.members)) for name, group in sorted(services.consumers.groups.items())],
-            "consumer_group")
-        yield self.gauge("rocketmq_consumer_lag_messages", "Messages that a group has not consumed.", [
-            ((group, topic), lag) for group, topic, lag in self._lags()], "consumer_group", "topic")
-
-    def _lags(self) -> Iterator[tuple[str, str, int]]:
-        services, store = self._running.services, self._running.journal.store
-        for group in sorted(services.groups.groups):
-            for topic in services.offsets.topics_of(group):
-                lag = sum(max(0, store.max_offset(topic.encode(), queue_id) - offset)
-                          for queue_id, offset in services.offsets.of(group, topic).items())
-                yield group, topic, lag
 
 
 def _name(code: int) -> str:

@@ -18,14 +18,16 @@ from broker.exchange import Exchange, Master
 from broker.ha.acks import QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
+from broker.journal import Journal
+from broker.part import Parts
 from broker.plain.roles import PlainMaster, PlainSlave
+from broker.puts import Puts
 from broker.registration import Registration
 from broker.relay.forwarding import Forwarder
 from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState
 from broker.replicas.shell import Member
-from broker.services import Services
-from broker.standing import Role
+from broker.standing import Role, Standing
 from broker.sync import MetadataSync
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.controller import EpochEntry
@@ -65,17 +67,17 @@ class Roles(Protocol):
 class PlainMasterRole:
     """Master because it is configured so."""
 
-    def __init__(self, services: Services, registration: Registration, replication: PlainMaster) -> None:
-        self._services, self._registration, self._replication = services, registration, replication
-        replication.advanced.append(services.puts.advanced)
+    def __init__(self, parts: Parts, puts: Puts, registration: Registration, replication: PlainMaster) -> None:
+        self._parts, self._puts, self._registration, self._replication = parts, puts, registration, replication
+        replication.advanced.append(puts.advanced)
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._replication.run, listeners)
-            self._services.find_topics()
-            self._services.begin_serving()
-            self._services.puts.serve(self._replication)
+            self._parts.all_seen()
+            self._parts.writes_opened()
+            self._puts.serve(self._replication)
             self._registration.open()
             task_status.started()
 
@@ -85,7 +87,7 @@ class PlainMasterRole:
 
     def members_changed(self, members: int) -> None:
         self._replication.alive = max(1, members)
-        self._services.puts.advanced()
+        self._puts.advanced()
 
     def runtime_info(self) -> HARuntimeInfo:
         return self._replication.runtime_info()
@@ -97,18 +99,18 @@ class PlainMasterRole:
 
     def configure(self, quorum: QuorumConfig, *, sync_flush_timeout_ms: int) -> None:
         self._replication.configure(quorum)
-        self._services.puts.configure(quorum, sync_flush_timeout_ms=sync_flush_timeout_ms)
+        self._puts.configure(quorum, sync_flush_timeout_ms=sync_flush_timeout_ms)
 
     async def stop(self) -> None:
-        self._services.puts.fence("the broker stops")
-        self._services.end_serving()
+        self._puts.fence("the broker stops")
+        self._parts.writes_closed()
         await trio.lowlevel.checkpoint()
 
 
 class PlainSlaveRole:
     """Slave because it is configured so; name servers say whose, where the configuration does not."""
 
-    def __init__(self, services: Services, registration: Registration, sync: MetadataSync, replication: PlainSlave,
+    def __init__(self, registration: Registration, sync: MetadataSync, replication: PlainSlave,
                  ha_address: str) -> None:
         """``ha_address``: the master's, where it is configured."""
         self._registration, self._sync, self._replication = registration, sync, replication
@@ -149,7 +151,7 @@ class PlainSlaveRole:
 
 
 class ControlledRole:
-    """Whatever controllers say. Implements ``broker.replicas.shell``'s ``Parts``.
+    """Whatever controllers say. Implements ``broker.replicas.shell``'s ``RoleSteps``.
 
     ``member`` is to be set before it runs.
     """
@@ -157,11 +159,13 @@ class ControlledRole:
     member: Member
 
     def __init__(
-        self, services: Services, registration: Registration, sync: MetadataSync, exchange: Exchange,
-        replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int, hand_over_ms: int,
+        self, parts: Parts, puts: Puts, journal: Journal, standing: Standing, registration: Registration,
+        sync: MetadataSync, exchange: Exchange, replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int,
+        hand_over_ms: int,
     ) -> None:
         """``forward_ms``: for how long requests go on to the next master, once this one is none."""
-        self._services, self._registration, self._sync = services, registration, sync
+        self._parts, self._puts, self._journal, self._standing = parts, puts, journal, standing
+        self._registration, self._sync = registration, sync
         self._exchange, self._replication, self._forwarder = exchange, replication, forwarder
         self._forward_ms, self._hand_over_ms = forward_ms, hand_over_ms
         self._forwarding = trio.CancelScope()
@@ -171,11 +175,11 @@ class ControlledRole:
         self.handed_over = False
         self._stopping = False
         self._demand = Demand(lambda: self.member.manager.gate, self._apply)
-        services.journal.ticks.append(lambda _: self._demand.settle())
+        journal.ticks.append(lambda _: self._demand.settle())
         self._sync_flush_timeout_ms = 0
         """As configured last."""
         self._nursery: trio.Nursery | None = None
-        replication.advanced.append(services.puts.advanced)
+        replication.advanced.append(puts.advanced)
         replication.changed.append(self._changed)
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
@@ -187,7 +191,7 @@ class ControlledRole:
 
     def log_state(self) -> LogState:
         """For heartbeats."""
-        journal, last = self._services.journal, self._replication.epochs.last
+        journal, last = self._journal, self._replication.epochs.last
         return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset, journal.store.in_doubt)
 
     def _changed(self) -> None:
@@ -202,7 +206,7 @@ class ControlledRole:
             return None
         if self._forwarder.on:
             self._forwarder.follow(role.master_address)
-        elif self._forward_ms and self._services.standing.role.takes_puts:
+        elif self._forward_ms and self._standing.role.takes_puts:
             assert self._nursery is not None, "it runs"
             self._forwarder.begin(role.master_address)
             self._forwarding = trio.CancelScope()
@@ -220,12 +224,12 @@ class ControlledRole:
             self._forwarding.cancel()
             self._forwarder.end()
             self._sync.follow(None)
-            self._services.role_changed(Role.master(role.epoch))
+            self._be(Role.master(role.epoch))
             self._registration.open()
             self._nursery.start_soon(self._exchange.announce, tuple(self._registration.members.values()))
         else:
             self._sync.follow(role.master_address)
-            self._services.role_changed(Role.slave(broker_id, role.epoch))
+            self._be(Role.slave(broker_id, role.epoch))
             self._registration.open()
             ha_address = self._ha_address(role)
             if ha_address is not None:
@@ -234,10 +238,13 @@ class ControlledRole:
                 self._finding = trio.CancelScope()
                 self._nursery.start_soon(self._find, role.master_address, self._finding)
 
+    def _be(self, role: Role) -> None:
+        self._standing.role = role
+        self._parts.role_changed(role)
+
     async def left(self) -> None:
         self._finding.cancel()
-        standing = self._services.standing
-        standing.role = Role.slave(standing.role.broker_id)
+        self._standing.role = Role.slave(self._standing.role.broker_id)
         self._sync.follow(None)
         await self._registration.leave()  # clients are to find the other process
 
@@ -253,12 +260,12 @@ class ControlledRole:
 
     def serve(self) -> None:
         if isinstance(self.member.manager.role, BecomeMaster):
-            self._services.begin_serving()
-            self._services.puts.serve(self._replication, self.member.manager.lease.holds)
+            self._parts.writes_opened()
+            self._puts.serve(self._replication, self.member.manager.lease.holds)
 
     def fence(self, reason: str) -> None:
-        self._services.puts.fence(reason)
-        self._services.end_serving()
+        self._puts.fence(reason)
+        self._parts.writes_closed()
         if self._stopping and self._forward_ms and not self._forwarder.on:
             self._forwarder.begin()  # what comes now waits for the next master, or for the end of its connection
 
@@ -291,11 +298,11 @@ class ControlledRole:
         self._demand.change(quorum)
 
     def _apply(self, quorum: QuorumConfig) -> None:
-        self._services.puts.configure(quorum, sync_flush_timeout_ms=self._sync_flush_timeout_ms)
+        self._puts.configure(quorum, sync_flush_timeout_ms=self._sync_flush_timeout_ms)
         self._replication.demand(quorum.min_in_sync_replicas)
 
     async def stop(self) -> None:
-        self.handed_over, self._stopping = self._forwarder.on, self._services.standing.role.takes_puts
+        self.handed_over, self._stopping = self._forwarder.on, self._standing.role.takes_puts
         if self._hand_over_ms:
             next_master = await self.member.hand_over(self._hand_over_ms)
             if next_master is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -21,28 +21,30 @@ from trio.abc import Listener, Stream
 from broker import settings
 from broker.admin import Administration
 from broker.boot import boot_id
-from broker.config import MASTER_ID, BrokerConfig, check
+from broker.config import MASTER_ID, BrokerConfig, check, pick
 from broker.exchange import Exchange, Master
 from broker.ha.acks import BrokerRole
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
 from broker.journal import FlushDiskType, Journal
+from broker.part import Kind, Parts, Shared
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.puts import Puts
 from broker.registration import Registration, RegistrationConfig
 from broker.relay.forwarding import Forwarder
 from broker.replicas.shell import Member
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
-from broker.runtime import Runtime
-from broker.services import Services
+from broker.services import PARTS, parts_of
 from broker.standing import Role, Standing
 from broker.store.disk import Disk
 from broker.store.errors import StoreFailed
 from broker.store.files import Files as StoreFiles
+from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
-from broker.sync import MetadataSync, Tables
+from broker.sync import MetadataSync
 from broker.tablefile import RunSync
+from broker.topics.part import TopicsPart
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.namesrv import TopicConfigSerializeWrapper
@@ -113,11 +115,11 @@ class RunningBroker:
     config: BrokerConfig
     server: Server
     journal: Journal
-    services: Services
+    puts: Puts
+    parts: Parts
     standing: Standing
     registration: Registration
     roles: Roles
-    runtime: Runtime
     _stopped: trio.Event
 
     @property
@@ -132,6 +134,7 @@ class RunningBroker:
 
 async def serve_broker(
     config: BrokerConfig, world: World, listeners: Listeners, *, ha_listeners: Listeners = (), config_path: str = "",
+    parts: Iterable[Kind] = PARTS,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled or stopped; closes the listeners. Cancelled, the store is left as it is, as if killed.
@@ -152,7 +155,7 @@ async def serve_broker(
             "recovered": str(recovered)})
         in_order = False
         try:
-            broker = Broker(config, world, client, journal, config_path)
+            broker = Broker(config, world, client, journal, config_path, parts)
             await broker.run(listeners, ha_listeners, task_status)
             in_order = True
         finally:
@@ -178,35 +181,36 @@ async def _closing(listeners: Listeners) -> AsyncGenerator[None, None]:
 class Broker:
     """The parts of one broker, joined."""
 
-    def __init__(self, config: BrokerConfig, world: World, client: Client, journal: Journal, config_path: str) -> None:
+    def __init__(self, config: BrokerConfig, world: World, client: Client, journal: Journal, config_path: str,
+                 parts: Iterable[Kind]) -> None:
         self.config, self.world, self.client, self.journal = config, world, client, journal
         self._began_at = journal.end
         self.standing = Standing(
             config.broker_cluster_name, config.broker_name, config.address, _first_role(config))
         self.puts = Puts(journal, settings.quorum(config), sync_flush_timeout_ms=config.sync_flush_timeout)
-        self.services = services = Services(
-            config, world.store_files, journal, self.puts, self.standing, world.rng, now_ns=world.now_ns,
-            wall_ms=world.wall_ms, run_sync=world.run_sync, queues_of=self._queues_of, ram_bytes=world.ram_bytes)
+        self.parts = made = parts_of(Shared(
+            config=config, files=world.store_files, journal=journal, puts=self.puts, standing=self.standing,
+            rng=world.rng, now_ns=world.now_ns, wall_ms=world.wall_ms, run_sync=world.run_sync,
+            queues_of=self._queues_of, ram_bytes=world.ram_bytes, disk_used=world.disk_used), parts)
+        self.topics = made[TopicsPart]
         self.registration = Registration(
-            settings.part(config, RegistrationConfig), config.name_servers, client, self.standing,
+            pick(config, RegistrationConfig), config.name_servers, client, self.standing,
             ha_address=config.ha_address, topics=self._registered, found=self._told,
-            ordered=services.topics.set_ordered)
-        services.topics.on_change.append(self.registration.changed)
-        self.sync = MetadataSync(client, Tables(
-            services.topics, services.groups, services.offsets, services.delays, services.assignments))
+            ordered=self.topics.table.set_ordered)
+        self.topics.table.on_change.append(self.registration.changed)
+        self.sync = MetadataSync(client, {table.code: table.copy for table in made.tables()})
         journal.store.on_new_queue.append(self._new_queue)
         self.exchange = Exchange(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls)
         self.roles, more = self._roles()
         self.registration.on_members.append(
             lambda: self.roles.members_changed(len(self.registration.members)))
-        self.runtime = Runtime(config, services, wall_ms=world.wall_ms, disk_used=world.disk_used)
         self.administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
-            self._version, self.runtime.table, self._replication, self.roles.epochs, lambda: journal.end,
+            self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed)
         self.handlers = self.forwarder.handlers({
-            **services.handlers(), **self.administration.handlers(), **more,
+            **made.handlers(), **self.administration.handlers(), **more,
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange.answer})
 
     def _roles(self) -> tuple[Roles, dict[int, Handler]]:
@@ -220,31 +224,32 @@ class Broker:
                 sync_from_last_file=config.sync_from_last_file, least=config.min_in_sync_replicas,
                 mark=ConfirmMark(world.store_files), run_sync=world.run_sync)
             role = ControlledRole(
-                self.services, self.registration, self.sync, self.exchange, switch, self.forwarder,
+                self.parts, self.puts, journal, self.standing, self.registration, self.sync, self.exchange,
+                switch, self.forwarder,
                 forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
             role.member = Member(
                 settings.manager(config), files=world.files, identity_path=config.identity_path,
                 check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,
-                log_state=role.log_state, replication=switch, parts=role,
+                log_state=role.log_state, replication=switch, steps=role,
                 doubtful_epoch=switch.doubtful_epoch, life=1 + world.rng.getrandbits(62))
             return role, dict(role.member.handlers())
         if config.role is BrokerRole.SLAVE:
             slave = PlainSlave(journal, ha, connector=world.connector)
             return PlainSlaveRole(
-                self.services, self.registration, self.sync, slave, config.ha_master_address), {}
+                self.registration, self.sync, slave, config.ha_master_address), {}
         master = PlainMaster(
             journal, ha, settings.quorum(config), settings.mode(config), ha_address=config.ha_address)
-        return PlainMasterRole(self.services, self.registration, master), {}
+        return PlainMasterRole(self.parts, self.puts, self.registration, master), {}
 
     def _registered(self) -> TopicConfigSerializeWrapper:
-        table = self.services.registered_topics()
+        table = self.topics.registered()
         return TopicConfigSerializeWrapper(table.topic_config_table, table.data_version)
 
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
         return await self.registration.queues_of(topic)
 
     def _version(self) -> bytes:
-        return self.services.topics.version.to_json()
+        return self.topics.table.version.to_json()
 
     def _told(self, master: Master) -> None:
         if (self.config.sync_master_flush_offset_when_startup and not self.standing.role.leads
@@ -253,7 +258,7 @@ class Broker:
         self.roles.told(master)
 
     def _new_queue(self, topic: bytes) -> None:
-        if not self.standing.role.leads and self.services.topics.get(topic.decode()) is None:
+        if not self.standing.role.leads and self.topics.table.get(topic.decode()) is None:
             self.sync.look()
 
     def _set_master_flushed(self, offset: int) -> None:
@@ -266,7 +271,8 @@ class Broker:
 
     def _follow(self, config: BrokerConfig) -> None:
         """What of a changed configuration needs no new start."""
-        self.services.follow(config)
+        self.parts.configure(config)
+        self.journal.retention = pick(config, RetentionConfig)
         self.roles.configure(
             attrs.evolve(settings.quorum(config), total_replicas=self.config.total_replicas,
                          all_ack_in_sync_state_set=self.config.all_ack_in_sync_state_set),
@@ -292,7 +298,7 @@ class Broker:
         async with trio.open_nursery() as lasting:
             await lasting.start(self.journal.run)
             async with self._failing(lasting), trio.open_nursery() as nursery:
-                for part in (self.services, self.runtime, self.sync, self.forwarder):
+                for part in (self.parts, self.sync, self.forwarder):
                     await nursery.start(part.run)
                 await nursery.start(partial(self.registration.run, members=self._counts_members))
                 await nursery.start(server.run, listeners)
@@ -300,8 +306,8 @@ class Broker:
                 logger.info("broker serves", extra={
                     "cluster": config.broker_cluster_name, "group": config.broker_name, "address": config.address})
                 running = RunningBroker(
-                    config, server, self.journal, self.services, self.standing, self.registration, self.roles,
-                    self.runtime, stopped)
+                    config, server, self.journal, self.puts, self.parts, self.standing, self.registration,
+                    self.roles, stopped)
                 if config.exports_metrics:
                     await _export(running, nursery)
                 task_status.started(running)
@@ -323,7 +329,7 @@ class Broker:
             self.journal.on_failure.remove(fail)
 
     def _closed(self, connection: Connection, reason: str) -> None:
-        self.services.closed(connection, reason)
+        self.parts.connection_closed(connection, reason)
         self.forwarder.closed(connection)
 
     @property
@@ -335,7 +341,7 @@ class Broker:
         config = self.config
         await self.roles.stop()
         await self.registration.leave()
-        self.services.pulling.finish()
+        self.parts.stopping()
         await server.stop(
             config.shutdown_wait_time_seconds * 1e3 if config.enable_shutdown_gracefully else STOP_GRACE_MS)
 

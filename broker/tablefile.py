@@ -37,11 +37,13 @@ class _Attempt:
 class TableFile:
     """``table`` gives the present content, ``changed`` says that there is a new one, ``run`` must be running.
 
-    ``pause_ms`` lies between two writes at least: for what changes all the time.
+    ``path``: of a table that is not one of RocketMQ's. ``pause_ms`` lies between two writes at least: for what changes
+    all the time.
     """
 
-    def __init__(self, files: Files, table: Callable[[], Body], run_sync: RunSync = _in_thread, *,
+    def __init__(self, files: Files, table: Callable[[], Body], run_sync: RunSync = _in_thread, *, path: str = "",
                  pause_ms: int = 0) -> None:
+        self.path = path or PATHS[type(table())]
         self._files, self._table, self._run_sync, self._pause_ms = files, table, run_sync, pause_ms
         self._bell = Bell()
         self._version = 0
@@ -82,7 +84,7 @@ class TableFile:
                 try:
                     self._save(self._table())
                 except OSError as error:
-                    logger.error("%s is not written: %s", PATHS[type(self._table())], error)
+                    logger.error("%s is not written: %s", self.path, error)
 
     async def _write(self) -> None:
         attempt = self._next
@@ -91,8 +93,7 @@ class TableFile:
             await self._run_sync(lambda: self._save(table))
         except OSError as error:
             attempt.error = error
-            logger.error("%s cannot be written, next attempt in %g s: %s",
-                         PATHS[type(table)], PAUSE_AFTER_FAILURE_S, error)
+            logger.error("%s cannot be written, next attempt in %g s: %s", self.path, PAUSE_AFTER_FAILURE_S, error)
         else:
             self._written = attempt.version
         finally:
@@ -102,10 +103,10 @@ class TableFile:
             try:
                 self._calls.popleft()[1]()
             except Exception:  # a defect of who waited must not cost the table
-                logger.exception("after %s was written", PATHS[type(table)])
+                logger.exception("after %s was written", self.path)
         pause_s = PAUSE_AFTER_FAILURE_S if attempt.error is not None else self._pause_ms / 1e3
         if pause_s:
             await trio.sleep(pause_s)
 
     def _save(self, table: Body) -> None:
-        write_whole(self._files, PATHS[type(table)], table.to_json())
+        write_whole(self._files, self.path, table.to_json())

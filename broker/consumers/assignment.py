@@ -8,11 +8,12 @@ Source: ``QueryAssignmentProcessor`` and ``MessageRequestModeManager`` of Rocket
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from broker.client.allocation import Allocate, averagely, averagely_by_circle
 from broker.consumers.members import Consumers
 from broker.groups import GroupTable
+from broker.part import QueuesOf
 from broker.topics import TopicTable
 from broker.topics.names import RETRY_PREFIX
 from remoting.bodies.consumers import (
@@ -33,13 +34,6 @@ from remoting.endpoint import Handler
 
 PULL: Final = "PULL"
 STRATEGIES: Final[dict[str, Allocate]] = {"AVG": averagely, "AVG_BY_CIRCLE": averagely_by_circle}
-
-
-class QueuesOf(Protocol):
-    """What name servers say of topics."""
-
-    async def __call__(self, topic: str) -> Sequence[MessageQueue] | None:
-        """Queues that can be read, on all brokers; None if there is no route."""
 
 
 class Assignments:
@@ -68,6 +62,12 @@ class Assignments:
         """Become what the master has."""
         self._modes = {topic: dict(groups) for topic, groups in table.message_request_mode_map.items()}
         self._tell()
+
+    def copy(self, answer: bytes) -> None:
+        """``replace`` by what a master answered to 402. Raises ``BodyError``."""
+        told = MessageRequestModes.from_json(answer)
+        if told != self.snapshot():
+            self.replace(told)
 
     async def assign(self, _: Connection, request: Command) -> Command:
         """400. Without an answer to who is there, or what there is, the client keeps what it has."""

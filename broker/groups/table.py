@@ -138,6 +138,12 @@ class GroupTable:
         self._version = table.data_version
         self._tell()
 
+    def copy(self, answer: bytes) -> None:
+        """``replace`` by what a master answered to 201. Raises ``BodyError``."""
+        told = SubscriptionGroups.from_json(answer)
+        if told.data_version != self._version:
+            self.replace(told)
+
     def _step(self) -> None:
         self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
         self._tell()

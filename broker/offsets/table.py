@@ -171,3 +171,7 @@ class OffsetTable:
         self._offsets |= {key: dict(queues) for key, queues in table.offset_table.items()}
         self._version = table.data_version
         self.on_change()
+
+    def copy(self, answer: bytes) -> None:
+        """``merge`` what a master answered to 43. Raises ``BodyError``."""
+        self.merge(ConsumerOffsets.from_json(answer))

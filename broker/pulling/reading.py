@@ -51,8 +51,6 @@ class ReadConfig:
     max_transfer_count_on_message_in_disk: int = 8
     max_filter_message_size: int = 16_000
     """Bytes of the queue that one pull looks at, more if it asks for more messages than that."""
-    access_message_in_memory_max_ratio: int = 40
-    """Percent of the machine's memory; messages that far behind the end of the log count as on the disk."""
     offset_check_in_slave: bool = False
     """A slave, which may lag, corrects offsets as a master does."""
 
@@ -69,11 +67,6 @@ class Found:
     count: int = 0
     slow: bool = False
     """The reader is so far behind that a slave should serve it."""
-
-
-def memory_bytes(config: ReadConfig, ram_bytes: int) -> int:
-    """How far behind the end of the log messages count as in memory."""
-    return ram_bytes * config.access_message_in_memory_max_ratio // 100
 
 
 def out_of_range(queue: ConsumeQueue | None, offset: int) -> tuple[Status, int] | None:

@@ -65,6 +65,16 @@ def _ask_again(request: Command) -> Command:
         MASTER_ID, offset, offset, offset), remark=Status.NO_MATCHED_MESSAGE.value)
 
 
+@attrs.define
+class Given:
+    """To consumers. They only ever rise."""
+
+    pulls: int = 0
+    """Those that found something."""
+    messages: int = 0
+    bytes: int = 0
+
+
 class Pulling:
     """``run`` must be running. ``config`` and ``reads`` may be replaced at any time. ``now_ns`` is monotonic;
     ``memory``: bytes behind the end of the log up to which messages count as in memory."""
@@ -74,6 +84,7 @@ class Pulling:
                  now_ns: Callable[[], int], memory: int = 1 << 62) -> None:
         self.config, self.reads, self.memory = config, reads, memory
         self.holding = Holding(self._again)
+        self.given = Given()
         self.on_found: Callable[[str, str, int, int], None] | None = None
         """Called with group, topic, and how many messages and bytes were given."""
         self._store, self._veil = journal.store, journal.veil
@@ -172,8 +183,13 @@ class Pulling:
         self._offsets.pulled(group, topic, queue_id, found.next_offset)
         if first and asked.sys_flag & COMMIT_OFFSET:
             self._offsets.commit(group, topic, queue_id, asked.commit_offset)
-        if found.count and self.on_found is not None:
-            self.on_found(group, topic, found.count, len(found.data))
+        if found.count:
+            given = self.given
+            given.pulls += 1
+            given.messages += found.count
+            given.bytes += len(found.data)
+            if self.on_found is not None:
+                self.on_found(group, topic, found.count, len(found.data))
 
     def _suggested(self, group: SubscriptionGroup, found: Found) -> int:
         """Where to pull next."""

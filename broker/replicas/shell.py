@@ -53,7 +53,7 @@ class Replication(Protocol):
         """The SyncStateSet, or who is asked for, is another."""
 
 
-class Parts(Protocol):
+class RoleSteps(Protocol):
     """The rest of the broker, which hears of the role: in this order, and never of two at a time."""
 
     def taking(self, role: Become) -> str | None:
@@ -77,7 +77,7 @@ class Member(Membership):
 
     def __init__(
         self, config: ManagerConfig, *, files: Files, identity_path: str, check_code: str, client: Client,
-        clock: Callable[[], int], log_state: Callable[[], LogState], replication: Replication, parts: Parts,
+        clock: Callable[[], int], log_state: Callable[[], LogState], replication: Replication, steps: RoleSteps,
         doubtful_epoch: int = -1, life: int | None = None,
     ) -> None:
         """``clock`` is monotonic, ns; the last two are as in ``ReplicasManager``.
@@ -87,7 +87,7 @@ class Member(Membership):
         self.bell = Bell()
         self._config, self._client, self._now_ns = config, client, clock
         self._controller_hosts = frozenset(address.rpartition(":")[0] for address in config.controllers)
-        self._replication, self._parts = replication, parts
+        self._replication, self._steps = replication, steps
         self._nursery: trio.Nursery | None = None
         self._roles, self._roles_to_take = trio.open_memory_channel[Become | Leave](math.inf)
         self._reported: dict[str, float] = {}
@@ -130,7 +130,7 @@ class Member(Membership):
     def stop(self, reason: str = "the broker stops") -> None:
         """No more requests, writes closed."""
         self.carry_out(self.manager.shutdown(self._clock()))
-        self._parts.fence(reason)
+        self._steps.fence(reason)
 
     # --- outputs ---------------------------------------------------------------------------------------------
 
@@ -142,16 +142,16 @@ class Member(Membership):
         self._roles.send_nowait(change)
 
     def _told(self, role: Become) -> None:
-        self._parts.taken(role)
+        self._steps.taken(role)
 
     def _serve(self) -> None:
         if isinstance(self.manager.role, BecomeMaster):
             logger.warning("writes are open", extra={"epoch": self.manager.epoch})
-        self._parts.serve()
+        self._steps.serve()
 
     def _fence(self, reason: str) -> None:
         logger.warning("writes are closed", extra={"why": reason})
-        self._parts.fence(reason)
+        self._steps.fence(reason)
 
     async def _ask(self, send: Send) -> None:
         try:
@@ -176,7 +176,7 @@ class Member(Membership):
         in_sync: InSync | None = None
         try:
             self._replication.broker_id = self.manager.broker_id
-            ha_address = self._parts.taking(role)
+            ha_address = self._steps.taking(role)
             if isinstance(role, BecomeMaster):
                 in_sync = await self._replication.become_master(role)
             else:
@@ -190,7 +190,7 @@ class Member(Membership):
     async def _leave(self, reason: str) -> None:
         logger.warning("giving up any role", extra={"why": reason})
         await self._replication.leave(reason)
-        await self._parts.left()
+        await self._steps.left()
         self.bell.ring()
 
     def _report(self, problem: str) -> None:

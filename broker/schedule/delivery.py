@@ -107,6 +107,10 @@ class DelayedDelivery:
         self.machine.replace(table)
         self._save()
 
+    def copy(self, answer: bytes) -> None:
+        """``replace`` by what a master answered to 45. Raises ``BodyError``."""
+        self.replace(DelayOffsets.from_json(answer))
+
     def running_stats(self) -> dict[str, str]:
         """``scheduleMessageOffset_N`` of 28: the position, and the end of the queue."""
         return {

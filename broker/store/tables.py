@@ -86,13 +86,13 @@ PATHS: Final[dict[type[Body], str]] = {
 _Table = TypeVar("_Table", bound=Body)
 
 
-def load(files: Files, table: type[_Table]) -> _Table:
-    """The table on disk, or an empty one if there is none.
+def load(files: Files, table: type[_Table], path: str = "") -> _Table:
+    """The table on disk, or an empty one if there is none. ``path``: of one that is not in ``PATHS``.
 
     Raises:
         WrongStore: neither the file nor the one before it can be read.
     """
-    path = PATHS[table]
+    path = path or PATHS[table]
     wrong: BodyError | None = None
     for name in (path, f"{path}.bak"):
         raw = read_whole(files, name)

@@ -12,7 +12,7 @@ import attrs
 
 from broker.store.tables import Topics
 from broker.topics import attributes, names
-from remoting.bodies.namesrv import DataVersion, TopicConfig
+from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of ``perm``."""
@@ -159,6 +159,13 @@ class TopicTable:
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
         self._tell()
+
+    def copy(self, answer: bytes) -> None:
+        """``replace`` by what a master answered to 21. Every master has topics: one that tells of none has not loaded
+        its own yet. Raises ``BodyError``."""
+        told = TopicConfigSerializeWrapper.from_json(answer)
+        if told.data_version != self._version and told.topic_config_table:
+            self.replace(Topics(told.topic_config_table, told.data_version))
 
     def touch(self) -> None:
         """Move the version: what is registered of every topic has changed, such as the broker's permission."""

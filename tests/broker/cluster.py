@@ -13,10 +13,19 @@ import attrs
 import trio
 
 from broker.config import BrokerConfig, from_properties
+from broker.consumers.part import ClientsPart
+from broker.groups import GroupTable
+from broker.groups.part import GroupsPart
+from broker.offsets import OffsetTable
+from broker.offsets.part import OffsetsPart
+from broker.pulling.part import PullingPart
+from broker.pulling.requests import Pulling
 from broker.server import RunningBroker, World, serve_broker
 from broker.store.disk import Disk, InlineDisk
 from broker.store.files import MemoryFile as StoreFile
 from broker.store.files import MemoryFiles as StoreFiles
+from broker.topics import TopicTable
+from broker.topics.part import TopicsPart
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.server import RunningNamesrv, serve_namesrv
 from remoting.bodies.namesrv import TopicRouteData
@@ -89,6 +98,26 @@ class Node:
         assert self.running is not None, "it runs"
         return self.running
 
+    @property
+    def topics(self) -> TopicTable:
+        return self.broker.parts[TopicsPart].table
+
+    @property
+    def groups(self) -> GroupTable:
+        return self.broker.parts[GroupsPart].table
+
+    @property
+    def offsets(self) -> OffsetTable:
+        return self.broker.parts[OffsetsPart].table
+
+    @property
+    def pulling(self) -> Pulling:
+        return self.broker.parts[PullingPart].pulling
+
+    @property
+    def clients(self) -> ClientsPart:
+        return self.broker.parts[ClientsPart]
+
     async def start(self) -> RunningBroker:
         network = self.cluster.network
         self.starts += 1
@@ -130,7 +159,7 @@ class Node:
 
     @property
     def serves(self) -> bool:
-        return self.running is not None and self.running.services.puts.serving
+        return self.running is not None and self.running.puts.serving
 
 
 class Cluster:

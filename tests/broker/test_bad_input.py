@@ -207,13 +207,13 @@ async def test_messages_that_cannot_be_stored(
     async with cluster() as made:
         node = await made.node(maxMessageSize="1000")
         await send_all(made, node.address, b"m0")
-        end, topics = node.broker.journal.end, node.broker.services.topics.version
+        end, topics = node.broker.journal.end, node.topics.version
         code = RequestCode.SEND_BATCH_MESSAGE if changed.get("batch") else RequestCode.SEND_MESSAGE
         answer = await made.ask(node.address, code, sending(**changed), body)
         assert answer.code and answer.remark, answer
         assert len(answer.remark) < 500
         sound(node, answer)
-        assert (node.broker.journal.end, node.broker.services.topics.version) == (end, topics)
+        assert (node.broker.journal.end, node.topics.version) == (end, topics)
         await serves(made, node)
 
 
@@ -245,25 +245,25 @@ async def test_properties_of_any_kind(properties: str, autojump_clock: trio.abc.
 async def test_what_clients_make_of_themselves_is_bounded(autojump_clock: trio.abc.Clock) -> None:
     async with cluster() as made:
         node = await made.node()
-        services = node.broker.services
+        clients = node.clients
         await serves(made, node)
-        services.topics.config = attrs.evolve(services.topics.config, clients_topics_max=40)
-        services.groups.config = attrs.evolve(services.groups.config, clients_groups_max=50)
-        services.consumers.config = services.producers.config = attrs.evolve(
-            services.consumers.config, groups_of_client_max=60)
+        node.topics.config = attrs.evolve(node.topics.config, clients_topics_max=40)
+        node.groups.config = attrs.evolve(node.groups.config, clients_groups_max=50)
+        clients.consumers.config = clients.producers.config = attrs.evolve(
+            clients.consumers.config, groups_of_client_max=60)
         for name in [f"{prefix}flood{number}" for number in range(100) for prefix in ("", "%RETRY%")]:
             await made.send(node.address, b"m", name)
         for name in ("last", "%RETRY%last"):
             answer = await made.send(node.address, b"m", name)
             assert answer.code == ResponseCode.TOPIC_NOT_EXIST and answer.remark
-        assert len(services.topics.topics) == 40
+        assert len(node.topics.topics) == 40
         for start in range(0, 1_000, 100):
             beat = HeartbeatData(
                 "x", [ProducerData(f"p{number}") for number in range(start, start + 100)],
                 [ConsumerData(f"g{number}") for number in range(start, start + 100)])
             assert (await ask(made, node.address, RequestCode.HEART_BEAT, body=beat.to_json())).code == OK
-        assert len(services.groups.groups) == 50
-        assert len(services.consumers.groups) <= 60 and len(services.producers.groups) == 60
+        assert len(node.groups.groups) == 50
+        assert len(clients.consumers.groups) <= 60 and len(clients.producers.groups) == 60
         huge = HeartbeatData("x", [ProducerData("p" * 90 + str(number)) for number in range(20_000)])
         answer = await ask(made, node.address, RequestCode.HEART_BEAT, body=huge.to_json())
         assert answer.code == ResponseCode.SYSTEM_ERROR and "bytes" in str(answer.remark)
@@ -273,7 +273,7 @@ async def test_what_clients_make_of_themselves_is_bounded(autojump_clock: trio.a
         await serves(made, node)
         await made.network.drop("10.0.9.1:1")
         await trio.sleep(1)
-        assert not services.consumers.groups and not services.producers.groups
+        assert not clients.consumers.groups and not clients.producers.groups
 
 
 def test_locks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,9 +306,9 @@ async def test_pulls_that_wait_are_bounded(autojump_clock: trio.abc.Clock, monke
             for _ in range(20):
                 nursery.start_soon(pull)
             await trio.sleep(1)
-            assert len(answers) == 15 and len(node.broker.services.pulling.holding) == 5
+            assert len(answers) == 15 and len(node.pulling.holding) == 5
         assert {answer.code for answer in answers} == {ResponseCode.PULL_NOT_FOUND}
-        assert len(node.broker.services.pulling.holding) == 0
+        assert len(node.pulling.holding) == 0
 
 
 async def test_what_pulls_bring_while_they_wait_is_bounded_and_let_go(
@@ -318,7 +318,7 @@ async def test_what_pulls_bring_while_they_wait_is_bounded_and_let_go(
     async with cluster() as made:
         node = await made.node()
         await send_all(made, node.address, b"m0")
-        holding, answers = node.broker.services.pulling.holding, []
+        holding, answers = node.pulling.holding, []
 
         async def pull(body: bytes, key: str) -> None:
             command = request(RequestCode.PULL_MESSAGE, PullMessageRequest(
@@ -347,7 +347,7 @@ async def test_what_pulls_bring_while_they_wait_is_bounded_and_let_go(
 async def stored(made: Cluster, **settings: str) -> Node:
     node = await made.node(flushDiskType="SYNC_FLUSH", **settings)
     await send_all(made, node.address, *(b"m%d" % number for number in range(10)))
-    node.broker.services.offsets.commit("G", "T", 0, 3)
+    node.offsets.commit("G", "T", 0, 3)
     await trio.sleep(30)
     return node
 
@@ -455,7 +455,7 @@ async def test_an_epoch_file_that_disagrees_with_the_log(
         slave = next(node for node in nodes if node is not master)
         await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == 1)
         await send_all(made, master.address, b"m0", b"m1")
-        await until(lambda: slave.broker.services.topics.get("T")
+        await until(lambda: slave.topics.get("T")
                     and slave.broker.journal.end == master.broker.journal.end)
         victim = master if whose == "master" else slave
         await victim.stop()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import settings
-from broker.config import BrokerConfig, check, from_properties, listing, live_keys, to_properties
+from broker.config import BrokerConfig, check, from_properties, listing, live_keys, pick, to_properties
 from broker.ha.acks import BrokerRole
 from broker.idle_keys import IDLE, NOT_OFFERED
 from broker.journal import FlushDiskType, JournalConfig
@@ -132,7 +132,7 @@ def test_a_part_named_as_the_keys_are_needs_no_more() -> None:
         max_msgs_num_batch: int = 1
         own: int = 5
 
-    assert settings.part(from_properties({"maxMsgsNumBatch": "12"}), Part) == Part(12, 5)
+    assert pick(from_properties({"maxMsgsNumBatch": "12"}), Part) == Part(12, 5)
 
 
 def test_the_password_is_shown_to_nobody() -> None:

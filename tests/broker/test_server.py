@@ -245,7 +245,7 @@ async def test_metrics_show_role_traffic_and_store(autojump_clock: trio.abc.Cloc
         node = await made.node()
         await send_all(made, node.address, b"m0", b"m1", b"m2")
         await bodies(made, node.address)
-        node.broker.services.offsets.commit("G", "T", 0, 1)
+        node.offsets.commit("G", "T", 0, 1)
         page = BrokerMetrics(node.broker).exposition().decode()
         lines = {line.split("{")[0]: line.rpartition(" ")[2] for line in page.splitlines() if line[0] != "#"}
         assert lines["rocketmq_messages_in_total"] == "3.0"
@@ -287,8 +287,8 @@ async def test_a_slave_finds_its_master_and_copies_log_and_tables(autojump_clock
         await until(lambda: slave.broker.journal.end == master.broker.journal.end)
         await until(lambda: slave.broker.roles.runtime_info().ha_client_runtime_info.master_addr)
         await send_all(made, master.address, b"m0", b"m1")
-        await until(lambda: slave.broker.services.topics.get("T"))
-        assert slave.broker.services.groups.get("wanted") is not None
+        await until(lambda: slave.topics.get("T"))
+        assert slave.groups.get("wanted") is not None
         await until(lambda: slave.broker.journal.confirm_offset == master.broker.journal.end)
         assert await bodies(made, slave.address) == [b"m0", b"m1"]
         answer = await made.send(slave.address, b"m2")
@@ -416,7 +416,7 @@ async def test_a_topic_that_only_the_lost_master_knew_is_read_at_the_next_one(
         answer = await made.pull(second.address, 0, "late")
         assert [record.message.body for record in decode_all(answer.body)] == [b"a0"]
         assert (await made.send(second.address, b"b0", "late", queue=7)).code == OK
-        topics = second.broker.services.topics
+        topics = second.topics
         assert topics.get("T") == TopicConfig("T", 4, 4) and topics.get("late") == TopicConfig("late", 8, 8)
         assert topics.get("gone") is None, "what was deleted does not come back"
 
@@ -427,7 +427,7 @@ async def test_slaves_ask_for_a_topic_as_soon_as_they_have_messages_of_it(autoju
         await trio.sleep(5)
         await made_topic(made, master, "T")
         await send_all(made, master.address, b"a0")
-        await until(lambda: all(node.broker.services.topics.get("T") == TopicConfig("T", 4, 4) for node in others),
+        await until(lambda: all(node.topics.get("T") == TopicConfig("T", 4, 4) for node in others),
                     within_s=0.3)
 
 
@@ -437,10 +437,10 @@ async def test_a_new_master_makes_what_its_consumers_wanted_of_a_slave(autojump_
         heartbeat = HeartbeatData("c", [], [ConsumerData("G")]).to_json()
         for node in others:
             assert (await made.ask(node.address, RequestCode.HEART_BEAT, body=heartbeat)).code == OK
-            assert node.broker.services.topics.get("%RETRY%G") is None
+            assert node.topics.get("%RETRY%G") is None
         await master.kill()
         second = await new_master(*others)
-        assert second.broker.services.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
+        assert second.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
 
 
 async def test_slaves_learn_where_a_new_master_replicates_from_at_once(autojump_clock: trio.abc.Clock) -> None:
@@ -587,13 +587,13 @@ async def test_tables_follow_the_master(autojump_clock: trio.abc.Clock) -> None:
     async with cluster(controllers=3) as made:
         master, *others = await three(made, **ALL_ACK)
         await send_all(made, master.address, b"m0")
-        master.broker.services.offsets.commit("G", "T", 0, 1)
-        await until(lambda: all(node.broker.services.offsets.query("G", "T", 0) == 1 for node in others))
-        await until(lambda: all(node.broker.services.topics.get("T") for node in others))
+        master.offsets.commit("G", "T", 0, 1)
+        await until(lambda: all(node.offsets.query("G", "T", 0) == 1 for node in others))
+        await until(lambda: all(node.topics.get("T") for node in others))
         await master.kill()
         second = await new_master(*others)
-        assert second.broker.services.offsets.query("G", "T", 0) == 1
-        assert second.broker.services.topics.version.state_version == 2
+        assert second.offsets.query("G", "T", 0) == 1
+        assert second.topics.version.state_version == 2
 
 
 async def test_epochs_and_replication_as_operators_see_them(autojump_clock: trio.abc.Clock) -> None:

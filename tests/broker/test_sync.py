@@ -12,7 +12,7 @@ import trio
 from broker.groups.table import GroupsConfig, GroupTable
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups
-from broker.sync import MetadataSync, Tables
+from broker.sync import MetadataSync
 from broker.topics.table import TopicsConfig, TopicTable
 from remoting.bodies.consumers import MessageRequestModes
 from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -54,31 +54,18 @@ class MasterStub:
 
 
 @attrs.define
-class Delays:
-    table: DelayOffsets = DelayOffsets()
-
-    def replace(self, table: DelayOffsets) -> None:
-        self.table = table
-
-
-@attrs.define
-class Modes:
-    table: MessageRequestModes = attrs.field(factory=MessageRequestModes)
-
-    def snapshot(self) -> MessageRequestModes:
-        return self.table
-
-    def replace(self, table: MessageRequestModes) -> None:
-        self.table = table
-
-
-@attrs.define
 class Copies:
     topics: TopicTable = attrs.field(factory=lambda: TopicTable(TopicsConfig(), lambda: 1))
     groups: GroupTable = attrs.field(factory=lambda: GroupTable(GroupsConfig(), lambda: 1))
     offsets: OffsetTable = attrs.field(factory=lambda: OffsetTable(OffsetsConfig(), lambda: 1))
-    delays: Delays = attrs.field(factory=Delays)
-    modes: Modes = attrs.field(factory=Modes)
+    delays: DelayOffsets = DelayOffsets()
+    modes: MessageRequestModes = attrs.field(factory=MessageRequestModes)
+
+    def copy_delays(self, answer: bytes) -> None:
+        self.delays = DelayOffsets.from_json(answer)
+
+    def copy_modes(self, answer: bytes) -> None:
+        self.modes = MessageRequestModes.from_json(answer)
 
 
 @asynccontextmanager
@@ -86,7 +73,9 @@ async def slave(master: MasterStub) -> AsyncGenerator[tuple[MetadataSync, Copies
     async with net() as made, open_client(connector=made.connect) as client:
         await made.serve("m:1", Server(dict.fromkeys(map(int, CODES), master.answer)))
         mine = Copies()
-        sync = MetadataSync(client, Tables(mine.topics, mine.groups, mine.offsets, mine.delays, mine.modes))
+        sync = MetadataSync(client, dict(zip(
+            CODES, (mine.topics.copy, mine.groups.copy, mine.offsets.copy, mine.copy_delays, mine.copy_modes),
+            strict=True)))
         await made.nursery.start(sync.run)
         yield sync, mine
 
@@ -102,7 +91,7 @@ async def test_all_tables_are_there_at_once_and_renewed(autojump_clock: trio.abc
         assert mine.topics.version == DataVersion(3, 1, 5)
         assert mine.groups.version == DataVersion(3, 1, 2)
         assert mine.offsets.query("G", "T", 0) == 5
-        assert mine.delays.table.offset_table == {1: 9}
+        assert mine.delays.offset_table == {1: 9}
         master.tables[RequestCode.GET_ALL_CONSUMER_OFFSET] = ConsumerOffsets({"T@G": {0: 6}})
         await trio.sleep(4)
         assert mine.offsets.query("G", "T", 0) == 6

@@ -118,7 +118,7 @@ class Node:
             self.member = Member(
                 config, files=self.files, identity_path=PATH, check_code=f"{self.address};1", client=client,
                 clock=now_ns, log_state=lambda: LogState(self.epoch, self.end, self.end), replication=self,
-                parts=self)
+                steps=self)
             await nursery.start(self.member.run)
             server = Server(self.member.handlers(), config=ServerConfig())
             listener = network.listeners[self.address] = MemoryListener()

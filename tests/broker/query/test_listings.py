@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from broker.consumers.listings import Listings
+from broker.query.listings import Listings
 from remoting.bodies.consumers import (
     ConsumerConnection,
     ConsumerIdList,

@@ -1,0 +1,72 @@
+"""The part of those who are connected: heartbeats, locks on queues, shares of queues, and what is passed on to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.config import BrokerConfig, pick
+from broker.consumers.assignment import Assignments
+from broker.consumers.heartbeats import Heartbeats
+from broker.consumers.locks import Locks
+from broker.consumers.members import ClientsConfig, Consumers, Producers
+from broker.consumers.relay import Relay
+from broker.groups.part import GroupsPart
+from broker.part import Part, Parts, Shared, Table
+from broker.standing import Role
+from broker.store.tables import PATHS, load
+from broker.topics.part import TopicsPart
+from remoting.bodies.consumers import MessageRequestModes
+from remoting.codes import RequestCode
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+
+if TYPE_CHECKING:
+    from remoting.daemon.page import Metric, Page
+
+
+class ClientsPart(Part):
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        topics, groups, standing = before[TopicsPart].table, before[GroupsPart].table, shared.standing
+        self.consumers = Consumers(pick(shared.config, ClientsConfig))
+        self.producers = Producers(self.consumers.config)
+        self.locks = Locks(shared.now_ns)
+        self.relay = Relay(
+            self.consumers, groups=groups, topics=topics, store=shared.journal.store, standing=standing)
+        self._heartbeats = Heartbeats(self.consumers, self.producers, self.locks, groups=groups, topics=topics,
+                                      standing=standing, now_ns=shared.now_ns)
+        self._modes_file = shared.table_file(self._modes, path=PATHS[MessageRequestModes])
+        self._assignments = Assignments(self.consumers, groups, topics, shared.queues_of, self._modes_file.saved,
+                                        load(shared.files, MessageRequestModes))
+        self._assignments.on_change.append(self._modes_file.changed)
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {**self._heartbeats.handlers(), **self.locks.handlers(), **self._assignments.handlers(),
+                **self.relay.handlers()}
+
+    def tables(self) -> Sequence[Table]:
+        return (Table(self._modes_file, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._assignments.copy),)
+
+    def _modes(self) -> MessageRequestModes:
+        return self._assignments.snapshot()
+
+    def metrics(self, page: Page) -> Iterator[Metric]:
+        yield page.gauge("rocketmq_producer_connections", "Producers.", [
+            ((group,), len(members)) for group, members in sorted(self.producers.groups.items())], "producer_group")
+        yield page.gauge("rocketmq_consumer_connections", "Consumers.", [
+            ((name,), len(group.members)) for name, group in sorted(self.consumers.groups.items())], "consumer_group")
+
+    def configure(self, config: BrokerConfig) -> None:
+        self.consumers.config = self.producers.config = pick(config, ClientsConfig)
+
+    def role_changed(self, role: Role) -> None:
+        if role.leads:
+            self._heartbeats.now_master()
+
+    def connection_closed(self, connection: Connection, reason: str) -> None:
+        self._heartbeats.closed(connection, reason)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await self._heartbeats.run(task_status=task_status)

@@ -1,0 +1,242 @@
+"""A part: one thing that a broker does for clients, with all that belongs to it.
+
+A part has what it overrides; the broker asks and tells all parts, in the order of their list (``broker.services``).
+Everything but ``run`` is called on the event loop and returns at once. It knows nothing of what any part does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
+
+import attrs
+import trio
+
+from broker.config import BrokerConfig
+from broker.journal import Journal
+from broker.puts import Puts
+from broker.standing import Role, Standing
+from broker.store.files import Files
+from broker.tablefile import RunSync, TableFile
+from remoting.bodies.consumers import MessageQueue
+from remoting.body import Body
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+
+if TYPE_CHECKING:
+    from remoting.daemon.page import Metric, Page
+
+NEVER: Final = 1 << 63
+"""A time that does not come, ns."""
+
+
+class QueuesOf(Protocol):
+    """What name servers say of topics."""
+
+    async def __call__(self, topic: str) -> Sequence[MessageQueue] | None:
+        """Queues that can be read, on all brokers; None if there is no route."""
+
+
+@attrs.frozen(kw_only=True)
+class Shared:
+    """What the parts of one broker share."""
+
+    config: BrokerConfig
+    """As at the start; ``Part.configure`` tells of changes."""
+    files: Files
+    """The store's directory."""
+    journal: Journal
+    puts: Puts
+    standing: Standing
+    rng: Random
+    now_ns: Callable[[], int]
+    """Monotonic."""
+    wall_ms: Callable[[], int]
+    run_sync: RunSync
+    """Where tables are written."""
+    queues_of: QueuesOf
+    ram_bytes: int = 1 << 62
+    """Of the whole machine."""
+    disk_used: Callable[[], float] = lambda: 0.0
+    """Share of the store's disk that is in use, 0 to 1."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Messages that lie no further behind the end of the log count as in memory."""
+        return self.ram_bytes * self.config.access_message_in_memory_max_ratio // 100
+
+    def table_file(self, table: Callable[[], Body], *, path: str = "", pause_ms: int = 0) -> TableFile:
+        """As ``TableFile``, below the store's directory."""
+        return TableFile(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
+
+
+@attrs.frozen
+class Table:
+    """One table of a part: its file here, and how a slave copies it from its master."""
+
+    file: TableFile
+    code: int
+    """Of the request that is answered with the whole table."""
+    copy: Callable[[bytes], None]
+    """Become what the master has: the body of that answer. Raises ``BodyError``."""
+
+
+class Part:
+    """Override what the part has; each method says what a part without it does."""
+
+    keys: ClassVar[type[attrs.AttrsInstance] | None] = None
+    """Its own keys of the configuration: a frozen attrs class of ``remoting.daemon.keys.key`` fields, all by name."""
+
+    # --- what it has -----------------------------------------------------------------------------------------
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """By request code; no other part has one of these codes."""
+        return {}
+
+    def tables(self) -> Sequence[Table]:
+        """Written to disk after each change, and copied by slaves."""
+        return ()
+
+    def runtime_info(self) -> Mapping[str, str]:
+        """Its lines in the answer to code 28."""
+        return {}
+
+    def metrics(self, page: Page) -> Iterable[Metric]:
+        """Its lines on the page for Prometheus, made by ``page``."""
+        return ()
+
+    # --- what it is told -------------------------------------------------------------------------------------
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Keys that may change while a broker runs have these values now. Called once before it runs, too."""
+
+    def role_changed(self, role: Role) -> None:
+        """This broker has that role now, and ``Standing`` says so already."""
+
+    def writes_opened(self) -> None:
+        """This broker is master; puts are taken by the end of this turn of the loop."""
+
+    def writes_closed(self) -> None:
+        """Puts are refused from now on."""
+
+    def all_seen(self) -> None:
+        """Consumers see all that this broker held when it became master."""
+
+    def connection_closed(self, connection: Connection, reason: str) -> None:
+        """The connection of a client, which it had perhaps registered by, ended."""
+
+    def stopping(self) -> None:
+        """The broker stops: who waits here is to be answered, and nobody is to wait any more."""
+
+    # --- what it does by itself ------------------------------------------------------------------------------
+
+    def due_ns(self) -> int:
+        """When ``tick`` is to be called next; monotonic. 0: as soon as the broker runs."""
+        return NEVER
+
+    def tick(self, now_ns: int) -> None:
+        """Called when that time has come, up to ``JournalConfig.tick_interval_ms`` late."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Do what it does in tasks of its own, until cancelled."""
+        task_status.started()
+        await trio.lowlevel.checkpoint()
+
+
+P = TypeVar("P", bound=Part)
+
+
+class Parts:
+    """An ordered list of parts. What is told to all is told in this order; a part may use those that stand before it.
+
+    ``parts[Kind]`` is the part of that class.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        """``now_ns`` is a monotonic clock."""
+        self._now_ns = now_ns
+        self._parts: list[Part] = []
+
+    def add(self, part: Part) -> None:
+        """Behind the others. Raises ``ValueError``: another part has one of its codes."""
+        for code in part.handlers().keys() & self.handlers().keys():
+            raise ValueError(f"code {code} belongs to {self._owner(code)} and to {type(part).__name__}")
+        self._parts.append(part)
+
+    def _owner(self, code: int) -> str:
+        return next(type(part).__name__ for part in self if code in part.handlers())
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def __getitem__(self, kind: type[P]) -> P:
+        """Raises ``KeyError``: there is none yet."""
+        for part in self._parts:
+            if isinstance(part, kind):
+                return part
+        raise KeyError(f"no {kind.__name__} here: a part comes behind those that it uses")
+
+    # --- what they have --------------------------------------------------------------------------------------
+
+    def handlers(self) -> dict[int, Handler]:
+        return {code: handler for part in self for code, handler in part.handlers().items()}
+
+    def tables(self) -> list[Table]:
+        return [table for part in self for table in part.tables()]
+
+    def runtime_info(self) -> dict[str, str]:
+        return {name: value for part in self for name, value in part.runtime_info().items()}
+
+    # --- what they are told ----------------------------------------------------------------------------------
+
+    def configure(self, config: BrokerConfig) -> None:
+        for part in self:
+            part.configure(config)
+
+    def role_changed(self, role: Role) -> None:
+        for part in self:
+            part.role_changed(role)
+
+    def writes_opened(self) -> None:
+        for part in self:
+            part.writes_opened()
+
+    def writes_closed(self) -> None:
+        for part in self:
+            part.writes_closed()
+
+    def all_seen(self) -> None:
+        for part in self:
+            part.all_seen()
+
+    def connection_closed(self, connection: Connection, reason: str) -> None:
+        for part in self:
+            part.connection_closed(connection, reason)
+
+    def stopping(self) -> None:
+        for part in self:
+            part.stopping()
+
+    # --- what they do by themselves --------------------------------------------------------------------------
+
+    def tick(self, now_ns: int) -> None:
+        """Called now and then, with the time: those that are due tick."""
+        for part in self:
+            if part.due_ns() <= now_ns:
+                part.tick(now_ns)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; then what the tables' files lack is written."""
+        async with trio.open_nursery() as nursery:
+            for table in self.tables():
+                await nursery.start(table.file.run)
+            self.tick(self._now_ns())
+            for part in self:
+                await nursery.start(part.run)
+            task_status.started()
+            await trio.sleep_forever()
+
+
+Kind = Callable[[Shared, Parts], Part]
+"""Makes a part, given what all share and the parts that stand before it: a class, as a rule."""

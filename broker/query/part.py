@@ -1,0 +1,65 @@
+"""The part for looking: at messages, queues, progress and who is here; and for cleaning, when somebody says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.config import BrokerConfig, pick
+from broker.consumers.part import ClientsPart
+from broker.groups.part import GroupsPart
+from broker.offsets.part import OffsetsPart
+from broker.part import Part, Parts, Shared
+from broker.pulling.part import PullingPart
+from broker.query.cleaning import Cleaning
+from broker.query.listings import Listings
+from broker.query.messages import MessageQueries, QueryConfig
+from broker.query.positions import Positions
+from broker.query.progress import Progress
+from broker.query.stats import SAMPLE_INTERVAL_MS, Stats
+from broker.topics.part import TopicsPart
+from remoting.endpoint import Handler
+
+
+class QueriesPart(Part):
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        topics, groups, offsets = before[TopicsPart].table, before[GroupsPart].table, before[OffsetsPart].table
+        clients, standing, store = before[ClientsPart], shared.standing, shared.journal.store
+        self._topics, self._journal = topics, shared.journal
+        self._messages = MessageQueries(pick(shared.config, QueryConfig), store)
+        self._stats = Stats(shared.config.broker_cluster_name, self._put_by_topic, shared.now_ns)
+        self._sample_due_ns = 0
+        before[PullingPart].pulling.on_found = self._stats.got
+        self._handlers = {
+            **self._messages.handlers(),
+            **Positions(store, clients.consumers, shared.journal.veil).handlers(),
+            **Progress(store, topics=topics, groups=groups, offsets=offsets, consumers=clients.consumers,
+                       stats=self._stats, standing=standing, wall_ms=shared.wall_ms).handlers(),
+            **Listings(clients.consumers, clients.producers, offsets, standing, now_ns=shared.now_ns,
+                       wall_ms=shared.wall_ms).handlers(),
+            **Cleaning(expired_queues=lambda: store.clean(len(store.queues())), unused_topics=self._delete_unused,
+                       expired_log=shared.journal.delete_old_files).handlers()}
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return self._handlers
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._messages.config = pick(config, QueryConfig)
+
+    def due_ns(self) -> int:
+        return self._sample_due_ns
+
+    def tick(self, now_ns: int) -> None:
+        self._sample_due_ns = now_ns + SAMPLE_INTERVAL_MS * 1_000_000
+        self._stats.sample()
+
+    def _put_by_topic(self) -> dict[str, int]:
+        """How many messages each topic has ever had."""
+        found: dict[str, int] = {}
+        for topic, queue_id in self._journal.store.queues():
+            name = topic.decode()
+            found[name] = found.get(name, 0) + self._journal.store.max_offset(topic, queue_id)
+        return found
+
+    def _delete_unused(self) -> None:
+        self._journal.delete_topics({
+            topic for topic, _ in self._journal.store.queues() if self._topics.get(topic.decode()) is None})

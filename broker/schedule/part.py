@@ -1,0 +1,71 @@
+"""The part of delayed messages: when they are due, and how far they are delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from broker.part import NEVER, Part, Parts, Shared, Table
+from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
+from broker.standing import Role
+from broker.store.tables import DelayOffsets, load
+from remoting.codes import RequestCode
+from remoting.endpoint import Handler
+
+if TYPE_CHECKING:
+    from remoting.daemon.page import Metric, Page
+
+
+class DelaysPart(Part):
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        config = shared.config
+        self._standing, self._veil = shared.standing, shared.journal.veil
+        self._writes_open = False
+        self._delivery = DelayedDelivery(
+            ScheduleConfig(message_delay_level=config.message_delay_level,
+                           flush_delay_offset_interval_ms=config.flush_delay_offset_interval),
+            shared.journal.store, shared.puts, load(shared.files, DelayOffsets), now_ns=shared.now_ns,
+            wall_ms=shared.wall_ms)
+        self._file = shared.table_file(self._delivery.offsets)
+        self._delivery.changed.append(self._file.changed)
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return self._delivery.handlers()
+
+    def tables(self) -> Sequence[Table]:
+        return (Table(self._file, RequestCode.GET_ALL_DELAY_OFFSET, self._delivery.copy),)
+
+    def runtime_info(self) -> Mapping[str, str]:
+        return self._delivery.running_stats()
+
+    def metrics(self, page: Page) -> Iterator[Metric]:
+        yield page.counter("broker_delayed_delivered", "Delayed messages that came due. Ours.",
+                           [((), self._delivery.delivered)])
+
+    # --- when it delivers ------------------------------------------------------------------------------------
+
+    def role_changed(self, role: Role) -> None:
+        self._delivery.machine.state_version = role.epoch
+
+    def writes_opened(self) -> None:
+        self._writes_open = True
+        if not self._veil.on:  # else what is due may have been delivered, though its place is not seen yet
+            self._deliver()
+
+    def writes_closed(self) -> None:
+        self._writes_open = False
+        self._delivery.stop()
+
+    def all_seen(self) -> None:
+        if self._writes_open:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._standing.role.delivers:
+            self._delivery.start()
+
+    def due_ns(self) -> int:
+        return 0 if self._delivery.machine.started else NEVER
+
+    def tick(self, now_ns: int) -> None:
+        self._delivery.tick(now_ns)

@@ -1,0 +1,159 @@
+"""The list of parts: who has what, and in which order they hear of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.config import BrokerConfig
+from broker.part import NEVER, Part, Parts, Table
+from broker.services import PARTS
+from broker.standing import Role
+from broker.store.files import MemoryFiles
+from broker.store.tables import DelayOffsets, load
+from broker.tablefile import TableFile
+from remoting.codes import RequestCode
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from tests.broker.cluster import cluster, inline, now_ns
+
+TOLD = ("configure", "role_changed", "writes_opened", "writes_closed", "all_seen", "connection_closed", "stopping")
+
+
+@attrs.define(eq=False)
+class Noting(Part):
+    """Notes what it is told."""
+
+    name: str
+    heard: list[str]
+    code: int = 0
+    next_ns: int = NEVER
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {self.code: lambda connection, request: None} if self.code else {}
+
+    def runtime_info(self) -> Mapping[str, str]:
+        return {f"{self.name}Info": "1"}
+
+    def configure(self, config: BrokerConfig) -> None:
+        self.heard.append(f"{self.name} configure")
+
+    def role_changed(self, role: Role) -> None:
+        self.heard.append(f"{self.name} role_changed")
+
+    def writes_opened(self) -> None:
+        self.heard.append(f"{self.name} writes_opened")
+
+    def writes_closed(self) -> None:
+        self.heard.append(f"{self.name} writes_closed")
+
+    def all_seen(self) -> None:
+        self.heard.append(f"{self.name} all_seen")
+
+    def connection_closed(self, connection: Connection, reason: str) -> None:
+        self.heard.append(f"{self.name} connection_closed")
+
+    def stopping(self) -> None:
+        self.heard.append(f"{self.name} stopping")
+
+    def due_ns(self) -> int:
+        return self.next_ns
+
+    def tick(self, now_ns: int) -> None:
+        self.heard.append(f"{self.name} tick {now_ns}")
+        self.next_ns = now_ns + 10
+
+
+def listed(*parts: Part) -> Parts:
+    made = Parts(now_ns)
+    for part in parts:
+        made.add(part)
+    return made
+
+
+def test_what_all_are_told_they_are_told_in_the_order_of_the_list() -> None:
+    heard: list[str] = []
+    parts = listed(Noting("a", heard), Part(), Noting("b", heard))
+    arguments: dict[str, Sequence[Any]] = {
+        "configure": (BrokerConfig(),), "role_changed": (Role.master(),), "connection_closed": (None, "")}
+    for what in TOLD:
+        getattr(parts, what)(*arguments.get(what, ()))
+    assert heard == [f"{name} {what}" for what in TOLD for name in ("a", "b")]
+    assert parts.runtime_info() == {"aInfo": "1", "bInfo": "1"}
+
+
+def test_a_code_has_one_part() -> None:
+    parts = listed(Noting("a", [], 7))
+    with pytest.raises(ValueError, match="code 7 belongs to Noting and to Noting"):
+        parts.add(Noting("b", [], 7))
+    assert set(parts.handlers()) == {7}
+
+
+def test_a_part_finds_those_before_it_by_their_class() -> None:
+    class Other(Part):
+        pass
+
+    first = Noting("a", [])
+    parts = listed(first)
+    assert parts[Noting] is first
+    with pytest.raises(KeyError, match="no Other here: a part comes behind those that it uses"):
+        parts[Other]
+
+
+def test_a_tick_comes_when_it_is_due_and_to_nobody_else() -> None:
+    heard: list[str] = []
+    parts = listed(Noting("a", heard, next_ns=0), Noting("b", heard), Part())
+    for now in (5, 6, 14, 15, 40):
+        parts.tick(now)
+    assert heard == ["a tick 5", "a tick 15", "a tick 40"]
+
+
+async def test_a_part_ticks_first_when_the_broker_begins_and_its_table_is_written_at_the_end(
+    autojump_clock: MockClock,
+) -> None:
+    @attrs.define(eq=False)
+    class Kept(Part):
+        files: MemoryFiles
+        file: TableFile = attrs.field(init=False)
+        ticks: int = 0
+
+        def __attrs_post_init__(self) -> None:
+            self.file = TableFile(self.files, lambda: DelayOffsets({1: self.ticks}), inline, pause_ms=5_000)
+
+        def tables(self) -> Sequence[Table]:
+            return (Table(self.file, RequestCode.GET_ALL_DELAY_OFFSET, lambda answer: None),)
+
+        def due_ns(self) -> int:
+            return 0
+
+        def tick(self, now_ns: int) -> None:
+            self.ticks += 1
+            self.file.changed()
+
+    files = MemoryFiles()
+    kept = Kept(files)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(listed(kept).run)
+        assert kept.ticks == 1
+        await trio.sleep(1)
+        assert load(files, DelayOffsets).offset_table == {1: 1}
+        kept.tick(0)
+        nursery.cancel_scope.cancel()
+    assert load(files, DelayOffsets).offset_table == {1: 2}
+
+
+async def test_a_broker_has_the_parts_of_the_list_in_its_order(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        assert [type(part) for part in node.broker.parts] == list(PARTS)
+        codes = [table.code for table in node.broker.parts.tables()]
+        assert sorted(codes) == sorted([
+            RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+            RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE])
+        assert set(codes) <= set(node.broker.parts.handlers()), "who copies them asks a broker like this one"
