@@ -36,6 +36,7 @@ import trio
 from benchmarks.failover_timeline import said
 from benchmarks.measure import quantile
 from harness.processes import balanced, java, ours
+from harness.processes.balanced import BrokerHost
 from harness.processes.broker import Broker
 from harness.processes.handle import Handle, start_all
 from harness.processes.program import Report
@@ -60,10 +61,10 @@ SETTINGS: Final[dict[str, object]] = {
 class Cluster:
     controllers: list[Handle]
     namesrv: str
-    brokers: Sequence[Broker | balanced.Host]
+    brokers: Sequence[Broker | BrokerHost]
     remoting: Client
 
-    async def roles(self) -> tuple[Broker | balanced.Host, dict[str, int]]:
+    async def roles(self) -> tuple[Broker | BrokerHost, dict[str, int]]:
         """The master and everybody's ids, once all are in sync."""
         view = (await until_settled(
             self.remoting, ours.addresses(self.controllers), [GROUP], REPLICAS, PATIENCE_S)).groups[GROUP]
@@ -106,8 +107,8 @@ def child_of(pid: int) -> int:
     return child
 
 
-def strike(master: Broker | balanced.Host) -> None:
-    if isinstance(master, balanced.Host):
+def strike(master: Broker | BrokerHost) -> None:
+    if isinstance(master, BrokerHost):
         master.lose()
     else:
         os.kill(child_of(master.pid), signal.SIGKILL)
@@ -128,7 +129,7 @@ async def kill_together(made: Cluster) -> None:
 
 async def raise_the_dead(made: Cluster) -> None:
     """Guardians that live start their brokers themselves."""
-    for process in (*made.controllers, *(each.broker for each in made.brokers if isinstance(each, balanced.Host))):
+    for process in (*made.controllers, *(each.broker for each in made.brokers if isinstance(each, BrokerHost))):
         if not process.running:
             await process.kill()  # takes note of its end
             await process.start()

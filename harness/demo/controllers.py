@@ -59,7 +59,7 @@ class Tally:
 
 
 @attrs.define(eq=False)
-class Story:
+class FleetStory:
     """The servers, the fleet, and what is done to them."""
 
     controllers: Sequence[Handle]
@@ -187,7 +187,7 @@ class Story:
 
 
 @asynccontextmanager
-async def staged(arguments: argparse.Namespace, data: Path, display: Display) -> AsyncIterator[Story]:
+async def staged(arguments: argparse.Namespace, data: Path, display: Display) -> AsyncIterator[FleetStory]:
     """Everything up, all brokers in sync."""
     async with ours.controllers(data / "controllers") as controllers, ours.namesrv(data / "namesrv") as namesrv:
         config = FleetConfig(groups=arguments.groups, catch_up_ms=100)
@@ -197,7 +197,7 @@ async def staged(arguments: argparse.Namespace, data: Path, display: Display) ->
                 await fleet.start()
             display.say(f"3 controllers, 1 name server; {len(fleet.brokers)} brokers in {len(fleet.groups)} groups "
                         f"registered and in sync after {trio.current_time() - began:.1f} s")
-            yield Story(controllers, namesrv, fleet, display, Random(arguments.seed))
+            yield FleetStory(controllers, namesrv, fleet, display, Random(arguments.seed))
 
 
 async def run(arguments: argparse.Namespace, data: Path) -> int:
@@ -223,7 +223,7 @@ async def run(arguments: argparse.Namespace, data: Path) -> int:
     return report(story, agreeing)
 
 
-def report(story: Story, agreeing: int) -> int:
+def report(story: FleetStory, agreeing: int) -> int:
     """The last lines, in either kind of display; the exit code."""
     say, tally, witness = Display().say, story.tally, story.fleet.witness
     say("")

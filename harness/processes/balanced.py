@@ -55,7 +55,7 @@ def commands(program: str) -> list[list[str]]:
 
 
 @attrs.define
-class Host:
+class BrokerHost:
     """A machine with one broker."""
 
     broker: Handle
@@ -73,10 +73,10 @@ class Host:
 class Balanced:
     namesrv: Handle
     controllers: Sequence[Handle]
-    hosts: list[Host]
+    hosts: list[BrokerHost]
     balancer: Handle
 
-    def at(self, announced: str) -> Host:
+    def at(self, announced: str) -> BrokerHost:
         return next(host for host in self.hosts if host.announced == announced)
 
     async def master(self, client: Client, in_sync: int, *former: str) -> str:
@@ -121,7 +121,7 @@ async def balanced(here: Path) -> AsyncIterator[Balanced]:
             broker = Handle(
                 f"broker {number}", _folder(here / f"b{number}", "broker.conf", text.replace(_NETWORK, network)),
                 [sys.executable, "-c", _BROKER, *line[1:]], f"{network}1{number}:{port}", "boot success")
-            hosts.append(Host(await stack.enter_async_context(running(broker)), f"{network}100:{port}"))
+            hosts.append(BrokerHost(await stack.enter_async_context(running(broker)), f"{network}100:{port}"))
         folder = _folder(here / "balancer", "haproxy.cfg", block("haproxy").replace(_NETWORK, network))
         check, run = commands(PROGRAM)
         checked = Handle("the balancer's check", folder, check, "", "")

@@ -39,7 +39,7 @@ LEADER_ONLY: Final = frozenset({
 
 
 @frozen
-class Stage:
+class Recording:
     """Where the peers of one recording run, and how they write headers."""
 
     release: Release
@@ -92,7 +92,7 @@ class Stage:
         return process
 
 
-async def _controlled(stage: Stage) -> None:
+async def _controlled(stage: Recording) -> None:
     """Two brokers under three controllers: registration, SyncStateSet, every admin call, then a master that dies."""
     namesrv = await stage.namesrv()
     peers = await stage.controllers()
@@ -115,7 +115,7 @@ async def _controlled(stage: Stage) -> None:
     await first.stop()
 
 
-async def _acting(stage: Stage) -> None:
+async def _acting(stage: Recording) -> None:
     """A plain master with a slave that acts for it: member groups, data versions, single topics, least ids."""
     namesrv = await stage.namesrv()
     common = {
@@ -160,7 +160,7 @@ async def record(
             frames: list[Recorded] = []
             async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
                 place = directory / f"{encoding}-{scene.__name__.strip('_')}"
-                await scene(Stage(release, place, encoding, Recorder(frames.append), nursery, stack, frames))
+                await scene(Recording(release, place, encoding, Recorder(frames.append), nursery, stack, frames))
                 await stack.aclose()
                 nursery.cancel_scope.cancel()
             say(f"  {len(frames)} frames")

@@ -26,7 +26,7 @@ PATIENCE_S = 90
 
 
 @attrs.frozen
-class Group:
+class GroupOfThree:
     """Three of our brokers under our controllers and our name server, all in sync."""
 
     stage: Stage
@@ -50,7 +50,7 @@ class Group:
 
 
 @asynccontextmanager
-async def group_of_three(stage: Stage, *topics: str) -> AsyncIterator[Group]:
+async def group_of_three(stage: Stage, *topics: str) -> AsyncIterator[GroupOfThree]:
     """Up, with these topics, which Java's tool made."""
     async with AsyncExitStack() as stack:
         controllers = await stack.enter_async_context(ours.controllers(stage.here / "controllers"))
@@ -63,7 +63,7 @@ async def group_of_three(stage: Stage, *topics: str) -> AsyncIterator[Group]:
             for number in range(3)
         ]
         await start_all(brokers)
-        made = Group(stage, addresses, namesrv.address, brokers)
+        made = GroupOfThree(stage, addresses, namesrv.address, brokers)
         await made.in_sync(3, "all in sync")
         for topic in topics:
             await create_topic(stage, made.namesrv, topic)
@@ -76,7 +76,7 @@ def longest_pause_ms(sent: Sequence[Report]) -> int:
     return max(((later - sooner) // 1000 for sooner, later in pairwise(ends)), default=0)
 
 
-async def judged(stage: Stage, group: Group, program: Program, checks: int, before_kill: int) -> None:
+async def judged(stage: Stage, group: GroupOfThree, program: Program, checks: int, before_kill: int) -> None:
     """Kill the master once so much was acknowledged; in the end every check must be good."""
     await program.wait_for("sent", lambda found: len([one for one in found if one["ok"]]) >= before_kill)
     victim = await group.kill_master()

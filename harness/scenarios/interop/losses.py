@@ -22,7 +22,7 @@ OURS = "no defect of RocketMQ explains it: ours"
 
 
 @attrs.frozen
-class Promise:
+class Acknowledged:
     """One acknowledgement: where the message is, and by whom it was given, an address."""
 
     number: int
@@ -36,9 +36,9 @@ class Promise:
         return self.queue_id, self.queue_offset
 
 
-def promises(sent: Iterable[Report]) -> dict[int, Promise]:
+def acknowledged(sent: Iterable[Report]) -> dict[int, Acknowledged]:
     """Of what the program that sends has reported, what was acknowledged, by number."""
-    return {each["sequence"]: Promise(each["sequence"], each["queue"], each["offset"], master_of(each["id"]),
+    return {each["sequence"]: Acknowledged(each["sequence"], each["queue"], each["offset"], master_of(each["id"]),
                                       each["ended_us"])
             for each in sent if each["ok"]}
 
@@ -74,7 +74,7 @@ def numbers_in(log: bytes, topic: str) -> dict[int, set[tuple[int, int]]]:
     return found
 
 
-def missing(promised: Iterable[Promise], log: bytes, topic: str) -> list[Promise]:
+def missing(promised: Iterable[Acknowledged], log: bytes, topic: str) -> list[Acknowledged]:
     """What was acknowledged and is not in this log, at its place."""
     held = numbers_in(log, topic)
     return [each for each in promised if each.place not in held.get(each.number, ())]
@@ -85,7 +85,7 @@ def cause(acknowledged_by_java: bool, missing_from_java: bool) -> str:
     return EARLY if acknowledged_by_java else CUT if missing_from_java else OURS
 
 
-def evidence(what: str, gone: Collection[Promise], java: Collection[str], holder: str,
+def evidence(what: str, gone: Collection[Acknowledged], java: Collection[str], holder: str,
              epochs: Mapping[str, str]) -> str:
     """The loss in words: how many, whose, from whom, the likely cause, and everybody's epoch file."""
     lines = [f"{what}: {len(gone)} acknowledged messages are not on {holder}"]

@@ -15,7 +15,7 @@ from harness.processes.broker import Broker
 from harness.processes.handle import start_all
 from harness.processes.program import Program
 from harness.scenarios.interop.ha import TOPIC, log_of, mixed, same_logs, seen, sending, topic_everywhere
-from harness.scenarios.interop.losses import SHOWN, evidence, missing, promises
+from harness.scenarios.interop.losses import SHOWN, acknowledged, evidence, missing
 from harness.scenarios.interop.scenario import Lost, Stage, expect, scenario
 from harness.scenarios.interop.watch import SyncState, create_topic
 
@@ -33,7 +33,7 @@ def _epochs(brokers: list[Broker]) -> dict[str, str]:
 
 def _held(stage: Stage, what: str, brokers: list[Broker], state: SyncState, sender: Program) -> None:
     """Everybody in sync has what was acknowledged up to now. Raises ``Lost``."""
-    promised = promises(sender.reports("sent"))
+    promised = acknowledged(sender.reports("sent"))
     theirs = {broker.announced for broker in brokers if broker.name.startswith("broker-")}
     in_sync = {state.replicas[number] for number in state.in_sync}
     for broker in brokers:
@@ -69,12 +69,12 @@ async def _masters_killed(stage: Stage, kinds: str) -> None:
                 _held(stage, f"after kill {number}", brokers, state, sender)
                 await trio.sleep(rng.random() * 2)
             reports = sender.reports("sent")
-            count = len(promises(reports))
-            await sender.wait_for("sent", lambda found: len(promises(found[len(reports):])) > 10)
+            count = len(acknowledged(reports))
+            await sender.wait_for("sent", lambda found: len(acknowledged(found[len(reports):])) > 10)
         expect(count > 10 * KILLS, f"only {count} of {len(reports)} were acknowledged")
         await same_logs(stage, "in the end", *brokers, timeout_s=SETTLE_S)
         _held(stage, "in the end", brokers, state, sender)
-        promised = promises(sender.reports("sent"))
+        promised = acknowledged(sender.reports("sent"))
         async with java.receiver(stage.release, stage.here / "receiver", namesrv=[namesrv], topic=TOPIC) as receiver:
             got = await receiver.wait_for(
                 "received", lambda found: promised.keys() <= {each["sequence"] for each in found})

@@ -20,7 +20,7 @@ from harness.processes.java.settings import Value
 from harness.processes.program import Program, Report
 from harness.scenarios.interop.clients import longest_pause_ms
 from harness.scenarios.interop.ha import FILES, GROUP, TOPIC, log_of, same_logs, sending, topic_everywhere
-from harness.scenarios.interop.losses import evidence, missing, promises
+from harness.scenarios.interop.losses import acknowledged, evidence, missing
 from harness.scenarios.interop.scenario import Lost, Stage, expect, scenario
 from harness.scenarios.interop.watch import SyncState, create_topic, until
 
@@ -33,7 +33,7 @@ BOOT = "epochFileCheckpoint.boot"
 
 
 @attrs.frozen
-class Group:
+class MixedGroup:
     """Brokers, ``o`` for ours and ``j`` for Java's, not started, under Java controllers and a Java name server."""
 
     stage: Stage
@@ -50,7 +50,7 @@ class Group:
 
     def has(self, what: str, broker: Broker, reports: list[Report]) -> None:
         """Raises ``Lost``."""
-        promised = promises(reports)
+        promised = acknowledged(reports)
         gone = missing(promised.values(), log_of(broker), TOPIC)
         if gone:
             java_ones = {each.announced for each in self.brokers if not each.name.startswith("our")}
@@ -59,7 +59,7 @@ class Group:
 
     async def consumed(self, reports: list[Report]) -> None:
         """A Java consumer gets all that was acknowledged, from the places that its sender was told."""
-        wanted = {(each.number, *each.place) for each in promises(reports).values()}
+        wanted = {(each.number, *each.place) for each in acknowledged(reports).values()}
         async with java.receiver(
                 self.stage.release, self.stage.here / "receiver", namesrv=[self.namesrv], topic=TOPIC) as receiver:
             await receiver.wait_for("received", lambda found: wanted <= {
@@ -69,7 +69,7 @@ class Group:
 @asynccontextmanager
 async def _group(
     stage: Stage, kinds: str, extra: Mapping[str, Value], *, guardian: bool = False,
-) -> AsyncIterator[Group]:
+) -> AsyncIterator[MixedGroup]:
     async with AsyncExitStack() as stack:
         controllers = await stack.enter_async_context(java.controllers(stage.release, stage.here / "controllers"))
         namesrv = await stack.enter_async_context(java.namesrv(stage.release, stage.here / "namesrv"))
@@ -80,7 +80,7 @@ async def _group(
             if kind == "o" else
             java.broker(stage.release, stage.here / f"j{number}", group=GROUP, namesrv=[namesrv.address],
                         controllers=led_by, extra=extra, start=False)) for number, kind in enumerate(kinds, 1)]
-        yield Group(stage, controllers, namesrv.address, brokers)
+        yield MixedGroup(stage, controllers, namesrv.address, brokers)
 
 
 async def _more(sender: Program, count: int = FEW) -> list[Report]:
@@ -134,7 +134,7 @@ async def our_master_with_a_guardian_is_stopped_under_java_controllers(stage: St
 # --- a machine that went down --------------------------------------------------------------------------------
 
 
-async def _all_down(group: Group, *brokers: Broker) -> None:
+async def _all_down(group: MixedGroup, *brokers: Broker) -> None:
     """kill -9 of everything, controllers first: while one lives, it holds elections when brokers are lost. Ours find
     that their machine went down meanwhile.
     """

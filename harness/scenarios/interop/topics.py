@@ -15,7 +15,7 @@ from harness.processes.handle import start_all
 from harness.processes.java.jvm import log
 from harness.processes.program import Report
 from harness.scenarios.interop.ha import mixed, same_logs, seen, sending, topics_of
-from harness.scenarios.interop.losses import promises
+from harness.scenarios.interop.losses import acknowledged
 from harness.scenarios.interop.scenario import Stage, expect, scenario
 from harness.scenarios.interop.watch import create_topic, tool
 
@@ -50,7 +50,7 @@ async def _young_topic(stage: Stage, namesrv: str, slave: Broker) -> tuple[str, 
 
 
 def _places(reports: list[Report]) -> set[tuple[int, int]]:
-    return {promise.place for promise in promises(reports).values()}
+    return {each.place for each in acknowledged(reports).values()}
 
 
 @scenario("5.5.0", "5.3.3")

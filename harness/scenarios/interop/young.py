@@ -14,7 +14,7 @@ import trio
 from harness.processes import java, ours
 from harness.processes.program import Report
 from harness.scenarios.interop.ha import TOPIC
-from harness.scenarios.interop.losses import SHOWN, promises
+from harness.scenarios.interop.losses import SHOWN, acknowledged
 from harness.scenarios.interop.scenario import Stage, expect, scenario
 from harness.scenarios.interop.watch import create_topic, until
 
@@ -57,7 +57,7 @@ async def a_java_push_consumer_keeps_its_place_on_young_masters(stage: Stage) ->
             state = await until(stage, controllers, GROUP, lambda found: (
                 found.master is not None and len(found.in_sync) == 3), "all are in sync again")
         await sender.stop()
-        promised = promises(sender.reports("sent"))
+        promised = acknowledged(sender.reports("sent"))
         got = await receiver.wait_for(
             "received", lambda found: promised.keys() <= {each["sequence"] for each in found}, timeout_s=60)
         again = _again(got)

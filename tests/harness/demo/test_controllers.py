@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from harness.demo import tables
-from harness.demo.controllers import Story, report
+from harness.demo.controllers import FleetStory, report
 from harness.demo.display import Display
 from harness.fleet import BrokerGroup, Fleet, SimulatedBroker, Witness
 from harness.fleet.broker import View
@@ -54,9 +54,9 @@ class Told:
         self.witness = witness
 
 
-def story(witness: Witness) -> Story:
+def story(witness: Witness) -> FleetStory:
     fleet = cast("Fleet", Told(witness))
-    return Story((), cast("Handle", None), fleet, Display(), Random(1))
+    return FleetStory((), cast("Handle", None), fleet, Display(), Random(1))
 
 
 def test_what_was_broken_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

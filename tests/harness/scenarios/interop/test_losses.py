@@ -8,13 +8,13 @@ from harness.scenarios.interop.losses import (
     CUT,
     EARLY,
     OURS,
-    Promise,
+    Acknowledged,
+    acknowledged,
     cause,
     evidence,
     master_of,
     missing,
     numbers_in,
-    promises,
 )
 from remoting import record as codec
 from remoting.record import Message
@@ -37,8 +37,8 @@ def log_with(*numbers: int, blank_behind: int = -1) -> bytes:
     return log
 
 
-def promise(number: int, master: str = JAVA) -> Promise:
-    return Promise(number, 1, number, master, 5)
+def promise(number: int, master: str = JAVA) -> Acknowledged:
+    return Acknowledged(number, 1, number, master, 5)
 
 
 def test_numbers_are_read_over_the_end_of_a_file_and_up_to_damage() -> None:
@@ -51,14 +51,14 @@ def test_numbers_are_read_over_the_end_of_a_file_and_up_to_damage() -> None:
 
 def test_a_number_at_another_place_is_missing() -> None:
     log = log_with(0, 1)
-    moved = Promise(1, 1, 7, JAVA, 5)
+    moved = Acknowledged(1, 1, 7, JAVA, 5)
     assert missing([promise(0), promise(1)], log, "Orders") == []
     assert missing([promise(0), moved, promise(2)], log, "Orders") == [moved, promise(2)]
 
 
 def test_promises_are_what_was_acknowledged_and_by_whom() -> None:
     said = {"sequence": 3, "queue": 1, "offset": 9, "id": codec.message_id(HOST, 4_000), "ended_us": 7, "ok": True}
-    assert promises([said, {"sequence": 4, "ok": False}]) == {3: Promise(3, 1, 9, JAVA, 7)}
+    assert acknowledged([said, {"sequence": 4, "ok": False}]) == {3: Acknowledged(3, 1, 9, JAVA, 7)}
     assert master_of("nothing") == ""
 
 
