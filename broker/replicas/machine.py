@@ -40,6 +40,8 @@ class State(enum.Enum):
     VACANT = "it has had a role, and knows of no master now"
     STOPPED = "it is about to end"
 
+    __hash__ = object.__hash__  # each turn of a broker looks its state up; that of enumerations is not C
+
 
 class Retreat(enum.Enum):
     """How it gives mastership up, beside its state."""

@@ -19,6 +19,8 @@ class Kind(enum.Enum):
     POLL = "poll"
     ALTER = "alter"
 
+    __hash__ = object.__hash__  # each turn of a broker looks some up; that of enumerations is not C
+
 
 AT_ONCE: Final = 0
 
@@ -32,7 +34,7 @@ class Timetable:
         """The request that a kind waits for."""
 
     def due(self, kind: Kind, now_ns: int) -> bool:
-        return (kind, "") not in self._waits and self.at(kind) <= now_ns
+        return self._due.get(kind, AT_ONCE) <= now_ns and (kind, "") not in self._waits
 
     def at(self, kind: Kind) -> int:
         return self._due.get(kind, AT_ONCE)
