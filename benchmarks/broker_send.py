@@ -23,7 +23,9 @@ from broker.ha.acks import QuorumConfig
 from broker.journal import Journal
 from broker.puts import Puts
 from broker.replication import Alone
-from broker.sending.sending import Sending, SendingConfig
+from broker.schedule.levels import DelayLevels
+from broker.sending.config import SendingConfig
+from broker.sending.sending import Sending
 from broker.store.directory import DirectoryFiles
 from broker.store.store import MessageStore, StoreConfig
 from broker.store.tables import SubscriptionGroup
@@ -66,10 +68,11 @@ class Peer:
             encode(answer)
 
 
-def send_request(batch: int = 0) -> Command:
+def send_request(batch: int = 0, level: int = 0) -> Command:
     header = SendMessageRequestV2(
         topic="Orders", queue_id=1, producer_group="p", default_topic="TBW102", born_timestamp=1_700_000_000_000,
-        properties=PROPERTIES, batch=bool(batch), reconsume_times=0, unit_mode=False)
+        properties=PROPERTIES + f"DELAY\x01{level}\x02" * bool(level), batch=bool(batch),
+        reconsume_times=0, unit_mode=False)
     if batch:
         return request(RequestCode.SEND_BATCH_MESSAGE, header,
                        encode_batch([(0, b"." * 128, PROPERTIES.encode())] * batch))
@@ -77,20 +80,20 @@ def send_request(batch: int = 0) -> Command:
 
 
 async def measured(root: str, name: str, count: int, window: int, *, index: bool = True, framed: bool = False,
-                   batch: int = 0) -> None:
+                   batch: int = 0, level: int = 0) -> None:
     files = DirectoryFiles(root)
     journal = Journal(MessageStore(files, StoreConfig(log_file_bytes=256 << 20, index=index)))
     journal.open()
     puts = Puts(journal, QuorumConfig())
     topics = TopicTable(TopicsConfig(), lambda: 0)
     sending = Sending(SendingConfig(), topics, TableFile(files, topics.snapshot), Nobody(), Nobody(), puts,
-                      packed_host("127.0.0.1", 10911), Random(1), lambda: True)
+                      packed_host("127.0.0.1", 10911), Random(1), lambda: True, delays=DelayLevels().rule)
     topics.update([TopicConfig("Orders", 4, 4)])
     handler = sending.handlers()[RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2]
     handle = cast("Callable[[Connection, Command], Command | None]", handler)
     peer = Peer(framed)
-    frame = encode(send_request(batch)) * window
-    requests = [send_request(batch)] * window
+    frame = encode(send_request(batch, level)) * window
+    requests = [send_request(batch, level)] * window
     async with trio.open_nursery() as nursery:
         await nursery.start(journal.run)
         puts.serve(Alone(journal))
@@ -119,6 +122,7 @@ def main() -> None:
         ("handler, put, store, dispatch; no key index", {"index": False}),
         ("handler, put, store, dispatch and key index", {}),
         ("the same, with frames decoded and encoded", {"framed": True}),
+        ("with a delay level: by the rules, and no key index", {"index": False, "level": 3}),
         ("client batches of 32, each message", {"batch": 32}),
     ):
         count = asked.count // 32 if "batch" in options else asked.count

@@ -28,6 +28,9 @@ import role_tables  # noqa: E402
 from benchmarks import broker_figures, failover_timeline  # noqa: E402
 from broker.config import BrokerConfig  # noqa: E402
 from broker.idle_keys import IDLE  # noqa: E402
+from broker.schedule.levels import DelayLevels  # noqa: E402
+from broker.sending import chains  # noqa: E402
+from broker.sending.config import SendingConfig  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
@@ -97,6 +100,20 @@ def scenarios() -> Iterator[str]:
                 found = results.get((each.name, release))
                 ran = f"{found.outcome}, Java {found.java}, {found.day}" if found is not None else "not yet"
                 yield f"| {release} | `{each.name}` | {each.about} | {ran} |"
+
+
+def send_rules() -> Iterator[str]:
+    """A row per rule that a message passes on its way into a broker, in their order."""
+    delays = DelayLevels().rule
+    unserved, nothing = chains.Unserved(SendingConfig()), cast(Any, None)
+    columns = (
+        chains.of_sends(chains.DeadLetters(nothing, nothing, nothing), chains.Own({}, str), unserved, delays),
+        chains.of_batches(unserved), chains.of_given_back(delays))
+    yield "| rule | what it does | a message | a batch | given back (36) |"
+    yield "|---|---|---|---|---|"
+    for each in dict.fromkeys(rule for chain in columns for rule in chain.rules):
+        places = [str(chain.rules.index(each) + 1) if each in chain.rules else "" for chain in columns]
+        yield f"| `{each.name}` | {each.about} | {' | '.join(places)} |"
 
 
 def broker_benchmarks() -> Iterator[str]:
@@ -177,7 +194,7 @@ def report_bounds() -> Iterator[str]:
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, BrokerConfig), "broker-idle-keys": partial(idle_keys, IDLE),
-    "mqadmin-commands": commands, "interop": scenarios,
+    "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, **role_tables.PARTS}

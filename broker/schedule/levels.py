@@ -11,9 +11,11 @@ from typing import Final
 
 import attrs
 
+from broker.properties import DELAY, REAL_QID, REAL_TOPIC, TIMERS
+from broker.rules import Diverted, Draft, rule
 from broker.topics.names import HALF, SCHEDULE
 from remoting.fields import decimal
-from remoting.record import Message, decode_properties
+from remoting.record import COMMIT, ROLLBACK, Message, decode_properties
 
 DEFAULT: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """``messageDelayLevel``."""
@@ -38,11 +40,24 @@ def parse(text: str = DEFAULT) -> tuple[int, ...]:
     return tuple(delays)
 
 
-def put_aside(properties: dict[str, str], topic: str, queue_id: int, level: int, levels: int) -> int:
-    """Note in ``properties`` where the message was meant to go; returns the schedule topic's queue for it."""
-    level = min(level, levels)
-    properties |= {"DELAY": str(level), "REAL_TOPIC": topic, "REAL_QID": str(queue_id)}
-    return level - 1
+class DelayLevels:
+    """The rule of messages with a delay level, of which there are ``count``."""
+
+    def __init__(self, count: int = LEVELS_MAX) -> None:
+        self._queues = [Diverted(SCHEDULE, queue_id) for queue_id in range(count)]
+        self.rule = rule(self.delay_levels, DELAY)
+
+    def delay_levels(self, draft: Draft) -> Diverted | None:
+        """A message with a delay level waits in the level's queue of the schedule topic; timers that it has go."""
+        if draft.level <= 0 or draft.sys_flag & ROLLBACK not in (0, COMMIT):
+            return None
+        values = draft.properties
+        for timer in TIMERS:
+            if timer in values:
+                del values[timer]
+        level = min(draft.level, len(self._queues))
+        values[DELAY] = str(level)
+        return self._queues[level - 1]
 
 
 def restored(message: Message) -> Message | str:
@@ -51,9 +66,9 @@ def restored(message: Message) -> Message | str:
     Its properties stay: Java hands it on with its ``DELAY`` too, and consumers show it.
     """
     properties = decode_properties(message.properties)
-    topic, queue_id = properties.get("REAL_TOPIC"), decimal(properties.get("REAL_QID", ""))
+    topic, queue_id = properties.get(REAL_TOPIC), decimal(properties.get(REAL_QID, ""))
     if not topic or queue_id is None or not 0 <= queue_id <= _QUEUE_ID_MAX:
-        return f"it has no topic and queue to go to: REAL_TOPIC {topic!r}, REAL_QID {properties.get('REAL_QID')!r}"
+        return f"it has no topic and queue to go to: REAL_TOPIC {topic!r}, REAL_QID {properties.get(REAL_QID)!r}"
     if topic == HALF:
         return f"it would go to {topic}, and so be delivered to nobody"
     return attrs.evolve(message, topic=topic.encode(), queue_id=queue_id, prepared_offset=0)

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.part import NEVER, Part, Parts, Shared, Table
+from broker.schedule import levels
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
+from broker.schedule.levels import DelayLevels
 from broker.standing import Role
 from broker.store.tables import DelayOffsets, load
 from remoting.codes import RequestCode
@@ -21,6 +23,7 @@ class DelaysPart(Part):
         config = shared.config
         self._standing, self._veil = shared.standing, shared.journal.veil
         self._writes_open = False
+        self.levels = DelayLevels(len(levels.parse(config.message_delay_level)))
         self._delivery = DelayedDelivery(
             ScheduleConfig(message_delay_level=config.message_delay_level,
                            flush_delay_offset_interval_ms=config.flush_delay_offset_interval),

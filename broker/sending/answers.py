@@ -1,4 +1,4 @@
-"""How each status of a put is answered, as one table.
+"""How each status of a put is answered, as one table; and the answers to sends, counted.
 
 Codes and words are Java's; behind them stands what this broker knows of the reason.
 Source: ``SendMessageProcessor.handlePutMessageResult`` of RocketMQ 5.5.0.
@@ -7,21 +7,19 @@ Source: ``SendMessageProcessor.handlePutMessageResult`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from broker.ha.acks import PutStatus
+from broker.rules import Refusal
 from broker.standing import REJECTED
 from remoting.codes import ResponseCode
+from remoting.command import ONEWAY, RESPONSE, Command
+from remoting.record import message_ids
 
-
-@attrs.frozen
-class Refusal:
-    """Nothing was put: the code and the words of the answer."""
-
-    code: int
-    remark: str
+if TYPE_CHECKING:
+    from broker.puts import PutResult
 
 
 STORED: Final[Mapping[PutStatus, int]] = {
@@ -57,10 +55,71 @@ assert STORED.keys() | NOT_STORED.keys() == set(PutStatus)
 
 
 def refusal(status: PutStatus, body_bytes_max: int, reason: str = "") -> Refusal:
-    """Of a put that was not written."""
+    """The answer to a put that was not written."""
     code, words = NOT_STORED[status]
     words = words.format(body_bytes_max=body_bytes_max)
     return Refusal(code, f"{words} {reason}" if reason else words)
 
 
+def illegal(reason: str, body_bytes_max: int) -> Refusal:
+    return refusal(PutStatus.MESSAGE_ILLEGAL, body_bytes_max, reason)
+
+
+def too_large(size: int, body_bytes_max: int) -> Refusal:
+    """Said of a body as it comes, and not where it is stored: what the log has goes to other queues whatever its
+    size."""
+    return illegal(f"body of {size} bytes; {body_bytes_max} are allowed", body_bytes_max)
+
+
+def forbidden(what: str) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, f"the {what} sending message is forbidden")
+
+
 SLAVE: Final = Refusal(ResponseCode.SYSTEM_BUSY, REJECTED)
+
+
+@attrs.define
+class Counters:
+    """Sums since this process began; they only ever rise."""
+
+    messages: int = 0
+    bytes: int = 0
+    """Of records."""
+    refused: int = 0
+    """Sends without a message stored."""
+    dead_letters: int = 0
+    sent_back: int = 0
+
+
+class Answers:
+    """Makes the answers to sends, and counts them."""
+
+    def __init__(self, own: Mapping[str, str], store_host: bytes) -> None:
+        """``own`` stands in every answer."""
+        self.counters = Counters()
+        self.body_bytes_max = 0
+        self._own, self._store_host = own, store_host
+
+    def refused(self, refused: Refusal) -> Command:
+        self.counters.refused += 1
+        return Command(refused.code, 0, RESPONSE, dict(self._own), b"", refused.remark)
+
+    def of_put(self, request: Command, result: PutResult, queue_id: int, uniq_key: str | None) -> Command:
+        """What became of it; ``queue_id`` is the one that was asked for or chosen, wherever the message waits."""
+        puts, counters = result.puts, self.counters
+        code = STORED.get(result.status)
+        if code is None:
+            return self.refused(refusal(result.status, self.body_bytes_max, result.remark))
+        counters.messages += len(puts)
+        counters.bytes += puts[-1].offset + puts[-1].size - puts[0].offset
+        if request.flag & ONEWAY:
+            return Command(code)
+        ext = {
+            **self._own,
+            "msgId": ",".join(message_ids(self._store_host, [put.offset for put in puts])),
+            "queueId": str(queue_id),
+            "queueOffset": str(puts[0].queue_offset),
+        }
+        if uniq_key:
+            ext["transactionId"] = uniq_key
+        return Command(code, 0, RESPONSE, ext, b"", result.remark or None)

@@ -10,8 +10,10 @@ from broker.consumers.part import ClientsPart
 from broker.groups.part import GroupsPart
 from broker.part import Part, Parts, Shared
 from broker.rate import Rate
+from broker.schedule.part import DelaysPart
+from broker.sending.config import SendingConfig
 from broker.sending.sendback import SendBack
-from broker.sending.sending import Sending, SendingConfig
+from broker.sending.sending import Sending
 from broker.topics.part import TopicsPart
 from remoting.endpoint import Handler
 from remoting.record import packed_host
@@ -24,12 +26,13 @@ class SendingPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, standing, topics, groups = shared.config, shared.standing, before[TopicsPart], before[GroupsPart].table
         host = packed_host(config.broker_ip1, config.listen_port)
+        delays = before[DelaysPart].levels.rule
         self.sending = Sending(
             pick(config, SendingConfig), topics.table, topics.file, groups, before[ClientsPart].locks, shared.puts,
-            host, shared.rng, lambda: standing.role.takes_puts)
+            host, shared.rng, lambda: standing.role.takes_puts, delays=delays)
         self._send_back = SendBack(
             self.sending, topics.table, topics.file, groups, shared.puts, shared.journal.store.get_by_id, host,
-            shared.rng)
+            shared.rng, delays=delays)
         self._rate = Rate(lambda: self.sending.counters.messages)
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -52,7 +55,7 @@ class SendingPart(Part):
                            [((), counters.sent_back)])
 
     def configure(self, config: BrokerConfig) -> None:
-        self.sending.config = pick(config, SendingConfig)
+        self.sending.configure(pick(config, SendingConfig))
         self.sending.permission = config.broker_permission
 
     def due_ns(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.schedule.levels import DEFAULT, parse, put_aside, restored
+from broker.rules import Chain, Draft
+from broker.schedule.levels import DEFAULT, DelayLevels, parse, restored
 from broker.store.dispatch import DELAYS_MS
 from remoting.record import Message, decode_properties, encode_properties
 
@@ -29,9 +30,9 @@ def test_what_is_no_configuration(text: str, words: str) -> None:
 
 @pytest.mark.parametrize(("level", "queue_id"), [(1, 0), (18, 17), (19, 17), (1 << 40, 17)])
 def test_put_aside_and_back(level: int, queue_id: int) -> None:
-    values = {"UNIQ_KEY": "u", "DELAY": str(level)}
-    assert put_aside(values, "Orders", 3, level, 18) == queue_id
-    assert values["DELAY"] == str(queue_id + 1)
+    draft = Draft("Orders", 3, values := {"UNIQ_KEY": "u", "DELAY": str(level)}, level=level)
+    assert Chain(DelayLevels(18).rule).stops(draft) is None
+    assert (draft.topic, draft.queue_id, values["DELAY"]) == ("SCHEDULE_TOPIC_XXXX", queue_id, str(queue_id + 1))
     aside = Message(b"SCHEDULE_TOPIC_XXXX", b"x", queue_id, encode_properties(values), reconsume_times=2)
     back = restored(aside)
     assert isinstance(back, Message)

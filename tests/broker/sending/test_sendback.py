@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 from trio.testing import MockClock
 
+from broker.rules import NOT_YET, Refusal, Verdict, rule
+from broker.sending.sendback import SendBack
 from broker.store.tables import SubscriptionGroup
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import ResponseCode
@@ -145,6 +148,31 @@ async def test_it_is_taken_when_replicas_hold_it(autojump_clock: MockClock) -> N
             ResponseCode.SYSTEM_ERROR,
             "IN_SYNC_REPLICAS_NOT_ENOUGH 0 replicas are in sync, 1 are needed: nothing was written")
         assert len(await world.records()) == 1
+
+
+async def test_its_delay_wins_over_timers_that_it_came_with(autojump_clock: MockClock) -> None:
+    """They were served before, or counted for nothing."""
+    async with running() as world:
+        world.topics.update([TopicConfig("Orders", 4, 4)])
+        world.groups.known["g"] = SubscriptionGroup("g")
+        answer = await world.ask(send(properties={"UNIQ_KEY": UNIQ, "TIMER_DELAY_MS": "1", "TIMER_OUT_MS": "2"}))
+        assert (await world.ask(back(parse_message_id(answer.ext["msgId"])[1]))).code == ResponseCode.SUCCESS
+        properties = (await world.last())[2]
+        assert "TIMER_DELAY_MS" not in properties and properties["TIMER_OUT_MS"] == "2"
+
+
+async def test_a_rule_may_refuse_it_or_have_it_wait(autojump_clock: MockClock) -> None:
+    world = World()
+    verdicts: list[Verdict] = [NOT_YET, Refusal(13, "not this one"), NOT_YET, None]
+    world.sendback = SendBack(
+        world.sending, world.topics, world.topics_file, world.groups, world.puts, world.journal.store.get_by_id,
+        STORE_HOST, Random(1), delays=rule(lambda draft: verdicts.pop(0)))
+    async with running(world):
+        offset = await stored(world)
+        answer = await world.ask(back(offset))
+        assert (answer.code, answer.remark) == (13, "not this one")
+        assert (await world.ask(back(offset))).code == ResponseCode.SUCCESS
+        assert (await world.last())[0] == "%RETRY%g" and not verdicts
 
 
 # --- a consumer that sends to its retry topic by itself ------------------------------------------------------

@@ -10,9 +10,10 @@ import trio
 from trio.testing import MockClock
 
 from broker.ha.acks import BrokerRole, Holders, Mode, PutStatus, QuorumConfig, Replicas
+from broker.properties import clean, parse, write
 from broker.sending.answers import NOT_STORED, STORED, refusal
-from broker.sending.properties import clean, parse, write
-from broker.sending.sending import SendingConfig, packed_peer
+from broker.sending.config import SendingConfig
+from broker.sending.sending import packed_peer
 from broker.store.tables import SubscriptionGroup, Topics, load
 from broker.topics import TopicsConfig
 from remoting.bodies.namesrv import TopicConfig

@@ -15,8 +15,10 @@ from broker.journal import Journal
 from broker.puts import Puts
 from broker.replication import Alone
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
+from broker.schedule.levels import DelayLevels
+from broker.sending.config import SendingConfig
 from broker.sending.sendback import SendBack
-from broker.sending.sending import Sending, SendingConfig
+from broker.sending.sending import Sending
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore, StoreConfig
@@ -74,11 +76,12 @@ class World:
         self.topics.on_delete.append(lambda name: self.journal.delete_topics([name.encode()]))
         self.groups = Groups()
         self.slave = False
+        delays = DelayLevels().rule
         self.sending = Sending(
             config or SendingConfig(), self.topics, self.topics_file, self.groups, self.groups, self.puts, STORE_HOST,
-            Random(1), lambda: not self.slave)
+            Random(1), lambda: not self.slave, delays=delays)
         self.sendback = SendBack(self.sending, self.topics, self.topics_file, self.groups, self.puts,
-                                 self.journal.store.get_by_id, STORE_HOST, Random(2))
+                                 self.journal.store.get_by_id, STORE_HOST, Random(2), delays=delays)
         self.delayed = DelayedDelivery(
             schedule or ScheduleConfig(), self.journal.store, self.puts, load(self.files, DelayOffsets),
             now_ns=self.journal.now_ns, wall_ms=self.wall_ms)

@@ -10,13 +10,19 @@ from typing import Final
 
 UNIQ_KEY: Final = "UNIQ_KEY"
 """The id that the sender gave."""
-TIMERS: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+DELAY: Final = "DELAY"
+"""The delay level."""
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QID: Final = "REAL_QID"
+"""Where a message is meant for that waits elsewhere."""
+TIMERS: Final = frozenset({"TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"})
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 PRIORITY: Final = "_SYS_MSG_PRIORITY_"
-SPECIAL: Final = frozenset({
-    "POP_CK", "MSG_REGION", "TRACE_ON", "CLUSTER", "DELAY", "TRAN_MSG", *TIMERS, "TIMER_OUT_MS", "INNER_NUM",
-    "__LITE_TOPIC", PRIORITY,
-})
-"""Whoever has none of these is stored as it came, with the broker's own behind it."""
+SHARDING_KEY: Final = "__SHARDINGKEY"
+TRAN_MSG: Final = "TRAN_MSG"
+POP_CK: Final = "POP_CK"
+INNER_NUM: Final = "INNER_NUM"
+LITE_TOPIC: Final = "__LITE_TOPIC"
 
 
 def parse(text: str) -> dict[str, str] | None:

@@ -1,0 +1,227 @@
+"""The rules that every broker has, and the chains: which rules a message passes, in which order.
+
+The order is Java's: dead letters, properties, what is refused, then where the message waits. A feature that makes
+something else of messages, such as a timer, brings a rule of its own: the chain takes it as an argument, as it takes
+the delay levels, at the place of the rule here that refuses the feature.
+Source: ``SendMessageProcessor``, ``AbstractSendMessageProcessor`` and ``HookUtils`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from broker.ha.acks import PutStatus
+from broker.properties import (
+    DELAY,
+    INNER_NUM,
+    LITE_TOPIC,
+    POP_CK,
+    PRIORITY,
+    SHARDING_KEY,
+    TIMER_OUT_MS,
+    TIMERS,
+    TRAN_MSG,
+    UNIQ_KEY,
+)
+from broker.rules import NOT_YET, Chain, Draft, Refusal, Rule, Stop, rule
+from broker.sending.answers import illegal, refusal, too_large
+from broker.sending.config import SendingConfig
+from broker.sending.needs import Groups, Locks
+from broker.sending.retries import retries_max
+from broker.topics import names
+from broker.topics.table import TopicTable
+from remoting.codes import ResponseCode
+from remoting.fields import decimal, shown
+from remoting.record import INNER_BATCH, PREPARED, ROLLBACK, TOPIC_BYTES_MAX
+
+NEVER = PREPARED | INNER_BATCH
+"""Bits of ``sys_flag`` that nothing here serves; the first one is in those of a rollback too."""
+
+
+def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, delays: Rule) -> Chain:
+    """Of one message that a producer sends, or a consumer for a retry."""
+    return Chain(
+        rule(dead_letters.dead_letters),
+        rule(own.own_properties, *own.values, POP_CK),
+        rule(delay_level_is_read, DELAY),
+        rule(unserved.transactions, TRAN_MSG),
+        rule(unserved.inner_batches, INNER_NUM),
+        rule(unserved.light_topics, LITE_TOPIC),
+        rule(unserved.timers, *TIMERS, TIMER_OUT_MS),
+        rule(priority, PRIORITY),
+        delays,
+    )
+
+
+def of_batches(unserved: Unserved) -> Chain:
+    """Of a batch, as the properties of its request say; the rules only refuse. Its messages stay as they came."""
+    return Chain(
+        rule(topic_is_short),
+        rule(no_retry_topic),
+        rule(unserved.batch_in_transaction, TRAN_MSG),
+        rule(unserved.batch_delayed, DELAY),
+    )
+
+
+def of_given_back(delays: Rule) -> Chain:
+    """Of a message that a consumer gives back: it was stored before, and passed the other rules then."""
+    return Chain(delays)
+
+
+# --- what every broker does ----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class DeadLetters:
+    """Which messages of retry topics are tried no more."""
+
+    topics: TopicTable
+    groups: Groups
+    locks: Locks
+
+    def dead_letters(self, draft: Draft) -> Stop | None:
+        """A retry that was tried too often, or whose group consumes in order, goes to its group's dead letters.
+
+        Of a group that consumes in order a message comes here when the consumer has given up on it.
+        """
+        name = draft.retry_of
+        if name is None:
+            return None
+        group = self.groups.find(name)
+        if group is None:
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
+        most = retries_max(group, draft.version, draft.max_reconsume_times)
+        if draft.reconsume_times <= most and not self.locks.held_by_group(name):
+            return None
+        topic = names.dlq_topic(name)
+        if self.topics.get(topic) is None:
+            self.topics.create_for_dead_letters(name)
+            return NOT_YET
+        draft.topic, draft.queue_id, draft.dead = topic, 0, True
+        draft.properties[DELAY] = "-1"
+        return None
+
+
+@attrs.frozen
+class Own:
+    """The properties that each message gets from the broker that stores it."""
+
+    values: Mapping[str, str]
+    new_id: Callable[[], str]
+
+    def own_properties(self, draft: Draft) -> None:
+        """It loses `POP_CK`, and gets the broker's own properties and, if it has none, a unique id."""
+        values = draft.properties
+        values.pop(POP_CK, None)
+        if not values.get(UNIQ_KEY):
+            values[UNIQ_KEY] = self.new_id()
+        values |= self.values
+
+
+def delay_level_is_read(draft: Draft) -> Refusal | None:
+    """A delay level that is no number is refused."""
+    text = draft.properties.get(DELAY)
+    if text is None:
+        return None
+    level = decimal(text)
+    if level is None:
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"DELAY is {shown(text)}; a delay level is a whole number")
+    draft.level = level
+    return None
+
+
+def priority(draft: Draft) -> None:
+    """A priority chooses the queue, unless there is a delay level or a sharding key."""
+    asked = draft.properties.get(PRIORITY)
+    if asked is None:
+        return
+    number = decimal(asked)
+    if number is None or number < 0 or draft.level > 0 or SHARDING_KEY in draft.properties:
+        del draft.properties[PRIORITY]
+    else:
+        draft.queue_id = min(number, max(0, draft.write_queues - 1))
+
+
+# --- what is refused -----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Unserved:
+    """What senders may ask for and nothing here serves."""
+
+    config: SendingConfig
+
+    def transactions(self, draft: Draft) -> Refusal | None:
+        """Transactions are refused, but not the delayed retry of a message that once was one."""
+        if not _in_transaction(draft) or (draft.reconsume_times > 0 and draft.level > 0):
+            return None
+        return self._transaction()
+
+    def inner_batches(self, draft: Draft) -> Refusal | None:
+        """A batch within a message is refused."""
+        return self._illegal("INNER_NUM is for batches alone.") if INNER_NUM in draft.properties else None
+
+    def light_topics(self, draft: Draft) -> Refusal | None:
+        """Messages for a light topic are refused."""
+        if LITE_TOPIC not in draft.properties:
+            return None
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "this broker has no light topics (property __LITE_TOPIC)")
+
+    def timers(self, draft: Draft) -> Refusal | None:
+        """Timers are refused; where there is a delay level too, that one counts."""
+        if draft.level > 0 or TIMERS.isdisjoint(draft.properties) or TIMER_OUT_MS in draft.properties:
+            return None
+        return refusal(PutStatus.WHEEL_TIMER_NOT_ENABLE, self.config.max_message_size)
+
+    def batch_in_transaction(self, draft: Draft) -> Refusal | None:
+        """A batch takes no transaction, nor batches within its messages."""
+        if draft.sys_flag & (ROLLBACK | INNER_BATCH) or _in_transaction(draft):
+            return self._illegal("A batch takes no transaction.")
+        return None
+
+    def batch_delayed(self, draft: Draft) -> Refusal | None:
+        """A batch cannot be delayed."""
+        if (decimal(draft.properties.get(DELAY, "0")) or 0) > 0:
+            return self._illegal("A batch cannot be delayed.")
+        return None
+
+    def body(self, body: bytes, sys_flag: int) -> Refusal | None:
+        """Why no consumer could ever see a message with this body and these flags, or that it is too large."""
+        if body and sys_flag & PREPARED:
+            return self._transaction()
+        if not body:
+            return self._illegal("It has no body.")
+        if sys_flag & NEVER:
+            return self._illegal("It is a batch within a message, which no topic here takes.")
+        if len(body) > self.config.max_message_size:
+            return too_large(len(body), self.config.max_message_size)
+        return None
+
+    def _transaction(self) -> Refusal:
+        forbidden = self.config.reject_transaction_message
+        words = "sending transaction message is forbidden" if forbidden else "does not support transaction messages"
+        return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] {words}")
+
+    def _illegal(self, reason: str) -> Refusal:
+        return illegal(reason, self.config.max_message_size)
+
+
+def topic_is_short(draft: Draft) -> Refusal | None:
+    """A batch takes no topic of more than 127 characters."""
+    if len(draft.topic) <= TOPIC_BYTES_MAX:
+        return None
+    return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(draft.topic)}")
+
+
+def no_retry_topic(draft: Draft) -> Refusal | None:
+    """A batch takes no retry topic."""
+    if draft.retry_of is None:
+        return None
+    return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {draft.topic}")
+
+
+def _in_transaction(draft: Draft) -> bool:
+    asked = draft.properties.get(TRAN_MSG)
+    return asked is not None and asked.lower() == "true"
