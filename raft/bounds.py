@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from raft.config import MS
 from raft.held import Held
 from raft.messages import ReadReply
-from raft.replica import GUESTS_MAX, WRITE_BYTES, WRITES_MAX, Replica
+from raft.replica import GUESTS_MAX, Replica
 from raft.violation import require
+from raft.writes import WRITE_BYTES, WRITES_MAX
 
 if TYPE_CHECKING:
     from raft.invariants import Checker
@@ -54,7 +55,7 @@ def INV_R38(group: Checker, node: Ghost, replica: Replica, clock: int, held: Hel
     """What waits for this node's disk is bounded, however long that stands still and whoever leads meanwhile: writes
     and frames by bytes, messages by kinds and peers. Asked while a write waits longer than an election timeout."""
     config, pending = group.config, node.pending
-    if node.full or clock - replica.oldest_unsynced_ns() < config.election_timeout_ms * MS:
+    if node.full or clock - replica.writes.oldest_unsynced_ns() < config.election_timeout_ms * MS:
         return
     group.counts["INV_R38"] += 1
     size = sum(len(frame.data) for write in pending for frame in write.frames) + len(pending) * WRITE_BYTES

@@ -71,7 +71,7 @@ class Campaign:
     def _ask(self) -> None:
         """Plan the next round and put the question."""
         core, state = self.core, self.state
-        if not core.may_campaign or core.disk_full:
+        if not core.may_campaign or core.writes.disk_full:
             self._next_round_at = core.now + core.rules.follower_timeout_ns(core.rng, core.membership, core.node_id)
             return
         plan = core.rules.plan_round(core.voter(), state, core.rng)
@@ -101,8 +101,9 @@ class Campaign:
         decision = core.rules.decide_own_vote(core.voter(), request)
         if decision.grant and not plan.probe:
             core.set_hard_state(request.term, core.node_id)
-        if decision.result == VoteResult.ACCEPT and not plan.probe and core.hard_token > core.durable_token:
-            self._own_vote_after = core.hard_token
+        writes = core.writes
+        if decision.result == VoteResult.ACCEPT and not plan.probe and writes.hard_token > writes.durable_token:
+            self._own_vote_after = writes.hard_token
             return
         self._own_vote_after = 0
         self._tally_own(decision.result)
@@ -113,7 +114,7 @@ class Campaign:
                 self.core.group, self.core.term, self._round, result, self._tally.probe)
 
     def on_durable(self) -> None:
-        if self._tally and 0 < self._own_vote_after <= self.core.durable_token:
+        if self._tally and 0 < self._own_vote_after <= self.core.writes.durable_token:
             self._own_vote_after = 0
             self._tally_own(VoteResult.ACCEPT)
             self._maybe_finish()

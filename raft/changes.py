@@ -57,7 +57,7 @@ class Changes:
         leadership = self.leadership
         core = leadership.core
         return (leadership.own_term_committed and core.log.membership_index <= core.commit_index
-                and not leadership.transfer.busy and not core.disk_full)
+                and not leadership.transfer.busy and not core.writes.disk_full)
 
     def advance(self) -> None:
         """Take the next step if one is due and allowed."""

@@ -116,8 +116,8 @@ class Following:
             self._sequence = message.sequence
             if message.read_round > self._read_round:
                 self._read_round = message.read_round
-        if core.installing or (core.disk_full and message.frames):
-            self._reply(peer, message, Code.DISK_FULL if core.disk_full else SUCCESS)
+        if core.installing or (core.writes.disk_full and message.frames):
+            self._reply(peer, message, Code.DISK_FULL if core.writes.disk_full else SUCCESS)
             return
         if not self._matches(message):
             hint, hint_term = core.log.last_with_term_up_to(message.prev_index, message.prev_term)
@@ -162,7 +162,7 @@ class Following:
                 if frame.first <= max(core.commit_index, log.purged_index):
                     core.dropped(peer, message, f"contradicts committed entry {frame.first}")
                     return None
-            if core.disk_lags:  # the leader sees by the answer that this node lives, and sends it again
+            if core.writes.disk_lags:  # the leader sees by the answer that this node lives, and sends it again
                 expected = frame.first
                 break
             if frame.first <= log.last_index:
@@ -218,7 +218,7 @@ class Following:
         was made then and comes late. ``early_ack_sent`` tells that it left.
         """
         core = self.core
-        if not self._ack_due or core.leader is None or core.role != FOLLOWER or core.disk_full:
+        if not self._ack_due or core.leader is None or core.role != FOLLOWER or core.writes.disk_full:
             return None
         return core.leader, self._acknowledgement(min(self.verified, core.log.last_index))
 
@@ -237,7 +237,7 @@ class Following:
     def on_chunk(self, peer: str, message: SnapshotChunk) -> None:
         core = self.core
         code = self._hear(peer, message.term)
-        if code != SUCCESS or core.disk_full:
+        if code != SUCCESS or core.writes.disk_full:
             self._chunk_reply(peer, message, Code.DISK_FULL if code == SUCCESS else code, 0, 0, False)
             return
         self._rearm()
@@ -246,7 +246,7 @@ class Following:
         except MalformedMessage as error:
             core.dropped(peer, message, str(error))
             return
-        if core.installing or core.disk_lags:
+        if core.installing or core.writes.disk_lags:
             core.dropped(peer, message, "a snapshot is being installed" if core.installing else "the disk lags behind")
         elif self._is_here(peer, message, meta):
             return
@@ -275,7 +275,7 @@ class Following:
         if message is None or core.leader != peer or core.installing:
             return
         self._chunk = None
-        if core.disk_full:  # it filled up meanwhile: no log to stand on the snapshot (on_chunk)
+        if core.writes.disk_full:  # it filled up meanwhile: no log to stand on the snapshot (on_chunk)
             self._chunk_reply(peer, message, Code.DISK_FULL, 0, 0, False)
         elif not complete:
             self._chunk_reply(peer, message, SUCCESS, meta.index, offset, False)
@@ -292,7 +292,7 @@ class Following:
         core = self.core
         assert self._installed_for is not None
         message, meta = self._installed_for
-        if core.durable_token < core.install_token or core.leader is None:
+        if core.writes.durable_token < core.writes.install_token or core.leader is None:
             return
         self._installed_for = None
         self.verified = max(self.verified, meta.index)

@@ -100,7 +100,7 @@ class Leadership:
         self.reads.refuse_all()
 
     def deadline(self) -> int:
-        due, stall = self._next_beat, self.core.oldest_unsynced_ns() + self._stall_ns
+        due, stall = self._next_beat, self.core.writes.oldest_unsynced_ns() + self._stall_ns
         if self._notice_at < due:
             due = self._notice_at
         if stall < due:
@@ -114,7 +114,7 @@ class Leadership:
     def tick(self) -> None:
         core = self.core
         now = core.now
-        if now >= core.oldest_unsynced_ns() + self._stall_ns:
+        if now >= core.writes.oldest_unsynced_ns() + self._stall_ns:
             core.step_down("storage stalls")
             return
         if now >= self._next_beat:
@@ -202,7 +202,7 @@ class Leadership:
         core, config = self.core, self.core.config
         if self.transfer.busy:
             raise Rejected(RejectReason.TRANSFERRING)
-        if core.disk_full:
+        if core.writes.disk_full:
             raise Rejected(RejectReason.DISK_FULL)
         sizes = list(map(len, payloads))
         largest, total = max(sizes), sum(sizes)
@@ -210,8 +210,8 @@ class Leadership:
             raise Rejected(RejectReason.TOO_LARGE, f"{largest} bytes, entry_bytes_max={config.entry_bytes_max}")
         if self.uncommitted_bytes and self.uncommitted_bytes + total > config.uncommitted_bytes_max:
             raise Busy(f"{self.uncommitted_bytes} bytes wait for commit")
-        if core.disk_lags:
-            raise Busy(f"{core.unsynced_bytes} bytes wait for this node's disk")
+        if core.writes.disk_lags:
+            raise Busy(f"{core.writes.unsynced_bytes} bytes wait for this node's disk")
         first = core.log.last_index + 1
         if len(payloads) <= config.frame_entries_max and frame_bytes(len(sizes), total) <= config.frame_bytes_max:
             self._append_frame(Kind.COMMANDS, payloads)

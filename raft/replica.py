@@ -3,12 +3,12 @@
 Inputs are methods whose first argument is ``now``, the node's monotonic clock in nanoseconds. Outputs are values
 (``messages``) that ``drain`` hands over in order; the shell carries them out and reports back. Same inputs, same
 outputs. What a leader does lives in ``leadership``, what a candidate does in ``candidacy``, what a follower does
-with a leader's messages in ``following``; this file keeps term, vote, role, pointers and the order of writes.
+with a leader's messages in ``following``, what is on its way to the disk in ``writes``; this file keeps term, vote,
+role and pointers.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from random import Random
 from typing import Final
@@ -41,13 +41,11 @@ from raft.messages import (
     Recovered,
     Resolved,
     RoleChanged,
-    Send,
     SnapshotChunk,
     SnapshotMeta,
     SnapshotReply,
     Vote,
     VoteReply,
-    Write,
 )
 from raft.progress import Progress
 from raft.regaining import Regaining
@@ -67,27 +65,23 @@ from raft.trace import (
     Truncated,
 )
 from raft.voting import answer_vote
+from raft.writes import Writes
 
 LIFE_BITS: Final = 62
 """Questions are counted from a number this wide, and travel in 63 bits (``wire``)."""
 GUESTS_MAX = 1_024
 """Directories remembered of peers, members or not yet."""
-WRITES_MAX = 256
-"""Writes that may be under way to the disk; what comes next joins one that waits here."""
-WRITE_BYTES = 256
-"""What a write counts beside its frames."""
 
 
 class Replica:
     """One group on one node. Every public method that takes ``now`` is an input; call ``drain`` after any of them."""
 
     __slots__ = (  # more attributes than an instance's shared keys hold
-        "_followed_term", "_hard_token", "_install", "_next_token", "_outputs", "_owed", "_unsynced", "_withheld",
-        "_write", "announced_index", "applied_index", "campaign", "commit_index", "config", "departed", "disk_full",
-        "durable_token", "election_deadline", "faulted", "following", "gave_way", "group", "heard_leader_at",
-        "incarnation", "incarnations", "install_token", "installing", "lapse", "leader", "leadership", "leadership_seq",
-        "led_term", "life", "log", "membership", "node_id", "now", "previous_leader", "regaining", "rng", "role",
-        "rules", "silence_ns", "strangers", "term", "trace", "unsynced_bytes", "voted_for", "wall_ms",
+        "_followed_term", "announced_index", "applied_index", "campaign", "commit_index", "config", "departed",
+        "election_deadline", "faulted", "following", "gave_way", "group", "heard_leader_at", "incarnation",
+        "incarnations", "installing", "lapse", "leader", "leadership", "leadership_seq", "led_term", "life", "log",
+        "membership", "node_id", "now", "output", "previous_leader", "regaining", "rng", "role", "rules", "send",
+        "silence_ns", "strangers", "term", "trace", "voted_for", "wall_ms", "writes",
     )
 
     def __init__(
@@ -104,6 +98,8 @@ class Replica:
         self.wall_ms = 0
         """Wall clock for the frames the core makes itself; the shell keeps it fresh. Decides nothing."""
         self.log = RaftLog(recovered, membership, config.cache_bytes_max)
+        self.writes = Writes(group, self.log, config.unsynced_bytes_max)
+        self.output, self.send = self.writes.output, self.writes.send
         self.membership = self.log.membership
         self.term, self.voted_for = recovered.hard_state.term, recovered.hard_state.voted_for
         self.role = FOLLOWER
@@ -115,7 +111,6 @@ class Replica:
             self.log.snapshot.index if self.log.snapshot else self.log.purged_index)
         self.announced_index = self.commit_index
         self.faulted: str | None = None
-        self.disk_full = False
         self.installing: SnapshotMeta | None = None
         self.incarnations: dict[str, bytes] = {}
         self.strangers: frozenset[str] = frozenset()
@@ -130,17 +125,7 @@ class Replica:
             self.silence_ns = 0 if self.membership.voters == (node_id,) else self.silence_ns // 4
         self.election_deadline = now + self.silence_ns
         self._followed_term = self.term
-        self._outputs: list[Output] = []
-        self._write: Write | None = None
-        self._next_token, self.install_token, self.gave_way = 1, 0, 0
-        self.durable_token = self._hard_token = self.unsynced_bytes = 0
-        self._install: SnapshotMeta | None = None
-        """The latest snapshot that the log came to stand on, and the write that says so."""
-        self._owed = self._withheld = False
-        """The disk was full: frames behind the durable index are in memory only, to be written again.
-        Not even a term or vote finds room: no write leaves, nor what rests on it, until there is some."""
-        self._unsynced: deque[tuple[int, int, int, int]] = deque()
-        """(token, log's last index after it, issued at, bytes) of writes that are not durable yet."""
+        self.gave_way = 0
         self.campaign = Campaign(self)
         self.following, self.regaining = Following(self), Regaining(self, recovered.told)
         self.lapse = recovered.lapse
@@ -226,49 +211,7 @@ class Replica:
 
     def drain(self) -> list[Output]:
         """What is to be done since the last call, in order."""
-        if self._write is not None and not self._withheld and len(self._unsynced) < WRITES_MAX:
-            self._seal()
-        outputs, self._outputs = self._outputs, []
-        return outputs
-
-    def output(self, output: Output) -> None:
-        self._outputs.append(output)
-
-    def send(self, peer: str, message: PeerMessage) -> None:
-        """Every message speaks for this node's term and vote, so it waits until those are durable (paper §5.2).
-
-        While no disk takes them it is not made at all: nobody knows how long it would wait, and how many with it.
-        """
-        after = self._hard_token if self._hard_token > self.durable_token else 0
-        if not (after and self._withheld):
-            self._outputs.append(Send(peer, message, after))
-
-    def _pending(self, *, reorders: bool = False) -> Write:
-        """The write that this step adds to; a fresh one if it must not be merged with what went before."""
-        write = self._write
-        if write is not None and (not reorders or not (write.frames or write.install or write.truncate_from)):
-            return write
-        if write is not None:
-            self._seal()
-        write = self._write = Write(self._next_token, self.group)
-        self._next_token += 1
-        return write
-
-    def _seal(self) -> None:
-        write = self._write
-        assert write is not None and not self._withheld
-        last = self._kept_index() if self._owed else self.log.last_index
-        size = WRITE_BYTES
-        for frame in write.frames:
-            size += len(frame.data)
-        self._unsynced.append((write.token, last, self.now, size))
-        self.unsynced_bytes += WRITE_BYTES
-        self._outputs.append(write)
-        self._write = None
-
-    def _kept_index(self) -> int:
-        """What a write without frames leaves on the disk: also a snapshot that it says the log stands on."""
-        return max(self.log.durable_index, self.log.purged_index)
+        return self.writes.drain(self.now)
 
     # --- what changes the log and the hard state; the parts call these
 
@@ -279,24 +222,14 @@ class Replica:
         if term == self.term and voted_for == self.voted_for:
             return
         self.term, self.voted_for = term, voted_for
-        write = self._pending()
-        write.hard_state = HardState(term, voted_for)
-        self._hard_token = write.token
-
-    @property
-    def hard_token(self) -> int:
-        """Token that makes the present term and vote durable."""
-        return self._hard_token
+        self.writes.set_hard_state(HardState(term, voted_for))
 
     def append(self, frame: Frame) -> None:
-        """Append one frame, in memory now and on disk by the pending write."""
-        log = self.log
-        log.append(frame)
-        self._pending().frames.append(frame)
-        self.unsynced_bytes += len(frame.data)
+        """Append one frame, in memory now and on disk by the next write."""
+        self.writes.append(frame)
         if self.trace:
-            self.trace(Appended(self.now, self.node_id, self.group, self.term, frame.first, log.last_index, frame.term,
-                                frame.kind, frame.mark))
+            self.trace(Appended(self.now, self.node_id, self.group, self.term, frame.first, self.log.last_index,
+                                frame.term, frame.kind, frame.mark))
         if frame.kind == MEMBERSHIP:
             self.membership_changed()
 
@@ -305,10 +238,7 @@ class Replica:
         assert first > self.commit_index, (first, self.commit_index)
         if self.trace:
             self.trace(Truncated(self.now, self.node_id, self.group, self.term, first, self.log.last_index))
-        write = self._pending(reorders=True)
-        write.truncate_from = first
-        self.log.truncate(first)
-        self._unsynced = deque((token, min(last, first - 1), at, size) for token, last, at, size in self._unsynced)
+        self.writes.truncate(first, self.now)
         self.membership_changed()
 
     def membership_changed(self) -> None:
@@ -583,20 +513,12 @@ class Replica:
 
     def durable(self, now: int, token: int) -> None:
         """Every write up to ``token`` is on disk. Late, repeated or reordered reports do no harm."""
-        if not self._enter(now) or token <= self.durable_token:
+        writes = self.writes
+        if not self._enter(now) or token <= writes.durable_token:
             return
-        if self.durable_token < self._hard_token <= token and self.role == FOLLOWER and self.leader is None:
+        if writes.durable_token < writes.hard_token <= token and self.role == FOLLOWER and self.leader is None:
             self.wait_for_leader()  # patience with whom the vote went to starts when the vote may leave (Ratis 980)
-        self.durable_token = token
-        last, unsynced = -1, self._unsynced
-        while unsynced and unsynced[0][0] <= token:
-            _, last, _, size = unsynced.popleft()
-            self.unsynced_bytes -= size
-        log = self.log
-        if last > log.last_index:
-            last = log.last_index
-        if last > log.durable_index:
-            log.durable_index = last
+        writes.durable(token)
         if self.leadership:
             self.leadership.on_durable()
         else:
@@ -635,13 +557,8 @@ class Replica:
 
     def purge(self, index: int) -> None:
         """Let the log go up to the last frame end at or below ``index``, never beyond the snapshot."""
-        assert self.log.snapshot is not None
-        point = self.log.purge_point(min(index, self.log.snapshot.index, self.log.durable_index))
-        if point > self.log.purged_index:
-            self.log.purge(point)
-            self._pending().purge_to = point
-            if self.trace:
-                self.trace(LogPurged(self.now, self.node_id, self.group, self.term, point))
+        if self.writes.purge(index) and self.trace:
+            self.trace(LogPurged(self.now, self.node_id, self.group, self.term, self.log.purged_index))
 
     def loaded(self, now: int, peer: str, session: int, first: int, frames: list[Frame]) -> None:
         """Answer to ``Load``; [] if storage does not hold it any more."""
@@ -663,15 +580,10 @@ class Replica:
     def install(self, meta: SnapshotMeta) -> None:
         """A complete snapshot from the leader is here: stand on it."""
         assert meta.index > self.commit_index and self.log.term_at(meta.index) != meta.term
-        write = self._pending(reorders=True)
-        write.install = meta
-        self._install, self.install_token = meta, write.token
-        self.log.install(meta)
-        self._unsynced = deque((token, 0, at, size) for token, _, at, size in self._unsynced)
+        self.writes.install(meta, self.now)
         self.installing = meta
         self.membership_changed()
         self.commit_index = self.announced_index = meta.index
-        self._seal()
         self.output(Install(meta))
         if self.trace:
             self.trace(SnapshotInstalled(self.now, self.node_id, self.group, self.term, meta.index, meta.term))
@@ -702,7 +614,7 @@ class Replica:
 
     def keep_lapse(self, lapse: Lapse) -> None:
         """What this node is known to lack, from now on."""
-        self._pending().lapse = lapse
+        self.writes.keep_lapse(lapse)
         self.wait_for_leader()
 
     def outlived(self, now: int, peer: str, lives: tuple[int, ...]) -> bool:
@@ -730,48 +642,14 @@ class Replica:
         if self.trace:
             self.trace(StorageTrouble(self.now, self.node_id, self.group, self.term, kind))
         if kind == "room":
-            self._disk_has_room()
+            self.writes.disk_has_room(self.now)
         elif kind == "failed":
             self.fault("a write or sync failed; what the disk holds is not known")
         elif kind == "stall":
             self.step_down("storage stalls")
         else:
-            self._disk_became_full()
-
-    def _disk_became_full(self) -> None:
-        """Forget the lost writes and say again, small enough for the reserve, what must not be forgotten.
-
-        Frames that are not durable stay in memory, unacknowledged, until there is room. So does all the rest when the
-        reserve is used up too: what failed on a full disk is not tried again before there is room.
-        """
-        self._withheld = self.disk_full and self._hard_token > self.durable_token
-        self.disk_full = self._owed = True
-        self.step_down("disk full")
-        self._write = None
-        self._outputs = [out for out in self._outputs if not isinstance(out, Write)]
-        self._unsynced.clear()
-        self.unsynced_bytes = 0
-        write = self._pending()
-        if self.install_token > self.durable_token:
-            write.install, self.install_token = self._install, write.token
-        else:
-            write.truncate_from = self.log.durable_index + 1  # a truncation may be among the lost writes
-        write.hard_state = HardState(self.term, self.voted_for)
-        self._hard_token = write.token
-
-    def _disk_has_room(self) -> None:
-        if not self.disk_full:
-            return
-        self.disk_full = self._withheld = False
-        if self._write is not None:
-            self._seal()
-        self._owed = False
-        log, kept = self.log, self._kept_index()
-        if log.last_index > kept:
-            frames = log.cached(kept + 1, NEVER)
-            assert frames is not None and frames[0].first == kept + 1, "what is not durable is in memory"
-            self._pending().frames.extend(frames)
-            self.unsynced_bytes += sum(len(frame.data) for frame in frames)
+            self.step_down("disk full")
+            self.writes.disk_became_full(HardState(self.term, self.voted_for))
 
     def faulted_apply(self, now: int, reason: str) -> None:
         """The state machine raised: stop applying and leading; nothing is skipped."""
@@ -786,14 +664,4 @@ class Replica:
         self._set_leader(None)
         self.role = FOLLOWER
         self._role_changed()
-        self._outputs = [out for out in self._outputs if not isinstance(out, Send)]
-
-    @property
-    def disk_lags(self) -> bool:
-        """Whether so much is on its way to this node's disk, frames that were truncated since among it, that it takes
-        nothing more until some of it is there."""
-        return self.unsynced_bytes >= self.config.unsynced_bytes_max
-
-    def oldest_unsynced_ns(self) -> int:
-        """When the oldest write that is not durable was issued; ``NEVER`` if all are."""
-        return self._unsynced[0][2] if self._unsynced else NEVER
+        self.writes.say_nothing()

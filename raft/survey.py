@@ -19,7 +19,7 @@ def survey(driver: Driver) -> Status:
     replica, config, now = driver.replica, driver.config, driver.clock()
     log, leadership = replica.log, replica.leadership
     pending, pending_bytes = driver.proposals.pending
-    oldest = replica.oldest_unsynced_ns()
+    oldest = replica.writes.oldest_unsynced_ns()
     leads = leadership is not None
     return Status(
         node_id=replica.node_id, group=replica.group, group_name=driver.name, cluster=driver.cluster, at_ns=now,

@@ -425,7 +425,7 @@ class Cluster:
         """There is room again."""
         node = self._node(name)
         node.full = False
-        if node.life is not None and node.life.paused is None and node.life.replica.disk_full:
+        if node.life is not None and node.life.paused is None and node.life.replica.writes.disk_full:
             self.counts["disk room"] += 1
             node.life.room()
 

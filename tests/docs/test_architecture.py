@@ -58,7 +58,8 @@ def test_entries_are_dropped_in_one_place() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("core.truncate", "self.core.truncate"):
                 calls.append(path.name)
     assert calls == ["following.py"]
-    replica = (ROOT / "raft" / "replica.py").read_text()
-    assert replica.count("self.truncate(") == 0 and replica.count("self.log.truncate(") == 1
+    replica, writes = ((ROOT / "raft" / name).read_text() for name in ("replica.py", "writes.py"))
+    assert replica.count("self.truncate(") == 0 and replica.count("self.writes.truncate(") == 1
+    assert writes.count("self._log.truncate(") == 1 and "log.truncate(" not in replica
     body = replica.split("def truncate(")[1].split("\n    def ")[0]
-    assert "assert first > self.commit_index" in body and "self.log.truncate(first)" in body
+    assert "assert first > self.commit_index" in body and "self.writes.truncate(first, self.now)" in body

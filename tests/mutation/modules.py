@@ -33,6 +33,7 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
         "tests/raft/bugs/test_guards.py"),
     "raft/leadership.py": RAFT,
     "raft/replica.py": RAFT,
+    "raft/writes.py": ("tests/raft/test_writes.py",),
     "raft/rules/strict.py": RULES,
     "raft/rules/dledger.py": RULES,
     "raft/rules/rows.py": RULES,

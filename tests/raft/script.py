@@ -192,7 +192,7 @@ class Script:
             self.pump(name)
 
     def _release(self, node: Node) -> None:
-        self.mail += [Mail(node.name, s.peer, s.message) for s in node.held.due(node.replica.durable_token)]
+        self.mail += [Mail(node.name, s.peer, s.message) for s in node.held.due(node.replica.writes.durable_token)]
 
     def _apply(self, node: Node) -> None:
         replica = node.replica
@@ -209,7 +209,7 @@ class Script:
             storage.write([output])
             node.writes.append(output)
         elif isinstance(output, Send):
-            if output.after > replica.durable_token:
+            if output.after > replica.writes.durable_token:
                 node.held.add(output)
             else:
                 self.mail.append(Mail(node.name, output.peer, output.message))

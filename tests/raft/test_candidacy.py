@@ -57,8 +57,8 @@ class Core:
         self.membership = Membership(("n0", "n1", "n2"), (), ("l0",))
         self.node_id, self.group, self.term, self.led_term, self.now = "n0", 1, 3, 0, 1_000
         self.role, self.trace, self.rng, self.rules = Role.CANDIDATE, None, Random(1), Rules()
-        self.may_campaign, self.disk_full = True, False
-        self.hard_token = self.durable_token = 0
+        self.may_campaign = True
+        self.writes = SimpleNamespace(disk_full=False, hard_token=0, durable_token=0)
         self.log = SimpleNamespace(last_index=7, last_term=2)
         self.sent: list[tuple[str, Vote]] = []
         self.states: list[tuple[int, str | None]] = []
@@ -157,7 +157,7 @@ def test_a_round_asks_every_other_voter_once(core: Core, campaign: Campaign) -> 
 def test_a_probe_takes_no_term_and_no_vote(core: Core, campaign: Campaign) -> None:
     core.rules.plan = RoundPlan(9, probe=True)
     campaign.start("")
-    core.hard_token = 5
+    core.writes.hard_token = 5
     campaign.tick()
     assert core.states == [] and core.sent[0][1].probe and answers(campaign) == {"n0": ACCEPT}, "its own at once"
 
@@ -165,7 +165,7 @@ def test_a_probe_takes_no_term_and_no_vote(core: Core, campaign: Campaign) -> No
 @pytest.mark.parametrize("grant", [False, True])
 def test_a_vote_that_the_rules_do_not_give_is_not_written(grant: bool, core: Core, campaign: Campaign) -> None:
     core.rules.plan, core.rules.own = RoundPlan(3, probe=False), VoteDecision(REFUSED, grant=grant)
-    core.hard_token = 5
+    core.writes.hard_token = 5
     campaign.start("")
     campaign.tick()
     assert core.states == ([(3, "n0")] if grant else [])
@@ -174,7 +174,7 @@ def test_a_vote_that_the_rules_do_not_give_is_not_written(grant: bool, core: Cor
 
 @pytest.mark.parametrize("why", ["may_campaign", "disk_full"])
 def test_who_may_not_campaign_waits_as_long_as_for_a_leader(why: str, core: Core, campaign: Campaign) -> None:
-    setattr(core, why, why == "disk_full")
+    setattr(core.writes if why == "disk_full" else core, why, why == "disk_full")
     campaign.start("")
     campaign.tick()
     assert core.sent == [] and campaign.deadline() == 1_000 + PATIENCE and campaign.rounds == 0
@@ -218,11 +218,11 @@ def test_who_follows_or_leads_asks_nobody(core: Core, campaign: Campaign) -> Non
 
 def test_the_own_vote_counts_when_it_is_durable(core: Core, campaign: Campaign) -> None:
     campaign.start("")
-    core.hard_token, core.durable_token = 5, 4
+    core.writes.hard_token, core.writes.durable_token = 5, 4
     campaign.tick()
     campaign.on_durable()
     assert answers(campaign) == {}
-    core.durable_token = 5
+    core.writes.durable_token = 5
     seen: list[dict[str, VoteResult]] = []
     core.rules.decided = lambda tally: bool(seen.append(answers(campaign)))  # type: ignore[func-returns-value]
     campaign.on_durable()
@@ -233,7 +233,7 @@ def test_the_own_vote_counts_when_it_is_durable(core: Core, campaign: Campaign) 
 
 def test_without_a_write_under_way_the_own_vote_counts_at_once(core: Core, campaign: Campaign) -> None:
     campaign.start("")
-    core.hard_token = core.durable_token = 5
+    core.writes.hard_token = core.writes.durable_token = 5
     campaign.tick()
     assert answers(campaign) == {"n0": ACCEPT}
     assert campaign._tally is not None
@@ -243,13 +243,13 @@ def test_without_a_write_under_way_the_own_vote_counts_at_once(core: Core, campa
 
 def test_an_own_vote_of_an_earlier_round_is_not_counted_in_the_next(core: Core, campaign: Campaign) -> None:
     campaign.start("")
-    core.hard_token = 5
+    core.writes.hard_token = 5
     campaign.tick()
     core.rules.own = VoteDecision(REFUSED)
     at(core, campaign, 1_000 + ROUND)
     at(core, campaign, 1_000 + ROUND + 30)
     assert answers(campaign) == {"n0": REFUSED}
-    core.durable_token = 5
+    core.writes.durable_token = 5
     campaign.on_durable()
     assert answers(campaign) == {"n0": REFUSED}
 
@@ -320,21 +320,21 @@ def test_a_round_that_is_decided_ends_at_once(how: str, core: Core, campaign: Ca
 
 def test_a_round_that_the_own_vote_can_still_win_is_not_over(core: Core, campaign: Campaign) -> None:
     campaign.start("")
-    core.hard_token = 5
+    core.writes.hard_token = 5
     core.rules.decided = lambda tally: len(tally.replies) == 2
     campaign.tick()
     campaign.on_reply("n1", reply(REFUSED))
     campaign.on_reply("n2", reply(ACCEPT))
     assert campaign._tally is not None, "n0 and n2 are a quorum once n0's vote is on its disk"
     core.rules.outcome = RoundOutcome(ParseResult.PASSED)
-    core.durable_token, core.rules.decided = 5, lambda tally: True
+    core.writes.durable_token, core.rules.decided = 5, lambda tally: True
     campaign.on_durable()
     assert core.grants == [("n0", "n2")]
 
 
 def test_a_round_that_the_own_vote_cannot_win_is_over(core: Core, campaign: Campaign) -> None:
     campaign.start("")
-    core.hard_token = 5
+    core.writes.hard_token = 5
     core.rules.decided = lambda tally: len(tally.replies) == 2
     campaign.tick()
     campaign.on_reply("n1", reply(REFUSED))

@@ -214,7 +214,7 @@ def look(cluster: Cluster, name: str) -> Status:
         peers=SimpleNamespace(connected=lambda peer: cluster.hears(name, peer), refusals=list),
         proposals=SimpleNamespace(pending=(len(life.proposals), 0)), barriers=[], counters={},
         applier=SimpleNamespace(index=life.machine.index, commands=0),
-        storage_state="failed" if life.broken else "full" if life.replica.disk_full else "ok",
+        storage_state="failed" if life.broken else "full" if life.replica.writes.disk_full else "ok",
         snapshots=SimpleNamespace(restoring=0, taking=0), submitted=0, durable_token=0, paused_ns=0, paused_at_ns=0,
         keeps_log=0)
     return survey(cast(Any, shell))

@@ -68,7 +68,7 @@ class Follower:
 
     def synced(self) -> list[Any]:
         """All that it wrote is on its disk."""
-        self.replica.durable(self.script.now, self.replica._next_token - 1)
+        self.replica.durable(self.script.now, self.replica.writes._next_token - 1)
         return self.said()
 
     def full(self) -> None:
@@ -206,7 +206,7 @@ def test_each_sync_acknowledges_what_it_made_durable() -> None:
     node = Follower(1)
     first = frame(2, 3)
     node.append(1, 1, first)
-    token = node.replica._next_token - 1
+    token = node.replica.writes._next_token - 1
     node.append(2, 3, frame(3, 3, chain=first.mark))
     node.replica.durable(node.script.now, token)
     assert node.said() == [answer(2, match=2, last=3)]
@@ -281,10 +281,10 @@ def test_a_disk_that_lags_takes_nothing_more_and_proves_what_it_has() -> None:
     node = Follower(1)
     second, third = frame(2, 3), frame(3, 3)
     node.append(1, 1, second)
-    node.replica.unsynced_bytes += node.replica.config.unsynced_bytes_max
+    node.replica.writes.unsynced_bytes += node.replica.config.unsynced_bytes_max
     assert node.append(1, 1, second, third, frame(4, 3)) == [answer(2, match=1, last=2)]
     assert (node.replica.last_index, node.following.verified) == (2, 2)
-    node.replica.unsynced_bytes -= node.replica.config.unsynced_bytes_max
+    node.replica.writes.unsynced_bytes -= node.replica.config.unsynced_bytes_max
     assert node.synced() == [answer(2, match=2, last=2)]
     assert node.append(2, 3, third) == [] and node.replica.last_index == 3
 
@@ -292,7 +292,7 @@ def test_a_disk_that_lags_takes_nothing_more_and_proves_what_it_has() -> None:
 def test_a_disk_that_lags_proves_nothing_of_what_conflicts() -> None:
     node = Follower(1, 1, 2, 2)
     node.append(1, 1)
-    node.replica.unsynced_bytes += node.replica.config.unsynced_bytes_max
+    node.replica.writes.unsynced_bytes += node.replica.config.unsynced_bytes_max
     assert node.append(1, 1, frame(2, 1), frame(3, 3)) == [answer(2, match=2, last=4)]
     assert node.following.verified == 2
 
@@ -335,7 +335,7 @@ def test_what_is_behind_a_kept_promise_is_said_when_it_is_durable() -> None:
     node.append(1, 1, first)
     promise = node.following.early_ack()
     assert promise is not None
-    token = node.replica._next_token - 1
+    token = node.replica.writes._next_token - 1
     node.append(2, 3, frame(3, 3, chain=first.mark))
     node.following.early_ack_sent(promise[1])
     node.replica.durable(node.script.now, token)
@@ -351,7 +351,7 @@ def test_nothing_is_promised_without_a_leader_or_room(why: str) -> None:
     if why != "nothing":
         node.append(1, 1, frame(2, 3))
     if why == "full":
-        node.replica.disk_full = True
+        node.replica.writes.disk_full = True
     elif why == "nobody":
         node.replica.become_follower(None, "for this test")
     assert node.following.early_ack() is None
@@ -540,7 +540,7 @@ def test_a_piece_that_makes_no_sense_or_meets_a_lagging_disk_is_dropped() -> Non
     node = Follower(1)
     assert node.tell(SnapshotChunk(1, 3, SESSION, 8, b"rubbish", 0, b"")) == []
     assert len(node.drops) == 1
-    node.replica.unsynced_bytes += node.replica.config.unsynced_bytes_max
+    node.replica.writes.unsynced_bytes += node.replica.config.unsynced_bytes_max
     assert node.tell(chunk(meta(5, 2, 3), 0, b"123")) == []
     assert node.drops[-1] == "the disk lags behind"
 

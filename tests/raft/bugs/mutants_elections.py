@@ -8,11 +8,11 @@ TESTS = "tests/raft/bugs/test_elections.py::"
 
 MUTANTS = [
     Mutant("E1", "raft/replica.py",
-           old="        write.hard_state = HardState(term, voted_for)\n",
-           new="        write.hard_state = HardState(term, None)\n",
+           old="        self.writes.set_hard_state(HardState(term, voted_for))\n",
+           new="        self.writes.set_hard_state(HardState(term, None))\n",
            tests=(TESTS + "test_BUG_E1_a_vote_survives_a_crash",)),
-    Mutant("E1", "raft/replica.py",
-           old="after = self._hard_token if self._hard_token > self.durable_token else 0",
+    Mutant("E1", "raft/writes.py",
+           old="after = self.hard_token if self.hard_token > self.durable_token else 0",
            new="after = 0",
            tests=(TESTS + "test_BUG_E1_no_grant_leaves_before_it_is_durable",)),
     Mutant("E2", "raft/replica.py",
@@ -28,9 +28,9 @@ MUTANTS = [
            new="        return True\n",
            tests=(TESTS + "test_BUG_E4_a_vote_whose_write_fails_is_never_granted",)),
     Mutant("E5", "raft/replica.py",
-           old="        write.hard_state = HardState(term, voted_for)\n        self._hard_token = write.token\n",
-           new="        write.hard_state = HardState(term, voted_for)\n"
-               "        self._hard_token = write.token if voted_for != self.node_id else 0\n",
+           old="        self.writes.set_hard_state(HardState(term, voted_for))\n",
+           new="        self.writes.set_hard_state(HardState(term, voted_for))\n"
+               "        self.writes.hard_token = self.writes.hard_token if voted_for != self.node_id else 0\n",
            tests=(TESTS + "test_BUG_E5_a_candidates_requests_leave_after_its_own_term_and_vote_are_durable",)),
     Mutant("E6", "raft/rules/strict.py",
            old="        if behind is not None:\n",

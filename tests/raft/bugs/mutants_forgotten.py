@@ -64,7 +64,7 @@ MUTANTS = [
            new="(peer, reply.term) != (core.leader, core.term)",
            tests=(TESTS + "test_BUG_F8_what_an_older_life_was_told_is_committed_does_not_end_a_later_lapse",)),
     Mutant("F9", "raft/replica.py",
-           old="        self._pending().lapse = lapse\n",
+           old="        self.writes.keep_lapse(lapse)\n",
            new="",
            tests=(TESTS + "test_BUG_F9_a_loss_is_accepted_on_purpose",)),
     Mutant("F10", "raft/storage/segment.py",

@@ -37,8 +37,8 @@ MUTANTS = [
            tests=(TESTS + "test_BUG_V8_patience_starts_when_the_vote_is_durable",)),
     Mutant("V9", "raft/leadership.py",
            old="        if self.transfer.busy:\n            raise Rejected(RejectReason.TRANSFERRING)\n"
-               "        if core.disk_full:\n",
-           new="        if core.disk_full:\n",
+               "        if core.writes.disk_full:\n",
+           new="        if core.writes.disk_full:\n",
            tests=(TESTS + "test_BUG_V9_writes_stop_during_a_hand_over_and_resume_after_it",)),
     Mutant("V10", "raft/rules/strict.py",
            old="return RoundPlan(term, probe=not (handed_over or passed))",

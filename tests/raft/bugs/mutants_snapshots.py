@@ -38,7 +38,7 @@ MUTANTS = [
            new="if not self._enter(now) or self.installing is None:",
            tests=(TESTS + "test_BUG_S6_the_report_of_the_first_snapshot_says_nothing_of_the_second",)),
     Mutant("S6", "raft/following.py",
-           old="if core.durable_token < core.install_token or core.leader is None:",
+           old="if core.writes.durable_token < core.writes.install_token or core.leader is None:",
            new="if core.leader is None:",
            tests=(TESTS + "test_BUG_S6_installed_is_said_when_log_and_machine_hold_it",)),
     Mutant("S7", "raft/applier.py",

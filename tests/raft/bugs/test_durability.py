@@ -182,7 +182,7 @@ def test_BUG_D6_completions_out_of_order_lose_nothing() -> None:
     for token in (second, first, second):
         script["n1"].durable(script.now, token)
         script.pump("n1")
-        assert (script["n1"].durable_token, script["n1"].durable_index) == (second, 2)
+        assert (script["n1"].writes.durable_token, script["n1"].durable_index) == (second, 2)
     assert acknowledged(script, "n1") == [2]
 
 

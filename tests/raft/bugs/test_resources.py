@@ -601,7 +601,7 @@ def test_BUG_A8_what_found_no_room_twice_waits_for_it() -> None:
         voter.storage_fault(script.now, "full")
         assert not [output for output in voter.drain() if isinstance(output, Write | Send)]
         assert (voter.term, voter.voted_for) == (term, "n2")
-    assert voter.durable_token < promises[-1].after
+    assert voter.writes.durable_token < promises[-1].after
     voter.storage_fault(script.now, "room")
     write, = (output for output in voter.drain() if isinstance(output, Write))
     assert write.hard_state == HardState(kept + 59, "n2") and write.token > promises[-1].after

@@ -7,7 +7,7 @@ from raft.errors import Busy
 from raft.frame import Frame
 from raft.held import HELD_MAX, Held
 from raft.messages import Append, AppendReply, Code, ReadReply, Send, Vote, VoteReply, VoteResult
-from raft.replica import WRITES_MAX
+from raft.writes import WRITES_MAX
 from tests.raft.script import Script, frame
 
 MINUTE_MS = 60_000
@@ -84,7 +84,7 @@ def test_BUG_G2_tails_that_are_overwritten_fill_the_queue_of_a_disk_that_hangs_t
     script.mail.clear()
     script.nodes["n1"].syncing = True
     script.pump("n1")
-    assert script["n1"].unsynced_bytes == 0
+    assert script["n1"].writes.unsynced_bytes == 0
     script["n1"].receive(script.now, "n0", Append(1, 59, 1, 2, 1, 1, 0, 0, [frame(2, 59)]))
     script.pump("n1")
     assert script["n1"].log.term_at(2) == 59 and script["n1"].durable_index == 2
@@ -102,7 +102,7 @@ def test_BUG_G2_what_a_follower_does_not_take_it_does_not_acknowledge() -> None:
     for at in range(3, 30):
         script["n1"].receive(script.now, "n0", Append(1, 1, 1, at, at - 1, 1, 0, 0, [frame(at, 1, bytes(2_000))]))
         script.pump("n1")
-    assert script["n1"].disk_lags and script["n1"].durable_index == 2
+    assert script["n1"].writes.disk_lags and script["n1"].durable_index == 2
     script["n1"].receive(script.now, "n2", Append(1, 3, 1, 1, 1, 1, 0, 0, [frame(2, 3), frame(3, 3)]))
     script.pump("n1")
     assert script["n1"].log.term_at(2) == 1 and script["n1"].following.verified == 1
@@ -159,7 +159,7 @@ def test_BUG_G3_terms_that_rise_while_a_disk_hangs_share_a_write() -> None:
     script.sync("n1")
     script.sync("n1")
     last = 4 * WRITES_MAX - 1
-    assert script["n1"].term == last and script["n1"].durable_token == script["n1"].hard_token
+    assert script["n1"].term == last and script["n1"].writes.durable_token == script["n1"].writes.hard_token
     granted = [mail.message for mail in script.mail if mail.source == "n1" and isinstance(mail.message, VoteReply)]
     assert granted and granted[-1].term == last
     script.crash("n1")
