@@ -631,7 +631,7 @@ def segments(place: Place) -> Storage:
     """The storage that is used unless another is given."""
     return SegmentStorage(
         place.files, place.identity.cluster, place.identity.node_id, segment_bytes=place.config.segment_bytes,
-        rng=place.rng, background=not place.inline)
+        rng=place.rng, background=not place.inline, opened_before=place.opened_before)
 
 
 async def _open_storage(

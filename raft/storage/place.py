@@ -25,6 +25,8 @@ SEGMENTS: Final = "segments"
 """The kind that is not noted: directories of before have none."""
 _LOG: Final = "log"
 """The segment log's own directory."""
+_LIVES: Final = "lives"
+"""What the first life of a directory leaves, once its storage is open."""
 _MAGIC: Final = b"QRk1"
 
 
@@ -67,9 +69,9 @@ def note_kind(files: Files, kind: str, *, opened: bool) -> None:
 
 
 def was_opened(files: Files) -> bool:
-    """Whether the storage that is noted was opened to the end."""
+    """Whether a storage was opened here to the end."""
     noted = read_kind(files)
-    return noted is not None and noted[1]
+    return noted[1] if noted is not None else _LIVES in files.list("")
 
 
 def check_kind(files: Files, kind: str) -> None:

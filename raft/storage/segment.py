@@ -106,20 +106,21 @@ class SegmentStorage:
     """Implements ``Storage``, with all its capabilities, on a formatted directory.
 
     ``rng`` needs only be different each time; pass a seeded one to a simulation. With ``background`` the caller
-    runs ``maintain`` in another thread when ``needs_maintenance`` says so; otherwise ``sync`` does it inline.
+    runs ``maintain`` in another thread when ``needs_maintenance`` says so; otherwise ``sync`` does it inline. With
+    ``opened_before`` there was a log here: it is not begun anew.
     """
 
     kind: Final = "segments"
 
     def __init__(
         self, files: Files, cluster: str, node_id: str, *, segment_bytes: int = 64 << 20, rng: Random | None = None,
-        background: bool = False,
+        background: bool = False, opened_before: bool = False,
     ) -> None:
         if segment_bytes < SEGMENT_BYTES_MIN:
             raise UsageError(f"segment_bytes={segment_bytes}: must be {SEGMENT_BYTES_MIN} or more")
         self._files, self._cluster, self._node_id = files, cluster, node_id
         self._rng = rng if rng is not None else Random()
-        self._background = background
+        self._background, self._opened_before = background, opened_before
         self._spares = SparePool(files, segment_bytes)
         self.snapshots = SnapshotStore(files)
         self.identity: Identity | None = None
@@ -191,6 +192,9 @@ class SegmentStorage:
         """A directory that was never opened to the end before: its first segment."""
         if self.snapshots.groups():
             raise DamagedLog(LOG_DIR, 0, "there are snapshots but no log; term and vote are lost")
+        if self._opened_before:
+            raise DamagedLog(LOG_DIR, 0, "the log is gone, and term and votes with it. If it is on a disk of its own, "
+                             "mount that; if it is lost, let the node join anew with an empty directory")
         for sequence in segment_sequences(self._files):
             path = segment_path(sequence)
             self._spares.give(path, self._size_of(path))

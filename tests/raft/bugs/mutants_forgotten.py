@@ -8,6 +8,7 @@ TESTS = "tests/raft/test_forgotten.py::"
 STANDS = "tests/raft/test_standstill.py::test_BUG_F14_"
 LIVES = "tests/raft/test_outlived.py::test_BUG_"
 MARKS = "tests/raft/storage/test_mark.py::"
+GONE = "tests/raft/test_lost_log.py::test_BUG_"
 PLACES = "tests/raft/storage/test_place.py::test_BUG_"
 COUNTS = TESTS + "test_BUG_F2_until_it_holds_what_it_had_acknowledged_it_counts_for_nothing"
 
@@ -174,5 +175,25 @@ MUTANTS = [
            old="        file.sync()\n",
            new="        pass\n",
            tests=(PLACES + "F21_the_note_of_a_kind_is_whole_after_a_crash_in_any_step",)),
+    Mutant("F22", "raft/storage/place.py",
+           old="    return noted[1] if noted is not None else _LIVES in files.list(\"\")\n",
+           new="    return noted is not None and noted[1]\n",
+           tests=(GONE + "F22_a_segment_log_that_is_gone_is_not_begun_anew",)),
+    Mutant("F22", "raft/storage/place.py",
+           old="    return noted[1] if noted is not None else _LIVES in files.list(\"\")\n",
+           new="    return noted[1] if noted is not None else _LOG in files.list(\"\")\n",
+           tests=(GONE + "F22_a_segment_log_that_is_gone_is_not_begun_anew",)),
+    Mutant("F22", "raft/storage/segment.py",
+           old="        if self._opened_before:\n",
+           new="        if False:\n",
+           tests=(GONE + "F22_a_segment_log_that_is_gone_is_not_begun_anew",)),
+    Mutant("F22", "raft/host.py",
+           old=", opened_before=place.opened_before)",
+           new=")",
+           tests=(GONE + "F22_a_segment_log_that_is_gone_is_not_begun_anew",)),
+    Mutant("F22", "raft/storage/mark.py",
+           old="            if group.last != slot.last and snapshots",
+           new="            if group.last.index and group.last != slot.last and snapshots",
+           tests=(GONE + "F22_where_only_the_mark_tells_of_the_log_its_end_counts_as_lost",)),
 ]
 IMPOSSIBLE: list[Impossible] = []
