@@ -180,6 +180,8 @@ class Controller:
     async def write(self, connection: Connection, request: Command) -> Command:
         """1001-1003, 1011, 1013."""
         command = read_command(request, self.seen(connection))
+        if self.active.stirred:  # another process of its id is waited for from now on, and nothing else may happen
+            self.turn()
         if isinstance(command, Refused):
             return answers.answer(request, command)
         outcome = await self._decide(command)

@@ -175,6 +175,8 @@ class Process:
             return
         if command.code in WRITES:
             wanted = read_command(command, self._seen(ask.channel))
+            if self.active.stirred:
+                self._act()
             if isinstance(wanted, Refused):
                 self._answer(ask, answers.answer(command, wanted))
             else:

@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from controller.config import ControllerConfig
+from controller.metadata import codec
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from raft.membership import Member
 from raft.sim.disk import DiskFaults
@@ -18,7 +19,11 @@ from remoting.client import open_client
 from remoting.codes import VERSION, RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.config import ClientConfig
-from remoting.headers.controller import ApplyBrokerIdRequest, GetReplicaInfoRequest
+from remoting.headers.controller import (
+    ApplyBrokerIdRequest,
+    GetReplicaInfoRequest,
+    RegisterBrokerToControllerRequest,
+)
 from tests.controller.world import CLUSTER, World, group_of, world
 
 CODE = RequestCode
@@ -102,6 +107,26 @@ async def test_everything_from_disk_again(autojump_clock: MockClock) -> None:
         await made.start_all()
         info = await made.master_of("a")
         assert (info.master_broker_id, info.master_epoch) == (1, 1)
+
+
+async def test_who_moved_while_all_were_down_comes_in_although_nobody_beats(autojump_clock: MockClock) -> None:
+    """As when all containers are stopped, and started with new addresses: who was there before is waited for once."""
+    async with world() as made:
+        (first,) = await group_of(made, "a", 1, broker_life=71)
+        await first.kill()
+        await made.wait_master("a", None)
+        while any(each.core.machine.format < codec.FORMAT for each in made.running.values()):
+            await trio.sleep(1)  # to raise it would be something that happens
+        for name in made.names:
+            await made.kill(name)
+        await made.start_all()
+        moved = RegisterBrokerToControllerRequest(CLUSTER, "a", 1, "moved:1", broker_life=72)
+        began = trio.current_time()
+        with trio.fail_after(2 * HEARTBEAT_TIMEOUT_S):
+            while (answer := await made.ask_active(CODE.CONTROLLER_REGISTER_BROKER, moved)).code:
+                assert answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID, answer
+                await trio.sleep(1)
+        assert trio.current_time() - began >= HEARTBEAT_TIMEOUT_S
 
 
 async def test_a_wiped_controller_is_taken_in_again(autojump_clock: MockClock) -> None:

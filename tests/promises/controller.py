@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.promises.table import COPIED, IN_PROCESS, JAVA, ONE_RULE, ORDERS, TIMING, Page, Promise, tests_of
+from tests.promises.table import COPIED, IN_PROCESS, JAVA, ONE_RULE, ORDERS, TIMING, Page, Promise, both, tests_of
 
 ACTIVE, SERVER, NOTIFICATIONS = "active", "server", "notifications"
 
@@ -59,8 +59,9 @@ PAGE = Page("docs/explanation/controller.md", (
         "broker", "lives", "a_copied_directory_started_elsewhere_has_no_role_while_its_original_lives")),
     Promise("A second process is refused (2014)", "C23 B27", not_real=COPIED, tests=tests_of(
         "broker", "lives", "a_copied_directory_started_elsewhere_has_no_role_while_its_original_lives")),
-    Promise("It asks again each second and comes in", "C17", not_real=COPIED, tests=tests_of(
-        "broker", "lives", "a_master_with_a_new_address_needs_no_operator")),
+    Promise("It asks again each second and comes in", "C17", not_real=COPIED, tests=both(
+        tests_of("broker", "lives", "a_master_with_a_new_address_needs_no_operator"),
+        tests_of("controller", SERVER, "who_moved_while_all_were_down_comes_in_although_nobody_beats"))),
     Promise("After `kill -9` that is at once", "C17 C20", not_real=COPIED, tests=tests_of(
         "broker", "lives", "a_copy_comes_in_by_itself_when_its_original_is_killed",
         "a_broker_that_fell_silent_is_replaced_at_a_new_address_after_its_timeout")),

@@ -92,6 +92,10 @@ PLANTED = (
             "            if self.node.membership == asked:\n",
             ("tests/controller/test_formats.py::test_a_rolling_upgrade",
              "tests/controller/test_formats.py::test_a_member_that_is_down_is_waited_for")),
+    Planted("who is waited for is looked at when something else happens", "controller/handlers.py",
+            "        if self.active.stirred:  # another", "        if False:  # another",
+            ("tests/controller/test_server.py::"
+             "test_who_moved_while_all_were_down_comes_in_although_nobody_beats",)),
     Planted("61002 is for everybody", "controller/handlers.py",
             '        """Ours: members of the controller group come and go, or wiped ones come back."""\n'
             "        if wrong := self._stranger(connection):\n",
