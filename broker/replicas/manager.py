@@ -386,8 +386,7 @@ class ReplicasManager:
         if answer is None:
             return []
         if answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
-            return [Report(f"the controller does not know broker {self.broker_id} of {self._config.broker_name!r}: its "
-                           "data was lost or this broker was cleaned; remove the identity file to join as a new one")]
+            return [self._unknown()]
         if answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
             return [Report(f"not registered, and asked again until it is: {answer.remark}")]
         if answer.code != ResponseCode.SUCCESS:
@@ -397,6 +396,10 @@ class ReplicasManager:
         return self._act(self.machine.happened(Event.REGISTERED)) + self._hear_of(
             header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
             members.sync_state_set, members.sync_state_set_epoch)
+
+    def _unknown(self) -> Report:
+        return Report(f"the controller does not know broker {self.broker_id} of {self._config.broker_name!r}: its data "
+                      "was lost or this broker was cleaned; remove the identity file to join as a new one")
 
     def _write(self, action: Action) -> Output:
         self._writing = True
@@ -538,6 +541,8 @@ class ReplicasManager:
         return outputs
 
     def _elected(self, answer: Command | None, _: int) -> list[Output]:
+        if answer is not None and answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            return [self._unknown()]
         if answer is None or answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
             return []
         header, body = ElectMasterResponse.from_ext(answer.ext), ElectMasterResponseBody.from_json(answer.body)

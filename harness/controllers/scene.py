@@ -7,7 +7,7 @@ here. Each act is one decision on the tape, whose boring value is to do nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -452,7 +452,7 @@ class ControllerScene(Scene):
 
 
 class Progress:
-    """After healing: every group that has somebody to elect settles on a master that all follow, and loses it twice."""
+    """After healing: every group settles on a master that all follow, and loses it twice. Its operator stands by."""
 
     def __init__(self, scene: ControllerScene) -> None:
         self.scene, self.cluster = scene, scene.cluster
@@ -460,15 +460,21 @@ class Progress:
     def demand(self) -> None:
         """Raises ``InvariantViolation`` for INV_C17, INV_C20, or what brokers demand at the end."""
         scene = self.scene
-        keys = [key for key in scene.keys if self.electable(key)]
-        fleets = [scene.fleets[key] for key in keys]
-        self._run_until(lambda: all(fleet.watch.level() for fleet in fleets),
-                        SETTLE_MS + 6 * scene.plan.fleet.poll_ms)
+        self._run_until(lambda: scene.active() is not None, SETTLE_MS)
+        keys, fleets = scene.keys, [*scene.fleets.values()]
+        for key in keys:
+            self._join_anew(key)
+        self._settle(fleets)
+        if sum(map(self._decide, keys)):
+            self._settle(fleets)
         for fleet in fleets:
             fleet.watch.settled()
-        if keys:
-            self._lose(keys[0], closes=True)
-            self._lose(keys[-1], closes=False)
+        self._lose(keys[0], closes=True)
+        self._lose(keys[-1], closes=False)
+
+    def _settle(self, fleets: Sequence[Fleet]) -> None:
+        self._run_until(lambda: all(fleet.watch.level() for fleet in fleets),
+                        SETTLE_MS + 6 * self.scene.plan.fleet.poll_ms)
 
     def _run_until(self, holds: Callable[[], bool], timeout_ms: float) -> None:
         """Asks now and then: asking after every event costs more than the events."""
@@ -476,18 +482,45 @@ class Progress:
         while self.cluster.now_ms < end and not holds():
             self.cluster.run_ms(min(LOOK_MS, end - self.cluster.now_ms))
 
-    def electable(self, key: GroupKey) -> bool:
-        """Somebody who may be elected still has its disk; copies are gone. Whoever was cleaned away joins anew."""
-        scene = self.scene
-        self._run_until(lambda: scene.active() is not None, SETTLE_MS)
-        group = scene.fleets[key].group()
-        if group is None:
+    def _join_anew(self, key: GroupKey) -> bool:
+        """Whoever was cleaned away; False: nobody was."""
+        fleet = self.scene.fleets[key]
+        group = fleet.group()
+        cleaned = [host for host in fleet.hosts if group is not None and host.broker_id not in {None, *group.replicas}]
+        for host in cleaned:
+            fleet.give_up_identity(host)
+        return bool(cleaned)
+
+    def electable(self, key: GroupKey) -> dict[int, FleetHost]:
+        """Who may be elected and still has its disk, by id; copies are gone."""
+        fleet = self.scene.fleets[key]
+        group = fleet.group()
+        return {host.broker_id: host for host in fleet.hosts
+                if group is not None and host.broker_id is not None and host.broker_id in group.electable}
+
+    def _decide(self, key: GroupKey) -> bool:
+        """What its operator does for a group that has not settled; False: nothing.
+
+        Where it waits for a disk that is no more, that broker is cleaned away; or all are, where nobody else may be
+        elected. Of those that may be, and are here, one that is not in doubt would have been: then no group waits.
+        """
+        if self._join_anew(key):
             return True
-        for host in scene.fleets[key].hosts:
-            if host.broker_id is not None and host.broker_id not in group.replicas:
-                scene.fleets[key].give_up_identity(host)
-        return not group.sync_state_set or any(
-            host.broker_id in group.electable for host in scene.fleets[key].hosts)
+        scene, fleet = self.scene, self.scene.fleets[key]
+        group, active = fleet.group(), scene.active()
+        if group is None or active is None or group.master is not None or scene.plan.settings.unclean:
+            return False
+        here = self.electable(key)
+        gone = group.electable - here.keys()
+        doubts = fleet.plan.all_ack and not fleet.plan.sync_flush and not scene.plan.java
+        if not gone or not all(doubts and host.unsafe for host in here.values()):
+            return False
+        scene.counts["an operator gave up a lost disk"] += 1
+        scene.admin.ask(active.name, request(RequestCode.CLEAN_BROKER_DATA, CleanBrokerDataRequest(
+            key.name, key.cluster, ";".join(map(str, sorted(gone))) if here else None, not here)), _ignore)
+        self._run_until(lambda: not gone & (fleet.group() or group).replicas.keys(), SETTLE_MS)
+        self._join_anew(key)
+        return True
 
     def _lose(self, key: GroupKey, *, closes: bool) -> None:
         """A master dies while another is in sync. INV_C20: it is replaced at once, or within a heartbeat's timeout."""

@@ -323,6 +323,15 @@ def test_a_group_that_the_controller_lost_is_named() -> None:
     assert broker.fences == []
 
 
+def test_a_broker_that_was_cleaned_away_while_it_had_no_master_says_so() -> None:
+    """It registered before, and would never do so again."""
+    broker = Broker(Controller(answers={
+        RequestCode.CONTROLLER_ELECT_MASTER: ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED}))
+    broker.run(3_000)
+    assert broker.manager.machine.state is State.IDLE
+    assert "does not know broker 1" in broker.reports[0] and "remove the identity file" in broker.reports[0]
+
+
 def test_a_learner_asks_for_no_election_and_follows_whom_others_elected() -> None:
     broker = Broker(Controller(), attrs.evolve(CONFIG, learner=True))
     broker.run(6_000)

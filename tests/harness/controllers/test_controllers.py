@@ -11,21 +11,24 @@ from pathlib import Path
 import attrs
 import pytest
 
+from controller.active import ActiveController, ElectionSettings
 from controller.liveness import Liveness
 from controller.metadata import machine
-from controller.metadata.commands import ElectMaster
+from controller.metadata.commands import ElectMaster, Observation
 from controller.metadata.elect import elect
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.invariants import INVARIANTS
 from controller.metadata.outcomes import Elected, Outcome
 from harness.brokers.contract import Excuse
+from harness.controllers.fleet import Fleet
 from harness.controllers.machine import Machine
 from harness.controllers.plan import draw
-from harness.controllers.scene import CONTROLLERS, Progress, make
+from harness.controllers.scene import CONTROLLERS, ControllerScene, Progress, make
 from harness.controllers.watch import PREDICATES
 from raft.sim.campaign import Result, run
 from raft.sim.command import main
 from raft.sim.tape import Tape, count, load
+from raft.violation import InvariantViolation
 from tests.harness.controllers.mutants import PLANTED
 from tests.harness.planting import Planted, can_be_planted
 
@@ -35,8 +38,8 @@ def play(seed: int, profile: str = "swarm") -> Result:
 
 
 @pytest.mark.parametrize(("profile", "seed"), [
-    ("swarm", 2), ("swarm", 42), ("swarm", 1019), ("swarm", 1026), ("swarm", 8000035),
-    ("brokers", 3), ("controllers", 4), ("calm", 5),
+    ("swarm", 2), ("swarm", 42), ("swarm", 1019), ("swarm", 1026), ("swarm", 8000009), ("swarm", 8000035),
+    ("swarm", 9600066), ("brokers", 3), ("controllers", 4), ("calm", 5),
     ("successors", 6), ("deposed", 12), ("leases", 1),
     ("demands", 1), ("demands", 920005)])
 def test_seeds_pass(profile: str, seed: int) -> None:
@@ -53,6 +56,61 @@ def test_what_a_young_master_held_was_seen_by_nobody_when_another_leads_without_
         assert result.failure is None, result.message
         assert not result.applied.get(Excuse.BESIDE.value)
     assert result.predicates["INV_B24"]
+
+
+def without_all_disks(killed: int = 0) -> tuple[ControllerScene, Fleet]:
+    """Three replicas in sync; then the last one's disk is lost, the first ``killed`` processes die, and the machines
+    of the others. Nobody is master any more, and everything is up again."""
+    tape = Tape(1)
+    plan = draw(tape, "calm")
+    plan.java, plan.groups, plan.brokers, plan.settings = False, 1, 3, ElectionSettings()
+    plan.fleet = attrs.evolve(
+        plan.fleet, brokers=3, all_ack=True, in_sync_replicas=1, sync_flush=False, learners=0, min_in_sync=1)
+    scene = ControllerScene(tape, plan)
+    (fleet,) = scene.fleets.values()
+    scene.cluster.run_until(fleet.watch.level, 10_000)
+    assert fleet.watch.level()
+    for number, host in enumerate(fleet.hosts):
+        host.machine.crash(lambda: True, power=number >= killed)
+    fleet.wipe(fleet.hosts[2])
+    scene.cluster.run_until(lambda: (group := fleet.group()) is not None and group.master is None, 10_000)
+    scene._heal()
+    return scene, fleet
+
+
+GIVEN_UP = "an operator gave up a lost disk"
+
+
+def test_what_waits_for_a_lost_disk_waits_for_its_operator_who_gives_that_up() -> None:
+    """The disk may have held what all the others lost in the power cut."""
+    scene, fleet = without_all_disks()
+    Progress(scene).demand()
+    group = fleet.group()
+    assert scene.counts[GIVEN_UP] == 1 and group is not None and 3 not in group.replicas
+    assert scene.watch.counts["INV_C17"] == 1
+
+
+def test_a_lost_disk_is_no_excuse_where_one_that_lost_nothing_could_lead(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, fleet = without_all_disks(killed=1)
+    Progress(scene).demand()
+    group = fleet.group()
+    assert scene.counts[GIVEN_UP] == 0 and group is not None and 3 in group.replicas
+    scene, _ = without_all_disks(killed=1)
+    monkeypatch.setattr(ActiveController, "candidates", lambda self, key, observation: (Observation({}), "default"))
+    with pytest.raises(InvariantViolation, match="INV_C17"):
+        Progress(scene).demand()
+    assert scene.counts[GIVEN_UP] == 0
+
+
+def test_where_only_lost_disks_may_lead_all_join_anew() -> None:
+    scene, fleet = without_all_disks()
+    for host in [*fleet.hosts]:
+        host.machine.crash(lambda: True)
+        fleet.wipe(host)
+        scene.start_machine(host.machine)
+    Progress(scene).demand()
+    group = fleet.group()
+    assert scene.counts[GIVEN_UP] == 1 and group is not None and min(group.replicas) > 3
 
 
 def test_a_seed_is_the_same_every_time() -> None:
