@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from broker.config import BrokerConfig, check, from_properties, listing, live_keys, to_properties
+from broker.part import Part
 from broker.settings import check_parts
 from broker.standing import Standing
 from remoting import properties
@@ -33,7 +34,7 @@ CONFIG_BYTES_MAX: Final = 1 << 20
 
 
 @attrs.define(eq=False)
-class Administration:
+class Administration(Part):
     """``config`` is the present one. ``changed`` is told of a new one, ``version`` is the topics' as text."""
 
     config: BrokerConfig
@@ -53,7 +54,7 @@ class Administration:
         return {
             RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
             RequestCode.GET_BROKER_CONFIG: self.get_config,
-            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.state,
             RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
             RequestCode.RESET_MASTER_FLUSH_OFFSET: self.reset_master_flush_offset,
             RequestCode.GET_BROKER_EPOCH_CACHE: self.epochs,
@@ -85,7 +86,7 @@ class Administration:
 
     # --- state -----------------------------------------------------------------------------------------------
 
-    def runtime_info(self, _: Connection, request: Command) -> Command:
+    def state(self, _: Connection, request: Command) -> Command:
         """28."""
         return response(request, body=KVTable(dict(self._state())).to_json())
 

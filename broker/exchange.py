@@ -8,15 +8,17 @@ a new master tells the brokers of its group by itself; name servers answer regis
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 import trio
 
+from broker.part import Part
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
 from remoting.connection import Connection
+from remoting.endpoint import Handler
 from remoting.errors import HeaderError, RemotingError
 from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
 
@@ -38,14 +40,17 @@ class Master:
     """Where its log ended when it started: Java's ``brokerInitMaxOffset``."""
 
 
-class Exchange:
+class Exchange(Part):
     """``itself`` is what this broker tells while it is master, else None; ``told`` hears what others tell."""
 
     def __init__(self, client: Client, itself: Callable[[], Master | None], told: Callable[[Master], None]) -> None:
         self._client, self._itself, self._told = client, itself, told
 
+    def handlers(self) -> Mapping[int, Handler]:
+        return {RequestCode.EXCHANGE_BROKER_HA_INFO: self.answer}
+
     def answer(self, _: Connection, command: Command) -> Command:
-        """A handler for 906. Raises ``HeaderError``."""
+        """906. Raises ``HeaderError``."""
         header = ExchangeHAInfoRequest.from_ext(command.ext)
         if header.master_ha_address:
             self._told(Master(header.master_address or "", header.master_ha_address, header.master_flush_offset or 0))

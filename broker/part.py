@@ -118,7 +118,7 @@ class Part:
         """This broker is master; puts are taken by the end of this turn of the loop."""
 
     def writes_closed(self) -> None:
-        """Puts are refused from now on."""
+        """Puts are refused from now on, or were already."""
 
     def all_seen(self) -> None:
         """Consumers see all that this broker held when it became master."""

@@ -17,7 +17,8 @@ import attrs
 import trio
 
 from broker.exchange import Master
-from broker.standing import Standing
+from broker.part import Part
+from broker.standing import Role, Standing
 from broker.topics.table import READ
 from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.controller import GetBrokerMemberGroupResponseBody
@@ -62,25 +63,31 @@ class RegistrationConfig:
     enable_controller_mode: bool = False
 
 
-class Registration:
-    """``open`` it when this broker has a role; ``changed`` says that there is something new to register."""
+class Registration(Part):
+    """``changed`` says that there is something new to register."""
 
     def __init__(
         self, config: RegistrationConfig, name_servers: Iterable[str], client: Client, standing: Standing, *,
         ha_address: str, topics: Callable[[], TopicConfigSerializeWrapper],
         found: Callable[[Master], None] = lambda _: None,
-        ordered: Callable[[Iterable[str]], None] = lambda _: None,
+        ordered: Callable[[Iterable[str]], None] = lambda _: None, members: bool = False,
     ) -> None:
-        """``found`` hears of a live master, as name servers tell slaves; ``ordered`` which topics they keep ordered."""
+        """``found`` hears of a live master, as name servers tell slaves; ``ordered`` which topics they keep ordered.
+        ``members``: also ask who lives in the group."""
         self.members: dict[int, str] = {}
         """Addresses of the group's brokers by id, as a name server last said."""
         self.on_members: list[Callable[[], None]] = []
         self._config, self._client, self._standing, self._ha_address = config, client, standing, ha_address
         self._topics, self._found, self._ordered = topics, found, ordered
         self._servers = [_Server(address) for address in name_servers]
+        self._asks_members = members and bool(self._servers)
         self._open = False
 
     # --- what is to be registered ------------------------------------------------------------------------------
+
+    def role_changed(self, role: Role) -> None:
+        if role.listed:
+            self.open()
 
     def open(self) -> None:
         """From now on this broker is for clients."""
@@ -105,14 +112,12 @@ class Registration:
 
     # --- tasks -----------------------------------------------------------------------------------------------
 
-    async def run(self, *, members: bool = False,
-                  task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled. ``members``: also ask who lives in the group."""
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             for server in self._servers:
                 nursery.start_soon(self._register, server)
                 nursery.start_soon(self._beat, server)
-            if members and self._servers:
+            if self._asks_members:
                 nursery.start_soon(self._ask_members)
             task_status.started()
 

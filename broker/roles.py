@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+import attrs
 import trio
 from trio.abc import Listener, Stream
 
@@ -28,7 +29,6 @@ from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState
 from broker.replicas.shell import Member
 from broker.standing import Role, Standing
-from broker.sync import MetadataSync
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.controller import EpochEntry
 
@@ -64,21 +64,33 @@ class Roles(Protocol):
         """Clients of this broker are to go to another one, and may not have heard of it."""
 
 
-class PlainMasterRole:
+class Bearer:
+    """Bears a role: who it is, and every part, know of it."""
+
+    def __init__(self, parts: Parts, standing: Standing) -> None:
+        self._parts, self._standing = parts, standing
+
+    def _be(self, role: Role) -> None:
+        """Parts hear of it in the order of their list, in one turn."""
+        self._standing.role = role
+        self._parts.role_changed(role)
+
+
+class PlainMasterRole(Bearer):
     """Master because it is configured so."""
 
-    def __init__(self, parts: Parts, puts: Puts, registration: Registration, replication: PlainMaster) -> None:
-        self._parts, self._puts, self._registration, self._replication = parts, puts, registration, replication
+    def __init__(self, parts: Parts, standing: Standing, puts: Puts, replication: PlainMaster) -> None:
+        super().__init__(parts, standing)
+        self._puts, self._replication = puts, replication
         replication.advanced.append(puts.advanced)
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._replication.run, listeners)
-            self._parts.all_seen()
+            self._be(Role.master())
             self._parts.writes_opened()
             self._puts.serve(self._replication)
-            self._registration.open()
             task_status.started()
 
     def told(self, master: Master) -> None:
@@ -107,14 +119,13 @@ class PlainMasterRole:
         await trio.lowlevel.checkpoint()
 
 
-class PlainSlaveRole:
+class PlainSlaveRole(Bearer):
     """Slave because it is configured so; name servers say whose, where the configuration does not."""
 
-    def __init__(self, registration: Registration, sync: MetadataSync, replication: PlainSlave,
-                 ha_address: str) -> None:
+    def __init__(self, parts: Parts, standing: Standing, replication: PlainSlave, ha_address: str) -> None:
         """``ha_address``: the master's, where it is configured."""
-        self._registration, self._sync, self._replication = registration, sync, replication
-        self._ha_address = ha_address
+        super().__init__(parts, standing)
+        self._replication, self._ha_address = replication, ha_address
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -122,15 +133,16 @@ class PlainSlaveRole:
             await listener.aclose()
         if self._ha_address:
             self._replication.follow(self._ha_address)
-        self._registration.open()
+        self._be(self._standing.role)
         task_status.started()
         await self._replication.run()
 
     def told(self, master: Master) -> None:
         if not self._ha_address:
             self._replication.follow(master.ha_address)
-        if master.address:
-            self._sync.follow(master.address)
+        role = self._standing.role
+        if master.address and master.address != role.master_address:
+            self._be(attrs.evolve(role, master_address=master.address))
 
     def members_changed(self, members: int) -> None:
         """Nothing here is counted."""
@@ -150,7 +162,7 @@ class PlainSlaveRole:
         await trio.lowlevel.checkpoint()
 
 
-class ControlledRole:
+class ControlledRole(Bearer):
     """Whatever controllers say. Implements ``broker.replicas.shell``'s ``RoleSteps``.
 
     ``member`` is to be set before it runs.
@@ -160,12 +172,12 @@ class ControlledRole:
 
     def __init__(
         self, parts: Parts, puts: Puts, journal: Journal, standing: Standing, registration: Registration,
-        sync: MetadataSync, exchange: Exchange, replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int,
+        exchange: Exchange, replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int,
         hand_over_ms: int,
     ) -> None:
         """``forward_ms``: for how long requests go on to the next master, once this one is none."""
-        self._parts, self._puts, self._journal, self._standing = parts, puts, journal, standing
-        self._registration, self._sync = registration, sync
+        super().__init__(parts, standing)
+        self._puts, self._journal, self._registration = puts, journal, registration
         self._exchange, self._replication, self._forwarder = exchange, replication, forwarder
         self._forward_ms, self._hand_over_ms = forward_ms, hand_over_ms
         self._forwarding = trio.CancelScope()
@@ -223,14 +235,10 @@ class ControlledRole:
         if isinstance(role, BecomeMaster):
             self._forwarding.cancel()
             self._forwarder.end()
-            self._sync.follow(None)
             self._be(Role.master(role.epoch))
-            self._registration.open()
             self._nursery.start_soon(self._exchange.announce, tuple(self._registration.members.values()))
         else:
-            self._sync.follow(role.master_address)
-            self._be(Role.slave(broker_id, role.epoch))
-            self._registration.open()
+            self._be(Role.slave(broker_id, role.epoch, role.master_address))
             ha_address = self._ha_address(role)
             if ha_address is not None:
                 self._replication.follow(ha_address)  # it may have been said while the role was being taken
@@ -238,14 +246,10 @@ class ControlledRole:
                 self._finding = trio.CancelScope()
                 self._nursery.start_soon(self._find, role.master_address, self._finding)
 
-    def _be(self, role: Role) -> None:
-        self._standing.role = role
-        self._parts.role_changed(role)
-
     async def left(self) -> None:
         self._finding.cancel()
-        self._standing.role = Role.slave(self._standing.role.broker_id)
-        self._sync.follow(None)
+        former = self._standing.role
+        self._be(Role.vacant(former.broker_id, former.epoch))
         await self._registration.leave()  # clients are to find the other process
 
     async def _end_forwarding(self, scope: trio.CancelScope) -> None:

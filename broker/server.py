@@ -49,7 +49,6 @@ from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.namesrv import TopicConfigSerializeWrapper
 from remoting.client import Client, open_client
-from remoting.codes import RequestCode
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
 from remoting.daemon.exporter import ADVICE
@@ -196,7 +195,7 @@ class Broker:
         self.registration = Registration(
             pick(config, RegistrationConfig), config.name_servers, client, self.standing,
             ha_address=config.ha_address, topics=self._registered, found=self._told,
-            ordered=self.topics.table.set_ordered)
+            ordered=self.topics.table.set_ordered, members=self._counts_members)
         self.topics.table.on_change.append(self.registration.changed)
         self.sync = MetadataSync(client, {table.code: table.copy for table in made.tables()})
         journal.store.on_new_queue.append(self._new_queue)
@@ -205,13 +204,13 @@ class Broker:
         self.roles, more = self._roles()
         self.registration.on_members.append(
             lambda: self.roles.members_changed(len(self.registration.members)))
-        self.administration = Administration(
+        administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed)
-        self.handlers = self.forwarder.handlers({
-            **made.handlers(), **self.administration.handlers(), **more,
-            RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange.answer})
+        for part in (self.sync, self.registration, self.exchange, administration):
+            made.add(part)
+        self.handlers = self.forwarder.handlers({**made.handlers(), **more})
 
     def _roles(self) -> tuple[Roles, dict[int, Handler]]:
         """By the kind of group; with the handlers that it brings."""
@@ -224,9 +223,8 @@ class Broker:
                 sync_from_last_file=config.sync_from_last_file, least=config.min_in_sync_replicas,
                 mark=ConfirmMark(world.store_files), run_sync=world.run_sync)
             role = ControlledRole(
-                self.parts, self.puts, journal, self.standing, self.registration, self.sync, self.exchange,
-                switch, self.forwarder,
-                forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
+                self.parts, self.puts, journal, self.standing, self.registration, self.exchange, switch,
+                self.forwarder, forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
             role.member = Member(
                 settings.manager(config), files=world.files, identity_path=config.identity_path,
                 check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,
@@ -235,11 +233,10 @@ class Broker:
             return role, dict(role.member.handlers())
         if config.role is BrokerRole.SLAVE:
             slave = PlainSlave(journal, ha, connector=world.connector)
-            return PlainSlaveRole(
-                self.registration, self.sync, slave, config.ha_master_address), {}
+            return PlainSlaveRole(self.parts, self.standing, slave, config.ha_master_address), {}
         master = PlainMaster(
             journal, ha, settings.quorum(config), settings.mode(config), ha_address=config.ha_address)
-        return PlainMasterRole(self.parts, self.puts, self.registration, master), {}
+        return PlainMasterRole(self.parts, self.standing, self.puts, master), {}
 
     def _registered(self) -> TopicConfigSerializeWrapper:
         table = self.topics.registered()
@@ -298,9 +295,8 @@ class Broker:
         async with trio.open_nursery() as lasting:
             await lasting.start(self.journal.run)
             async with self._failing(lasting), trio.open_nursery() as nursery:
-                for part in (self.parts, self.sync, self.forwarder):
-                    await nursery.start(part.run)
-                await nursery.start(partial(self.registration.run, members=self._counts_members))
+                await nursery.start(self.parts.run)
+                await nursery.start(self.forwarder.run)
                 await nursery.start(server.run, listeners)
                 await nursery.start(self.roles.run, ha_listeners)
                 logger.info("broker serves", extra={
@@ -348,7 +344,7 @@ class Broker:
 
 def _first_role(config: BrokerConfig) -> Role:
     if config.enable_controller_mode:
-        return Role.slave(MASTER_ID)  # until a controller has said who it is
+        return Role.vacant(MASTER_ID)  # until a controller has said who it is
     return Role.slave(config.broker_id) if config.role is BrokerRole.SLAVE else Role.master()
 
 

@@ -31,15 +31,24 @@ class Role:
     """Whatever ``slaveReadEnable`` says."""
     delivers: bool
     """What is delayed and due is delivered here."""
+    listed: bool = True
+    """Name servers tell clients of this broker."""
+    master_address: str = ""
+    """Of a slave that knows it: whose tables it copies."""
 
     @classmethod
     def master(cls, epoch: int = 0) -> Role:
         return cls(MASTER_ID, epoch, leads=True, takes_puts=True, serves_pulls=True, delivers=True)
 
     @classmethod
-    def slave(cls, broker_id: int, epoch: int = 0) -> Role:
-        """Also of a broker whose group has no master that it knows of."""
-        return cls(broker_id, epoch, leads=False, takes_puts=False, serves_pulls=False, delivers=False)
+    def slave(cls, broker_id: int, epoch: int = 0, master_address: str = "") -> Role:
+        return cls(broker_id, epoch, leads=False, takes_puts=False, serves_pulls=False, delivers=False,
+                   master_address=master_address)
+
+    @classmethod
+    def vacant(cls, broker_id: int, epoch: int = 0) -> Role:
+        """Nobody has said yet what this broker is, or it is nothing any more: clients are to find another one."""
+        return attrs.evolve(cls.slave(broker_id, epoch), listed=False)
 
 
 @attrs.define(eq=False)

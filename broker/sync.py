@@ -2,7 +2,7 @@
 
 At once when a master is followed or its log brings messages of an unknown topic, then every few seconds. Consumers
 that find this broker as their master begin where the last copy ends, and never behind what they committed here. Source:
-``SlaveSynchronize`` of RocketMQ. Knows no table and no role.
+``SlaveSynchronize`` of RocketMQ. Knows no table, and of a role only whose slave this broker is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Final
 
 import trio
 
+from broker.part import Part
+from broker.standing import Role
 from remoting.client import Client, checked
 from remoting.command import request
 from remoting.errors import BodyError, RemotingError
@@ -25,8 +27,8 @@ TIMEOUT_MS: Final = 30_000
 PERIOD_S: Final = 3.0
 
 
-class MetadataSync:
-    """``follow`` a master, or None; ``run`` it."""
+class MetadataSync(Part):
+    """Copies while the role says whose slave this broker is."""
 
     def __init__(self, client: Client, tables: Mapping[int, Callable[[bytes], None]], *,
                  period_s: float = PERIOD_S) -> None:
@@ -39,6 +41,9 @@ class MetadataSync:
         self._bell = Bell()
         self._scope = trio.CancelScope()
         self._problem = ""
+
+    def role_changed(self, role: Role) -> None:
+        self.follow(role.master_address or None)
 
     def follow(self, master_address: str | None) -> None:
         """What is under way from another master is dropped."""

@@ -71,7 +71,8 @@ class TopicsPart(Part):
         self.table.state_version = role.epoch
         if role.leads:
             self.find()
-            self.table.touch()  # name servers take a master's word by this version
+            if role.epoch:
+                self.table.touch()  # name servers take the word of a master that was elected by this version
 
     def writes_opened(self) -> None:
         self.find()

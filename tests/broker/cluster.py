@@ -18,9 +18,11 @@ from broker.groups import GroupTable
 from broker.groups.part import GroupsPart
 from broker.offsets import OffsetTable
 from broker.offsets.part import OffsetsPart
+from broker.part import Kind
 from broker.pulling.part import PullingPart
 from broker.pulling.requests import Pulling
 from broker.server import RunningBroker, World, serve_broker
+from broker.services import PARTS
 from broker.store.disk import Disk, InlineDisk
 from broker.store.files import MemoryFile as StoreFile
 from broker.store.files import MemoryFiles as StoreFiles
@@ -78,6 +80,7 @@ class Node:
     files: MemoryFiles = attrs.field(factory=MemoryFiles)
     store: StoreFiles = attrs.field(factory=StoreFiles)
     disk: Disk = attrs.field(factory=InlineDisk)
+    parts: tuple[Kind, ...] = PARTS
     running: RunningBroker | None = None
     ended: trio.Event = attrs.field(factory=trio.Event)
     starts: int = 0
@@ -132,7 +135,7 @@ class Node:
             with self._scope:
                 await serve_broker(
                     self.config, world, [listener], ha_listeners=[ha], config_path="/broker.conf",
-                    task_status=task_status)
+                    parts=self.parts, task_status=task_status)
             self.ended.set()
 
         self.running = await self.cluster.nursery.start(run)
@@ -188,8 +191,8 @@ class Cluster:
         self.network.listeners.pop(NAMESRV, None)
         await self.network.drop(NAMESRV)
 
-    async def node(self, disk: Disk | None = None, /, **settings: str) -> Node:
-        node = Node(self, f"10.0.0.{len(self.nodes) + 1}", settings)
+    async def node(self, disk: Disk | None = None, /, parts: tuple[Kind, ...] = PARTS, **settings: str) -> Node:
+        node = Node(self, f"10.0.0.{len(self.nodes) + 1}", settings, parts=parts)
         if disk is not None:
             node.disk = disk
         self.nodes.append(node)

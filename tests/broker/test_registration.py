@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import attrs
 import pytest
@@ -128,8 +127,8 @@ async def world(
         registration = Registration(
             config or RegistrationConfig(), [*([lost] if lost else []), *names], client, here.standing,
             ha_address="10.0.0.1:10912", topics=lambda: here.wrapper, found=here.found.append,
-            ordered=here.ordered.extend)
-        await made.nursery.start(partial(registration.run, members=members))
+            ordered=here.ordered.extend, members=members)
+        await made.nursery.start(registration.run)
         yield here, registration
 
 
