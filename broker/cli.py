@@ -32,6 +32,7 @@ from broker.relay.lingering import send_away
 from broker.replicas.identity import IdentityError
 from broker.roles import Roles
 from broker.server import RunningBroker, World, serve_broker
+from broker.services import configuration, passed_on
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import StoreError
 from raft.loglimit import RepeatLimit
@@ -74,7 +75,7 @@ with its own storePathRootDir, listenPort and haListenPort. Whatever -D says win
 parser = partial(
     server_parser, "mqbroker",
     "Run a RocketMQ broker: it stores messages, replicates them, and serves producers and consumers.",
-    EXAMPLES, BrokerConfig, namesrv="name servers: host:port;host:port; wins over namesrvAddr of the file")
+    EXAMPLES, configuration(), namesrv="name servers: host:port;host:port; wins over namesrvAddr of the file")
 """The command line."""
 
 logger = logging.getLogger("broker")
@@ -92,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = given_properties(options, DiskFiles())
         if options.namesrvAddr:
             given["namesrvAddr"] = options.namesrvAddr
-        config = here(from_properties(given))
+        config = here(from_properties(given, start=configuration()()))
         if options.printConfigItem:
             for name, value in listing(config).items():
                 print(f"{name}={value}")
@@ -216,7 +217,7 @@ async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequenc
     sockets = await _free_ports(config)
     port = int(sockets[0].getsockname()[1])
     command = [sys.executable, "-c", _CHILD, *arguments, "-D", f"listenPort={port}"]
-    forwarder = Forwarder(tls=client_tls_of(config))
+    forwarder = Forwarder(tls=client_tls_of(config), codes=passed_on())
     own_address = attrs.evolve(config, listen_port=port).address
     listed = Listed(config.name_servers, config.broker_cluster_name, own_address, partial(last_epoch, config))
     async with open_client(tls=client_tls_of(config)) as client, trio.open_nursery() as nursery:

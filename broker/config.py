@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_type_hints
 
 import attrs
 
@@ -256,17 +256,17 @@ def _addresses(text: str) -> tuple[str, ...]:
 
 
 def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = None) -> BrokerConfig:
-    """A configuration from properties, on top of ``start``. Raises ``ConfigError``."""
-    ours = names(BrokerConfig)
+    """A configuration from properties, on top of ``start`` and of its class. Raises ``ConfigError``."""
+    start = start or BrokerConfig()
+    ours = names(type(start))
     refuse_unknown(given, {*ours, *IDLE})
     for name, text in given.items():
         if name in NOT_OFFERED and text.strip() != NOT_OFFERED[name]:
             raise ConfigError(name, text, f"is not offered; must be {NOT_OFFERED[name]}")
-    start = start or BrokerConfig()
     kept = {**start.without_meaning, **{name: text for name, text in given.items() if name not in ours}}
     if "diskSpaceCleanForciblyRatio" in given:  # who names the ratio of a deletion wants it
         given = {"cleanFileForciblyEnable": "true", **given}
-    return attrs.evolve(read(BrokerConfig, given, start=start), without_meaning=kept)
+    return attrs.evolve(read(type(start), given, start=start), without_meaning=kept)
 
 
 def to_properties(config: BrokerConfig) -> dict[str, str]:
@@ -279,9 +279,19 @@ def listing(config: BrokerConfig) -> dict[str, str]:
     return hidden(to_properties(config))
 
 
-def live_keys() -> frozenset[str]:
+def live_keys(kind: type[BrokerConfig] = BrokerConfig) -> frozenset[str]:
     """Keys whose change a running broker follows; others wait for its next start."""
-    return live_names(BrokerConfig)
+    return live_names(kind)
+
+
+def extended(config: type[BrokerConfig], keys: type[attrs.AttrsInstance]) -> type[BrokerConfig]:
+    """``config`` with the keys of another class, which it must not have yet."""
+    kinds, fields = get_type_hints(keys), names(keys)
+    assert not fields.keys() & names(config).keys(), "one key, one meaning"
+    body: dict[str, object] = {"__annotations__": {field.name: kinds[field.name] for field in fields.values()}}
+    for field in fields.values():
+        body[field.name] = attrs.field(default=field.default, metadata=field.metadata)
+    return attrs.frozen(kw_only=True)(type(config.__name__, (config,), body))
 
 
 def pick(

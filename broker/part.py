@@ -27,6 +27,8 @@ from remoting.endpoint import Handler
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
 
+OWN_CODES: Final = range(61_000, 62_000)
+"""Request codes that RocketMQ does not have: its servers answer them with 3. Those from 61,001 on are controllers'."""
 NEVER: Final = 1 << 63
 """A time that does not come, ns."""
 
@@ -86,7 +88,9 @@ class Part:
     """Override what the part has; each method says what a part without it does."""
 
     keys: ClassVar[type[attrs.AttrsInstance] | None] = None
-    """Its own keys of the configuration: a frozen attrs class of ``remoting.daemon.keys.key`` fields, all by name."""
+    """Its own keys of the configuration: a frozen attrs class of ``remoting.daemon.keys.key`` fields."""
+    passed_on: ClassVar[frozenset[int]] = frozenset()
+    """Codes that clients send to the master, whoever that is: a broker that is master no longer passes them on."""
 
     # --- what it has -----------------------------------------------------------------------------------------
 
@@ -150,7 +154,7 @@ P = TypeVar("P", bound=Part)
 class Parts:
     """An ordered list of parts. What is told to all is told in this order; a part may use those that stand before it.
 
-    ``parts[Kind]`` is the part of that class.
+    ``parts[TopicsPart]`` is the part of that class.
     """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -238,5 +242,13 @@ class Parts:
             await trio.sleep_forever()
 
 
-Kind = Callable[[Shared, Parts], Part]
-"""Makes a part, given what all share and the parts that stand before it: a class, as a rule."""
+class PartClass(Protocol):
+    """A class of parts, made of what all share and of the parts that stand before it."""
+
+    @property
+    def keys(self) -> type[attrs.AttrsInstance] | None: ...
+
+    @property
+    def passed_on(self) -> frozenset[int]: ...
+
+    def __call__(self, shared: Shared, before: Parts) -> Part: ...

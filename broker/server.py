@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -28,14 +28,14 @@ from broker.ha.autoswitch import AutoSwitch
 from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
 from broker.journal import FlushDiskType, Journal
-from broker.part import Kind, Parts, Shared
+from broker.part import PartClass, Parts, Shared
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.puts import Puts
 from broker.registration import Registration, RegistrationConfig
 from broker.relay.forwarding import Forwarder
 from broker.replicas.shell import Member
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
-from broker.services import PARTS, parts_of
+from broker.services import PARTS, parts_of, passed_on
 from broker.standing import Role, Standing
 from broker.store.disk import Disk
 from broker.store.errors import StoreFailed
@@ -133,7 +133,7 @@ class RunningBroker:
 
 async def serve_broker(
     config: BrokerConfig, world: World, listeners: Listeners, *, ha_listeners: Listeners = (), config_path: str = "",
-    parts: Iterable[Kind] = PARTS,
+    parts: Sequence[PartClass] = PARTS,
     task_status: trio.TaskStatus[RunningBroker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled or stopped; closes the listeners. Cancelled, the store is left as it is, as if killed.
@@ -181,7 +181,7 @@ class Broker:
     """The parts of one broker, joined."""
 
     def __init__(self, config: BrokerConfig, world: World, client: Client, journal: Journal, config_path: str,
-                 parts: Iterable[Kind]) -> None:
+                 parts: Sequence[PartClass]) -> None:
         self.config, self.world, self.client, self.journal = config, world, client, journal
         self._began_at = journal.end
         self.standing = Standing(
@@ -200,7 +200,7 @@ class Broker:
         self.sync = MetadataSync(client, {table.code: table.copy for table in made.tables()})
         journal.store.on_new_queue.append(self._new_queue)
         self.exchange = Exchange(client, self._itself, self._told)
-        self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls)
+        self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
         self.roles, more = self._roles()
         self.registration.on_members.append(
             lambda: self.roles.members_changed(len(self.registration.members)))

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from broker.config import BrokerConfig, extended
 from broker.consumers.part import ClientsPart
 from broker.groups.part import GroupsPart
 from broker.offsets.part import OffsetsPart
-from broker.part import Kind, Parts, Shared
+from broker.part import PartClass, Parts, Shared
 from broker.pulling.part import PullingPart
 from broker.query.part import QueriesPart
+from broker.relay.codes import FORWARDED
 from broker.runtime import RuntimePart
 from broker.schedule.part import DelaysPart
 from broker.sending.part import SendingPart
 from broker.topics.part import TopicsPart
 
-PARTS: Final[tuple[Kind, ...]] = (
+PARTS: Final[tuple[PartClass, ...]] = (
     TopicsPart,
     GroupsPart,
     ClientsPart,
@@ -30,7 +32,20 @@ PARTS: Final[tuple[Kind, ...]] = (
 """A part stands behind those that it uses. In this order they are made, and hear of roles, keys and connections."""
 
 
-def parts_of(shared: Shared, kinds: Iterable[Kind] = PARTS) -> Parts:
+def configuration(kinds: Iterable[PartClass] = PARTS) -> type[BrokerConfig]:
+    """The broker's configuration, with the keys that these parts bring."""
+    made = BrokerConfig
+    for keys in (kind.keys for kind in kinds if kind.keys is not None):
+        made = extended(made, keys)
+    return made
+
+
+def passed_on(kinds: Iterable[PartClass] = PARTS) -> frozenset[int]:
+    """Codes that go on to the next master: RocketMQ's, and those that these parts bring."""
+    return FORWARDED.union(*(kind.passed_on for kind in kinds))
+
+
+def parts_of(shared: Shared, kinds: Iterable[PartClass] = PARTS) -> Parts:
     """Made, configured, and told of the journal's moments. Raises ``ConfigError``, and ``WrongStore`` for a table that
     cannot be read."""
     made = Parts(shared.now_ns)

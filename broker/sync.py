@@ -13,9 +13,10 @@ from typing import Final
 
 import trio
 
-from broker.part import Part
+from broker.part import OWN_CODES, Part
 from broker.standing import Role
 from remoting.client import Client, checked
+from remoting.codes import ResponseCode
 from remoting.command import request
 from remoting.errors import BodyError, RemotingError
 from remoting.wakeup import Bell
@@ -71,7 +72,9 @@ class MetadataSync(Part):
         problems = []
         for code, copy in self._tables.items():
             try:
-                copy(await self._ask(master, code))
+                table = await self._ask(master, code)
+                if table is not None:
+                    copy(table)
             except (RemotingError, BodyError) as error:
                 problems.append(str(error))
         self.done += not problems
@@ -83,7 +86,10 @@ class MetadataSync(Part):
             else:
                 logger.info("tables copied", extra={"master": master})
 
-    async def _ask(self, master: str, code: int) -> bytes:
+    async def _ask(self, master: str, code: int) -> bytes | None:
+        """None: a Java master has no such table."""
         answer = await self._client.call(master, request(code), timeout_ms=TIMEOUT_MS)
         await trio.lowlevel.checkpoint_if_cancelled()  # this broker may be master itself since the turn it came in
+        if code in OWN_CODES and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
         return checked(answer, master).body

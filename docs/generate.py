@@ -26,11 +26,11 @@ sys.path[:0] = [str(REFERENCE.parents[1]), str(REFERENCE.parent)]
 import role_tables  # noqa: E402
 
 from benchmarks import broker_figures, failover_timeline  # noqa: E402
-from broker.config import BrokerConfig  # noqa: E402
 from broker.idle_keys import IDLE  # noqa: E402
 from broker.schedule.levels import DelayLevels  # noqa: E402
 from broker.sending import chains  # noqa: E402
 from broker.sending.config import SendingConfig  # noqa: E402
+from broker.services import configuration  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
@@ -193,7 +193,7 @@ def report_bounds() -> Iterator[str]:
 
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
-    "broker-keys": partial(keys, BrokerConfig), "broker-idle-keys": partial(idle_keys, IDLE),
+    "broker-keys": partial(keys, configuration()), "broker-idle-keys": partial(idle_keys, IDLE),
     "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),

@@ -61,8 +61,9 @@ class Forwarder:
 
     def __init__(
         self, *, connector: Connector = connect_tcp, tls: TLSContext | None = None, config: ClientConfig | None = None,
-        patience_ms: int = PATIENCE_MS,
+        patience_ms: int = PATIENCE_MS, codes: frozenset[int] = FORWARDED,
     ) -> None:
+        """``codes``: requests that go on."""
         self.target: str | None = None
         """Where requests go; None: nowhere yet."""
         self.forwarded = 0
@@ -71,7 +72,7 @@ class Forwarder:
         """Of those that nobody has answered yet."""
         self._on = False
         self._config = config or ClientConfig()
-        self._connector, self._tls, self._patience_ms = connector, tls, patience_ms
+        self._connector, self._tls, self._patience_ms, self._codes = connector, tls, patience_ms, codes
         self._endpoint = Endpoint(dict.fromkeys(PUSHED, self._push), self._config, on_close=self._lost)
         self._upstreams: dict[Connection, _Upstream] = {}
         self._known = trio.Event()
@@ -120,8 +121,8 @@ class Forwarder:
     def handlers(self, local: Mapping[int, Handler] | None = None) -> dict[int, Handler]:
         """``local`` handlers of which clients' codes go on while this is on; without ``local`` they all do."""
         if local is None:
-            return dict.fromkeys(FORWARDED, self._forward)
-        return {code: self._wrap(handler) if code in FORWARDED else handler for code, handler in local.items()}
+            return dict.fromkeys(self._codes, self._forward)
+        return {code: self._wrap(handler) if code in self._codes else handler for code, handler in local.items()}
 
     def _wrap(self, local: Handler) -> Handler:
         def handle(client: Connection, command: Command) -> Any:

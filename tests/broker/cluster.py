@@ -18,7 +18,7 @@ from broker.groups import GroupTable
 from broker.groups.part import GroupsPart
 from broker.offsets import OffsetTable
 from broker.offsets.part import OffsetsPart
-from broker.part import Kind
+from broker.part import PartClass
 from broker.pulling.part import PullingPart
 from broker.pulling.requests import Pulling
 from broker.server import RunningBroker, World, serve_broker
@@ -80,7 +80,7 @@ class Node:
     files: MemoryFiles = attrs.field(factory=MemoryFiles)
     store: StoreFiles = attrs.field(factory=StoreFiles)
     disk: Disk = attrs.field(factory=InlineDisk)
-    parts: tuple[Kind, ...] = PARTS
+    parts: tuple[PartClass, ...] = PARTS
     running: RunningBroker | None = None
     ended: trio.Event = attrs.field(factory=trio.Event)
     starts: int = 0
@@ -191,7 +191,7 @@ class Cluster:
         self.network.listeners.pop(NAMESRV, None)
         await self.network.drop(NAMESRV)
 
-    async def node(self, disk: Disk | None = None, /, parts: tuple[Kind, ...] = PARTS, **settings: str) -> Node:
+    async def node(self, disk: Disk | None = None, parts: tuple[PartClass, ...] = PARTS, /, **settings: str) -> Node:
         node = Node(self, f"10.0.0.{len(self.nodes) + 1}", settings, parts=parts)
         if disk is not None:
             node.disk = disk

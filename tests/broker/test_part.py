@@ -150,7 +150,8 @@ async def test_a_part_ticks_first_when_the_broker_begins_and_its_table_is_writte
 async def test_a_broker_has_the_parts_of_the_list_in_its_order(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()
-        assert [type(part) for part in node.broker.parts][:len(PARTS)] == list(PARTS)
+        kinds: list[object] = [type(part) for part in node.broker.parts]
+        assert kinds[:len(PARTS)] == list(PARTS)
         codes = [table.code for table in node.broker.parts.tables()]
         assert sorted(codes) == sorted([
             RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,

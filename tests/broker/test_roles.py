@@ -43,7 +43,7 @@ def heard(node: Node) -> list[Role | str]:
 
 async def test_a_master_by_configuration_is_one_before_its_writes_open(autojump_clock: MockClock) -> None:
     async with cluster() as made:
-        node = await made.node(parts=(*PARTS, Witness))
+        node = await made.node(None, (*PARTS, Witness))
         told = heard(node)
         assert told == [Role.master(), OPENED]
         await node.stop()
@@ -52,7 +52,7 @@ async def test_a_master_by_configuration_is_one_before_its_writes_open(autojump_
 
 async def test_a_slave_by_configuration_hears_once_whose_it_is(autojump_clock: MockClock) -> None:
     async with cluster() as made:
-        slave = await made.node(parts=(*PARTS, Witness), brokerRole="SLAVE", brokerId="1")
+        slave = await made.node(None, (*PARTS, Witness), brokerRole="SLAVE", brokerId="1")
         assert heard(slave) == [Role.slave(1)]
         master = await made.node()
         await trio.sleep(120)  # name servers say it at each registration
@@ -61,7 +61,7 @@ async def test_a_slave_by_configuration_hears_once_whose_it_is(autojump_clock: M
 
 async def test_controllers_say_who_is_what_and_parts_hear_it_before_the_writes_open(autojump_clock: MockClock) -> None:
     async with cluster(controllers=3) as made:
-        nodes = [await made.node(parts=(*PARTS, Witness), **controlled()) for _ in range(2)]
+        nodes = [await made.node(None, (*PARTS, Witness), **controlled()) for _ in range(2)]
         await until(lambda: any(node.serves for node in nodes))
         master, slave = sorted(nodes, key=lambda node: not node.serves)
         await until(lambda: heard(slave))
