@@ -114,7 +114,7 @@ async def master(root: Path, megabytes: int, body_bytes: int, puts: int) -> None
 async def one_at_a_time(journal: Journal, switch: AutoSwitch, count: int) -> None:
     puts = Puts(journal, QuorumConfig(all_ack_in_sync_state_set=True))
     puts.serve(switch)
-    switch.advanced.append(puts.advanced)
+    switch.advanced = puts.advanced
     took, bell = [], Bell()
     message = [Message(b"Orders", b"." * 128, 1, PROPERTIES)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -70,15 +70,15 @@ class Registration(Part):
         self, config: RegistrationConfig, name_servers: Iterable[str], client: Client, standing: Standing, *,
         ha_address: str, topics: Callable[[], TopicConfigSerializeWrapper],
         found: Callable[[Master], None] = lambda _: None,
-        ordered: Callable[[Iterable[str]], None] = lambda _: None, members: bool = False,
+        ordered: Callable[[Iterable[str]], None] = lambda _: None,
+        grouped: Callable[[Mapping[int, str]], None] = lambda _: None, members: bool = False,
     ) -> None:
         """``found`` hears of a live master, as name servers tell slaves; ``ordered`` which topics they keep ordered.
-        ``members``: also ask who lives in the group."""
+        ``members``: also ask who lives in the group; ``grouped`` hears of it when they are others."""
         self.members: dict[int, str] = {}
         """Addresses of the group's brokers by id, as a name server last said."""
-        self.on_members: list[Callable[[], None]] = []
         self._config, self._client, self._standing, self._ha_address = config, client, standing, ha_address
-        self._topics, self._found, self._ordered = topics, found, ordered
+        self._topics, self._found, self._ordered, self._grouped = topics, found, ordered, grouped
         self._servers = [_Server(address) for address in name_servers]
         self._asks_members = members and bool(self._servers)
         self._open = False
@@ -209,8 +209,7 @@ class Registration(Part):
         members = {} if group is None else group.broker_addrs
         if members != self.members:
             self.members = members
-            for tell in tuple(self.on_members):
-                tell()
+            self._grouped(members)
         return True
 
     async def queues_of(self, topic: str) -> list[MessageQueue] | None:

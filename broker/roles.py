@@ -82,7 +82,7 @@ class PlainMasterRole(Bearer):
     def __init__(self, parts: Parts, standing: Standing, puts: Puts, replication: PlainMaster) -> None:
         super().__init__(parts, standing)
         self._puts, self._replication = puts, replication
-        replication.advanced.append(puts.advanced)
+        replication.advanced = puts.advanced
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -191,8 +191,8 @@ class ControlledRole(Bearer):
         self._sync_flush_timeout_ms = 0
         """As configured last."""
         self._nursery: trio.Nursery | None = None
-        replication.advanced.append(puts.advanced)
-        replication.changed.append(self._changed)
+        replication.advanced = puts.advanced
+        replication.changed = self._changed
 
     async def run(self, listeners: Sequence[Listener[Stream]], *,
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

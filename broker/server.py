@@ -195,15 +195,14 @@ class Broker:
         self.registration = Registration(
             pick(config, RegistrationConfig), config.name_servers, client, self.standing,
             ha_address=config.ha_address, topics=self._registered, found=self._told,
-            ordered=self.topics.table.set_ordered, members=self._counts_members)
+            ordered=self.topics.table.set_ordered, members=self._counts_members,
+            grouped=lambda members: self.roles.members_changed(len(members)))
         self.topics.table.on_change.append(self.registration.changed)
         self.sync = MetadataSync(client, {table.code: table.copy for table in made.tables()})
         journal.store.on_new_queue.append(self._new_queue)
         self.exchange = Exchange(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
         self.roles, more = self._roles()
-        self.registration.on_members.append(
-            lambda: self.roles.members_changed(len(self.registration.members)))
         administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,

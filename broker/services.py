@@ -50,7 +50,7 @@ def parts_of(shared: Shared, kinds: Iterable[PartClass] = PARTS) -> Parts:
     cannot be read."""
     made = Parts(shared.now_ns)
     shared.journal.ticks.append(made.tick)
-    shared.journal.veil.lifted.append(made.all_seen)
+    shared.journal.veil.lifted = made.all_seen
     for kind in kinds:
         made.add(kind(shared, made))
     made.configure(shared.config)

@@ -23,8 +23,8 @@ class Veil:
     def __init__(self) -> None:
         self.below = 0
         """Not all below this offset of the log is seen; 0: it is lifted."""
-        self.lifted: list[Callable[[], None]] = []
-        """Called when it is."""
+        self.lifted: Callable[[], None] = lambda: None
+        """Called when it is; requests behind it go on by themselves, a turn later."""
         self._changed = trio.Event()
 
     @property
@@ -41,8 +41,7 @@ class Veil:
             self.below = 0
             self._changed.set()
             self._changed = trio.Event()
-            for call in tuple(self.lifted):
-                call()
+            self.lifted()
 
     def behind(self, answer: Callable[P, T]) -> Callable[P, T | Coroutine[Any, Any, T]]:
         """``answer``, given when it is lifted, or after ``WAIT_MS``; at once while there is none."""

@@ -45,7 +45,8 @@ class Assignments:
         self._saved = saved
         self._modes = {topic: dict(groups) for topic, groups in (
             kept or MessageRequestModes()).message_request_mode_map.items()}
-        self.on_change: list[Callable[[], None]] = []
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change of a mode."""
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -61,7 +62,7 @@ class Assignments:
     def replace(self, table: MessageRequestModes) -> None:
         """Become what the master has."""
         self._modes = {topic: dict(groups) for topic, groups in table.message_request_mode_map.items()}
-        self._tell()
+        self.on_change()
 
     def copy(self, answer: bytes) -> None:
         """``replace`` by what a master answered to 402. Raises ``BodyError``."""
@@ -100,7 +101,7 @@ class Assignments:
             return response(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=(
                 f"mode {asked.mode} is not supported by this broker; {PULL} is"))
         self._modes.setdefault(asked.topic, {})[asked.consumer_group] = asked
-        self._tell()
+        self.on_change()
         try:
             await self._saved()
         except OSError as error:
@@ -111,7 +112,3 @@ class Assignments:
     def all_modes(self, _: Connection, request: Command) -> Command:
         """402."""
         return response(request, body=self.snapshot().to_json())
-
-    def _tell(self) -> None:
-        for tell in self.on_change:
-            tell()

@@ -42,7 +42,7 @@ class Heartbeats:
         """Groups to tell, each with the member that brought the change about and knows of it; None: several."""
         self._beating: Connection | None = None
         self._bell = Bell()
-        consumers.on_change.append(self._note)
+        consumers.on_change = self._note
 
     def handlers(self) -> dict[int, Handler]:
         return {

@@ -96,7 +96,7 @@ class Consumers:
     def __init__(self, config: ClientsConfig) -> None:
         self.config = config
         self.groups: dict[str, ConsumerGroup] = {}
-        self.on_change: list[Callable[[ConsumerGroup], None]] = []
+        self.on_change: Callable[[ConsumerGroup], None] = lambda group: None
         """Called when members or topics of a group changed, when it has none left, too."""
         self._of: dict[Connection, set[str]] = {}
         self._pulled: dict[tuple[str, str], tuple[Subscribed, int]] = {}
@@ -124,7 +124,7 @@ class Consumers:
             changed |= group.subscribe(data.subscription_data_set)
             group.fingerprint = fingerprint or None
         if changed:
-            self._tell(group)
+            self.on_change(group)
         return known
 
     def unregister(self, name: str, connection: Connection) -> None:
@@ -137,7 +137,7 @@ class Consumers:
             del self._of[connection]
         if not group.members:
             del self.groups[name]
-        self._tell(group)
+        self.on_change(group)
 
     def closed(self, connection: Connection) -> None:
         for name in list(self._of.get(connection, ())):
@@ -181,10 +181,6 @@ class Consumers:
             if member.client_id == client_id:
                 return member
         return None
-
-    def _tell(self, group: ConsumerGroup) -> None:
-        for tell in self.on_change:
-            tell(group)
 
 
 class Producers:

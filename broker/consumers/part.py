@@ -40,7 +40,7 @@ class ClientsPart(Part):
         self._modes_file = shared.table_file(self._modes, path=PATHS[MessageRequestModes])
         self._assignments = Assignments(self.consumers, groups, topics, shared.queues_of, self._modes_file.saved,
                                         load(shared.files, MessageRequestModes))
-        self._assignments.on_change.append(self._modes_file.changed)
+        self._assignments.on_change = self._modes_file.changed
 
     def handlers(self) -> Mapping[int, Handler]:
         return {**self._heartbeats.handlers(), **self.locks.handlers(), **self._assignments.handlers(),

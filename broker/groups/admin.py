@@ -41,7 +41,7 @@ class GroupAdmin:
 
     def __init__(self, groups: GroupTable, saved: Callable[[], Awaitable[None]]) -> None:
         self._groups, self._saved = groups, saved
-        self.on_clean: list[Callable[[str], None]] = []
+        self.on_clean: Callable[[str], None] = lambda group: None
         """Called with a deleted group's name when its offsets are to go with it."""
 
     def handlers(self) -> dict[int, Handler]:
@@ -81,8 +81,7 @@ class GroupAdmin:
         asked = DeleteSubscriptionGroupRequest.from_ext(request.ext)
         self._groups.delete(asked.group_name)
         if asked.clean_offset:
-            for clean in self.on_clean:
-                clean(asked.group_name)
+            self.on_clean(asked.group_name)
         return await self._when_saved(request)
 
     async def forbid(self, _: Connection, request: Command) -> Command:

@@ -24,7 +24,7 @@ class GroupsPart(Part):
             pick(shared.config, GroupsConfig), shared.wall_ms, load(shared.files, SubscriptionGroups))
         self._file = shared.table_file(self.table.snapshot)
         self.admin = GroupAdmin(self.table, self._file.saved)
-        self.table.on_change.append(self._file.changed)
+        self.table.on_change = self._file.changed
 
     def handlers(self) -> Mapping[int, Handler]:
         return self.admin.handlers()

@@ -48,10 +48,8 @@ class GroupTable:
         self._now_ms = now_ms
         self.state_version = 0
         """The master epoch, under a controller."""
-        self.on_change: list[Callable[[], None]] = []
+        self.on_change: Callable[[], None] = lambda: None
         """Called after each change: the version has moved."""
-        self.on_delete: list[Callable[[str], None]] = []
-        """Called with the group's name before ``on_change``."""
         kept = kept or SubscriptionGroups()
         self._version = kept.data_version
         self._groups = {name: SubscriptionGroup(name) for name in SYSTEM} | kept.subscription_group_table
@@ -114,8 +112,6 @@ class GroupTable:
         """Whether it was there."""
         self._forbidden.pop(name, None)
         found = self._groups.pop(name, None) is not None
-        for tell in self.on_delete:
-            tell(name)
         if found:
             self._step()
         return found
@@ -136,7 +132,7 @@ class GroupTable:
         self._groups = dict(table.subscription_group_table)
         self._forbidden = {group: dict(topics) for group, topics in table.forbidden_table.items()}
         self._version = table.data_version
-        self._tell()
+        self.on_change()
 
     def copy(self, answer: bytes) -> None:
         """``replace`` by what a master answered to 201. Raises ``BodyError``."""
@@ -146,8 +142,4 @@ class GroupTable:
 
     def _step(self) -> None:
         self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
-        self._tell()
-
-    def _tell(self) -> None:
-        for tell in self.on_change:
-            tell()
+        self.on_change()

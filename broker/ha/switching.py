@@ -109,9 +109,9 @@ class Switching(ABC):
         """While this broker is master."""
         self.role: Become | None = None
         """As it is taken; None while there is none."""
-        self.advanced: list[Callable[[], None]] = []
+        self.advanced: Callable[[], None] = lambda: None
         """Called when who holds what has changed otherwise than by the journal's growth."""
-        self.changed: list[Callable[[], None]] = []
+        self.changed: Callable[[], None] = lambda: None
         """Called when the SyncStateSet may have to be changed, when a slave's log is in doubt no longer, and at each
         end and beginning of a role."""
         self._journal, self._epoch_file, self._config = journal, epoch_file, config
@@ -313,8 +313,7 @@ class Switching(ABC):
         if self.in_sync is None:
             return
         self._confirms(self.in_sync.confirm)
-        for call in tuple(self.advanced):
-            call()
+        self.advanced()
         joining = self.in_sync.joining
         if joining or self._was_joining:
             self._was_joining = joining
@@ -371,5 +370,4 @@ class Switching(ABC):
             logger.error("the disk failed, and what tells the next start of it cannot be removed: %s", error)
 
     def _tell(self) -> None:
-        for call in tuple(self.changed):
-            call()
+        self.changed()

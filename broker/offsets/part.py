@@ -34,7 +34,7 @@ class OffsetsPart(Part):
             memory=shared.memory_bytes)
         self.table.on_change = self._file.changed
         topics.table.on_delete.append(self.table.forget_topic)
-        groups.admin.on_clean.append(self.table.forget_group)
+        groups.admin.on_clean = self.table.forget_group
 
     def handlers(self) -> Mapping[int, Handler]:
         return self._requests.handlers()

@@ -38,8 +38,8 @@ class OffsetTable:
         """The master epoch, under a controller."""
         self.on_change: Callable[[], None] = lambda: None
         """Called after each change, so it must be cheap."""
-        self.on_reset: list[Callable[[str, str, int], None]] = []
-        """Called with group, topic and queue id of a reset."""
+        self.on_reset: Callable[[str, str, int], None] = lambda group, topic, queue_id: None
+        """Called with what was reset; ``on_change`` was called before."""
         kept = kept or ConsumerOffsets()
         self._version = kept.data_version
         self._offsets = {key: dict(queues) for key, queues in kept.offset_table.items()}
@@ -125,8 +125,7 @@ class OffsetTable:
         self._resets.setdefault(key, {})[queue_id] = offset
         self._offsets.setdefault(key, {})[queue_id] = offset
         self.on_change()
-        for tell in self.on_reset:
-            tell(group, topic, queue_id)
+        self.on_reset(group, topic, queue_id)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset waits for the next pull."""

@@ -71,7 +71,7 @@ class PlainMaster:
         self.mode = mode
         self.alive = quorum.total_replicas
         self.ha_address = ha_address
-        self.advanced: list[Callable[[], None]] = []
+        self.advanced: Callable[[], None] = lambda: None
         """Called when a slave acknowledged, came or went."""
         self._core = MasterCore(config, journal.end, journal.durable_end)
         self.holders: Holders = self._core
@@ -125,8 +125,7 @@ class PlainMaster:
         self._port.wake()
 
     def _advanced(self) -> None:
-        for call in tuple(self.advanced):
-            call()
+        self.advanced()
 
 
 class PlainSlave:

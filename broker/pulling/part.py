@@ -55,6 +55,9 @@ class PullingPart(Part):
     def role_changed(self, role: Role) -> None:
         self.pulling.role_changed()
 
+    def all_seen(self) -> None:
+        self.pulling.all_seen()
+
     def due_ns(self) -> int:
         return self._pulls.due_ns
 

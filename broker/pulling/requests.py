@@ -88,12 +88,11 @@ class Pulling:
         self.on_found: Callable[[str, str, int, int], None] | None = None
         """Called with group, topic, and how many messages and bytes were given."""
         self._store, self._veil = journal.store, journal.veil
-        journal.veil.lifted.append(self.holding.wake_all)
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
         self._standing, self._now_ns = standing, now_ns
         self._finishing = False
         journal.arrived.append(self.holding.arrived)
-        offsets.on_reset.append(lambda group, topic, queue_id: self.holding.wake_queue(topic, queue_id))
+        offsets.on_reset = lambda group, topic, queue_id: self.holding.wake_queue(topic, queue_id)
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
@@ -104,6 +103,10 @@ class Pulling:
 
     def role_changed(self) -> None:
         """Pulls that are held find out what holds now."""
+        self.holding.wake_all()
+
+    def all_seen(self) -> None:
+        """The veil is lifted: pulls that wait behind it are answered."""
         self.holding.wake_all()
 
     def finish(self) -> None:

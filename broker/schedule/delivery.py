@@ -63,13 +63,13 @@ class _StoreQueues:
 
 
 class DelayedDelivery:
-    """``tick`` is for ``Journal.ticks``. ``changed`` is called when ``offsets`` are to be written."""
+    """``tick`` is for ``Journal.ticks``. ``on_change`` is called when ``offsets`` are to be written."""
 
     def __init__(self, config: ScheduleConfig, store: MessageStore, puts: Puts, kept: DelayOffsets | None = None, *,
                  now_ns: Callable[[], int], wall_ms: Callable[[], int]) -> None:
         """Raises ``ValueError`` for levels that are none."""
         self.machine = Machine(levels.parse(config.message_delay_level), kept)
-        self.changed: list[Callable[[], None]] = []
+        self.on_change: Callable[[], None] = lambda: None
         self.delivered = 0
         self.dropped = 0
         """Messages that had nowhere to go, or could not be read."""
@@ -130,8 +130,7 @@ class DelayedDelivery:
     def _save(self) -> None:
         if self.machine.moves != self._saved_moves:
             self._saved_moves = self.machine.moves
-            for call in self.changed:
-                call()
+            self.on_change()
 
     def _poll(self, now_ns: int) -> None:
         if self._polling:  # a put that ended at once: the loop below goes on

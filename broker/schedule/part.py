@@ -30,7 +30,7 @@ class DelaysPart(Part):
             shared.journal.store, shared.puts, load(shared.files, DelayOffsets), now_ns=shared.now_ns,
             wall_ms=shared.wall_ms)
         self._file = shared.table_file(self._delivery.offsets)
-        self._delivery.changed.append(self._file.changed)
+        self._delivery.on_change = self._file.changed
 
     def handlers(self) -> Mapping[int, Handler]:
         return self._delivery.handlers()

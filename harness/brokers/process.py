@@ -174,15 +174,15 @@ class Process:
         self.behind_a_beat: list[Callable[[], None]] = []
         """To be done when the next heartbeat has left."""
         self.puts = Puts(journal, self._quorum(host.min_in_sync), sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
-        self.switch.advanced.append(self.puts.advanced)
+        self.switch.advanced = self.puts.advanced
         self.member = Member(self)
         self.demand = Demand(lambda: self.member.manager.gate, self._demands)
         journal.ticks.append(lambda _: self.demand.settle())
-        self.switch.changed.append(self.member.ring)
+        self.switch.changed = self.member.ring
         journal.begin_turns(self.wake)
         journal.arrived.append(lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
             self, queue_id, offset, outline))
-        journal.veil.lifted.append(lambda: self.scene.watch.unveiled(self))
+        journal.veil.lifted = lambda: self.scene.watch.unveiled(self)
         self.switch.begin()
         self.later(TICK_NS, E_TICK, self._tick)
         self.member.ring()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 import attrs
@@ -103,6 +103,7 @@ class World:
         {"T": TopicConfig("T"), "U": TopicConfig("U")}, DataVersion(0, 1, 1))
     found: list[Master] = attrs.field(factory=list)
     ordered: list[str] = attrs.field(factory=list)
+    groups: list[Mapping[int, str]] = attrs.field(factory=list)
 
     def __getitem__(self, name: str) -> NameServer:
         return self.servers[name]
@@ -127,7 +128,7 @@ async def world(
         registration = Registration(
             config or RegistrationConfig(), [*([lost] if lost else []), *names], client, here.standing,
             ha_address="10.0.0.1:10912", topics=lambda: here.wrapper, found=here.found.append,
-            ordered=here.ordered.extend, members=members)
+            ordered=here.ordered.extend, grouped=here.groups.append, members=members)
         await made.nursery.start(registration.run)
         yield here, registration
 
@@ -225,12 +226,10 @@ async def test_slaves_hear_of_their_master_and_all_of_ordered_topics(autojump_cl
 
 async def test_who_lives_in_the_group(autojump_clock: trio.abc.Clock) -> None:
     async with world("n:1", lost="x:1", members=True) as (here, registration):
-        changes = []
-        registration.on_members.append(lambda: changes.append(dict(registration.members)))
         here["n:1"].members = {0: "10.0.0.1:10911", 2: "10.0.0.2:10911"}
         await trio.sleep(20)
-        assert changes == [{0: "10.0.0.1:10911", 2: "10.0.0.2:10911"}]
-        assert registration.members == changes[0]
+        assert here.groups == [{0: "10.0.0.1:10911", 2: "10.0.0.2:10911"}]
+        assert registration.members == here.groups[0]
 
 
 async def test_queues_of_a_topic_on_all_brokers_that_may_be_read(autojump_clock: trio.abc.Clock) -> None:

@@ -63,7 +63,7 @@ async def test_every_member_gets_its_share(autojump_clock: MockClock) -> None:
 async def test_modes_are_checked_kept_and_listed(autojump_clock: MockClock) -> None:
     async with running() as world:
         made, changes = serve(world), list[int]()
-        made.on_change.append(lambda: changes.append(1))
+        made.on_change = lambda: changes.append(1)
         for mode, code in (
             (MessageRequestMode("%RETRY%g", "g"), ResponseCode.NO_PERMISSION),
             (MessageRequestMode("u", "g"), ResponseCode.TOPIC_NOT_EXIST),

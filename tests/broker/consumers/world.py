@@ -123,6 +123,7 @@ async def running(
                             now_ns=now_ns)
     pulling = Pulling(pulls or PullConfig(), reads or ReadConfig(), journal=journal, topics=topics, groups=group_table,
                       offsets=offset_table, consumers=consumers, standing=standing, now_ns=now_ns, memory=memory)
+    journal.veil.lifted = pulling.all_seen
     served = {**pulling.handlers(), **heartbeats.handlers(), **locks.handlers()}
 
     def handle(connection: Connection, command: Command) -> Any:

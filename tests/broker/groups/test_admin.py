@@ -47,7 +47,7 @@ async def bench(config: GroupsConfig | None = None) -> AsyncGenerator[Bench, Non
     admin = GroupAdmin(groups, saved)
     async with wire_to(Server(admin.handlers())) as wire:
         made.append(Bench(groups, wire))
-        admin.on_clean.append(made[0].cleaned.append)
+        admin.on_clean = made[0].cleaned.append
         yield made[0]
 
 

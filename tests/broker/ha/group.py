@@ -154,8 +154,8 @@ class Broker:
         self.switch.broker_id = self.id
         self.puts = Puts(self.journal, QuorumConfig(
             all_ack_in_sync_state_set=self.config.all_ack_in_sync_state_set))
-        self.switch.advanced.append(self.puts.advanced)
-        self.switch.changed.append(self._changed)
+        self.switch.advanced = self.puts.advanced
+        self.switch.changed = self._changed
 
     async def start(self) -> None:
         self.open()

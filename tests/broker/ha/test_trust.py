@@ -93,7 +93,7 @@ async def test_the_tail_is_kept_until_there_is_a_master_and_copied_again_then(au
         assert b.log == a.log and b.journal.store.trusted_end == one, "nobody to copy from"
         await b.follow(a, 1)
         heard: list[bool] = []
-        b.switch.changed.append(lambda: heard.append(b.journal.store.in_doubt))
+        b.switch.changed = lambda: heard.append(b.journal.store.in_doubt)
         await trio.sleep(3)
         assert b.log == a.log and not b.journal.store.in_doubt
         assert heard == [False], "that it is level: the controllers are to hear of it"

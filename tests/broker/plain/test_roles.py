@@ -51,7 +51,7 @@ class Process:
         self.open()
         self.puts = Puts(self.journal, quorum)
         made = PlainMaster(self.journal, CONFIG, quorum, mode, ha_address="m:1")
-        made.advanced.append(self.puts.advanced)
+        made.advanced = self.puts.advanced
         self.puts.serve(made)
         self.role = made
         await self._start()

@@ -86,7 +86,7 @@ class World:
             schedule or ScheduleConfig(), self.journal.store, self.puts, load(self.files, DelayOffsets),
             now_ns=self.journal.now_ns, wall_ms=self.wall_ms)
         self.delayed_file = TableFile(self.files, self.delayed.offsets, inline)
-        self.delayed.changed.append(self.delayed_file.changed)
+        self.delayed.on_change = self.delayed_file.changed
         self.journal.ticks.append(self.delayed.tick)
         self.alone: Alone | None = None
         self.client: Client
