@@ -1,9 +1,8 @@
 """What must hold in a broker group, judged from above: it sees every disk, every role and the controllers' decisions.
 
 One method per moment, one name per property; ``counts`` says how often each was asked about something. Nobody here asks
-the bookkeeping that it checks: who holds what is read from the journals and disks, who is in sync from the controllers'
-committed metadata. ``contract`` says what a mode may lose; after a loss that it excuses, the properties that promise
-the contrary are asked no more in that run.
+the bookkeeping that it checks: who holds what is read from the journals and disks, who is in sync from what controllers
+committed. ``contract`` says what a mode may lose; after such a loss, what promises the contrary is asked no more.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from broker.ha.taking import Become, BecomeMaster
 from broker.ha.wire import Ack, SlaveMessages
 from broker.puts import PutResult
 from broker.replicas.manager import REFUSALS
+from broker.store.consumequeue import NOWHERE_SIZE
 from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
@@ -652,7 +652,7 @@ class Watch:
             queue = store.queue(topic, number)
             if queue is not None and queue.max_offset > queue.min_offset:
                 offset, size, _ = queue.entry(queue.max_offset - 1)
-                if offset + size > point:
+                if size != NOWHERE_SIZE and offset + size > point:
                     self.broken("INV_B10", "a queue points behind the cut", process, number, offset, size, point)
         if epochs.last is not None and epochs.last.start > point:
             self.broken("INV_B10", "an epoch begins behind the cut", process, epochs.last, point)
