@@ -64,7 +64,7 @@ async def slave(root: Path, address: str, megabytes: int) -> None:
         await switch.become_slave(BecomeSlave(1, 1, "master"), address)
         await until(lambda: journal.end >= megabytes << 20)
         at, used = time.monotonic(), time.process_time() - began
-        await until(lambda: journal.store.dispatched_offset >= megabytes << 20)
+        await until(lambda: journal.visible.offset >= megabytes << 20)
         print(f"slave: {used:.2f} s of CPU to copy, {time.process_time() - began:.2f} s until its queues were level, "
               f"{time.monotonic() - at:.2f} s after the copy", flush=True)
         (root / LEVEL).touch()
@@ -81,8 +81,8 @@ async def until(holds: Callable[[], bool]) -> None:
 def fill(journal: Journal, megabytes: int, body_bytes: int) -> None:
     queues = [Message(b"Orders", b"." * body_bytes, number, PROPERTIES) for number in range(8)]
     while journal.log.max_offset < megabytes << 20:
-        journal.store.put_all(queues * 8, 1)
-        journal.store.write()
+        journal.append(queues * 8)
+        journal.log.write()
 
 
 async def master(root: Path, megabytes: int, body_bytes: int, puts: int) -> None:
@@ -92,7 +92,7 @@ async def master(root: Path, megabytes: int, body_bytes: int, puts: int) -> None
     async with replica(root / "master", 1, listeners) as (journal, switch):
         fill(journal, megabytes, body_bytes)
         held = await switch.become_master(BecomeMaster(1, frozenset({1}), 1))
-        await until(lambda: journal.store.indexed_offset == journal.end)
+        await until(lambda: journal.visible.indexed_offset == journal.end)
         await trio.to_thread.run_sync(os.sync)
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "benchmarks.broker_ha", "--slave", address, "--root", str(root / "slave"),

@@ -63,11 +63,11 @@ def filled(root: str, count: int) -> Journal:
     store = MessageStore(DirectoryFiles(root), StoreConfig(log_file_bytes=1 << 28, index=False))
     store.open()
     for number in range(count):
-        store.put(message(number, b"one", 0), number)
+        store.writer.put(message(number, b"one", 0), number)
     for number in range(count):
-        store.put(message(number, b"many", number % QUEUES), number)
-    store.write()
-    store.dispatch()
+        store.writer.put(message(number, b"many", number % QUEUES), number)
+    store.log.write()
+    store.visible.advance()
     journal = Journal(store)
     journal.end = journal.confirm_offset = store.log.max_offset
     return journal
@@ -110,12 +110,12 @@ async def held(journal: Journal, pulling: Pulling, rounds: int) -> None:
         await nursery.start(pulling.run)
         began = time.perf_counter()
         for number in range(rounds):
-            offset = journal.store.max_offset(b"one", 0)
+            offset = journal.messages.max_offset(b"one", 0)
             (request,) = requests("one", 1, pulls=1)
             request.ext["queueOffset"] = request.ext["commitOffset"] = str(offset)
             assert pulling.pull(connection, request) is None
-            journal.store.put(message(number, b"one", 0), number)
-            journal.store.dispatch()
+            journal.append([message(number, b"one", 0)])
+            journal.visible.advance()
             while peer.answers <= number:
                 await trio.lowlevel.checkpoint()
         took = time.perf_counter() - began
@@ -151,7 +151,7 @@ def main() -> None:
         ):
             timed(name, list(requests(topic, 100_000, subscription, count)), work)
         trio.run(held, journal, pulling, count)
-        journal.store.close()
+        trio.run(journal.close)
 
 
 if __name__ == "__main__":

@@ -114,18 +114,18 @@ def whole_store(root: str, count: int, *, index: bool) -> MessageStore:
     store.open()
     one = message()
     for number in range(count):
-        store.put(one, number)
+        store.writer.put(one, number)
         if number % GATHERED == GATHERED - 1:
-            store.write()
-            store.dispatch()
-    store.dispatch()
+            store.log.write()
+            store.visible.advance()
+    store.visible.advance()
     store.flush()
     return store
 
 
 def got(store: MessageStore) -> None:
     at = 0
-    while records := store.get(b"Orders", 1, at):
+    while records := store.messages.get(b"Orders", 1, at):
         at += len(records)
 
 
@@ -135,9 +135,9 @@ def copied(log: Log, root: str) -> None:
     store.open()
     at = 0
     while data := log.read(at, 256 << 10):
-        store.append_raw(data, at)
+        store.writer.append_raw(data, at)
         at += len(data)
-        while store.dispatch_slice(at, 2_000):
+        while store.visible.advance_some(at, 2_000):
             pass
     store.abandon()
 
@@ -168,7 +168,7 @@ def put_by_put(root: str, count: int, window: int, flush: FlushDiskType, *, inde
                 for _ in range(window):
                     puts.put([ONE], done)
                 await answered.wait()
-            while store.indexed_offset < journal.end:  # noqa: ASYNC110  nobody is told of that
+            while store.visible.indexed_offset < journal.end:  # noqa: ASYNC110  nobody is told of that
                 await trio.sleep(0.001)
             nursery.cancel_scope.cancel()
         store.abandon()

@@ -22,7 +22,8 @@ from broker.store.flush import Flush
 from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
 from broker.store.log import Raw, Recovered, SyncJob
 from broker.store.retention import RetentionConfig
-from broker.store.store import MessageStore, Put
+from broker.store.store import MessageStore
+from broker.store.writing import Put
 from broker.veil import Veil
 from remoting.errors import DamagedRecord
 from remoting.record import Message
@@ -88,9 +89,10 @@ class Journal:
 
     def __init__(self, store: MessageStore, config: JournalConfig = JournalConfig(), *, disk: Disk | None = None,
                  now_ns: Callable[[], int] = _now_ns, wall_ms: Callable[[], int] = _wall_ms) -> None:
-        self.store = store
-        self.log = store.log
-        """To read, and to see how far it is written and flushed; what changes it comes through here."""
+        self._store = store
+        self._writer, self._flusher, self._cleaner = store.writer, store.flusher, store.cleaner
+        self.log, self.messages, self.visible, self.trust = store.log, store.messages, store.visible, store.trust
+        """To read, and to see how far each is; what changes them comes through here, but for ``trust``."""
         self.config = config
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.grown: list[Callable[[], None]] = []
@@ -99,6 +101,8 @@ class Journal:
         """Called when all of ``grown`` have been: whoever looks at what they concluded."""
         self.arrived = store.arrived
         """Called when a message became visible to consumers."""
+        self.on_new_queue = store.on_new_queue
+        """Called with the topic of each queue that gets its first message."""
         self.ticks: list[Callable[[int], None]] = []
         """Called every ``tick_interval_ms`` with the time in nanoseconds."""
         self.on_failure: list[Callable[[StoreFailed], None]] = []
@@ -137,10 +141,10 @@ class Journal:
         Raises:
             WrongStore: as ``MessageStore.open``.
         """
-        self.store.on_trouble.append(lambda words: logger.error("%s", words))
-        found = self.store.open()
+        self._store.on_trouble.append(lambda words: logger.error("%s", words))
+        found = self._store.open()
         self.end = self.durable_end = self.log.max_offset
-        self.confirm_offset = self.store.dispatched_offset
+        self.confirm_offset = self.visible.offset
         return found
 
     @property
@@ -159,11 +163,12 @@ class Journal:
         """
         if self.refusing:
             raise StoreFull(self.refusing)
-        if self.store.must_take_over:
+        if not self._writer.is_numbered:
             self._stop_flush()
+            self._store.take_over()
         if not self._appended_ms:
             self._appended_ms = self._wall_ms()
-        puts = self.store.put_all(messages, self._appended_ms)
+        puts = self._writer.put_all(messages, self._appended_ms)
         self._bell.ring()
         return puts
 
@@ -175,7 +180,7 @@ class Journal:
             StoreFull, StoreFailed: as ``append``.
         """
         try:
-            self.store.append_raw(data, offset, cached=not self.copying)
+            self._writer.append_raw(data, offset, cached=not self.copying)
         finally:
             self._written()
             self._bell.ring()
@@ -194,7 +199,7 @@ class Journal:
         self._stop_flush()
         for call in tuple(self.cutting):
             call(offset)
-        self.store.truncate(offset, everything=everything)
+        self._store.truncate(offset, everything=everything)
         self.end = self.log.max_offset
         self.durable_end = self.end  # cutting syncs
         self.confirm_offset = min(self.confirm_offset, self.end)
@@ -202,7 +207,7 @@ class Journal:
         self._bell.ring()
 
     def _stop_flush(self) -> None:
-        self.store.cancel_flush()
+        self._flusher.cancel()
         if self._disk is not None:
             self._disk.settle()
 
@@ -212,10 +217,14 @@ class Journal:
 
     def delete_topics(self, topics: Iterable[bytes]) -> int:
         """Destroy their queues; returns how many. Their messages stay in the log until they are old."""
-        count = self.store.delete_topics(topics)
+        count = self._store.delete_topics(topics)
         self._checkpoint_due_ns = 0  # or a crash would bring them back
         self._bell.ring()
         return count
+
+    def clean_queues(self) -> None:
+        """All of them, at once: what they say of messages that are gone."""
+        self._cleaner.clean()
 
     def delete_old_files(self) -> None:
         """Once, as if it were the hour of ``deleteWhen``."""
@@ -257,24 +266,24 @@ class Journal:
             except StoreFailed as error:
                 self._fail(error)
             except OSError:
-                self.store.abandon()
+                self._store.abandon()
                 raise
-            self.store.abandon()
+            self._store.abandon()
 
     async def _close_store(self) -> None:
         if self._disk is None or self._disk.inline:
-            self.store.close()
+            self._store.close()
         else:
-            await trio.to_thread.run_sync(self.store.close)
+            await trio.to_thread.run_sync(self._store.close)
 
     async def abandon(self) -> None:
         """Release the files as they are, as if the process had been killed. ``run`` must have ended."""
         with trio.CancelScope(shield=True):
             await self._close_disk()
-            self.store.abandon()
+            self._store.abandon()
 
     async def _close_disk(self) -> None:
-        self.store.cancel_flush()
+        self._flusher.cancel()
         if self._disk is not None and not self._disk.inline:
             await trio.to_thread.run_sync(self._disk.close)
             while self._syncing or self._flushing or self._deleting:  # it has said so, and is yet to be heard
@@ -301,12 +310,12 @@ class Journal:
 
     def _is_much_to_show(self) -> bool:
         """So much that answers should not wait for it. A replica that is sent the log answers nobody."""
-        return (self.confirm_offset - self.store.dispatched_offset > _MUCH_BYTES
-                and not self.store.must_take_over and not self._dispatch_after_ns)
+        return (self.confirm_offset - self.visible.offset > _MUCH_BYTES
+                and self._writer.is_numbered and not self._dispatch_after_ns)
 
     def _write(self) -> None:
         try:
-            self.store.write()
+            self.log.write()
         except StoreFailed as error:
             self._fail(error)
         else:
@@ -326,7 +335,7 @@ class Journal:
             self.failure = error
             logger.error("%s", error)
             try:
-                self.store.distrust()
+                self.trust.distrust()
             except OSError as refused:
                 logger.error("what tells the next start that the disk failed cannot be written: %s", refused)
             for call in tuple(self.on_failure):
@@ -350,7 +359,7 @@ class Journal:
         if self._dispatch_after_ns and self.now_ns() < self._dispatch_after_ns:
             return False
         try:
-            more = self.store.dispatch_slice(self.confirm_offset, self.config.dispatch_slice,
+            more = self.visible.advance_some(self.confirm_offset, self.config.dispatch_slice,
                                              aside=self.config.copy_ahead if self.copying else 0)
         except OSError as error:
             self._dispatch_after_ns = self.now_ns() + RETRY_MS * NS_PER_MS
@@ -364,7 +373,7 @@ class Journal:
 
     def _look_at_veil(self) -> None:
         """Lift it when consumers see all that was behind it."""
-        seen = self.store.dispatched_offset
+        seen = self.visible.offset
         if seen >= self.veil.below or (self.confirm_offset >= self.veil.below and next(
                 self.log.scan(seen, self.veil.below, check_crc=False), None) is None):
             self.veil.lift()
@@ -402,11 +411,11 @@ class Journal:
     def _flush(self, now_ns: int) -> None:
         """Of queues, index and checkpoint, if it is due."""
         if self._flushing or self.failure is not None or (
-                now_ns < self._checkpoint_due_ns and not self.store.flush_is_due):
+                now_ns < self._checkpoint_due_ns and not self._flusher.is_due):
             return
         self._checkpoint_due_ns = now_ns + self.config.checkpoint_interval_ms * NS_PER_MS
         try:
-            flush = self.store.begin_flush()
+            flush = self._flusher.begin()
         except OSError as error:
             self._flushed(None, error)
             return
@@ -418,14 +427,14 @@ class Journal:
         """On the loop."""
         self._flushing = False
         if flush is not None:
-            self.store.end_flush(flush)
+            self._flusher.end(flush)
         if error is not None:
             logger.warning("consume queues, index or checkpoint were not flushed: %s", error)
 
     def _clean(self, now_ns: int) -> None:
         """Delete what is old, and look whether the disk has room, if it is due."""
         if self._cleaning:
-            self._cleaning = self.store.clean(CLEANED_QUEUES)
+            self._cleaning = self._cleaner.clean(CLEANED_QUEUES)
         if self._deleting or now_ns < self._clean_due_ns:
             return
         self._clean_due_ns = now_ns + self.config.clean_resource_interval_ms * NS_PER_MS
@@ -434,7 +443,7 @@ class Journal:
         if self._at_any_hour:
             self._at_any_hour, retention = False, attrs.evolve(retention, delete_when=str(hour))
         try:
-            verdict, offset = self.store.judge(retention, wall_ms, hour)
+            verdict, offset = self._cleaner.judge(retention, wall_ms, hour)
         except OSError as error:
             logger.warning("the room on the disk is not known: %s", error)
             return
@@ -442,7 +451,7 @@ class Journal:
             logger.warning("%s", verdict.refuse or "the disk has room again: messages are written")
             self.refusing = verdict.refuse
         if verdict.delete:
-            steps = self.store.release_before(offset)
+            steps = self._cleaner.release_before(offset)
             logger.info("files of the log below %d are deleted", self.begin)
             self._deleting = self._cleaning = True
             assert self._disk is not None, "its task runs"

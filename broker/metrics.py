@@ -70,7 +70,7 @@ class BrokerMetrics(Page):
         yield self.gauge("rocketmq_storage_flush_behind_bytes", "Not flushed yet.",
                          [((), journal.end - journal.log.flushed_offset)])
         yield self.gauge("rocketmq_storage_dispatch_behind_bytes", "Not visible to consumers yet.",
-                         [((), journal.end - journal.store.dispatched_offset)])
+                         [((), journal.end - journal.visible.offset)])
         yield self.gauge("broker_log_end", "Behind the last message. Ours.", [((), journal.end)])
         yield self.gauge("broker_confirm_offset", "Up to where all that must hold it, do. Ours.",
                          [((), journal.confirm_offset)])

@@ -18,7 +18,7 @@ from broker.ha.acks import Deny, Need, PutQueue, PutStatus, QuorumConfig, needed
 from broker.journal import NS_PER_MS, Journal
 from broker.replication import Replication
 from broker.store.errors import StoreFailed, StoreFull
-from broker.store.store import Put
+from broker.store.writing import Put
 from remoting.errors import MessageIllegal
 from remoting.record import PROPERTIES_BYTES_MAX, Message
 

@@ -204,7 +204,7 @@ class ControlledRole(Bearer):
     def log_state(self) -> LogState:
         """For heartbeats."""
         journal, last = self._journal, self._replication.epochs.last
-        return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset, journal.store.in_doubt)
+        return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset, journal.trust.in_doubt)
 
     def _changed(self) -> None:
         self.member.bell.ring()

@@ -36,7 +36,7 @@ class RuntimePart(Part):
             "bootTimestamp": str(self._booted_ms), "runtimeMillis": str(alive_ms),
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]",
             "commitLogMinOffset": str(journal.begin), "commitLogMaxOffset": str(journal.end),
-            "dispatchBehindBytes": str(journal.end - journal.store.dispatched_offset),
+            "dispatchBehindBytes": str(journal.end - journal.visible.offset),
             "remainHowManyDataToFlush": f"{journal.end - journal.log.flushed_offset} B",
             "earliestMessageTimeStamp": str(self._earliest_ms()), "pageCacheLockTimeMills": "0",
             "commitLogDiskRatio": used, "consumeQueueDiskRatio": used,
@@ -49,7 +49,7 @@ class RuntimePart(Part):
         if journal.begin == journal.log.max_offset:
             return -1
         try:
-            return journal.store.get_by_id(journal.log.next_offset(journal.begin)).store_time_ms
+            return journal.log.record(journal.log.next_offset(journal.begin)).store_time_ms
         except (StoreError, DamagedRecord):
             return -1
 

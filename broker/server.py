@@ -40,6 +40,7 @@ from broker.standing import Role, Standing
 from broker.store.disk import Disk
 from broker.store.errors import StoreFailed
 from broker.store.files import Files as StoreFiles
+from broker.store.flush import Flusher
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
 from broker.sync import MetadataSync
@@ -154,7 +155,7 @@ async def serve_broker(
             "recovered": str(recovered)})
         in_order = False
         try:
-            broker = Broker(config, world, client, journal, config_path, parts)
+            broker = Broker(config, world, client, journal, store.flusher, config_path, parts)
             await broker.run(listeners, ha_listeners, task_status)
             in_order = True
         finally:
@@ -180,9 +181,9 @@ async def _closing(listeners: Listeners) -> AsyncGenerator[None, None]:
 class Broker:
     """The parts of one broker, joined."""
 
-    def __init__(self, config: BrokerConfig, world: World, client: Client, journal: Journal, config_path: str,
-                 parts: Sequence[PartClass]) -> None:
-        self.config, self.world, self.client, self.journal = config, world, client, journal
+    def __init__(self, config: BrokerConfig, world: World, client: Client, journal: Journal, flusher: Flusher,
+                 config_path: str, parts: Sequence[PartClass]) -> None:
+        self.config, self.world, self.client, self.journal, self._flusher = config, world, client, journal, flusher
         self._began_at = journal.end
         self.standing = Standing(
             config.broker_cluster_name, config.broker_name, config.address, _first_role(config))
@@ -199,7 +200,7 @@ class Broker:
             grouped=lambda members: self.roles.members_changed(len(members)))
         self.topics.table.on_change.append(self.registration.changed)
         self.sync = MetadataSync(client, {table.code: table.copy for table in made.tables()})
-        journal.store.on_new_queue.append(self._new_queue)
+        journal.on_new_queue.append(self._new_queue)
         self.exchange = Exchange(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
         self.roles, more = self._roles()
@@ -249,7 +250,7 @@ class Broker:
 
     def _told(self, master: Master) -> None:
         if (self.config.sync_master_flush_offset_when_startup and not self.standing.role.leads
-                and not self.journal.store.master_flushed_offset):
+                and not self._flusher.master_flushed_offset):
             self._set_master_flushed(master.flushed_offset)
         self.roles.told(master)
 
@@ -258,12 +259,12 @@ class Broker:
             self.sync.look()
 
     def _set_master_flushed(self, offset: int) -> None:
-        self.journal.store.master_flushed_offset = offset
+        self._flusher.master_flushed_offset = offset
 
     def _replication(self) -> HARuntimeInfo:
         info = self.roles.runtime_info()
         return info if info.master else attrs.evolve(info, ha_client_runtime_info=attrs.evolve(
-            info.ha_client_runtime_info, master_flush_offset=self.journal.store.master_flushed_offset))
+            info.ha_client_runtime_info, master_flush_offset=self._flusher.master_flushed_offset))
 
     def _follow(self, config: BrokerConfig) -> None:
         """What of a changed configuration needs no new start."""

@@ -22,7 +22,6 @@ from broker.store import tables
 from broker.store.checkpoint import Checkpoint
 from broker.store.errors import OffsetGone, WrongStore
 from broker.store.files import MemoryFile, MemoryFiles
-from broker.store.messages import store_time_ms
 from broker.store.store import MessageStore, StoreConfig
 from fuzz.target import Target
 from remoting import record
@@ -150,9 +149,9 @@ def _directory(orderly: bool) -> _Content:
     store.open()
     for number in range(3):
         for message in _MESSAGES[: 7 - number]:
-            store.put(message, 1_700_000_000_000 + number)
-        store.write()
-        store.dispatch()
+            store.writer.put(message, 1_700_000_000_000 + number)
+        store.log.write()
+        store.visible.advance()
         if not number:
             store.flush()
     if orderly:
@@ -177,14 +176,14 @@ def _opened(files: MemoryFiles) -> MessageStore | None:
 def _content(store: MessageStore) -> dict[tuple[bytes, int, int], bytes]:
     """All that consumers get, by queue and queue offset."""
     found: dict[tuple[bytes, int, int], bytes] = {}
-    for topic, queue_id in store.queues():
-        queue = store.queue(topic, queue_id)
+    for topic, queue_id in store.messages.queues():
+        queue = store.messages.queue(topic, queue_id)
         assert queue is not None
         at, turns = queue.min_offset, 0
         while at < queue.max_offset and turns < 200:
             turns += 1
             try:
-                got = reading.read(store, topic, queue_id, at, config=_READ)
+                got = reading.read(store.messages, topic, queue_id, at, config=_READ)
             except DamagedRecord as damage:
                 said = str(damage)
                 assert "consumequeue" in said
@@ -198,12 +197,10 @@ def _content(store: MessageStore) -> dict[tuple[bytes, int, int], bytes]:
             assert got.next_offset > at
             at = got.next_offset
         with suppress(DamagedRecord, OffsetGone):
-            store.offset_by_time(topic, queue_id, 1_700_000_000_001)
-        store_time_ms(store, topic, queue_id, queue.min_offset)
+            store.messages.offset_by_time(topic, queue_id, 1_700_000_000_001)
+        store.messages.store_time_ms(topic, queue_id, queue.min_offset)
     for key in ("k1", "7F0000010000"):
-        store.get_by_key(b"T", key)
-    with suppress(DamagedRecord):
-        store.earliest_time_ms()
+        store.messages.get_by_key(b"T", key)
     store.log.newest_ms()
     return found
 
@@ -213,18 +210,18 @@ def _lives(files: MemoryFiles) -> MessageStore | None:
     store = _opened(files)
     if store is None:
         return None
-    store.dispatch()
+    store.visible.advance()
     _content(store)
-    put = store.put(Message(b"T", b"new", 0, _PROPERTIES), 1_700_000_000_009)
-    store.write()
-    store.dispatch()
+    put = store.writer.put(Message(b"T", b"new", 0, _PROPERTIES), 1_700_000_000_009)
+    store.log.write()
+    store.visible.advance()
     after = _content(store)
     assert after.get((b"T", 0, put.queue_offset), b"new") == b"new"
     assert (b"T", 0, put.queue_offset) in after or (b"T", 0, -1) in after
     store.close()
     again = _opened(files)
     assert again is not None
-    again.dispatch()
+    again.visible.advance()
     assert _content(again) == after
     return again
 
@@ -237,7 +234,7 @@ def _files(content: _Content) -> MemoryFiles:
 def _stored(orderly: bool) -> dict[tuple[bytes, int, int], bytes]:
     store = _opened(_files(_directory(orderly)))
     assert store is not None
-    store.dispatch()
+    store.visible.advance()
     return _content(store)
 
 

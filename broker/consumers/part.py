@@ -34,7 +34,7 @@ class ClientsPart(Part):
         self.producers = Producers(self.consumers.config)
         self.locks = Locks(shared.now_ns)
         self.relay = Relay(
-            self.consumers, groups=groups, topics=topics, store=shared.journal.store, standing=standing)
+            self.consumers, groups=groups, topics=topics, log=shared.journal.log, standing=standing)
         self._heartbeats = Heartbeats(self.consumers, self.producers, self.locks, groups=groups, topics=topics,
                                       standing=standing, now_ns=shared.now_ns)
         self._modes_file = shared.table_file(self._modes, path=PATHS[MessageRequestModes])

@@ -11,7 +11,7 @@ from broker.consumers.members import Consumers, Member
 from broker.groups import GroupTable
 from broker.standing import Standing
 from broker.store.errors import StoreError
-from broker.store.store import MessageStore
+from broker.store.log import Log
 from broker.topics import TopicTable
 from remoting.bodies.consumers import ConsumerStatus, MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
 from remoting.codes import RequestCode, ResponseCode
@@ -33,10 +33,10 @@ RELAYED_SINCE: Final = 62
 class Relay:
     """Knows clients by group and id."""
 
-    def __init__(self, consumers: Consumers, *, groups: GroupTable, topics: TopicTable, store: MessageStore,
+    def __init__(self, consumers: Consumers, *, groups: GroupTable, topics: TopicTable, log: Log,
                  standing: Standing) -> None:
         self._consumers, self._groups, self._topics = consumers, groups, topics
-        self._store, self._standing = store, standing
+        self._log, self._standing = log, standing
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -62,7 +62,7 @@ class Relay:
             ext["groupSysFlag"] = str(group.group_sys_flag)
         try:
             offset = parse_message_id(asked.msg_id or "")[1]
-            body = self._store.log.read(offset, self._store.get_by_id(offset).size)
+            body = self._log.read(offset, self._log.record(offset).size)
         except (MessageIllegal, StoreError, DamagedRecord) as error:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=str(error))
         return await self._call(command, asked, ext, body)

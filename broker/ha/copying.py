@@ -194,7 +194,7 @@ class Copying(ABC, Generic[MessageT]):
                     self._core.not_stored(journal.end)
                     raise
             case LogTrusted():
-                journal.store.trust()
+                journal.trust.regained()
                 self._trusted()
             case TruncateLog():
                 self._do(self._core.truncated(self._truncate(output), journal.now_ns()))

@@ -114,7 +114,7 @@ class Switching(ABC):
         self.changed: Callable[[], None] = lambda: None
         """Called when the SyncStateSet may have to be changed, when a slave's log is in doubt no longer, and at each
         end and beginning of a role."""
-        self._journal, self._epoch_file, self._config = journal, epoch_file, config
+        self._journal, self._trust, self._epoch_file, self._config = journal, journal.trust, epoch_file, config
         self._learner, self._from_last_file = learner, sync_from_last_file
         self._least = least
         found = epoch_file.read()
@@ -227,7 +227,7 @@ class Switching(ABC):
     def _record(self, epochs: EpochList) -> None:
         """Others go by this log from now on, so there is nothing left to doubt. Raises ``OSError``."""
         self._epoch_file.lead(epochs)
-        self._journal.store.trust()
+        self._trust.regained()
 
     def confirm(self) -> None:
         """``CONFIRM``: what consumers do not see yet waits behind the veil."""
@@ -265,7 +265,7 @@ class Switching(ABC):
             self._slave = HaSlave(
                 self._config, self.broker_id, self._epochs, journal.end, journal.confirm_offset,
                 learner=self._learner, sync_from_last_file=self._from_last_file, no_epochs=self._no_epochs,
-                in_doubt=journal.store.in_doubt, trusted_end=journal.store.trusted_end)
+                in_doubt=self._trust.in_doubt, trusted_end=self._trust.trusted_end)
             self._copying = self._begin_to_copy(self._slave)
         elif ha_address is None and isinstance(self.role, BecomeSlave) and (
                 (self.role.master_id, self.role.master_address) == (role.master_id, role.master_address)):

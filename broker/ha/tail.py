@@ -12,8 +12,7 @@ def cut_unfinished(journal: Journal) -> None:
     Raises:
         StoreError: it cannot be cut.
     """
-    store = journal.store
-    end = store.dispatched_offset
+    end = journal.visible.offset
     try:
         for offset, size, *_ in journal.log.scan(end):
             end = offset + size
@@ -27,5 +26,4 @@ def cut_unfinished(journal: Journal) -> None:
 
 def undispatched(journal: Journal) -> bool:
     """Whether there is something that consumers may see and do not see yet."""
-    store = journal.store
-    return next(journal.log.scan(store.dispatched_offset, journal.confirm_offset, check_crc=False), None) is not None
+    return next(journal.log.scan(journal.visible.offset, journal.confirm_offset, check_crc=False), None) is not None

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 class OffsetsPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, topics, groups = shared.config, before[TopicsPart], before[GroupsPart]
-        self._groups, self._store = groups.table, shared.journal.store
+        self._groups, self._messages = groups.table, shared.journal.messages
         self.table = OffsetTable(
             pick(config, OffsetsConfig), shared.wall_ms, load(shared.files, ConsumerOffsets))
         self._file = shared.table_file(self.table.snapshot, pause_ms=config.flush_consumer_offset_interval)
         self._requests = OffsetRequests(
-            self.table, groups=groups.table, topics=topics.table, store=self._store, standing=shared.standing,
+            self.table, groups=groups.table, topics=topics.table, messages=self._messages, standing=shared.standing,
             subscribers=before[ClientsPart].relay, veil=shared.journal.veil,
             memory=shared.memory_bytes)
         self.table.on_change = self._file.changed
@@ -49,7 +49,7 @@ class OffsetsPart(Part):
     def _lags(self) -> Iterator[tuple[str, str, int]]:
         for group in sorted(self._groups.groups):
             for topic in self.table.topics_of(group):
-                lag = sum(max(0, self._store.max_offset(topic.encode(), queue_id) - offset)
+                lag = sum(max(0, self._messages.max_offset(topic.encode(), queue_id) - offset)
                           for queue_id, offset in self.table.of(group, topic).items())
                 yield group, topic, lag
 

@@ -13,8 +13,7 @@ from typing import Final, Protocol
 from broker.groups import GroupTable
 from broker.offsets.table import OffsetTable
 from broker.standing import Standing
-from broker.store.messages import is_recent
-from broker.store.store import MessageStore
+from broker.store.messages import StoredMessages
 from broker.topics import TopicTable
 from broker.veil import Veil
 from remoting.bodies.consumers import CorrectionOffsets, MessageQueue, ResetOffsetBody
@@ -42,9 +41,9 @@ class Subscribers(Protocol):
 class OffsetRequests:
     """``memory``: bytes behind the end of the log up to which messages count as in memory."""
 
-    def __init__(self, offsets: OffsetTable, *, groups: GroupTable, topics: TopicTable, store: MessageStore,
+    def __init__(self, offsets: OffsetTable, *, groups: GroupTable, topics: TopicTable, messages: StoredMessages,
                  standing: Standing, subscribers: Subscribers, veil: Veil, memory: int = 1 << 62) -> None:
-        self._offsets, self._groups, self._topics, self._store = offsets, groups, topics, store
+        self._offsets, self._groups, self._topics, self._messages = offsets, groups, topics, messages
         self._standing, self._subscribers, self._veil, self._memory = standing, subscribers, veil, memory
 
     def handlers(self) -> dict[int, Handler]:
@@ -69,8 +68,8 @@ class OffsetRequests:
             return response(request, ResponseCode.QUERY_NOT_FOUND,
                             remark="Not found, do not set to zero, maybe this group boot first")
         topic = asked.topic.encode(errors="replace")
-        if self._store.min_offset(topic, asked.queue_id) <= 0 and is_recent(
-                self._store, topic, asked.queue_id, 0, self._memory):
+        if self._messages.min_offset(topic, asked.queue_id) <= 0 and self._messages.is_recent(
+                topic, asked.queue_id, 0, self._memory):
             return response(request, header=OffsetResponse(0))
         return response(request, ResponseCode.QUERY_NOT_FOUND, remark="Not found, maybe this group consumer boot first")
 
@@ -118,7 +117,7 @@ class OffsetRequests:
                 f"topic {asked.topic} has {topic.read_queue_nums} queues, and none of id {asked.queue_id}"))
         if asked.queue_id >= 0 and asked.offset is not None and asked.offset != -1:
             offset, key = asked.offset, asked.topic.encode()
-            least, most = self._store.min_offset(key, asked.queue_id), self._store.max_offset(key, asked.queue_id)
+            least, most = self._messages.min_offset(key, asked.queue_id), self._messages.max_offset(key, asked.queue_id)
             if offset > most and self._veil.on:
                 offset = min(offset, self._kept(asked.group, asked.topic, asked.queue_id, most))
                 most = max(most, offset)
@@ -158,12 +157,12 @@ class OffsetRequests:
     def _at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """Of the first message of that time or later; negative: behind the last one."""
         if time_ms < 0:
-            return self._store.max_offset(topic.encode(), queue_id)
-        return self._store.offset_by_time(topic.encode(), queue_id, time_ms)
+            return self._messages.max_offset(topic.encode(), queue_id)
+        return self._messages.offset_by_time(topic.encode(), queue_id, time_ms)
 
     def _kept(self, group: str, topic: str, queue_id: int, offset: int) -> int:
         """The end of what a new master shows is no reason to go back behind where the group is."""
-        if self._veil.on and offset >= self._store.max_offset(topic.encode(), queue_id):
+        if self._veil.on and offset >= self._messages.max_offset(topic.encode(), queue_id):
             return max(offset, self._offsets.query(group, topic, queue_id) or 0)
         return offset
 
@@ -186,7 +185,7 @@ class OffsetRequests:
         asked = QueryCorrectionOffsetRequest.from_ext(request.ext)
         without = {name for name in (asked.filter_groups or "").split(",") if name}
         key = asked.topic.encode(errors="replace")
-        least = self._offsets.least(asked.topic, without, lambda queue_id: self._store.min_offset(key, queue_id))
+        least = self._offsets.least(asked.topic, without, lambda queue_id: self._messages.min_offset(key, queue_id))
         for queue_id, offset in self._offsets.of(asked.compare_group or "", asked.topic).items():
             if least.get(queue_id, NOT_FOUND) > offset:
                 least[queue_id] = NOT_FOUND

@@ -88,7 +88,7 @@ class PlainMaster:
                   task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve slaves until cancelled; closes the listeners."""
         journal = self._journal
-        journal.store.trust()  # there is no other log to go by
+        journal.trust.regained()  # there is no other log to go by
         journal.grown.append(self._grown)
         journal.ticks.append(self._port.tick)
         try:
@@ -136,7 +136,7 @@ class PlainSlave:
     def __init__(self, journal: Journal, config: HaConfig, *, connector: Connector = connect_tcp) -> None:
         self._journal = journal
         self._following: Following[Block] = Following(
-            journal, SlaveCore(config, journal.end, journal.store.trusted_end), Blocks, config, connector)
+            journal, SlaveCore(config, journal.end, journal.trust.trusted_end), Blocks, config, connector)
 
     async def run(self) -> None:
         """Copy the master's log until cancelled."""

@@ -18,7 +18,7 @@ import attrs
 from broker.store.consumequeue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from broker.store.errors import OffsetGone
 from broker.store.log import Log
-from broker.store.store import MessageStore
+from broker.store.messages import StoredMessages
 from remoting.errors import DamagedRecord
 from remoting.record import RECORD_BYTES_MIN
 
@@ -85,7 +85,7 @@ def out_of_range(queue: ConsumeQueue | None, offset: int) -> tuple[Status, int] 
     return None
 
 
-def read(store: MessageStore, topic: bytes, queue_id: int, offset: int, *, codes: Container[int] | None = None,
+def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, codes: Container[int] | None = None,
          count: int = 32, bytes_max: int | None = None, config: ReadConfig, memory: int = 1 << 62,
          correct: bool = True) -> Found:
     """Messages of a queue from ``offset`` on whose tag has one of ``codes``, or any.
@@ -95,14 +95,14 @@ def read(store: MessageStore, topic: bytes, queue_id: int, offset: int, *, codes
     ``correct``: offsets out of range are answered with the one that is meant, otherwise with themselves.
     Raises ``DamagedRecord`` where the queue points at no messages.
     """
-    queue = store.queue(topic, queue_id)
+    queue = messages.queue(topic, queue_id)
     wrong = out_of_range(queue, offset)
     if wrong is not None:
         status, meant = wrong
         least, most = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
         return Found(status, meant if correct else offset, least, most)
     assert queue is not None, "None is out of range"
-    log = store.log
+    log = messages.log
     end, log_min = log.max_offset, log.min_offset
     window = max(1, min(count, config.max_transfer_count_on_message_in_memory))
     if codes is not None:

@@ -87,7 +87,7 @@ class Pulling:
         self.given = Given()
         self.on_found: Callable[[str, str, int, int], None] | None = None
         """Called with group, topic, and how many messages and bytes were given."""
-        self._store, self._veil = journal.store, journal.veil
+        self._messages, self._veil = journal.messages, journal.veil
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
         self._standing, self._now_ns = standing, now_ns
         self._finishing = False
@@ -166,10 +166,10 @@ class Pulling:
         topic, queue_id = asked.topic.encode(), asked.queue_id
         reset = self._offsets.take_reset(asked.consumer_group, asked.topic, queue_id)
         if reset is not None and self._offsets.config.use_server_side_reset_offset:
-            return Found(Status.OFFSET_RESET, reset, self._store.min_offset(topic, queue_id),
-                         self._store.max_offset(topic, queue_id))
+            return Found(Status.OFFSET_RESET, reset, self._messages.min_offset(topic, queue_id),
+                         self._messages.max_offset(topic, queue_id))
         found = read(
-            self._store, topic, queue_id, asked.queue_offset, codes=wanted.codes, count=asked.max_msg_nums,
+            self._messages, topic, queue_id, asked.queue_offset, codes=wanted.codes, count=asked.max_msg_nums,
             bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(role))
         if self._veil.on and found.status in _BEYOND:  # it may have been seen on the master before
             return attrs.evolve(found, status=Status.OFFSET_OVERFLOW_ONE, next_offset=asked.queue_offset)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from broker.store.errors import StoreError
-from broker.store.store import MessageStore
+from broker.store.messages import StoredMessages
+from broker.store.visible import Visible
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.errors import DamagedRecord
@@ -36,30 +37,31 @@ class QueryConfig:
 
 
 class MessageQueries:
-    def __init__(self, config: QueryConfig, store: MessageStore) -> None:
+    def __init__(self, config: QueryConfig, messages: StoredMessages, visible: Visible) -> None:
         self.config = config
-        self._store = store
+        self._messages, self._log, self._visible = messages, messages.log, visible
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.QUERY_MESSAGE: self.by_key, RequestCode.VIEW_MESSAGE_BY_ID: self.by_offset}
 
     def by_key(self, _: Connection, request: Command) -> Command:
         """12, the newest first."""
-        asked, store = QueryMessageRequest.from_ext(request.ext), self._store
+        asked = QueryMessageRequest.from_ext(request.ext)
         if asked.index_type == TAG and not asked.unique:
             return response(request, ResponseCode.INVALID_PARAMETER, QueryMessageResponse(),
                             remark="indexType T is not offered: messages are found by key (K) or unique id (U)")
         most = self.config.default_query_max_num if asked.unique else min(asked.max_num, self.config.max_msgs_num_batch)
-        found = store.get_by_key(asked.topic.encode(errors="replace"), asked.key, begin_ms=asked.begin_timestamp,
-                                 end_ms=asked.end_timestamp, most=max(most, 1))
-        header = QueryMessageResponse(found[0].store_time_ms if found else 0, store.dispatched_offset)
+        found = self._messages.get_by_key(
+            asked.topic.encode(errors="replace"), asked.key, begin_ms=asked.begin_timestamp, end_ms=asked.end_timestamp,
+            most=max(most, 1))
+        header = QueryMessageResponse(found[0].store_time_ms if found else 0, self._visible.offset)
         records: list[bytes] = []
         left = ANSWER_BYTES_MAX
         for record in found:
             left -= record.size
             if records and left < 0:
                 break
-            records.append(store.log.read(record.offset, record.size))
+            records.append(self._log.read(record.offset, record.size))
         if not records:
             return response(request, ResponseCode.QUERY_NOT_FOUND, header,
                             remark="can not find message, maybe time range not correct")
@@ -69,7 +71,7 @@ class MessageQueries:
         """33."""
         offset = ViewMessageRequest.from_ext(request.ext).offset
         try:
-            body = self._store.log.read(offset, self._store.get_by_id(offset).size)
+            body = self._log.read(offset, self._log.record(offset).size)
         except (StoreError, DamagedRecord) as error:
             return response(request, ResponseCode.SYSTEM_ERROR,
                             remark=f"can not find message by the offset, {offset}: {error}")

@@ -23,27 +23,27 @@ from remoting.endpoint import Handler
 class QueriesPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         topics, groups, offsets = before[TopicsPart].table, before[GroupsPart].table, before[OffsetsPart].table
-        clients, standing, store = before[ClientsPart], shared.standing, shared.journal.store
-        self._topics, self._journal = topics, shared.journal
-        self._messages = MessageQueries(pick(shared.config, QueryConfig), store)
+        clients, standing, journal = before[ClientsPart], shared.standing, shared.journal
+        self._topics, self._journal, self._messages = topics, journal, journal.messages
+        self._by_key = MessageQueries(pick(shared.config, QueryConfig), self._messages, journal.visible)
         self._stats = Stats(shared.config.broker_cluster_name, self._put_by_topic, shared.now_ns)
         self._sample_due_ns = 0
         before[PullingPart].pulling.on_found = self._stats.got
         self._handlers = {
-            **self._messages.handlers(),
-            **Positions(store, clients.consumers, shared.journal.veil).handlers(),
-            **Progress(store, topics=topics, groups=groups, offsets=offsets, consumers=clients.consumers,
+            **self._by_key.handlers(),
+            **Positions(self._messages, clients.consumers, journal.veil).handlers(),
+            **Progress(self._messages, topics=topics, groups=groups, offsets=offsets, consumers=clients.consumers,
                        stats=self._stats, standing=standing, wall_ms=shared.wall_ms).handlers(),
             **Listings(clients.consumers, clients.producers, offsets, standing, now_ns=shared.now_ns,
                        wall_ms=shared.wall_ms).handlers(),
-            **Cleaning(expired_queues=lambda: store.clean(len(store.queues())), unused_topics=self._delete_unused,
-                       expired_log=shared.journal.delete_old_files).handlers()}
+            **Cleaning(expired_queues=journal.clean_queues, unused_topics=self._delete_unused,
+                       expired_log=journal.delete_old_files).handlers()}
 
     def handlers(self) -> Mapping[int, Handler]:
         return self._handlers
 
     def configure(self, config: BrokerConfig) -> None:
-        self._messages.config = pick(config, QueryConfig)
+        self._by_key.config = pick(config, QueryConfig)
 
     def due_ns(self) -> int:
         return self._sample_due_ns
@@ -55,11 +55,11 @@ class QueriesPart(Part):
     def _put_by_topic(self) -> dict[str, int]:
         """How many messages each topic has ever had."""
         found: dict[str, int] = {}
-        for topic, queue_id in self._journal.store.queues():
+        for topic, queue_id in self._messages.queues():
             name = topic.decode()
-            found[name] = found.get(name, 0) + self._journal.store.max_offset(topic, queue_id)
+            found[name] = found.get(name, 0) + self._messages.max_offset(topic, queue_id)
         return found
 
     def _delete_unused(self) -> None:
         self._journal.delete_topics({
-            topic for topic, _ in self._journal.store.queues() if self._topics.get(topic.decode()) is None})
+            topic for topic, _ in self._messages.queues() if self._topics.get(topic.decode()) is None})

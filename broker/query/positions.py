@@ -9,8 +9,7 @@ from typing import Final
 
 from broker.consumers.members import Consumers
 from broker.store.consumequeue import ENTRY
-from broker.store.messages import store_time_ms
-from broker.store.store import MessageStore
+from broker.store.messages import StoredMessages
 from broker.veil import Veil
 from remoting.bodies.queries import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.codes import RequestCode, ResponseCode
@@ -28,8 +27,8 @@ ENTRIES_MAX: Final = 1_000
 class Positions:
     """What a new master does not show yet is waited for; the end that is told then is that of what is seen."""
 
-    def __init__(self, store: MessageStore, consumers: Consumers, veil: Veil) -> None:
-        self._store, self._consumers, self._veil = store, consumers, veil
+    def __init__(self, messages: StoredMessages, consumers: Consumers, veil: Veil) -> None:
+        self._messages, self._consumers, self._veil = messages, consumers, veil
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -42,36 +41,36 @@ class Positions:
 
     def by_time(self, _: Connection, request: Command) -> Command:
         """29: the first message of that time or later, or with UPPER the last one of that time or earlier."""
-        asked, store = SearchOffsetRequest.from_ext(request.ext), self._store
+        asked, messages = SearchOffsetRequest.from_ext(request.ext), self._messages
         topic = asked.topic.encode(errors="replace")
         if (asked.boundary_type or "").lower() != UPPER:
-            found = store.offset_by_time(topic, asked.queue_id, asked.timestamp)
+            found = messages.offset_by_time(topic, asked.queue_id, asked.timestamp)
             return response(request, header=OffsetResponse(found))
-        behind = store.offset_by_time(topic, asked.queue_id, asked.timestamp + 1)
-        found = behind - 1 if behind > store.min_offset(topic, asked.queue_id) else 0
+        behind = messages.offset_by_time(topic, asked.queue_id, asked.timestamp + 1)
+        found = behind - 1 if behind > messages.min_offset(topic, asked.queue_id) else 0
         return response(request, header=OffsetResponse(found))
 
     def end(self, _: Connection, request: Command) -> Command:
         """30: behind the last message that consumers see."""
         asked = QueueRequest.from_ext(request.ext)
-        return response(request, header=OffsetResponse(self._store.max_offset(_key(asked), asked.queue_id)))
+        return response(request, header=OffsetResponse(self._messages.max_offset(_key(asked), asked.queue_id)))
 
     def begin(self, _: Connection, request: Command) -> Command:
         """31."""
         asked = QueueRequest.from_ext(request.ext)
-        return response(request, header=OffsetResponse(self._store.min_offset(_key(asked), asked.queue_id)))
+        return response(request, header=OffsetResponse(self._messages.min_offset(_key(asked), asked.queue_id)))
 
     def first_time(self, _: Connection, request: Command) -> Command:
         """32; -1 without a message."""
         asked = QueueRequest.from_ext(request.ext)
         topic, queue_id = _key(asked), asked.queue_id
-        first = self._store.min_offset(topic, queue_id)
-        return response(request, header=TimestampResponse(store_time_ms(self._store, topic, queue_id, first)))
+        first = self._messages.min_offset(topic, queue_id)
+        return response(request, header=TimestampResponse(self._messages.store_time_ms(topic, queue_id, first)))
 
     def entries(self, _: Connection, request: Command) -> Command:
         """321."""
         asked = QueryConsumeQueueRequest.from_ext(request.ext)
-        queue = self._store.queue(asked.topic.encode(errors="replace"), asked.queue_id)
+        queue = self._messages.queue(asked.topic.encode(errors="replace"), asked.queue_id)
         if queue is None:
             return response(request, ResponseCode.SYSTEM_ERROR,
                             remark=f"{asked.queue_id}@{asked.topic} is not exist!")

@@ -14,8 +14,7 @@ from broker.groups import GroupTable
 from broker.offsets import OffsetTable
 from broker.query.stats import GROUP_GET_NUMS, TOPIC_PUT_NUMS, Stats
 from broker.standing import Standing
-from broker.store.messages import store_time_ms
-from broker.store.store import MessageStore
+from broker.store.messages import StoredMessages
 from broker.topics import TopicTable
 from remoting.bodies.consumers import MessageQueue
 from remoting.bodies.namesrv import TopicConfig
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
 class Progress:
     """``wall_ms`` is the wall clock, as in the times of messages."""
 
-    def __init__(self, store: MessageStore, *, topics: TopicTable, groups: GroupTable, offsets: OffsetTable,
+    def __init__(self, messages: StoredMessages, *, topics: TopicTable, groups: GroupTable, offsets: OffsetTable,
                  consumers: Consumers, stats: Stats, standing: Standing, wall_ms: Callable[[], int]) -> None:
-        self._store, self._topics, self._groups, self._offsets = store, topics, groups, offsets
+        self._messages, self._topics, self._groups, self._offsets = messages, topics, groups, offsets
         self._consumers, self._stats, self._standing, self._wall_ms = consumers, stats, standing, wall_ms
 
     def handlers(self) -> dict[int, Handler]:
@@ -70,8 +69,8 @@ class Progress:
             return _no_topic(request, name)
         key, table = name.encode(), {}
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
-            least, most = self._store.min_offset(key, queue_id), self._store.max_offset(key, queue_id)
-            last_ms = max(store_time_ms(self._store, key, queue_id, most - 1), 0)
+            least, most = self._messages.min_offset(key, queue_id), self._messages.max_offset(key, queue_id)
+            last_ms = max(self._messages.store_time_ms(key, queue_id, most - 1), 0)
             table[self._queue(name, queue_id)] = TopicOffset(least, most, last_ms)
         return response(request, body=TopicStatsTable(table, self._stats.tps(TOPIC_PUT_NUMS, name)).to_json())
 
@@ -81,15 +80,15 @@ class Progress:
         name, topic = asked.topic, self._topics.get(asked.topic)
         if topic is None:
             return _no_topic(request, name)
-        key, store, spans = name.encode(), self._store, []
+        key, messages, spans = name.encode(), self._messages, []
         for queue_id in range(topic.write_queue_nums):
-            least, most = store.min_offset(key, queue_id), store.max_offset(key, queue_id)
+            least, most = messages.min_offset(key, queue_id), messages.max_offset(key, queue_id)
             offset = self._offsets.query(asked.group, name, queue_id) or 0
-            first_ms = store_time_ms(store, key, queue_id, least)
-            next_ms = store_time_ms(store, key, queue_id, offset) if offset < most else -1
+            first_ms = messages.store_time_ms(key, queue_id, least)
+            next_ms = messages.store_time_ms(key, queue_id, offset) if offset < most else -1
             spans.append(QueueTimeSpan(
-                self._queue(name, queue_id), first_ms, store_time_ms(store, key, queue_id, most - 1),
-                store_time_ms(store, key, queue_id, offset - 1) if offset > 0 else first_ms,
+                self._queue(name, queue_id), first_ms, messages.store_time_ms(key, queue_id, most - 1),
+                messages.store_time_ms(key, queue_id, offset - 1) if offset > 0 else first_ms,
                 self._wall_ms() - next_ms if next_ms >= 0 else 0))
         return response(request, body=ConsumeTimeSpans(spans).to_json())
 
@@ -134,9 +133,9 @@ class Progress:
         for queue_id in range(queues):
             consumed = self._offsets.query(group, topic, queue_id) or 0
             pulled = self._offsets.query_pulled(group, topic, queue_id) or 0
-            last_ms = max(store_time_ms(self._store, key, queue_id, consumed - 1), 0)
+            last_ms = max(self._messages.store_time_ms(key, queue_id, consumed - 1), 0)
             table[self._queue(topic, queue_id)] = OffsetWrapper(
-                self._store.max_offset(key, queue_id), consumed, max(consumed, pulled), last_ms)
+                self._messages.max_offset(key, queue_id), consumed, max(consumed, pulled), last_ms)
         return ConsumeStats(table, self._stats.tps(GROUP_GET_NUMS, f"{topic}@{group}"))
 
     def stats_data(self, _: Connection, request: Command) -> Command:

@@ -18,7 +18,7 @@ from broker.schedule import levels
 from broker.schedule.machine import Delivery, Machine
 from broker.store.consumequeue import ENTRY
 from broker.store.errors import OffsetGone
-from broker.store.store import MessageStore
+from broker.store.messages import StoredMessages
 from broker.store.tables import DelayOffsets
 from remoting.codes import RequestCode
 from remoting.command import Command, response
@@ -45,12 +45,12 @@ class ScheduleConfig:
 
 @attrs.frozen
 class _StoreQueues:
-    """Implements ``machine.Queues`` on a store."""
+    """Implements ``machine.Queues`` on a store's."""
 
-    store: MessageStore
+    messages: StoredMessages
 
     def bounds(self, level: int) -> tuple[int, int] | None:
-        queue = self.store.queue(levels.SCHEDULE_TOPIC, level - 1)
+        queue = self.messages.queue(levels.SCHEDULE_TOPIC, level - 1)
         return (queue.min_offset, queue.max_offset) if queue is not None else None
 
     def due_times_ms(self, level: int, offset: int, count: int) -> Sequence[int]:
@@ -58,22 +58,22 @@ class _StoreQueues:
 
     def entries(self, level: int, offset: int, count: int) -> list[tuple[int, int, int]]:
         """Offset in the log, size, and when it is due."""
-        queue = self.store.queue(levels.SCHEDULE_TOPIC, level - 1)
+        queue = self.messages.queue(levels.SCHEDULE_TOPIC, level - 1)
         return list(ENTRY.iter_unpack(queue.read(offset, count))) if queue is not None else []
 
 
 class DelayedDelivery:
     """``tick`` is for ``Journal.ticks``. ``on_change`` is called when ``offsets`` are to be written."""
 
-    def __init__(self, config: ScheduleConfig, store: MessageStore, puts: Puts, kept: DelayOffsets | None = None, *,
-                 now_ns: Callable[[], int], wall_ms: Callable[[], int]) -> None:
+    def __init__(self, config: ScheduleConfig, messages: StoredMessages, puts: Puts,
+                 kept: DelayOffsets | None = None, *, now_ns: Callable[[], int], wall_ms: Callable[[], int]) -> None:
         """Raises ``ValueError`` for levels that are none."""
         self.machine = Machine(levels.parse(config.message_delay_level), kept)
         self.on_change: Callable[[], None] = lambda: None
         self.delivered = 0
         self.dropped = 0
         """Messages that had nowhere to go, or could not be read."""
-        self._store, self._puts, self._queues = store, puts, _StoreQueues(store)
+        self._messages, self._log, self._puts, self._queues = messages, messages.log, puts, _StoreQueues(messages)
         self._now_ns, self._wall_ms = now_ns, wall_ms
         self._save_interval_ns = config.flush_delay_offset_interval_ms * NS_PER_MS
         self._save_at_ns = 0
@@ -114,7 +114,7 @@ class DelayedDelivery:
     def running_stats(self) -> dict[str, str]:
         """``scheduleMessageOffset_N`` of 28: the position, and the end of the queue."""
         return {
-            f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(levels.SCHEDULE_TOPIC, level - 1)}"
+            f"scheduleMessageOffset_{level}": f"{offset},{self._messages.max_offset(levels.SCHEDULE_TOPIC, level - 1)}"
             for level, offset in self.offsets().offset_table.items()}
 
     # --- working ---------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class DelayedDelivery:
 
     def _deliver(self, delivery: Delivery, now_ns: int) -> None:
         try:
-            messages = self._messages(delivery)
+            messages = self._read(delivery)
         except OSError as error:
             logger.error("delayed messages of level %d from %d on cannot be read, next attempt in 10 s: %s",
                          delivery.level, delivery.begin, error)
@@ -156,7 +156,7 @@ class DelayedDelivery:
         else:
             self._puts.put(messages, lambda result: self._done(delivery, len(messages), result))
 
-    def _messages(self, delivery: Delivery) -> list[Message]:
+    def _read(self, delivery: Delivery) -> list[Message]:
         messages = []
         entries = self._queues.entries(delivery.level, delivery.begin, delivery.end - delivery.begin)
         for queue_offset, (offset, size, _) in enumerate(entries, delivery.begin):
@@ -164,7 +164,7 @@ class DelayedDelivery:
                 continue
             message: Message | str
             try:
-                message = levels.restored(self._store.log.record(offset, size).message)
+                message = levels.restored(self._log.record(offset, size).message)
             except (OffsetGone, DamagedRecord) as error:
                 message = str(error)
             if isinstance(message, str):

@@ -31,7 +31,7 @@ class SendingPart(Part):
             pick(config, SendingConfig), topics.table, topics.file, groups, before[ClientsPart].locks, shared.puts,
             host, shared.rng, lambda: standing.role.takes_puts, delays=delays)
         self._send_back = SendBack(
-            self.sending, topics.table, topics.file, groups, shared.puts, shared.journal.store.get_by_id, host,
+            self.sending, topics.table, topics.file, groups, shared.puts, shared.journal.log.record, host,
             shared.rng, delays=delays)
         self._rate = Rate(lambda: self.sending.counters.messages)
 

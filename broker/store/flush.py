@@ -1,16 +1,25 @@
 """One flush of all that is built from the log: queues, index, and the checkpoint that says how far they are complete.
 
 It is begun where the store lives, carried out in steps, perhaps in another thread, and finished where it was begun.
-The checkpoint comes last, so it never promises what is not on disk. It knows files, and nothing of what is in them.
+The checkpoint comes last, so it never promises what is not on disk. It knows how far each is, and no message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
 
 from broker.store.checkpoint import PATH, Checkpoint
-from broker.store.files import File, Files, write_whole
-from broker.store.indexfile import IndexFlush
+from broker.store.files import File, Files, read_whole, write_whole
+from broker.store.indexfile import IndexFlush, KeyIndex
+from broker.store.log import Log
+from broker.store.queues import Queues
+from broker.store.visible import Visible
+from broker.store.writing import Writer
+
+INDEX_UNFLUSHED_BYTES_MAX: Final = 4 << 20
 
 
 class Flush:
@@ -45,3 +54,78 @@ class Flush:
         if self.checkpoint is not None and not self.cancelled:
             write_whole(self._files, PATH, self.checkpoint.encode())
         self.finished = True
+
+
+class Flusher:
+    """One flush at a time: ``begin``, its ``steps``, ``end``. ``open`` comes first."""
+
+    def __init__(self, files: Files, log: Log, queues: Queues, index: KeyIndex | None, visible: Visible,
+                 writer: Writer) -> None:
+        self._files, self._log, self._queues, self._index = files, log, queues, index
+        self._visible, self._writer = visible, writer
+        self._checkpoint = Checkpoint()
+        self._flush: Flush | None = None
+        self._queues_in_doubt = False
+
+    def open(self) -> Checkpoint:
+        """What the last process left."""
+        self._checkpoint = Checkpoint.decode(read_whole(self._files, PATH))
+        return self._checkpoint
+
+    @property
+    def master_flushed_offset(self) -> int:
+        """Where a slave's master says that its log ended when it started, or what an operator set; kept in the
+        checkpoint, in which Java looks for it. Nothing here follows from it."""
+        return self._checkpoint.master_flushed_offset
+
+    @master_flushed_offset.setter
+    def master_flushed_offset(self, offset: int) -> None:
+        self._checkpoint = attrs.evolve(self._checkpoint, master_flushed_offset=offset)
+
+    @property
+    def is_due(self) -> bool:
+        """The index holds much in memory."""
+        return self._index is not None and self._index.unflushed_bytes >= INDEX_UNFLUSHED_BYTES_MAX
+
+    def begin(self) -> Flush:
+        """Of queues, index and checkpoint as they are now: run its ``steps``, then ``end`` it, before the next. Raises
+        ``OSError`` when the disk is full."""
+        assert self._flush is None, "one flush at a time"
+        files, folders = self._queues.to_sync()
+        visible = self._visible
+        checkpoint = attrs.evolve(
+            self._checkpoint, log_time_ms=self._writer.last_time_ms, queues_time_ms=visible.time_ms,
+            index_time_ms=visible.indexed_ms, confirm_offset=visible.offset,
+            queues_offset=min(visible.offset, visible.indexed_offset, self._log.flushed_offset))
+        self._flush = Flush(self._files, files, folders, self._index.begin_flush() if self._index is not None else None,
+                            None if self._queues_in_doubt else checkpoint)
+        return self._flush
+
+    def end(self, flush: Flush) -> None:
+        """It ran to its end, raised, or was cancelled. After a failed sync the system may have dropped entries of
+        queues, so no checkpoint counts on them any more: the next process builds them again."""
+        self._flush = None
+        if flush.finished and not flush.cancelled and flush.checkpoint is not None:
+            self._checkpoint = attrs.evolve(flush.checkpoint, master_flushed_offset=self.master_flushed_offset)
+        if flush.cancelled and not flush.queues_synced:
+            self._queues.not_synced(flush.to_sync, flush.folders)
+        elif not flush.queues_synced:
+            self._queues_in_doubt = True
+        if flush.index is not None:
+            if flush.finished:
+                flush.index.done()
+            else:
+                flush.index.failed()
+
+    def cancel(self) -> None:
+        """The one under way, if any, leaves off at its next step."""
+        if self._flush is not None:
+            self._flush.cancelled = True
+
+    def lower(self, offset: int) -> None:
+        """The log is about to be cut there: entries of later messages must not be taken for flushed ones. A flush under
+        way, which was cancelled, may have gone further. Raises ``OSError``."""
+        if offset < self._checkpoint.queues_offset or self._flush is not None:
+            self._checkpoint = attrs.evolve(
+                self._checkpoint, queues_offset=min(offset, self._checkpoint.queues_offset))
+            write_whole(self._files, PATH, self._checkpoint.encode())

@@ -54,7 +54,7 @@ class Queues:
                         self._changed[queue] = None
                     if queue.damaged:
                         self.damaged = True
-                        self._say(f"queue {number} of {topic} was damaged after it was flushed: it is built again "
+                        self.say(f"queue {number} of {topic} was damaged after it was flushed: it is built again "
                                   "from the log")
 
     def __len__(self) -> int:
@@ -109,10 +109,11 @@ class Queues:
                 call(topic, queue_id, queue_offset, code, found)
 
     def _in_no_queue(self, offset: int, topic: bytes, queue_id: int, queue_offset: int, end: int) -> None:
-        self._say(f"the message at offset {offset} of the log is in no queue: it says place {queue_offset} of queue "
+        self.say(f"the message at offset {offset} of the log is in no queue: it says place {queue_offset} of queue "
                   f"{queue_id} of topic {topic[:60]!r}, which ends at {end}")
 
-    def _say(self, words: str) -> None:
+    def say(self, words: str) -> None:
+        """Tell the operator, if anybody listens."""
         for call in self.on_trouble:
             call(words)
 

@@ -5,17 +5,20 @@ not synced may be gone, in any part. So each start notes in which boot of the ma
 order, or whose last process ran in the same boot, is trusted; so is one under SYNC_FLUSH, of which nothing was
 acknowledged before it was synced. Any other one is in doubt: trusted as far as the checkpoint says that it was flushed,
 which trails what was. The doubt outlives restarts, until the log was made level with a master's, or is the master's.
-It knows a small file, and neither logs nor roles.
+It knows a small file and the ends of a log, and no roles.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
 
 from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.files import Files, read_whole, write_whole
+from broker.store.log import Log
+from remoting.errors import DamagedRecord
 
 PATH: Final = f"{CHECKPOINT}.boot"
 ALL: Final = -1
@@ -81,3 +84,53 @@ class TrustFile:
             self._on_disk = None
             write_whole(self._files, PATH, trust.to_text().encode())
             self._on_disk = trust
+
+
+class LogTrust:
+    """Of the log of one store: ``open`` it when the log is."""
+
+    def __init__(self, file: TrustFile | None, tell: Callable[[str], None]) -> None:
+        """Without a file: whether the machine went down is nobody's concern."""
+        self._file, self._tell = file, tell
+        self.in_doubt = False
+        """It may lack what this replica acknowledged before its machine went down, until it is ``regained``."""
+        self.trusted_end: int | None = None
+        """What is behind was not synced then, and is not compared with a master's since; None: there is nothing."""
+
+    def open(self, log: Log, *, killed: bool, flushed: int) -> None:
+        """All that is here is on disk by now, so this start's own mark says the truth of it."""
+        if self._file is None:
+            return
+        found, end = self._file.read(), log.max_offset
+        upto = doubted_from(found, self._file.boot, killed=killed and (found is not None or end > 0), flushed=flushed)
+        if upto != ALL:
+            try:
+                upto = log.boundary(upto)
+            except DamagedRecord as damage:
+                upto = damage.offset
+            self.in_doubt, self.trusted_end = True, upto if upto < end else None
+        self._note(upto)
+
+    def regained(self) -> None:
+        """The log is level with a master's, or the master's own."""
+        if self.in_doubt:
+            self._note(ALL)
+        self.in_doubt, self.trusted_end = False, None
+
+    def truncate(self, offset: int) -> None:
+        """The log was cut: what comes to stand there is new."""
+        if self.trusted_end is not None and offset <= self.trusted_end:
+            self.trusted_end = None
+
+    def distrust(self) -> None:
+        """The disk failed: the next start is in doubt, whatever the machine does. Raises ``OSError``."""
+        if self._file is not None:
+            self._file.distrust()
+
+    def _note(self, upto: int) -> None:
+        """A mark that stays as it was makes the next start doubt more, not less: a full disk stops nobody."""
+        assert self._file is not None, "who doubts has one"
+        try:
+            self._file.write(upto)
+        except OSError as error:
+            self._tell(f"the next start will doubt the log, as its mark cannot be written: {error}")

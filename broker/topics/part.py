@@ -11,7 +11,6 @@ import attrs
 from broker.config import BrokerConfig, pick
 from broker.part import Part, Parts, Shared, Table
 from broker.standing import Role
-from broker.store.messages import store_time_ms
 from broker.store.tables import Topics, load
 from broker.topics.admin import TopicAdmin
 from broker.topics.table import READ, WRITE, TopicsConfig, TopicTable
@@ -27,7 +26,7 @@ logger = logging.getLogger("broker")
 
 class TopicsPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
-        self._journal, self._standing = shared.journal, shared.standing
+        self._messages, self._standing = shared.journal.messages, shared.standing
         self._permission = READ | WRITE
         self.table = TopicTable(
             pick(shared.config, TopicsConfig), shared.wall_ms, load(shared.files, Topics))
@@ -83,14 +82,14 @@ class TopicsPart(Part):
 
     def find(self) -> None:
         """Make those that this broker, a master from now on, has messages of and was never told of."""
-        store = self._journal.store
-        found = unheard(self.table, store.queues(),
-                        lambda topic, queue_id: store_time_ms(store, topic, queue_id,
-                                                              store.max_offset(topic, queue_id) - 1))
+        messages = self._messages
+        found = unheard(self.table, messages.queues(),
+                        lambda topic, queue_id: messages.store_time_ms(
+                            topic, queue_id, messages.max_offset(topic, queue_id) - 1))
         if self.table.update(found):
             logger.warning("topics made again: the master before was lost before this broker heard of them", extra={
                 "topics": ", ".join(f"{topic.topic_name} ({topic.read_queue_nums} queues)" for topic in found)})
 
     def _queues_kept(self, name: str) -> int:
-        queues = self._journal.store.queues()
+        queues = self._messages.queues()
         return max((queue_id + 1 for topic, queue_id in queues if topic.decode() == name), default=0)

@@ -99,9 +99,9 @@ class Consumer:
     def _read(self, host: Host, queue: int) -> None:
         process = host.process
         assert process is not None
-        store, offset = process.journal.store, self.offsets[queue]
+        messages, offset = process.journal.messages, self.offsets[queue]
         try:
-            records = store.get(TOPIC, queue, offset)
+            records = messages.get(TOPIC, queue, offset)
         except OffsetGone:
             return
         for data in records:

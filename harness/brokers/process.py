@@ -248,7 +248,7 @@ class Process:
     def log_state(self) -> LogState:
         last = self.switch.epochs.last
         return LogState(-1 if last is None else last.epoch, self.journal.end, self.journal.confirm_offset,
-                        self.journal.store.in_doubt)
+                        self.journal.trust.in_doubt)
 
 
 class _SmallFiles:

@@ -347,7 +347,7 @@ class Watch:
         if self.lossless and self.leads_in(process) == self._latest:
             self.counts["INV_B24"] += 1
             self.scene.counts["unveiled"] += 1
-            seen, before = process.journal.store.dispatched_offset, self._shown_before.get(process, 0)
+            seen, before = process.journal.visible.offset, self._shown_before.get(process, 0)
             if seen < before:
                 self.broken("INV_B24", "unveiled, and less is seen than was", process, seen, before)
             self._nobody_is_ahead(process)
@@ -396,7 +396,7 @@ class Watch:
         """INV_B20."""
         for queue, offset in self.scene.consumer.offsets.items():
             self.counts["INV_B20"] += offset > 0
-            end = process.journal.store.max_offset(TOPIC, queue)
+            end = process.journal.messages.max_offset(TOPIC, queue)
             if offset > end:
                 self.broken("INV_B20", "a consumer is ahead of the queue", process, queue, offset, end)
 
@@ -647,17 +647,17 @@ class Watch:
     def _nothing_behind(self, process: Process, point: int, epochs: EpochList) -> None:
         """INV_B10."""
         self.counts["INV_B10"] += 1
-        store = process.journal.store
-        for topic, number in store.queues():
-            queue = store.queue(topic, number)
+        journal, messages = process.journal, process.journal.messages
+        for topic, number in messages.queues():
+            queue = messages.queue(topic, number)
             if queue is not None and queue.max_offset > queue.min_offset:
                 offset, size, _ = queue.entry(queue.max_offset - 1)
                 if size != NOWHERE_SIZE and offset + size > point:
                     self.broken("INV_B10", "a queue points behind the cut", process, number, offset, size, point)
         if epochs.last is not None and epochs.last.start > point:
             self.broken("INV_B10", "an epoch begins behind the cut", process, epochs.last, point)
-        if max(process.journal.confirm_offset, store.dispatched_offset) > point:
-            self.broken("INV_B10", "confirmed behind the cut", process, process.journal.confirm_offset, point)
+        if max(journal.confirm_offset, journal.visible.offset) > point:
+            self.broken("INV_B10", "confirmed behind the cut", process, journal.confirm_offset, point)
 
     # --- starts and ends -------------------------------------------------------------------------------------
 
@@ -671,7 +671,7 @@ class Watch:
         self._before[host] = whole, safe
         on_disk = min(log.flushed_offset, log.max_offset)
         self._synced[host] = self.boundary(process, on_disk), on_disk
-        seen = journal.store.dispatched_offset
+        seen = journal.visible.offset
         self._told[host] = min(seen, self._cuts_at.pop(host, seen)), journal.confirm_offset, power
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
@@ -797,4 +797,4 @@ class Watch:
         copying = "" if switch.following is None else switch.following.core.state.name
         return (host.name, manager.broker_id, manager.machine.state.name, switch.role, f"from {journal.begin}",
                 f"to {journal.end}", f"flushed {journal.durable_end}", f"confirmed {journal.confirm_offset}",
-                f"seen {journal.store.dispatched_offset}", copying, switch.in_sync)
+                f"seen {journal.visible.offset}", copying, switch.in_sync)

@@ -31,8 +31,8 @@ def message(body: str, topic: bytes = b"t", queue_id: int = 0) -> Message:
 
 
 def bodies(journal: Journal, topic: bytes = b"t", queue_id: int = 0) -> list[str]:
-    at, found = journal.store.min_offset(topic, queue_id), list[str]()
-    while records := journal.store.get(topic, queue_id, at):
+    at, found = journal.messages.min_offset(topic, queue_id), list[str]()
+    while records := journal.messages.get(topic, queue_id, at):
         found += [decode(raw).message.body.decode() for raw in records]
         at = decode(records[-1]).queue_offset + 1
     return found
@@ -344,13 +344,13 @@ async def test_what_was_checkpointed_is_not_told_again(autojump_clock: MockClock
         await trio.sleep(21)  # the log is flushed after 10 s, and checkpoints count on what is
     files.crash()
     async with running(files) as again:
-        assert again.store.dispatched_offset == again.confirm_offset == again.end
+        assert again.visible.offset == again.confirm_offset == again.end
 
 
 async def test_old_files_go_by_time_and_when_the_disk_is_full(autojump_clock: MockClock) -> None:
     files = MemoryFiles()
     now_ms = [1_000_000 * HOUR_MS]
-    retention = RetentionConfig(delete_when=";".join(map(str, range(24))))
+    retention = RetentionConfig(delete_when=";".join(map(str, range(24))), clean_file_forcibly_enable=True)
     async with running(files, JournalConfig(retention=retention), wall_ms=lambda: now_ms[0]) as journal:
         for hour in range(8):
             journal.append([message("x" * 40_000)])
@@ -363,7 +363,7 @@ async def test_old_files_go_by_time_and_when_the_disk_is_full(autojump_clock: Mo
         now_ms[0] += 10 * HOUR_MS
         await trio.sleep(10)
         assert journal.begin == 1 << 16
-        assert journal.store.min_offset(b"t", 0) == 1
+        assert journal.messages.min_offset(b"t", 0) == 1
         assert len(bodies(journal)) == 7
         files.disk = Space(100, 12)
         await trio.sleep(10)
@@ -389,7 +389,7 @@ async def test_a_topic_that_is_deleted_begins_anew_also_after_a_crash(autojump_c
         await wait_all_tasks_blocked()
         assert journal.delete_topics([b"t", b"never"]) == 1
         await trio.sleep(1)
-        assert journal.store.queues() == [(b"u", 0)]
+        assert journal.messages.queues() == [(b"u", 0)]
         assert journal.append([message("anew")])[0].queue_offset == 0
         await wait_all_tasks_blocked()
         journal.confirm(journal.end)

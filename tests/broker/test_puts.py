@@ -109,7 +109,7 @@ async def test_a_single_master_answers_in_the_turn_in_which_the_system_has_it(au
         await wait_all_tasks_blocked()
         assert sent.statuses == [(0, OK), (1, OK), (2, OK)]
         assert [result.puts[0].queue_offset for _, result in sent.heard] == [0, 1, 2]
-        assert journal.store.max_offset(b"t", 0) == 3
+        assert journal.messages.max_offset(b"t", 0) == 3
 
 
 async def test_a_process_that_was_stopped_writes_nothing_before_it_sees_that_its_lease_is_over(
@@ -124,7 +124,7 @@ async def test_a_process_that_was_stopped_writes_nothing_before_it_sees_that_its
         sent.put()  # before anybody has closed the writes
         await wait_all_tasks_blocked()
         assert sent.statuses == [(0, OK), (1, PutStatus.SERVICE_NOT_AVAILABLE)]
-        assert "lease" in sent.heard[1][1].remark and journal.store.max_offset(b"t", 0) == 1
+        assert "lease" in sent.heard[1][1].remark and journal.messages.max_offset(b"t", 0) == 1
 
 
 async def test_acknowledgements_release_in_order_and_once(autojump_clock: MockClock) -> None:
@@ -206,7 +206,7 @@ async def test_gates_write_nothing(autojump_clock: MockClock) -> None:
         group.known = Replicas(accepted=2)
         sent.put()
         await wait_all_tasks_blocked()
-        assert sent.statuses[1:] == [(1, OK)] and len(journal.store.get(b"t", 0, 0)) == 0
+        assert sent.statuses[1:] == [(1, OK)] and len(journal.messages.get(b"t", 0, 0)) == 0
         assert journal.end == 2 * sent.heard[1][1].puts[0].size
 
 
@@ -398,7 +398,7 @@ async def test_any_course_of_events_answers_each_put_once_and_keeps_every_promis
     for number, result in sent.heard:
         if result.status is OK and number in sent.waiting:
             (put,) = result.puts
-            assert again.get_by_id(put.offset).message.body == b"m%d" % number
+            assert again.log.record(put.offset).message.body == b"m%d" % number
             assert max(acks) >= put.offset + put.size
 
 

@@ -51,9 +51,9 @@ def in_store() -> MemoryFiles:
     files = MemoryFiles()
     store = MessageStore(files, StoreConfig(index_slots=8, index_entries=16))
     store.open()
-    store.put(attrs.evolve(MESSAGE, properties=b"KEYS\x01k\x02".ljust(len(MESSAGE.properties), b"\x02")), 1_000)
-    store.put(MESSAGE, 3_000)
-    store.dispatch()
+    store.writer.put(attrs.evolve(MESSAGE, properties=b"KEYS\x01k\x02".ljust(len(MESSAGE.properties), b"\x02")), 1_000)
+    store.writer.put(MESSAGE, 3_000)
+    store.visible.advance()
     store.close()
     return files
 

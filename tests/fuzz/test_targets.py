@@ -17,7 +17,8 @@ from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
 from broker.plain.slave import SlaveCore
 from broker.store.checkpoint import Checkpoint
-from broker.store.store import MessageStore
+from broker.store.visible import Visible
+from broker.store.writing import Writer
 from fuzz import sealing, store_targets
 from fuzz.__main__ import _line
 from fuzz.targets import TARGETS
@@ -115,8 +116,8 @@ def test_shaped_keeps_what_it_is_told_to_keep() -> None:
         ("footer", catalog, "decode_footer", crash),
         ("store-records", record, "outline", crash),
         ("store-batch", record, "encode_batch", lambda messages: b""),
-        ("store-directory", MessageStore, "dispatch", crash),
-        ("store-log", MessageStore, "put", crash),
+        ("store-directory", Visible, "advance", crash),
+        ("store-log", Writer, "put", crash),
         ("store-small-files", Checkpoint, "decode", crash),
         ("ha-master", HaMaster, "received", crash),
         ("ha-slave", HaSlave, "received", crash),

@@ -31,18 +31,18 @@ SIZES = StoreConfig(log_file_bytes=settings.COMMITLOG_FILE_BYTES, queue_file_byt
 def opened(files: DirectoryFiles) -> MessageStore:
     store = MessageStore(files, SIZES)
     store.open()
-    store.dispatch()
+    store.visible.advance()
     return store
 
 
 def numbered(store: MessageStore, topic: str) -> dict[tuple[int, int], int]:
     """The number at the head of each body, by (queue id, queue offset)."""
     found = {}
-    for queue in store.queues():
+    for queue in store.messages.queues():
         if queue[0] != topic.encode():
             continue
-        at = store.min_offset(*queue)
-        while records := store.get(*queue, at):
+        at = store.messages.min_offset(*queue)
+        while records := store.messages.get(*queue, at):
             for raw in records:
                 record = codec.decode(raw)
                 expect((record.message.topic, record.message.queue_id, record.queue_offset) == (*queue, at),
@@ -104,17 +104,17 @@ def written_by_us(root: Path, count: int, *, closed: bool) -> tuple[dict[int, tu
     places, an_id = {}, ""
     for number in range(count):
         properties = codec.encode_properties({"TAGS": "TagA", "KEYS": f"k{number}", "UNIQ_KEY": f"{number:032X}"})
-        put = store.put(Message(
+        put = store.writer.put(Message(
             TOPIC.encode(), f"{number} ".encode().ljust(20_000, b"."), number % 4, properties,
             born_time_ms=1_700_000_000_000 + number, born_host=host, store_host=host), 1_700_000_000_000 + number)
         places[number] = number % 4, put.queue_offset
         an_id = codec.message_id(host, put.offset)
-    store.dispatch()
+    store.visible.advance()
     save(files, Topics({TOPIC: TopicConfig(TOPIC, 4, 4)}, DataVersion(0, 1_700_000_000_000, 1)))
     if closed:
         store.close()
     else:
-        store.write()
+        store.log.write()
         store.log.close()  # as if killed: queues and checkpoint are behind, and the mark of a killed broker stays
         files.unlock()
     return places, an_id

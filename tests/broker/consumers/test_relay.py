@@ -28,7 +28,7 @@ QUEUE = MessageQueue("t", "b", 0)
 
 
 def serve(world: World) -> Relay:
-    relay = Relay(world.consumers, groups=world.groups, topics=world.topics, store=world.journal.store,
+    relay = Relay(world.consumers, groups=world.groups, topics=world.topics, log=world.journal.log,
                   standing=world.standing)
     world.handlers |= relay.handlers()
     return relay
@@ -56,7 +56,7 @@ async def test_a_client_is_asked_and_its_answer_goes_back(autojump_clock: MockCl
         assert (got.code, got.body, got.remark, got.opaque) == (0, b'{"properties":{}}', "fine", 1)
         assert (asked[0].code, asked[0].ext["jstackEnable"]) == (RequestCode.GET_CONSUMER_RUNNING_INFO, "true")
         await world.put("a")
-        record = world.journal.store.get_by_id(0)
+        record = world.journal.log.record(0)
         direct = {**WHO, "topic": "t", "msgId": record.message_id}
         assert (await world.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, direct)).code == ResponseCode.SUCCESS
         assert decode(asked[1].body) == record

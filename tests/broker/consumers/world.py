@@ -41,6 +41,7 @@ class World:
     """The parts, and a wire to them. Topic ``t`` has four queues."""
 
     net: Net
+    store: MessageStore
     journal: Journal
     topics: TopicTable
     groups: GroupTable
@@ -111,7 +112,8 @@ async def running(
     def now_ms() -> int:
         return now_ns() // 1_000_000
 
-    journal = Journal(MessageStore(MemoryFiles(), SMALL), disk=InlineDisk(), now_ns=now_ns, wall_ms=now_ms)
+    store = MessageStore(MemoryFiles(), SMALL)
+    journal = Journal(store, disk=InlineDisk(), now_ns=now_ns, wall_ms=now_ms)
     journal.open()
     topics = TopicTable(TopicsConfig(broker_cluster_name="c", broker_name="b"), now_ms)
     topics.update([TopicConfig("t", 4, 4)])
@@ -134,5 +136,5 @@ async def running(
             await made.nursery.start(part.run)
         server = await made.serve(
             "s:1", Server(dict.fromkeys(map(int, RequestCode), handle), on_close=heartbeats.closed))
-        yield World(made, journal, topics, group_table, offset_table, consumers, producers, locks, standing, pulling,
-                      heartbeats, server, Wire(await made.connect("s:1")), served)
+        yield World(made, store, journal, topics, group_table, offset_table, consumers, producers, locks, standing,
+                    pulling, heartbeats, server, Wire(await made.connect("s:1")), served)

@@ -124,6 +124,7 @@ class Broker:
     config: HaConfig = ALL_ACK
     flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     files: MemoryFiles = attrs.field(factory=MemoryFiles)
+    store: MessageStore = attrs.field(init=False)
     journal: Journal = attrs.field(init=False)
     switch: AutoSwitch = attrs.field(init=False)
     puts: Puts = attrs.field(init=False)
@@ -144,9 +145,9 @@ class Broker:
         return self._scope is not None
 
     def open(self) -> None:
-        store = MessageStore(self.files, SMALL, log=self.own_log, boot=self.boot,
-                             synced=self.flush is FlushDiskType.SYNC_FLUSH)
-        self.journal = Journal(store, JournalConfig(flush_disk_type=self.flush), disk=InlineDisk())
+        self.store = MessageStore(self.files, SMALL, log=self.own_log, boot=self.boot,
+                                  synced=self.flush is FlushDiskType.SYNC_FLUSH)
+        self.journal = Journal(self.store, JournalConfig(flush_disk_type=self.flush), disk=InlineDisk())
         self.journal.open()
         self.switch = AutoSwitch(
             self.journal, EpochFile(self.files, boot=self.boot), self.config, ha_address=self.address,
@@ -209,7 +210,7 @@ class Broker:
         return EpochFile(self.files).read().epochs
 
     def visible(self, queue: int = 0) -> int:
-        return self.journal.store.max_offset(b"T", queue)
+        return self.journal.messages.max_offset(b"T", queue)
 
 
 def log_of(journal: Journal) -> bytes:

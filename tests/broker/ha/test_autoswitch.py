@@ -15,6 +15,7 @@ from broker.puts import PutResult
 from broker.store.files import MemoryFile
 from broker.store.log import Raw
 from tests.broker.ha.group import group
+from tests.broker.store.small import delete_before
 from tests.broker.test_journal import SlowDisk
 
 
@@ -486,8 +487,8 @@ async def test_a_log_behind_the_masters_first_byte_is_told_so(autojump_clock: Mo
         for number in range(200):
             a.put(b"%d" % number * 300)
         await trio.sleep(1)
-        a.journal.store.flush()
-        a.journal.store.delete_before(a.journal.end)
+        a.store.flush()
+        delete_before(a.store, a.journal.end)
         assert a.journal.begin > b.journal.end
         b.switch.follow(a.address)
         await trio.sleep(3)
@@ -574,7 +575,7 @@ async def test_a_new_master_does_not_wait_for_ever_for_its_queues(
     async with group(2, config=HaConfig()) as (_, (a, b)):
         await a.lead(1, {1, 2})
         await b.follow(a, 1)
-        monkeypatch.setattr(b.journal.store, "dispatch_slice", lambda upto, most, aside: False)
+        monkeypatch.setattr(b.store.visible, "advance_some", lambda upto, most, aside: False)
         a.put(b"one")
         await trio.sleep(0.05)
         began = trio.current_time()
@@ -590,8 +591,8 @@ async def test_epochs_of_which_nothing_is_left_are_forgotten(autojump_clock: Moc
             for number in range(60):
                 a.put(b"%d" % number * 200)
             await trio.sleep(0.1)
-        a.journal.store.flush()
-        a.journal.store.delete_before(a.journal.end)
+        a.store.flush()
+        delete_before(a.store, a.journal.end)
         await trio.sleep(0.2)
         first, *_ = a.switch.epochs
         assert first.epoch > 1

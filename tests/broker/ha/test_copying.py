@@ -58,4 +58,4 @@ async def test_a_connection_that_ends_ends_the_copying(autojump_clock: MockClock
         assert 0 < b.journal.end < a.journal.end, "it is yet to connect again"
         await trio.sleep(0.1)
         assert b.visible(0) + b.visible(1) > 0
-        assert b.journal.end - b.journal.store.dispatched_offset < 600, "the part of a message"
+        assert b.journal.end - b.journal.visible.offset < 600, "the part of a message"

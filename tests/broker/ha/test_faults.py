@@ -157,10 +157,10 @@ class World:
             if results and results[0].status is PutStatus.PUT_OK:
                 (put,) = results[0].puts
                 assert decode(log[put.offset:put.offset + put.size]).message.body == body, "B1: acknowledged and lost"
-        store = self.master.journal.store
+        messages = self.master.journal.messages
         for queue in (0, 1):
-            for at in range(store.min_offset(b"T", queue), store.max_offset(b"T", queue)):
-                (raw,) = store.get(b"T", queue, at, count=1)
+            for at in range(messages.min_offset(b"T", queue), messages.max_offset(b"T", queue)):
+                (raw,) = messages.get(b"T", queue, at, count=1)
                 assert self.seen.setdefault((queue, at), raw) == raw, "B5: seen, and another one later"
         for broker in self.brokers:
             if broker.running:

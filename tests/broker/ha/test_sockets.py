@@ -35,8 +35,8 @@ def opened(root: Path) -> tuple[Journal, DirectoryFiles]:
 def filled(journal: Journal) -> None:
     """Before its task runs."""
     while journal.log.max_offset < MEGABYTES << 20:
-        journal.store.put_all([Message(b"T", b"x" * 1_000) for _ in range(64)], 1)
-    journal.store.write()
+        journal.append([Message(b"T", b"x" * 1_000)] * 64)
+    journal.log.write()
 
 
 async def reached(journal: Journal, holds: Callable[[], bool]) -> None:

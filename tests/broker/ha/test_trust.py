@@ -77,8 +77,8 @@ async def pair(a: Broker, b: Broker) -> None:
     await b.follow(a, 1)
     a.put(b"one")
     await trio.sleep(1)
-    b.journal.store.dispatch()
-    b.journal.store.flush()
+    b.journal.visible.advance()
+    b.store.flush()
     a.put(b"two")
     await trio.sleep(0.3)
     assert b.log == a.log and b.journal.log.flushed_offset < b.journal.end
@@ -90,16 +90,16 @@ async def test_the_tail_is_kept_until_there_is_a_master_and_copied_again_then(au
         one = b.journal.log.flushed_offset
         await power_cut(b, kept=9)
         await trio.sleep(5)
-        assert b.log == a.log and b.journal.store.trusted_end == one, "nobody to copy from"
+        assert b.log == a.log and b.journal.trust.trusted_end == one, "nobody to copy from"
         await b.follow(a, 1)
         heard: list[bool] = []
-        b.switch.changed = lambda: heard.append(b.journal.store.in_doubt)
+        b.switch.changed = lambda: heard.append(b.journal.trust.in_doubt)
         await trio.sleep(3)
-        assert b.log == a.log and not b.journal.store.in_doubt
+        assert b.log == a.log and not b.journal.trust.in_doubt
         assert heard == [False], "that it is level: the controllers are to hear of it"
         await b.stop()
         await b.start()
-        assert not b.journal.store.in_doubt, "it is noted"
+        assert not b.journal.trust.in_doubt, "it is noted"
 
 
 async def test_no_damage_behind_what_was_synced_is_acknowledged(autojump_clock: MockClock) -> None:
@@ -128,10 +128,10 @@ async def test_a_master_of_a_log_in_doubt_doubts_it_no_longer(autojump_clock: Mo
     async with group(2) as (_, (a, b)):
         await pair(a, b)
         await power_cut(b, kept=9)
-        assert b.journal.store.in_doubt
+        assert b.journal.trust.in_doubt
         tail = b.log
         await b.lead(2)
-        assert b.log == tail == a.log and not b.journal.store.in_doubt
+        assert b.log == tail == a.log and not b.journal.trust.in_doubt
 
 
 async def test_a_synced_log_is_not_cut(autojump_clock: MockClock) -> None:
@@ -141,7 +141,7 @@ async def test_a_synced_log_is_not_cut(autojump_clock: MockClock) -> None:
         a.put(b"one")
         await trio.sleep(1)
         await power_cut(b)
-        assert b.log == a.log and not b.journal.store.in_doubt
+        assert b.log == a.log and not b.journal.trust.in_doubt
 
 
 async def test_power_cuts_at_random_leave_the_masters_log(autojump_clock: MockClock) -> None:
@@ -157,4 +157,4 @@ async def test_power_cuts_at_random_leave_the_masters_log(autojump_clock: MockCl
             await b.follow(a, 1)
             await trio.sleep(rng.random())
         await trio.sleep(5)
-        assert b.log == a.log and not b.journal.store.in_doubt
+        assert b.log == a.log and not b.journal.trust.in_doubt

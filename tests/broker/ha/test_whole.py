@@ -221,7 +221,7 @@ def test_no_power_cut_takes_a_part_of_a_record_that_no_checksum_covers() -> None
             for number, (data, offset) in enumerate(pieces):
                 at = offset - whole.bytes_held
                 for part in whole.take(data, offset):
-                    store.append_raw(part, at)
+                    store.writer.append_raw(part, at)
                 if not number:
                     store.log.flush()
             left = iter((kept, other))

@@ -17,6 +17,7 @@ from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.consumers import ResetOffsetRequest
 from tests.broker.consumers.world import World, running
+from tests.broker.store.small import delete_before
 
 QUERY, UPDATE, RESET = (
     RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
@@ -41,8 +42,8 @@ class Subscribers:
 def serve(world: World, memory: int = 1 << 62) -> Subscribers:
     subscribers = Subscribers()
     world.handlers |= OffsetRequests(
-        world.offsets, groups=world.groups, topics=world.topics, store=world.journal.store, standing=world.standing,
-        subscribers=subscribers, veil=world.journal.veil, memory=memory).handlers()
+        world.offsets, groups=world.groups, topics=world.topics, messages=world.journal.messages,
+        standing=world.standing, subscribers=subscribers, veil=world.journal.veil, memory=memory).handlers()
     world.groups.update([SubscriptionGroup("g")])
     return subscribers
 
@@ -82,9 +83,9 @@ async def test_a_queue_whose_beginning_was_deleted_is_not_begun_at_0(autojump_cl
         serve(world)
         for _ in range(10):
             await world.put(*["a" * 100] * 60)
-        world.journal.store.flush()
-        world.journal.store.delete_before(world.journal.end)
-        assert world.journal.store.min_offset(b"t", 0) > 0
+        world.store.flush()
+        delete_before(world.store, world.journal.end)
+        assert world.journal.messages.min_offset(b"t", 0) > 0
         assert (await world.ask(QUERY, at())).code == ResponseCode.QUERY_NOT_FOUND
 
 

@@ -104,7 +104,7 @@ async def test_a_slave_finds_by_key_what_it_has(autojump_clock: MockClock) -> No
             a.puts.put([Message(b"T", b"m", properties=encode_properties({"KEYS": f"k{number}"}))], lambda _: None)
             await trio.sleep(0.01)
         await trio.sleep(1)
-        assert [len(b.journal.store.get_by_key(b"T", f"k{number}")) for number in range(50)] == [1] * 50
+        assert [len(b.journal.messages.get_by_key(b"T", f"k{number}")) for number in range(50)] == [1] * 50
         nursery.cancel_scope.cancel()
 
 
@@ -122,7 +122,7 @@ async def test_a_slave_copies_what_comes_and_puts_wait_for_it(autojump_clock: Mo
         await trio.sleep(1)
         assert {result[0].status for result in results} == {PutStatus.PUT_OK}
         assert log_of(a.journal) == log_of(b.journal)
-        assert b.journal.store.max_offset(b"T", 0) == 301
+        assert b.journal.messages.max_offset(b"T", 0) == 301
         assert (master.in_sync, slave.connected) == (2, True)
         told = master.runtime_info()
         assert told.master
@@ -218,7 +218,7 @@ async def test_copies_are_the_same_after_any_faults(
         for process in (b, c):  # an empty one began with the last file
             assert log_of(a.journal).endswith(log_of(process.journal))
             assert process.journal.end == a.journal.end
-        assert len({process.journal.store.max_offset(b"T", 0) for process in (a, b, c)}) == 1
+        assert len({process.journal.messages.max_offset(b"T", 0) for process in (a, b, c)}) == 1
         nursery.cancel_scope.cancel()
 
 

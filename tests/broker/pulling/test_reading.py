@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from broker.pulling.reading import Found, ReadConfig, Status, read
 from broker.store.consumequeue import java_hash
 from broker.store.files import MemoryFiles
-from broker.store.messages import is_recent, store_time_ms
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message, decode, decode_all, encode_properties
+from tests.broker.store.small import delete_before
 
 SMALL = StoreConfig(log_file_bytes=4096, queue_file_bytes=20 * 8, index=False)
 CONFIG = ReadConfig()
@@ -28,9 +28,9 @@ def stored(tags: Sequence[str], *, queues: int = 1, bodies: Sequence[int] = ()) 
     for number, tag in enumerate(tags):
         properties = encode_properties({"TAGS": tag} if tag else {})
         size = bodies[number] if bodies else 3
-        store.put(Message(TOPIC, b"%d" % number + b"." * size, number % queues, properties), 1_000 + number)
-    store.write()
-    store.dispatch()
+        store.writer.put(Message(TOPIC, b"%d" % number + b"." * size, number % queues, properties), 1_000 + number)
+    store.log.write()
+    store.visible.advance()
     return store
 
 
@@ -47,50 +47,45 @@ def numbers(found: Found) -> list[int]:
 ])
 def test_offsets_in_and_out_of_range(offset: int, status: Status, next_offset: int) -> None:
     store = stored(["a"] * 3)
-    found = read(store, TOPIC, 0, offset, config=CONFIG)
+    found = read(store.messages, TOPIC, 0, offset, config=CONFIG)
     assert (found.status, found.next_offset, found.min_offset, found.max_offset) == (status, next_offset, 0, 3)
     if status is not Status.FOUND:
-        asis = read(store, TOPIC, 0, offset, config=CONFIG, correct=False)
+        asis = read(store.messages, TOPIC, 0, offset, config=CONFIG, correct=False)
         assert (asis.status, asis.next_offset) == (status, offset)
 
 
 def test_a_queue_that_never_had_a_message() -> None:
-    found = read(stored([]), TOPIC, 0, 7, config=CONFIG)
+    found = read(stored([]).messages, TOPIC, 0, 7, config=CONFIG)
     assert (found.status, found.next_offset, found.max_offset) == (Status.NO_MATCHED_LOGIC_QUEUE, 0, 0)
-    assert read(stored([]), TOPIC, 0, 7, config=CONFIG, correct=False).next_offset == 7
+    assert read(stored([]).messages, TOPIC, 0, 7, config=CONFIG, correct=False).next_offset == 7
 
 
 def test_what_was_deleted_is_below_the_least_offset() -> None:
     store = stored(["a"] * 100)
     least_kept = store.log.max_offset - 4096
     store.flush()
-    store.delete_before(least_kept)
-    least = store.min_offset(TOPIC, 0)
+    delete_before(store, least_kept)
+    least = store.messages.min_offset(TOPIC, 0)
     assert least > 0
-    found = read(store, TOPIC, 0, 0, config=CONFIG)
+    found = read(store.messages, TOPIC, 0, 0, config=CONFIG)
     assert (found.status, found.next_offset) == (Status.OFFSET_TOO_SMALL, least)
-    assert numbers(read(store, TOPIC, 0, least, config=CONFIG))[0] == least
-    assert (store_time_ms(store, TOPIC, 0, 0), store_time_ms(store, TOPIC, 0, least)) == (-1, 1_000 + least)
+    assert numbers(read(store.messages, TOPIC, 0, least, config=CONFIG))[0] == least
 
 
 def test_messages_far_behind_come_in_smaller_answers_and_are_called_slow() -> None:
     store = stored(["a"] * 40)
-    recent = read(store, TOPIC, 0, 0, config=CONFIG)
-    old = read(store, TOPIC, 0, 0, config=CONFIG, memory=10)
+    recent = read(store.messages, TOPIC, 0, 0, config=CONFIG)
+    old = read(store.messages, TOPIC, 0, 0, config=CONFIG, memory=10)
     assert (recent.count, recent.slow, old.count, old.slow) == (32, False, 8, True)
-    assert is_recent(store, TOPIC, 0, 0, 1 << 20)
-    assert not is_recent(store, TOPIC, 0, 0, 10)
-    assert not is_recent(store, TOPIC, 0, 40, 1 << 20)
-    assert not is_recent(store, TOPIC, 9, 0, 1 << 20)
 
 
 def test_a_filter_looks_at_a_limited_part_of_the_queue() -> None:
     store = stored(["a"] * 50 + ["b"])
     config = attrs.evolve(CONFIG, max_filter_message_size=20 * 40)
     codes = frozenset({java_hash("b")})
-    first = read(store, TOPIC, 0, 0, codes=codes, config=config)
+    first = read(store.messages, TOPIC, 0, 0, codes=codes, config=config)
     assert (first.status, first.next_offset) == (Status.NO_MATCHED_MESSAGE, 40)
-    second = read(store, TOPIC, 0, 40, codes=codes, config=config)
+    second = read(store.messages, TOPIC, 0, 40, codes=codes, config=config)
     assert (second.status, second.next_offset, numbers(second)) == (Status.FOUND, 51, [50])
 
 
@@ -98,7 +93,7 @@ def test_the_first_message_comes_whatever_its_size() -> None:
     store = stored(["a", "a"], bodies=[1_500, 3])
     config = attrs.evolve(CONFIG, max_transfer_bytes_on_message_in_memory=100)
     for codes in (None, frozenset({java_hash("a")})):
-        found = read(store, TOPIC, 0, 0, codes=codes, count=0, bytes_max=10, config=config)
+        found = read(store.messages, TOPIC, 0, 0, codes=codes, count=0, bytes_max=10, config=config)
         assert (numbers(found), found.next_offset) == ([0], 1)
 
 
@@ -117,7 +112,7 @@ def test_a_reader_gets_every_matching_message_once_in_order_and_within_the_limit
         got: list[int] = []
         at = 0
         while at < len(mine):
-            found = read(store, TOPIC, queue_id, at, codes=codes, count=count, bytes_max=limit, config=CONFIG)
+            found = read(store.messages, TOPIC, queue_id, at, codes=codes, count=count, bytes_max=limit, config=CONFIG)
             assert at < found.next_offset <= found.max_offset == len(mine)
             assert found.status in (Status.FOUND, Status.NO_MATCHED_MESSAGE)
             found_now = numbers(found)

@@ -360,7 +360,7 @@ async def test_a_store_that_cannot_be_read_is_answered_in_words(
         def broken(*_: object) -> None:
             raise OSError("no such page")
 
-        monkeypatch.setattr(world.journal.store, "queue", broken)
+        monkeypatch.setattr(world.journal.messages, "queue", broken)
         await world.put("a")
         assert (waiting.answers[0][1].code, "no such page" in (waiting.answers[0][1].remark or "")) == (
             ResponseCode.SYSTEM_ERROR, True)

@@ -39,13 +39,13 @@ def serve(world: World, config: QueryConfig | None = None) -> Stats:
     def now_ns() -> int:
         return int(trio.current_time() * 1e9)
 
-    store = world.journal.store
-    stats = Stats("c", lambda: {"t": store.max_offset(b"t", 0)}, now_ns)
-    world.handlers |= MessageQueries(config or QueryConfig(), store).handlers()
-    world.handlers |= Positions(store, world.consumers, world.journal.veil).handlers()
+    journal, messages = world.journal, world.journal.messages
+    stats = Stats("c", lambda: {"t": messages.max_offset(b"t", 0)}, now_ns)
+    world.handlers |= MessageQueries(config or QueryConfig(), messages, journal.visible).handlers()
+    world.handlers |= Positions(messages, world.consumers, journal.veil).handlers()
     world.handlers |= Progress(
-        store, topics=world.topics, groups=world.groups, offsets=world.offsets, consumers=world.consumers, stats=stats,
-        standing=world.standing, wall_ms=lambda: now_ns() // 1_000_000).handlers()
+        messages, topics=world.topics, groups=world.groups, offsets=world.offsets, consumers=world.consumers,
+        stats=stats, standing=world.standing, wall_ms=lambda: now_ns() // 1_000_000).handlers()
     return stats
 
 
@@ -85,7 +85,7 @@ async def test_messages_by_key_by_id_and_by_place(autojump_clock: MockClock) -> 
         assert await found(key="x") == await found(key="k3", topic="u") == []
         refused = await world.ask(RequestCode.QUERY_MESSAGE, asked | {"key": "a", "indexType": "T"})
         assert (refused.code, "indexType T" in (refused.remark or "")) == (ResponseCode.INVALID_PARAMETER, True)
-        record = world.journal.store.get_by_id(0)
+        record = world.journal.log.record(0)
         viewed = await world.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
         assert decode(viewed.body) == record
         for offset in ("1", "-1", str(1 << 40)):
@@ -138,7 +138,7 @@ async def test_entries_of_a_queue(autojump_clock: MockClock) -> None:
         body = QueryConsumeQueueResponseBody.from_json(answer.body)
         assert (body.min_queue_index, body.max_queue_index, [one.tags_code for one in body.queue_data]) == (
             0, 3, [ord("b"), 0])
-        second = world.journal.store.get_by_id(body.queue_data[0].physic_offset)
+        second = world.journal.log.record(body.queue_data[0].physic_offset)
         assert (second.size, second.message.body) == (body.queue_data[0].physic_size, b"b 1")
         for group, online in (("g", True), ("h", False)):
             answer = await world.ask(RequestCode.QUERY_CONSUME_QUEUE, ext | {"consumerGroup": group})

@@ -27,9 +27,9 @@ def delayed(level: int, body: bytes = b"hello") -> Command:
 
 
 def bodies(world: World, topic: bytes = b"Orders", queue_id: int = 2) -> list[bytes]:
-    store = world.journal.store
+    messages = world.journal.messages
     found: list[bytes] = []
-    while records := store.get(topic, queue_id, len(found)):
+    while records := messages.get(topic, queue_id, len(found)):
         found += [decode(raw).message.body for raw in records]
     return found
 
@@ -108,7 +108,7 @@ async def test_killed_and_started_again(autojump_clock: MockClock, killed_after_
             answer = await world.ask(delayed(1 if number % 2 else 2, b"%d" % number))
             assert answer.code == ResponseCode.SUCCESS
         await trio.sleep(killed_after_s)
-        world.journal.store.flush()
+        world.store.flush()
     world.files.crash(lambda size: 0)
     async with running(World(world.files)) as world:
         await trio.sleep(6)

@@ -48,7 +48,7 @@ async def test_a_message_is_stored_and_answered(autojump_clock: MockClock, code:
             host, offset = parse_message_id(found.msg_id)
             assert (host, found.queue_id, found.queue_offset) == (STORE_HOST, 1, number)
             assert found.transaction_id == UNIQ
-            record = world.journal.store.get_by_id(offset)
+            record = world.journal.log.record(offset)
             message = record.message
             assert (message.topic, message.body, message.queue_id, message.flag, message.sys_flag) == (
                 b"Orders", b"hello", 1, 9, 1)
@@ -56,7 +56,7 @@ async def test_a_message_is_stored_and_answered(autojump_clock: MockClock, code:
             assert record.store_time_ms == world.wall_ms()
             assert decode_properties(message.properties) == {"UNIQ_KEY": UNIQ, "TAGS": "a b", **STORED_TOO}
         assert world.sending.counters.messages == 3
-        assert world.journal.store.max_offset(b"Orders", 1) == 3
+        assert world.journal.messages.max_offset(b"Orders", 1) == 3
 
 
 async def test_a_bare_request_of_a_sparing_client(autojump_clock: MockClock) -> None:
@@ -84,7 +84,7 @@ async def test_a_topic_that_changes_is_looked_at_anew(autojump_clock: MockClock)
         assert (await world.ask(send(queue_id=3))).code == ResponseCode.INVALID_PARAMETER
         world.topics.delete("Orders")
         assert (await world.ask(send(queue_id=3, default_topic=""))).code == ResponseCode.TOPIC_NOT_EXIST
-        assert world.journal.store.max_offset(b"Orders", 3) == 0
+        assert world.journal.messages.max_offset(b"Orders", 3) == 0
         answer = await world.ask(send(queue_id=3))
         assert (answer.code, answer.ext["queueOffset"]) == (ResponseCode.SUCCESS, "0")
 
@@ -328,7 +328,7 @@ async def test_a_batch(autojump_clock: MockClock, code: RequestCode) -> None:
         assert answer.code == ResponseCode.SUCCESS
         found = SendMessageResponse.from_ext(answer.ext)
         assert (found.queue_id, found.queue_offset, found.transaction_id) == (1, 1, None)
-        stored = [world.journal.store.get_by_id(parse_message_id(each)[1]) for each in found.msg_id.split(",")]
+        stored = [world.journal.log.record(parse_message_id(each)[1]) for each in found.msg_id.split(",")]
         assert [(record.message.flag, record.message.body, record.message.properties) for record in stored] == inner
         assert [record.queue_offset for record in stored] == [1, 2, 3, 4, 5]
         assert world.sending.counters.messages == 6

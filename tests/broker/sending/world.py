@@ -67,7 +67,8 @@ class World:
                  schedule: ScheduleConfig | None = None) -> None:
         self.files = files or MemoryFiles()
         self.skew_ms = 0
-        self.journal = Journal(MessageStore(self.files, SMALL), disk=InlineDisk(), wall_ms=self.wall_ms)
+        self.store = MessageStore(self.files, SMALL)
+        self.journal = Journal(self.store, disk=InlineDisk(), wall_ms=self.wall_ms)
         self.journal.open()
         self.puts = Puts(self.journal, quorum or QuorumConfig())
         self.topics = TopicTable(topics or TopicsConfig(), self.wall_ms, load(self.files, Topics))
@@ -81,9 +82,9 @@ class World:
             config or SendingConfig(), self.topics, self.topics_file, self.groups, self.groups, self.puts, STORE_HOST,
             Random(1), lambda: not self.slave, delays=delays)
         self.sendback = SendBack(self.sending, self.topics, self.topics_file, self.groups, self.puts,
-                                 self.journal.store.get_by_id, STORE_HOST, Random(2), delays=delays)
+                                 self.journal.log.record, STORE_HOST, Random(2), delays=delays)
         self.delayed = DelayedDelivery(
-            schedule or ScheduleConfig(), self.journal.store, self.puts, load(self.files, DelayOffsets),
+            schedule or ScheduleConfig(), self.journal.messages, self.puts, load(self.files, DelayOffsets),
             now_ns=self.journal.now_ns, wall_ms=self.wall_ms)
         self.delayed_file = TableFile(self.files, self.delayed.offsets, inline)
         self.delayed.on_change = self.delayed_file.changed

@@ -34,13 +34,12 @@ def test_it_is_stored_as_messages_are(batches: list[tuple[Message, list[Part]]])
     for number, (common, parts) in enumerate(batches):
         batch = Batch(common, parts)
         assert [(each.flag, each.body, each.properties) for each in batch] == parts
-        assert one.put_all(batch, number) == other.put_all(list(batch), number)
+        assert one.writer.put_all(batch, number) == other.writer.put_all(list(batch), number)
     for store in (one, other):
-        store.write()
-        store.dispatch()
+        store.log.write()
+        store.visible.advance()
     assert list(one.log.scan(0)) == list(other.log.scan(0))
-    assert one.log.max_offset == other.log.max_offset and one.queues() == other.queues()
-    assert (one.messages_put, one.bytes_put) == (other.messages_put, other.bytes_put)
+    assert one.log.max_offset == other.log.max_offset and one.messages.queues() == other.messages.queues()
     at = 0
     while at < one.log.max_offset:
         data = one.log.read(at, 4_096)
@@ -54,14 +53,15 @@ def test_it_is_stored_as_messages_are(batches: list[tuple[Message, list[Part]]])
 ])
 def test_one_that_is_illegal_keeps_all_out(part: Part, words: str) -> None:
     store = opened()
-    store.put_all(Batch(Message(b"T", b""), [(0, b"a", b""), (0, b"b", b"")]), 1)
+    store.writer.put_all(Batch(Message(b"T", b""), [(0, b"a", b""), (0, b"b", b"")]), 1)
     end = store.log.max_offset
     with pytest.raises(MessageIllegal, match=words):
-        store.put_all(Batch(Message(b"T", b""), [(0, b"a", b""), part, (0, b"b", b"")]), 1)
+        store.writer.put_all(Batch(Message(b"T", b""), [(0, b"a", b""), part, (0, b"b", b"")]), 1)
     with pytest.raises(MessageIllegal, match="name of a folder"):
-        store.put_all(Batch(Message(b"../T", b""), [(0, b"a", b""), (0, b"b", b"")]), 1)
+        store.writer.put_all(Batch(Message(b"../T", b""), [(0, b"a", b""), (0, b"b", b"")]), 1)
     assert store.log.max_offset == end
-    assert [put.queue_offset for put in store.put_all(Batch(Message(b"T", b""), [(0, b"a", b"")] * 2), 1)] == [2, 3]
+    puts = store.writer.put_all(Batch(Message(b"T", b""), [(0, b"a", b"")] * 2), 1)
+    assert [put.queue_offset for put in puts] == [2, 3]
 
 
 def test_a_part_of_it_is_a_batch() -> None:

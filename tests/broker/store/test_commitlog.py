@@ -56,11 +56,6 @@ def bodies(log: CommitLog) -> list[bytes]:
     return [log.record(found[0]).message.body for found in log.scan(log.min_offset)]
 
 
-@pytest.fixture(params=["memory", "disk"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    return MemoryFiles() if request.param == "memory" else DirectoryFiles(tmp_path)
-
-
 def test_files_end_with_a_blank_and_messages_go_on_in_the_next(files: Files) -> None:
     log, offsets = filled(files, 20)
     assert [found[:2] for found in log.scan(0)] == [

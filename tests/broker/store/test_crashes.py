@@ -9,9 +9,11 @@ import pytest
 
 from broker.store.files import MemoryFiles
 from broker.store.flush import Flush
-from broker.store.store import MessageStore, Put, StoreConfig
+from broker.store.store import MessageStore, StoreConfig
+from broker.store.writing import Put
 from remoting.errors import DamagedRecord
 from remoting.record import Message, decode, encode_properties
+from tests.broker.store.small import delete_before
 
 SMALL = StoreConfig(log_file_bytes=2048, queue_file_bytes=20 * 8, index_slots=11, index_entries=16)
 TOPICS = (b"t", b"u")
@@ -69,11 +71,11 @@ class Broker:
         assert len(there) >= sure
         end = there[-1][0].offset + there[-1][0].size if there else log.min_offset
         assert log.max_offset in (end, log.next_offset(end)), "nothing else is there"
-        store.dispatch()
+        store.visible.advance()
         for key in sorted({(topic, queue_id) for _, topic, queue_id, _ in there}):
             wanted = [(put.queue_offset, body) for put, *of, body in there if (*of,) == key]
-            found, at = [], store.min_offset(*key)
-            while records := store.get(*key, at):
+            found, at = [], store.messages.min_offset(*key)
+            while records := store.messages.get(*key, at):
                 for record in map(decode, records):
                     found.append((record.queue_offset, record.message.body))
                 at = found[-1][0] + 1
@@ -84,7 +86,7 @@ class Broker:
                 assert number >= sure or put.offset in self.torn
                 self.torn.add(put.offset)
                 continue
-            assert put.offset in [found.offset for found in store.get_by_key(topic, body.decode())]
+            assert put.offset in [found.offset for found in store.messages.get_by_key(topic, body.decode())]
         self.put, self.sure = there, len(there)
 
     def step(self) -> None:
@@ -93,18 +95,18 @@ class Broker:
         if what < 0.5:
             self.append()
         elif what < 0.6:
-            store.write()
+            store.log.write()
         elif what < 0.7:
             store.log.flush()
             self.sure = len(self.put)
         elif what < 0.8:
-            store.dispatch(rng.choice((None, rng.randrange(store.log.max_offset + 1))))
+            store.visible.advance(rng.choice((None, rng.randrange(store.log.max_offset + 1))))
         elif what < 0.9:
             self.flush_some()
         elif what < 0.93 and self.put:
             self.truncate()
         elif what < 0.95:
-            store.delete_before(rng.randrange(store.log.max_offset + 1))
+            delete_before(store, rng.randrange(store.log.max_offset + 1))
         elif self.flushing is None:
             store.flush()
             self.sure = len(self.put)
@@ -116,19 +118,21 @@ class Broker:
             body = b"m%d" % self.number
             messages.append(Message(self.rng.choice(TOPICS), body, self.rng.randrange(2),
                                     encode_properties({"KEYS": body.decode(), "TAGS": "T" * self.rng.randrange(40)})))
-        puts = self.store.put_all(messages, self.number)
+        if not self.store.writer.is_numbered:
+            self.store.take_over()
+        puts = self.store.writer.put_all(messages, self.number)
         self.put += [(put, message.topic, message.queue_id, message.body)
                      for put, message in zip(puts, messages, strict=True)]
 
     def flush_some(self) -> None:
         """Steps of a flush in the background."""
         if self.flushing is None:
-            flush = self.store.begin_flush()
+            flush = self.store.flusher.begin()
             self.flushing = flush, flush.steps()
         flush, steps = self.flushing
         for _ in range(self.rng.randrange(8)):
             if next(steps, True):
-                self.store.end_flush(flush)
+                self.store.flusher.end(flush)
                 self.flushing = None
                 return
 
@@ -139,7 +143,7 @@ class Broker:
             return
         kept = self.put[:keep]
         if self.flushing is not None:
-            self.store.cancel_flush()
+            self.store.flusher.cancel()
             _, steps = self.flushing
             assert self.rng.random() < 0.5 or next(steps, True), "it leaves off"
         self.sure, before = min(self.sure, keep), self.sure
@@ -150,7 +154,7 @@ class Broker:
             self.put, self.sure = was, min(before, keep)  # cut or not
             raise
         if self.flushing is not None:
-            self.store.end_flush(self.flushing[0])
+            self.store.flusher.end(self.flushing[0])
             self.flushing = None
         self.sure = len(kept)  # cutting syncs
 
@@ -193,14 +197,14 @@ def test_the_machine_stops_before_any_operation(seed: int) -> None:
 def test_a_damaged_record_is_no_partial_one() -> None:
     store = MessageStore(MemoryFiles(), SMALL)
     store.open()
-    put = store.put(Message(b"t", b"body"), 1)
-    store.write()
+    put = store.writer.put(Message(b"t", b"body"), 1)
+    store.log.write()
     raw = store.log.read(0, put.size)
     copy = MessageStore(MemoryFiles(), SMALL)
     copy.open()
     for at in range(1, put.size + 1):
-        copy.append_raw(raw[at - 1 : at], at - 1)
-        assert copy.dispatch() == (at == put.size), "a part waits for the rest"
-    copy.append_raw(b"\0" * 100, put.size)
+        copy.writer.append_raw(raw[at - 1 : at], at - 1)
+        assert copy.visible.advance() == (at == put.size), "a part waits for the rest"
+    copy.writer.append_raw(b"\0" * 100, put.size)
     with pytest.raises(DamagedRecord):
-        copy.dispatch()
+        copy.visible.advance()

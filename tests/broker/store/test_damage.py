@@ -24,7 +24,7 @@ def opened(files: MemoryFiles, told: list[str] | None = None) -> MessageStore:
     if told is not None:
         store.on_trouble.append(told.append)
     store.open()
-    store.dispatch()
+    store.visible.advance()
     return store
 
 
@@ -33,18 +33,18 @@ def written(count: int = 10) -> MemoryFiles:
     files = MemoryFiles()
     store = opened(files)
     for number in range(count):
-        store.put(Message(b"T", b"m%d" % number), TIME_MS)
-    store.dispatch()
+        store.writer.put(Message(b"T", b"m%d" % number), TIME_MS)
+    store.visible.advance()
     store.close()
     return files
 
 
 def bodies(store: MessageStore, topic: bytes = b"T") -> list[bytes]:
-    queue, found = store.queue(topic, 0), list[bytes]()
+    queue, found = store.messages.queue(topic, 0), list[bytes]()
     assert queue is not None
     at = queue.min_offset
     while at < queue.max_offset:
-        got = read(store, topic, 0, at, config=ReadConfig())
+        got = read(store.messages, topic, 0, at, config=ReadConfig())
         assert got.status is Status.FOUND and got.next_offset > at
         found += [each.message.body for each in decode_all(got.data)]
         at = got.next_offset
@@ -122,7 +122,7 @@ def test_a_message_whose_place_no_writer_gave_is_in_no_queue(changed: dict[str, 
     assert len(told) == 1 and "is in no queue" in told[0]
     assert bodies(store)[0] == b"m0" and bodies(store)[-1] == b"m2"
     assert all(name.startswith(("consumequeue/T/", "commitlog", "index", "abort")) for name in files.content)
-    put = store.put(Message(b"T", b"new"), TIME_MS)
+    put = store.writer.put(Message(b"T", b"new"), TIME_MS)
     assert put.queue_offset == 3
     assert sum(len(file.data) for file in files.content.values()) < 10_000
 
@@ -132,9 +132,9 @@ def test_a_time_beyond_the_calendar_stops_nothing(time_ms: int) -> None:
     files = one_record(time_ms=time_ms)
     store = opened(files)
     assert bodies(store) == [b"m0", b"odd", b"m2"]
-    store.put(Message(b"SCHEDULE_TOPIC_XXXX", b"later", 0, b"DELAY\x013\x02"), time_ms)
-    store.write()
-    store.dispatch()
+    store.writer.put(Message(b"SCHEDULE_TOPIC_XXXX", b"later", 0, b"DELAY\x013\x02"), time_ms)
+    store.log.write()
+    store.visible.advance()
     store.close()
     opened(files)
 
@@ -144,9 +144,9 @@ def test_a_queue_that_a_message_far_ahead_begins_goes_on_where_the_others_are() 
     first = encode(Message(b"T", b"odd"), 1 << 40, 0, TIME_MS)
     rest = encode(Message(b"T", b"m0"), 0, len(first), TIME_MS)
     store = opened(MemoryFiles({LOG: MemoryFile(bytearray((first + rest).ljust(2_048, b"\0")))}))
-    assert store.put(Message(b"T", b"m1"), TIME_MS).queue_offset == 1
-    store.write()
-    store.dispatch()
+    assert store.writer.put(Message(b"T", b"m1"), TIME_MS).queue_offset == 1
+    store.log.write()
+    store.visible.advance()
     assert bodies(store) == [b"m0", b"m1"]
 
 
@@ -204,7 +204,7 @@ def test_no_message_depends_on_index_or_checkpoint(prefix: str, how: str) -> Non
                 data[:] = bytes(len(data))
     store = opened(files)
     assert bodies(store) == ALL
-    assert store.put(Message(b"T", b"new"), TIME_MS).queue_offset == 10
-    store.get_by_key(b"T", "k")
+    assert store.writer.put(Message(b"T", b"new"), TIME_MS).queue_offset == 10
+    store.messages.get_by_key(b"T", "k")
     store.close()
     assert bodies(opened(files)) == [*ALL, b"new"]

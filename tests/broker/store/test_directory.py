@@ -25,9 +25,9 @@ def store_something(root: Path) -> None:
         store.open()
         write_whole(files, "config/topics.json", b"{}")
         for number in range(3):
-            store.put(Message(b"T%d" % number, b"body", 0, b"KEYS\x01k\x02"), 1)
-        store.write()
-        store.dispatch()
+            store.writer.put(Message(b"T%d" % number, b"body", 0, b"KEYS\x01k\x02"), 1)
+        store.log.write()
+        store.visible.advance()
         store.close()
     except BaseException:
         files.unlock()  # as the end of the process does

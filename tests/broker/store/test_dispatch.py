@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.store import store as store_module
 from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import ConsumeQueue, java_hash
 from broker.store.dispatch import DELAYS_MS, SCHEDULE_TOPIC, TagCodes, in_queue
 from broker.store.errors import WrongStore
 from broker.store.files import MemoryFiles
 from broker.store.keys import KeyHashes, key_hash, keys_of
-from broker.store.store import MessageStore, StoreConfig
 from remoting.record import (
     COMMIT,
     PREPARED,
@@ -120,35 +116,6 @@ def test_prepared_and_rolled_back_messages_have_no_place() -> None:
     assert [in_queue(flag) for flag in (0, PREPARED, COMMIT, ROLLBACK)] == [True, False, True, False]
 
 
-def test_dispatch_in_pieces_is_dispatch_at_once() -> None:
-    rng = Random(7)
-    store = MessageStore(MemoryFiles(), StoreConfig(log_file_bytes=4096, queue_file_bytes=20 * 16, index_slots=101,
-                                                    index_entries=64))
-    store.open()
-    for number in range(400):
-        store.put(Message(b"t", b"x" * rng.randrange(900), number % 3, encode_properties({"KEYS": f"k{number}"}),
-                          sys_flag=rng.choice((0, 0, 0, PREPARED))), number)
-    end = store.log.max_offset
-    runs, at = [], 0
-    while at < end:
-        run, at = store.log.run(at, end, rng.randrange(1, 9), ask=rng.randrange(8, 2_000))
-        assert run
-        runs += run
-    assert runs == list(store.log.scan(0))
-    seen: list[tuple[int, int]] = []
-    store.arrived.append(lambda topic, queue_id, offset, code, found: seen.append((queue_id, offset)))
-    while store.dispatch_slice(end, rng.randrange(1, 20)):
-        pass
-    assert store.dispatched_offset == store.indexed_offset == end
-    assert seen == [(found[2], found[3]) for found in runs if in_queue(found[4])]
-    for found in runs:
-        key = found[7][5:-1].decode()
-        assert found[0] in [record.offset for record in store.get_by_key(b"t", key)]
-        if in_queue(found[4]):
-            queue = store.queue(b"t", found[2])
-            assert queue is not None and queue.entry(found[3])[:2] == found[:2]
-
-
 def test_a_log_ends_where_only_a_part_of_a_message_is() -> None:
     log = CommitLog(MemoryFiles(), file_bytes=4096)
     log.open()
@@ -200,36 +167,3 @@ def test_a_queue_file_that_somebody_removed() -> None:
         else:
             again.open(1_200, sure)
             assert again.max_offset == 4, "not flushed, so a crash did it: told again"
-
-
-def test_a_copy_goes_before_the_index_within_bounds_and_takes_the_queues_along() -> None:
-    store = MessageStore(MemoryFiles(), StoreConfig(index_slots=101, index_entries=10_000))
-    store.open()
-    for number in range(2_000):
-        store.put(Message(b"t", b"x" * 100, 0, encode_properties({"KEYS": f"k{number:04}"})), number)
-    end, size = store.log.max_offset, store.log.max_offset // 2_000
-    assert not store.dispatch_slice(100 * size + 1, 10, aside=500)
-    assert store.dispatched_offset == store.indexed_offset == 100 * size, "nothing is known yet of sizes"
-    assert not store.dispatch_slice(599 * size, 10, aside=500)
-    assert store.dispatched_offset == 599 * size and store.indexed_offset == 100 * size, "few wait for the index"
-    assert not store.dispatch_slice(1_000 * size, 10, aside=500)
-    assert store.dispatched_offset == 1_000 * size
-    assert store.indexed_offset == 501 * size, "at one pace, since more wait than may"
-    assert not store.dispatch_slice(1_000 * size, 10, aside=500)
-    assert store.indexed_offset == 501 * size
-    while store.dispatch_slice(end, 160):
-        pass
-    assert store.indexed_offset == store.dispatched_offset == end
-
-
-def test_a_copy_takes_the_queues_along_in_slices_and_beyond_any_blank(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_COPIED_BYTES", 1_000)
-    store = MessageStore(MemoryFiles(), StoreConfig(log_file_bytes=8_192))
-    store.open()
-    for size in (3_000, 100, 100, 100, 5_000, 100):  # the fifth leaves a blank of 4 KiB
-        store.put(Message(b"t", b"x" * size, 0), 0)
-    end, ends = store.log.max_offset, [0]
-    while store.dispatch_slice(end, 1, aside=1):
-        ends.append(store.dispatched_offset)
-    assert store.dispatched_offset == end and store.max_offset(b"t", 0) == 6
-    assert len(ends) > 3, "a large message, three small ones at once, the one behind the blank"

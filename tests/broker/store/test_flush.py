@@ -22,9 +22,9 @@ def opened(files: MemoryFiles) -> MessageStore:
 
 def put(store: MessageStore, first: int, count: int) -> None:
     for number in range(first, first + count):
-        store.put(Message(b"t", b"m%d" % number, 0, encode_properties({"KEYS": f"k{number}"})), number)
+        store.writer.put(Message(b"t", b"m%d" % number, 0, encode_properties({"KEYS": f"k{number}"})), number)
     store.log.flush()
-    store.dispatch()
+    store.visible.advance()
 
 
 def complete(files: MemoryFiles) -> int:
@@ -35,11 +35,11 @@ def check(files: MemoryFiles, count: int) -> None:
     """What a crash leaves is all of it."""
     files.crash()
     store = opened(files)
-    store.dispatch()
-    assert [decode(raw).message.body for raw in store.get(b"t", 0, 0, count=1_000)] == [
+    store.visible.advance()
+    assert [decode(raw).message.body for raw in store.messages.get(b"t", 0, 0, count=1_000)] == [
         b"m%d" % number for number in range(count)]
     for number in range(count):
-        assert [record.message.body for record in store.get_by_key(b"t", f"k{number}")] == [b"m%d" % number]
+        assert [record.message.body for record in store.messages.get_by_key(b"t", f"k{number}")] == [b"m%d" % number]
 
 
 def test_after_a_failed_sync_of_a_queue_no_checkpoint_counts_on_it() -> None:
@@ -50,14 +50,14 @@ def test_after_a_failed_sync_of_a_queue_no_checkpoint_counts_on_it() -> None:
     before = complete(files)
     put(store, 5, 5)
     file = files.content["consumequeue/t/0/" + "0" * 20]
-    store.queue(b"t", 0).write()  # type: ignore[union-attr]
+    store.messages.queue(b"t", 0).write()  # type: ignore[union-attr]
     file.fault = OSError(errno.EIO, "Input/output error")
     with pytest.raises(OSError, match="Input/output error"):
         store.flush()
     file.fault = None
     put(store, 10, 5)
     store.flush()
-    assert 0 < before == complete(files) < store.dispatched_offset
+    assert 0 < before == complete(files) < store.visible.offset
     check(files, 15)
 
 
@@ -70,7 +70,7 @@ def test_a_full_disk_while_the_index_is_flushed_is_tried_again() -> None:
     with pytest.raises(OSError, match="No space left"):
         store.flush()
     assert complete(files) == 0
-    assert len(store.get_by_key(b"t", "k1")) == 1, "it is still known"
+    assert len(store.messages.get_by_key(b"t", "k1")) == 1, "it is still known"
     files.content[index].fault = None
     put(store, 3, 3)
     store.flush()
@@ -85,18 +85,19 @@ def test_a_flush_that_is_cancelled_at_any_step(steps: int) -> None:
     put(store, 0, 20)
     keep = store.log.max_offset
     put(store, 20, 10)
-    flush = store.begin_flush()
+    flush = store.flusher.begin()
     run = flush.steps()
     for _ in range(steps):
         next(run, None)
     store.truncate(keep)
     assert next(run, True), "it leaves off"
     assert complete(files) <= keep
-    store.end_flush(flush)
+    store.flusher.end(flush)
+    store.take_over()
     put(store, 20, 1)
     check(files, 21)
     store = opened(files)
-    store.dispatch()
+    store.visible.advance()
     store.flush()
     assert complete(files) == store.log.max_offset
     check(files, 21)
@@ -106,14 +107,14 @@ def test_what_is_flushed_meanwhile_can_be_read() -> None:
     files = MemoryFiles()
     store = opened(files)
     put(store, 0, 7)
-    flush = store.begin_flush()
+    flush = store.flusher.begin()
     run = flush.steps()
     put(store, 7, 20)
     for step in range(20):
         for number in range(27):
-            assert len(store.get_by_key(b"t", f"k{number}")) == 1, (step, number)
+            assert len(store.messages.get_by_key(b"t", f"k{number}")) == 1, (step, number)
         next(run, None)
-    store.end_flush(flush)
+    store.flusher.end(flush)
     store.flush()
     check(files, 27)
 
@@ -124,20 +125,21 @@ def test_everything_is_forgotten_and_a_log_begins_elsewhere() -> None:
     put(store, 0, 60)
     store.flush()
     store.truncate(0, everything=True)
-    assert (store.queues(), store.log.max_offset, store.get_by_key(b"t", "k1")) == ([], 0, [])
+    assert (store.messages.queues(), store.log.max_offset, store.messages.get_by_key(b"t", "k1")) == ([], 0, [])
     source = MessageStore(MemoryFiles(), SMALL)
     source.open()
     put(source, 0, 200)
     begin = source.log.max_offset // (1 << 14) * (1 << 14)
     assert begin > 0
-    store.append_raw(source.log.read(begin, 1 << 14), begin)
+    store.writer.append_raw(source.log.read(begin, 1 << 14), begin)
     for _ in range(2):
-        store.dispatch()
+        store.visible.advance()
         assert store.log.min_offset == begin and store.log.max_offset == source.log.max_offset
-        first = store.min_offset(b"t", 0)
-        assert 0 < first == decode(store.get(b"t", 0, first)[0]).queue_offset
-        assert store.max_offset(b"t", 0) == 200
-        assert store.put(Message(b"t", b"mine"), 9).queue_offset == 200
+        first = store.messages.min_offset(b"t", 0)
+        assert 0 < first == decode(store.messages.get(b"t", 0, first)[0]).queue_offset
+        assert store.messages.max_offset(b"t", 0) == 200
+        store.take_over()
+        assert store.writer.put(Message(b"t", b"mine"), 9).queue_offset == 200
         store.truncate(source.log.max_offset)
         store.flush()
         files.crash()
@@ -151,14 +153,14 @@ def test_no_checkpoint_counts_on_a_log_that_was_not_flushed() -> None:
     put(store, 0, 3)
     safe = store.log.flushed_offset
     for number in range(3, 30):
-        store.put(Message(b"t", b"m%d" % number, 0, encode_properties({"KEYS": f"k{number}"})), number)
-    store.write()
-    store.dispatch()
-    flush = store.begin_flush()
+        store.writer.put(Message(b"t", b"m%d" % number, 0, encode_properties({"KEYS": f"k{number}"})), number)
+    store.log.write()
+    store.visible.advance()
+    flush = store.flusher.begin()
     for _ in flush.steps():
         pass
-    store.end_flush(flush)
-    assert complete(files) == safe < store.dispatched_offset
+    store.flusher.end(flush)
+    assert complete(files) == safe < store.visible.offset
     sizes: list[int] = []
 
     def later_ones_survive(size: int) -> int:
@@ -190,10 +192,10 @@ def test_a_flush_counts_on_no_entry_that_a_killed_process_left_in_memory(count: 
     put(store, 0, 5)
     store.flush()
     put(store, 5, count)
-    store.queue(b"t", 0).write()  # type: ignore[union-attr]
+    store.messages.queue(b"t", 0).write()  # type: ignore[union-attr]
     store.abandon()
     again = opened(files)
-    again.dispatch()
+    again.visible.advance()
     again.flush()
     assert complete(files) == again.log.max_offset
     check(files, 5 + count)

@@ -40,18 +40,19 @@ def test_what_a_killed_process_acknowledged_is_there(flush: str, tmp_path: Path)
                 acknowledged[number] = offset, queue_offset
         store = MessageStore(DirectoryFiles(tmp_path), CONFIG)
         store.open()
-        store.dispatch()
+        store.visible.advance()
         for number, (offset, queue_offset) in acknowledged.items():
-            assert store.get_by_id(offset).message.body == b"m%d" % number
-            queue = store.queue(b"t", number % 3)
+            assert store.log.record(offset).message.body == b"m%d" % number
+            queue = store.messages.queue(b"t", number % 3)
             assert queue is not None and queue.entry(queue_offset)[0] == offset
         for number in list(acknowledged)[::50]:
-            assert [record.offset for record in store.get_by_key(b"t", f"k{number}")] == [acknowledged[number][0]]
+            found = store.messages.get_by_key(b"t", f"k{number}")
+            assert [record.offset for record in found] == [acknowledged[number][0]]
         for queue_id in range(3):
             at = 0
-            while records := store.get(b"t", queue_id, at):
+            while records := store.messages.get(b"t", queue_id, at):
                 assert [decode(raw).queue_offset for raw in records] == list(range(at, at + len(records)))
                 at += len(records)
-            assert at == store.max_offset(b"t", queue_id)
+            assert at == store.messages.max_offset(b"t", queue_id)
         store.abandon()
     assert len(acknowledged) >= 2_400

@@ -117,19 +117,19 @@ def test_a_store_lives_on_the_log_that_it_is_handed(kind: str) -> None:
     store = MessageStore(files, SMALL, log=log)
     store.open()
     for number in range(60):
-        store.put(Message(b"t", b"%d" % number + b"x" * rng.randrange(200), number % 2), number)
-    store.write()
-    store.dispatch()
+        store.writer.put(Message(b"t", b"%d" % number + b"x" * rng.randrange(200), number % 2), number)
+    store.log.write()
+    store.visible.advance()
     store.flush()
-    store.put(Message(b"t", b"last", 0), 60)
-    store.write()
+    store.writer.put(Message(b"t", b"last", 0), 60)
+    store.log.write()
     store.abandon()
     if isinstance(log, CommitLog):
         return  # it has released its files
     again = MessageStore(files, SMALL, log=log)
     again.open()
-    again.dispatch()
-    bodies = [[decode(each).message.body.rstrip(b"x") for each in again.get(b"t", queue, 0, count=99)]
+    again.visible.advance()
+    bodies = [[decode(each).message.body.rstrip(b"x") for each in again.messages.get(b"t", queue, 0, count=99)]
               for queue in (0, 1)]
     assert bodies == [[*(b"%d" % number for number in range(0, 60, 2)), b"last"],
                       [b"%d" % number for number in range(1, 60, 2)]]

@@ -24,15 +24,17 @@ def opened(files: MemoryFiles, boot: str = "first", *, synced: bool = False) -> 
 
 
 def put(store: MessageStore, count: int = 1) -> int:
+    if not store.writer.is_numbered:
+        store.take_over()
     for _ in range(count):
-        store.put(Message(b"T", b"x" * 100), 1)
-    store.write()
-    store.dispatch()
+        store.writer.put(Message(b"T", b"x" * 100), 1)
+    store.log.write()
+    store.visible.advance()
     return store.log.max_offset
 
 
 def state(store: MessageStore) -> tuple[bool, int | None]:
-    return store.in_doubt, store.trusted_end
+    return store.trust.in_doubt, store.trust.trusted_end
 
 
 def half_flushed(files: MemoryFiles, *, synced: bool = False) -> int:
@@ -97,14 +99,14 @@ def test_doubt_outlives_restarts_and_checkpoints() -> None:
     for boot in ("second", "second", "third"):
         store = opened(files, boot)
         assert state(store) == (True, flushed)
-        store.dispatch()
+        store.visible.advance()
         store.flush()
         store.abandon()
     store = opened(files, "third")
     store.close()
     store = opened(files, "fourth")
     assert state(store) == (True, flushed), "nobody compared it meanwhile"
-    store.trust()
+    store.trust.regained()
     assert state(store) == (False, None)
     store.abandon()
     assert state(opened(files, "fourth")) == (False, None)
@@ -168,9 +170,10 @@ def test_a_full_disk_stops_no_start() -> None:
 
 async def test_after_a_failure_of_the_disk_the_log_is_in_doubt_in_the_same_boot() -> None:
     files = MemoryFiles()
-    journal = Journal(MessageStore(files, SMALL, boot="first"), JournalConfig(), disk=InlineDisk())
+    store = MessageStore(files, SMALL, boot="first")
+    journal = Journal(store, JournalConfig(), disk=InlineDisk())
     journal.open()
-    put(journal.store, 3)
+    put(store, 3)
     log = files.content["commitlog/00000000000000000000"]
     log.fault = OSError(5, "Input/output error")
     await journal.close()
@@ -184,23 +187,23 @@ def test_the_mark_may_trail_what_was_synced_and_never_leads(seed: int) -> None:
     rng, files, sure = Random(seed), MemoryFiles(), 0
     for boot in range(6):
         store = opened(files, str(boot))
-        assert store.in_doubt == (boot > 0)
-        if store.trusted_end is not None:
-            assert store.trusted_end <= sure
+        assert store.trust.in_doubt == (boot > 0)
+        if store.trust.trusted_end is not None:
+            assert store.trust.trusted_end <= sure
         if rng.random() < 0.5:
-            store.truncate(store.log.max_offset if store.trusted_end is None else store.trusted_end)
-            store.trust()
+            store.truncate(store.log.max_offset if store.trust.trusted_end is None else store.trust.trusted_end)
+            store.trust.regained()
         for _ in range(rng.randrange(12)):
             put(store)
             if rng.random() < 0.3:
                 store.flush()
-                if store.trusted_end is None:  # nothing is here of before
+                if store.trust.trusted_end is None:  # nothing is here of before
                     sure = store.log.flushed_offset
             if rng.random() < 0.1:
                 cut = rng.choice([offset for offset, *_ in store.log.scan(0)])
                 store.truncate(cut)
                 sure = min(sure, cut)
-        if not store.in_doubt:
+        if not store.trust.in_doubt:
             sure = store.log.flushed_offset
         store.abandon()
         kind = rng.randrange(3)

@@ -172,7 +172,7 @@ async def shop(capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Shop]:
             """The groups are in memory alone."""
 
         real = {**world.handlers(), **GroupAdmin(opened.groups, saved).handlers(),
-                **MessageQueries(QueryConfig(), world.journal.store).handlers()}
+                **MessageQueries(QueryConfig(), world.journal.messages, world.journal.visible).handlers()}
         await made.serve("ns:1", Server(opened.names.handlers()))
         for address in ("a:1", STORED_AT):
             await made.serve(address, Server(real | opened.script.handlers()))

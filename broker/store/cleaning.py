@@ -1,0 +1,38 @@
+"""What is old goes: whole files of the log, then what queues and index say of them. It asks the disk for its room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.store.files import Files
+from broker.store.indexfile import KeyIndex
+from broker.store.log import Log
+from broker.store.queues import Queues
+from broker.store.retention import RetentionConfig, Verdict, judge
+from broker.store.visible import Visible
+
+
+class Cleaner:
+    """``judge``, then ``release_before``, then ``clean`` until nothing waits."""
+
+    def __init__(self, files: Files, log: Log, queues: Queues, index: KeyIndex | None, visible: Visible) -> None:
+        self._files, self._log, self._queues, self._index, self._visible = files, log, queues, index, visible
+
+    def judge(self, config: RetentionConfig, now_ms: int, hour: int) -> tuple[Verdict, int]:
+        """What to delete by time and room, and below which offset that is. Raises ``OSError``."""
+        space, log = self._files.space(), self._log
+        verdict = judge(
+            config, log.newest_ms(), now_ms, hour, space.used_ratio, log.file_bytes / max(1, space.total))
+        return verdict, log.min_offset - log.min_offset % log.file_bytes + verdict.delete * log.file_bytes
+
+    def release_before(self, offset: int) -> Iterator[None]:
+        """Forget whole files of the log below ``offset``; the iterator deletes them, in another thread if need be. What
+        queues and index say of them goes when they are looked at, or by ``clean``."""
+        return self._log.release_before(min(offset, self._visible.offset))
+
+    def clean(self, most: int | None = None) -> bool:
+        """Let the index and ``most`` queues, or all, forget messages that are gone, and delete their old files. True:
+        more of them wait."""
+        if self._index is not None:
+            self._index.delete_before(self._log.min_offset)
+        return self._queues.correct_min(self._log.min_offset, len(self._queues) if most is None else most)

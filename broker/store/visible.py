@@ -1,0 +1,93 @@
+"""What consumers see: the queues, told of the log up to what is confirmed, and the key index behind them.
+
+It gives the queues the time, and the index what they leave of it. It knows neither files nor who confirms.
+Source: ``ReputMessageService`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.store.dispatch import Dispatcher
+from broker.store.indexfile import KeyIndex
+from broker.store.log import Log
+from broker.store.queues import Queues
+
+_COPIED_BYTES: Final = 4 << 20
+"""Some times what one read brings: queues are level with a copy in each turn."""
+
+
+class Visible:
+    """Begins at offset 0, until ``start_at``."""
+
+    def __init__(self, log: Log, queues: Queues, index: KeyIndex | None) -> None:
+        self._log, self._queues, self._index = log, queues, index
+        self.start_at(0)
+
+    def start_at(self, offset: int, time_ms: int = 0) -> None:
+        """What stands below is told, or is nowhere; it was stored at ``time_ms``."""
+        self._to_queues = Dispatcher(self._log, offset, self._queues.take)
+        self._to_queues.time_ms = time_ms
+        self._to_index = None
+        if self._index is not None:
+            self._to_index = Dispatcher(self._log, offset, self._index.take, cached=False)
+
+    @property
+    def offset(self) -> int:
+        """Consumers see what is below."""
+        return self._to_queues.offset
+
+    @property
+    def time_ms(self) -> int:
+        """Store time of the last message that consumers see."""
+        return self._to_queues.time_ms
+
+    @property
+    def indexed_offset(self) -> int:
+        """What is below is found by its keys."""
+        return (self._to_index or self._to_queues).offset
+
+    @property
+    def indexed_ms(self) -> int:
+        """Store time of the last message that is found by its keys."""
+        return (self._to_index or self._to_queues).time_ms
+
+    def advance(self, confirm_offset: int | None = None) -> int:
+        """Let consumers see what is confirmed (all, by default), and find it by its keys; returns how many messages
+        they see more. Raises ``OSError`` when queues cannot be written; it may be tried again."""
+        count = self._to_queues.dispatch(self._log.max_offset if confirm_offset is None else confirm_offset, 1 << 62)
+        if self._to_index is not None:
+            self._to_index.dispatch(self._to_queues.offset, 1 << 62)
+        return count
+
+    def advance_some(self, confirm_offset: int, most: int, *, aside: int = 0) -> bool:
+        """The same for so many messages. What is little is read once for both. The index may fall behind when it is
+        much: it gets what the queues leave of the time. ``aside``: a log is copied, and the queues go with it, while it
+        is in memory; the index waits until so many messages wait for it, and goes at one pace with them from then on.
+
+        Returns:
+            whether there is more to do.
+        """
+        queues, index, count = self._to_queues, self._to_index, 0
+        if aside:
+            upto = min(confirm_offset, queues.offset + _COPIED_BYTES)
+            count = queues.dispatch(upto, 1 << 62) or queues.dispatch(confirm_offset, 1)  # behind a long blank
+            if index is not None and index.behind(queues.offset) >= aside:
+                index.dispatch(queues.offset, count)
+            return count > 0 and upto < confirm_offset
+        if index is not None and index.offset == queues.offset:
+            both = max(1, most // 2)
+            count = queues.dispatch(confirm_offset, both, index)
+            if count < both:
+                return False
+        count += queues.dispatch(confirm_offset, most - count)
+        if index is None or count == most:
+            return count == most
+        wanted = max(1, (most - count) // 8)
+        return index.dispatch(queues.offset, wanted) == wanted
+
+    def truncate(self, offset: int) -> None:
+        """The log was cut there, and so were queues and index."""
+        for told in (self._to_queues, self._to_index):
+            if told is not None:
+                told.offset = min(told.offset, offset)

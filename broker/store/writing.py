@@ -1,0 +1,137 @@
+"""What is put into the log, and the queue offset that each message gets. It knows no client, no role and no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from broker.store.batch import Batch
+from broker.store.dispatch import in_queue
+from broker.store.log import Log, Raw
+from broker.store.queues import Queue, Queues
+from broker.store.visible import Visible
+from remoting import record as codec
+from remoting.errors import MessageIllegal
+from remoting.record import Message
+
+
+class Put(NamedTuple):
+    """Where a message was put. It is durable once ``flushed_offset`` of the log is at ``offset + size`` or beyond."""
+
+    offset: int
+    size: int
+    queue_offset: int
+
+
+class Writer:
+    """``number_from`` comes before the first put, and between bytes of another log and the next put."""
+
+    def __init__(self, log: Log, queues: Queues, visible: Visible) -> None:
+        self._log, self._queues, self._visible = log, queues, visible
+        self._next: dict[Queue, int] | None = None
+        """Queue offsets to give: ahead of the queues by what is not dispatched yet. None: to be worked out."""
+        self.last_time_ms = 0
+        """Store time of the last message that was numbered."""
+
+    # --- messages --------------------------------------------------------------------------------------------
+
+    def put(self, message: Message, store_time_ms: int) -> Put:
+        """Append one message. Not written before ``write`` of the log, not durable before its ``flush``, not seen
+        before ``Visible`` advances.
+
+        Raises:
+            MessageIllegal: nothing was kept, change the message.
+            StoreFull, StoreFailed: as of the log.
+        """
+        offsets = self._next
+        assert offsets is not None, "queue offsets are known"
+        key = message.topic, message.queue_id
+        queue_offset = offsets.get(key)
+        if queue_offset is None:
+            _check_name(message)
+            queue_offset = 0
+        if message.sys_flag & 4:  # not ``in_queue``
+            offset, size = self._log.append(message, 0, store_time_ms)
+            queue_offset = 0
+        else:
+            offset, size = self._log.append(message, queue_offset, store_time_ms)
+            offsets[key] = queue_offset + 1
+        self.last_time_ms = store_time_ms
+        return Put(offset, size, queue_offset)
+
+    def put_all(self, messages: Sequence[Message], store_time_ms: int) -> list[Put]:
+        """Append messages one behind the other, in one file of the log; all or, when it raises as ``put``, none."""
+        if len(messages) == 1:
+            return [self.put(messages[0], store_time_ms)]
+        if isinstance(messages, Batch) and in_queue(messages.common.sys_flag):
+            return self._put_batch(messages, store_time_ms)
+        size = 0
+        for message in messages:
+            size += codec.size_of(message)
+            _check_name(message)
+        self._log.make_room(size)
+        return [self.put(message, store_time_ms) for message in messages]
+
+    def _put_batch(self, batch: Batch, store_time_ms: int) -> list[Put]:
+        offsets = self._next
+        assert offsets is not None, "queue offsets are known"
+        _check_name(batch.common)
+        key = batch.common.topic, batch.common.queue_id
+        queue_offset = offsets.get(key, 0)
+        offset, sizes = self._log.append_batch(batch, queue_offset, store_time_ms)
+        offsets[key] = queue_offset + len(sizes)
+        self.last_time_ms = store_time_ms
+        places = zip(accumulate(sizes, initial=offset), sizes, range(queue_offset, offsets[key]), strict=False)
+        return [Put(*place) for place in places]
+
+    # --- bytes of another log --------------------------------------------------------------------------------
+
+    def append_raw(self, data: Raw, offset: int, *, cached: bool = True) -> None:
+        """``cached`` False: of old messages, and what the queues need of them is kept until they are told. Raises as
+        ``Log.append_raw``."""
+        self._next = None
+        if not self._log.max_offset:
+            self._visible.start_at(offset)
+        self._log.append_raw(data, offset, None if cached else self._visible.offset)
+
+    # --- queue offsets ---------------------------------------------------------------------------------------
+
+    @property
+    def is_numbered(self) -> bool:
+        """The next message may be put: what stands before it is known."""
+        return self._next is not None
+
+    def forget_numbers(self) -> None:
+        """Log or queues were changed by others."""
+        self._next = None
+
+    def number_from(self, begin: int, *, gapless: bool = False) -> bool:
+        """Work out the queue offsets to give, by the queues and by what stands in the log from ``begin`` on. False: the
+        queues lack messages in front of it, which are not missing if it is to be ``gapless``.
+
+        Raises:
+            DamagedRecord: what stands there is no message, or a part of one.
+        """
+        self._next = None
+        offsets = self._queues.max_offsets()
+        for _, _, queue_id, queue_offset, sys_flag, time_ms, topic, _ in self._log.scan(begin, check_crc=False):
+            self.last_time_ms = time_ms
+            if in_queue(sys_flag):
+                key = topic, queue_id
+                due = offsets.get(key, 0)
+                if queue_offset > due and gapless:
+                    return False
+                if queue_offset != due and not self._queues.has_place(topic, queue_id, queue_offset, due):
+                    continue
+                offsets[key] = queue_offset + 1  # less than before, where the queue was given up and begun anew
+        self._next = offsets
+        return True
+
+
+def _check_name(message: Message) -> None:
+    """A topic is a folder's name. Raises ``MessageIllegal``."""
+    topic = message.topic
+    if topic and (not codec.is_folder_name(topic) or message.queue_id < 0):
+        raise MessageIllegal(f"topic {topic[:60]!r} queue {message.queue_id} cannot be the name of a folder: "
+                             "UTF-8 without / \\ : * ? \" < >, and a number")
