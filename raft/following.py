@@ -19,6 +19,7 @@ from raft.messages import (
     ReadReady,
     ReadReply,
     ReadRequest,
+    Resolved,
     SnapshotChunk,
     SnapshotMeta,
     SnapshotReply,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """State towards the present leader; starts anew with every leader."""
+    """A follower's state towards the present leader, and a hand-over that it left open when it led itself."""
 
     def __init__(self, core: Replica) -> None:
         self.core = core
@@ -52,6 +53,8 @@ class Following:
         """Number of the latest question to a leader: never one of another life, to which answers may be under way."""
         self._questions: dict[int, tuple[int, int]] = {}
         """Number of a read asked of the leader -> (the caller's ticket, when to give up)."""
+        self.handed_over: tuple[int, str, int] | None = None
+        """A hand-over whose outcome is open since this node stepped down: (ticket, target, deadline)."""
         self.members_only = False
         """Strangers are not heard as long as a leader is: see ``hears``."""
 
@@ -102,6 +105,17 @@ class Following:
         """Hearing the leader moves the deadline; drawn once, so that it costs nothing per message."""
         core = self.core
         core.election_deadline = core.now + core.silence_ns
+
+    def wait_for_leader(self) -> None:
+        """Draw anew how long this node waits until it asks for votes itself."""
+        core = self.core
+        core.silence_ns = core.rules.follower_timeout_ns(core.rng, core.membership, core.node_id)
+        core.election_deadline = core.now + core.silence_ns
+
+    def patience_deadline(self) -> int:
+        """When this follower asks for votes unless it hears its leader; ``NEVER`` if it may not."""
+        core = self.core
+        return core.election_deadline if core.may_campaign else NEVER
 
     def on_append(self, peer: str, message: Append) -> None:
         core = self.core
@@ -342,16 +356,30 @@ class Following:
         self._questions.clear()
 
     def tick(self) -> None:
-        expired = [number for number, (_, until) in self._questions.items() if self.core.now >= until]
+        core = self.core
+        if self.handed_over and core.now >= self.handed_over[2]:
+            ticket, self.handed_over = self.handed_over[0], None
+            core.output(Resolved(ticket, None, "leadership was given up; no new leader seen yet", True))
+        expired = [number for number, (_, until) in self._questions.items() if core.now >= until]
         for number in expired:
             ticket, _ = self._questions.pop(number)
-            self.core.output(ReadReady(ticket, 0, RejectReason.TIMED_OUT))
+            core.output(ReadReady(ticket, 0, RejectReason.TIMED_OUT))
 
-    def questions_deadline(self) -> int:
-        """The oldest read's limit, ns."""
-        return next(iter(self._questions.values()))[1] if self._questions else NEVER
+    def deadline(self) -> int:
+        """When the oldest read, or a hand-over that is open, is given up, ns."""
+        read = next(iter(self._questions.values()))[1] if self._questions else NEVER
+        return min(read, self.handed_over[2]) if self.handed_over else read
 
-    # --- taking over
+    # --- a hand-over, given and taken
+
+    def settle_hand_over(self) -> None:
+        """It ends when a leader is known: as asked, or not."""
+        leader = self.core.leader
+        if self.handed_over and leader:
+            ticket, target, _ = self.handed_over
+            self.handed_over = None
+            refused = None if leader == target else RejectReason.NOT_CAUGHT_UP
+            self.core.output(Resolved(ticket, refused, "" if refused is None else f"{leader} leads instead"))
 
     def on_timeout_now(self, peer: str, message: TimeoutNow) -> None:
         """The leader hands over: campaign as soon as everything it has is durable here (openraft 1805)."""

@@ -32,7 +32,7 @@ from raft.messages import (
 from raft.progress import PROBE, REPLICATE, SNAPSHOT, Progress
 from raft.quorum import quorum_value
 from raft.reads import Reads
-from raft.rules.interface import HeartbeatTally
+from raft.rules.interface import HeartbeatTally, LeaderDecision
 from raft.snapshotmeta import encode_meta
 from raft.standstill import Standstill
 from raft.trace import BecameLeader, PeerState
@@ -121,7 +121,7 @@ class Leadership:
             planned = self._next_beat
             self._judge()
             if core.leadership is self and (decision := self._standstill.judge()) is not None:
-                core.resign(decision)
+                self.resign(decision)
             if core.leadership is not self:
                 return
             self.beat()
@@ -645,9 +645,21 @@ class Leadership:
         decision = core.rules.judge_heartbeats(HeartbeatTally(
             core.membership, core.node_id, self.term, self._answers, core.now - self.quorum_contact()))
         if decision.step_down:
-            core.resign(decision)
+            self.resign(decision)
         elif decision.beat_now:
             self._next_beat = min(self._next_beat, max(core.now, self._beaten_at + BEAT_AGAIN_NS))
+
+    def resign(self, decision: LeaderDecision) -> None:
+        """Leave because the rules say so: without promises of silence one asks again at once (DLedger).
+
+        A leader that handed over leaves the target its time.
+        """
+        core = self.core
+        if core.rules.one_step or self.transfer.told or not core.may_campaign:
+            core.become_follower(None, decision.reason)
+        else:
+            core.become_candidate(decision.reason)
+        core.learn_term(decision.known_term)
 
     def round_confirmed(self, number: int) -> bool:
         """A quorum answered messages of this read round; the active voters of both halves (jraft 25)."""

@@ -41,7 +41,7 @@ class Regaining:
         if core.trace:
             core.trace(Outlived(
                 core.now, core.node_id, core.group, core.term, peer, len(fresh), core.log.last_index))
-        core.keep_lapse(core.lapse)
+        self._keep(core.lapse)
         core.step_down(f"{peer} met a later life of this directory")
         self.reset()
         return True
@@ -92,7 +92,12 @@ class Regaining:
             core.trace(Regained(
                 core.now, core.node_id, core.group, core.term, core.lapse.index, core.lapse.term, how))
         core.lapse, self.deadline = None, NEVER
-        core.keep_lapse(Lapse(told=self.told))
+        self._keep(Lapse(told=self.told))
+
+    def _keep(self, lapse: Lapse) -> None:
+        """What this node is known to lack, from now on."""
+        self.core.writes.keep_lapse(lapse)
+        self.core.following.wait_for_leader()
 
     def tick(self) -> None:
         if self.core.now >= self.deadline:

@@ -31,7 +31,6 @@ from raft.messages import (
     Committed,
     HardState,
     Install,
-    Lapse,
     MembershipChanged,
     Output,
     PeerMessage,
@@ -39,7 +38,6 @@ from raft.messages import (
     ReadReply,
     ReadRequest,
     Recovered,
-    Resolved,
     RoleChanged,
     SnapshotChunk,
     SnapshotMeta,
@@ -49,7 +47,7 @@ from raft.messages import (
 )
 from raft.progress import Progress
 from raft.regaining import Regaining
-from raft.rules.interface import ElectionRules, LeaderDecision, Voter
+from raft.rules.interface import ElectionRules, Voter
 from raft.trace import (
     Appended,
     BecameCandidate,
@@ -77,7 +75,7 @@ class Replica:
     """One group on one node. Every public method that takes ``now`` is an input; call ``drain`` after any of them."""
 
     __slots__ = (  # more attributes than an instance's shared keys hold
-        "_followed_term", "announced_index", "applied_index", "campaign", "commit_index", "config", "departed",
+        "_followed_term", "announced_index", "applied_index", "campaign", "commit_index", "config",
         "election_deadline", "faulted", "following", "gave_way", "group", "heard_leader_at", "incarnation",
         "incarnations", "installing", "lapse", "leader", "leadership", "leadership_seq", "led_term", "life", "log",
         "membership", "node_id", "now", "output", "previous_leader", "regaining", "rng", "role", "rules", "send",
@@ -131,8 +129,6 @@ class Replica:
         self.lapse = recovered.lapse
         """What this node acknowledged and lost; None: nothing. Until it is here again it neither votes nor counts."""
         self.leadership: Leadership | None = None
-        self.departed: tuple[int, str, int] | None = None
-        """A transfer whose outcome is open after stepping down: (ticket, target, deadline)."""
         if trace:
             trace(Started(now, node_id, group, self.term, self.log.last_index, self.voted_for))
 
@@ -166,12 +162,8 @@ class Replica:
             return NEVER
         if self.leadership:
             return self.leadership.deadline()
-        return min(self.campaign.deadline() if self.role == CANDIDATE else self.follower_deadline(),
-                   self.following.questions_deadline(), self.regaining.deadline,
-                   self.departed[2] if self.departed else NEVER)
-
-    def follower_deadline(self) -> int:
-        return self.election_deadline if self.may_campaign else NEVER
+        return min(self.campaign.deadline() if self.role == CANDIDATE else self.following.patience_deadline(),
+                   self.following.deadline(), self.regaining.deadline)
 
     @property
     def may_campaign(self) -> bool:
@@ -277,17 +269,13 @@ class Replica:
         if leadership:
             leadership.end(reason)
         self.campaign.stop()
-        self.wait_for_leader()
+        self.following.wait_for_leader()
         self.following.reset()
         self._role_changed()
         if self.trace:
             self.trace(BecameFollower(self.now, self.node_id, self.group, self.term, leader, reason))
         self.regaining.reset()
-        self._settle_departed()
-
-    def wait_for_leader(self) -> None:
-        self.silence_ns = self.rules.follower_timeout_ns(self.rng, self.membership, self.node_id)
-        self.election_deadline = self.now + self.silence_ns
+        self.following.settle_hand_over()
 
     def become_candidate(self, reason: str) -> None:
         """Leave the role and ask for votes when the rules say so."""
@@ -321,18 +309,6 @@ class Replica:
         if self.role != FOLLOWER:
             self.become_follower(None, reason)
 
-    def resign(self, decision: LeaderDecision) -> None:
-        """Leave leadership because the rules say so: without promises of silence one asks again at once (DLedger).
-
-        A leader that handed over leaves the target its time.
-        """
-        handed_over = self.leadership is not None and self.leadership.transfer.told
-        if self.rules.one_step or handed_over or not self.may_campaign:
-            self.become_follower(None, decision.reason)
-        else:
-            self.become_candidate(decision.reason)
-        self.learn_term(decision.known_term)
-
     def learn_term(self, known_term: int) -> None:
         """A higher term exists: take it now (one-step rules), or when the next round needs it (DLedger §2.5)."""
         assert self.role != LEADER
@@ -352,14 +328,6 @@ class Replica:
 
     def _role_changed(self) -> None:
         self.output(RoleChanged(self.role, self.term, self.leader, self.leadership_seq))
-
-    def _settle_departed(self) -> None:
-        """A hand-over ends when a leader is known: as asked, or not."""
-        if self.departed and self.leader:
-            ticket, target, _ = self.departed
-            self.departed = None
-            refused = None if self.leader == target else RejectReason.NOT_CAUGHT_UP
-            self.output(Resolved(ticket, refused, "" if refused is None else f"{self.leader} leads instead"))
 
     # --- commit and apply
 
@@ -443,17 +411,14 @@ class Replica:
         """Time has passed; due at ``deadline``, harmless earlier."""
         if not self._enter(now):
             return
-        if self.departed and now >= self.departed[2]:
-            self.output(Resolved(self.departed[0], None, "leadership was given up; no new leader seen yet", True))
-            self.departed = None
+        self.following.tick()
         if self.leadership:
             self.leadership.tick()
         elif self.role == CANDIDATE:
             self.campaign.tick()
-        elif now >= self.follower_deadline():
+        elif now >= self.following.patience_deadline():
             self.become_candidate("no leader heard")
             self.campaign.tick()
-        self.following.tick()
         self.regaining.tick()
 
     def propose(self, now: int, payloads: list[bytes], wall_ms: int) -> tuple[int, int]:
@@ -517,7 +482,8 @@ class Replica:
         if not self._enter(now) or token <= writes.durable_token:
             return
         if writes.durable_token < writes.hard_token <= token and self.role == FOLLOWER and self.leader is None:
-            self.wait_for_leader()  # patience with whom the vote went to starts when the vote may leave (Ratis 980)
+            # Patience with whom the vote went to starts when the vote may leave (Ratis 980).
+            self.following.wait_for_leader()
         writes.durable(token)
         if self.leadership:
             self.leadership.on_durable()
@@ -611,11 +577,6 @@ class Replica:
             if known is not None or peer in self.strangers:
                 self.leadership.renew(peer)
             self.leadership.changes.record_incarnations()
-
-    def keep_lapse(self, lapse: Lapse) -> None:
-        """What this node is known to lack, from now on."""
-        self.writes.keep_lapse(lapse)
-        self.wait_for_leader()
 
     def outlived(self, now: int, peer: str, lives: tuple[int, ...]) -> bool:
         """A peer's hello named lives of this directory that it never had; whether that is news."""

@@ -78,7 +78,7 @@ class Transfer:
         core = self.leadership.core
         if self.target is not None:
             self._trace("left")
-            core.departed = self._ticket, self.target, core.now + core.config.transfer_timeout_ms * MS
+            core.following.handed_over = self._ticket, self.target, core.now + core.config.transfer_timeout_ms * MS
             self.target = None
 
     def _trace(self, state: str) -> None:

@@ -38,7 +38,7 @@ def answer_vote(core: Replica, peer: str, request: Vote) -> None:
         if decision.grant:
             assert core.role != LEADER and request.term == core.term
             core.set_hard_state(request.term, peer)
-            core.wait_for_leader()
+            core.following.wait_for_leader()
     small = decision.result == VoteResult.REJECT_TERM_SMALL_THAN_LEDGER
     term = core.log.last_term if small else core.term
     core.send(peer, VoteReply(core.group, term, request.round, decision.result, request.probe))

@@ -234,7 +234,7 @@ class Life:
                 self._flush()
         # A follower's armed timer is early enough: hearing a leader only moves its deadline on.
         if (self.timer > replica.election_deadline or replica.role is not FOLLOWER
-                or replica.departed is not None):
+                or replica.following.handed_over is not None):
             leadership = replica.leadership
             due = replica.deadline if leadership is None or replica.faulted else leadership.deadline()
             if due < self.timer:

@@ -22,6 +22,7 @@ from raft.messages import (
     ReadReady,
     ReadReply,
     ReadRequest,
+    Resolved,
     Role,
     Send,
     SnapshotChunk,
@@ -555,7 +556,7 @@ def test_a_read_is_asked_of_the_leader_and_answered_once() -> None:
     (asked,) = node.said()
     number = node.replica.life + 1
     assert asked == ReadRequest(1, 3, number)
-    assert node.following.questions_deadline() == node.script.now + 2 * node.replica.silence_ns
+    assert node.following.deadline() == node.script.now + 2 * node.replica.silence_ns
     for reply, peer in (
         (ReadReply(1, 3, number + 1, Code.SUCCESS, 2), "n0"), (ReadReply(1, 3, number, Code.SUCCESS, 2), "n2"),
         (ReadReply(1, 2, number, Code.SUCCESS, 2), "n0"),
@@ -566,7 +567,7 @@ def test_a_read_is_asked_of_the_leader_and_answered_once() -> None:
     node.tell(ReadReply(1, 3, number, Code.SUCCESS, 9))
     assert ready(node.outputs) == [(70, 9, None)]
     assert node.replica.commit_index == 2, "committed as far as the log is proven"
-    assert node.following.questions_deadline() == NEVER
+    assert node.following.deadline() == NEVER
     node.tell(ReadReply(1, 3, number, Code.SUCCESS, 9))
     assert node.drops.pop() == "no such read"
 
@@ -586,10 +587,10 @@ def test_reads_end_in_time_and_with_their_leader() -> None:
     node = Follower(1)
     node.append(1, 1)
     node.replica.read(node.script.now, 70, Read.INDEX)
-    first = node.following.questions_deadline()
+    first = node.following.deadline()
     node.script.now += 10
     node.replica.read(node.script.now, 71, Read.INDEX)
-    assert node.following.questions_deadline() == first, "the oldest"
+    assert node.following.deadline() == first, "the oldest"
     node.said()
 
     def ready_at(now: int) -> list[tuple[int, int, RejectReason | None]]:
@@ -599,7 +600,7 @@ def test_reads_end_in_time_and_with_their_leader() -> None:
 
     assert ready_at(first - 1) == []
     assert ready_at(first) == [(70, 0, RejectReason.TIMED_OUT)]
-    assert node.following.questions_deadline() == first + 10
+    assert node.following.deadline() == first + 10
     node.replica.become_follower(None, "for this test")
     assert ready(node.replica.drain()) == [(71, 0, RejectReason.LEADER_LOST)]
     assert ready_at(first + 100) == []
@@ -725,3 +726,67 @@ def test_a_dledger_node_takes_over_in_a_higher_term() -> None:
     node.append(1, 1)
     node.tell(TimeoutNow(1, 3, 1, 1))
     assert node.replica.role == Role.CANDIDATE and node.replica.term == 4
+
+
+# --- what a leader that stepped down left open
+
+
+def left(node: Follower, target: str = "n2") -> int:
+    """It was handing leadership over to ``target`` and stepped down; returns until when that is open."""
+    until = node.script.now + 100
+    node.following.handed_over = 9, target, until
+    return until
+
+
+def resolved(node: Follower) -> list[tuple[int, RejectReason | None, str, bool]]:
+    return [(each.ticket, each.refused, each.detail, each.unknown)
+            for each in node.outputs if isinstance(each, Resolved)]
+
+
+@pytest.mark.parametrize(("target", "refused", "detail"), [
+    ("n0", None, ""), ("n2", RejectReason.NOT_CAUGHT_UP, "n0 leads instead")])
+def test_a_hand_over_ends_when_a_leader_is_known(target: str, refused: RejectReason | None, detail: str) -> None:
+    node = Follower(1)
+    left(node, target)
+    node.replica.become_follower(None, "nobody yet")
+    node.said()
+    assert resolved(node) == []
+    node.append(1, 1)
+    assert resolved(node) == [(9, refused, detail, False)]
+    node.append(1, 1, term=4, peer="n2")
+    assert resolved(node) == [], "once"
+
+
+def test_a_hand_over_whose_outcome_nobody_learns_ends_in_time() -> None:
+    node = Follower(1)
+    until = left(node)
+    assert node.following.deadline() == until
+    node.replica.tick(until - 1)
+    node.said()
+    assert resolved(node) == []
+    node.replica.tick(until)
+    node.said()
+    assert resolved(node) == [(9, None, "leadership was given up; no new leader seen yet", True)]
+    assert node.following.deadline() == NEVER
+
+
+def test_the_first_of_a_read_and_a_hand_over_is_due() -> None:
+    node = Follower(1)
+    node.append(1, 1)
+    node.replica.read(node.script.now, 7, Read.INDEX)
+    read = node.following.deadline()
+    for at, due in ((read - 1, read - 1), (read + 1, read)):
+        node.following.handed_over = 9, "n2", at
+        assert node.following.deadline() == due
+
+
+def test_a_follower_waits_for_a_leader_as_long_as_it_drew() -> None:
+    node = Follower(1)
+    node.replica.silence_ns = 0
+    node.script.now += 7
+    node.replica.tick(node.script.now)
+    node.following.wait_for_leader()
+    assert node.replica.silence_ns > 0
+    assert node.following.patience_deadline() == node.script.now + node.replica.silence_ns
+    node.replica.installing = meta(5, 2)
+    assert node.following.patience_deadline() == NEVER, "who may not ask for votes waits on"

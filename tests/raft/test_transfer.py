@@ -143,7 +143,7 @@ def test_who_resigns_leaves_its_time_to_the_one_it_told(to: str, role: Role) -> 
     if to:
         script.transfer("n0", to)
     assert leadership(script).transfer.told is (to == "n1")
-    script["n0"].resign(LeaderDecision(True, reason="for this test"))
+    leadership(script).resign(LeaderDecision(True, reason="for this test"))
     assert script["n0"].role == role
 
 
@@ -155,6 +155,6 @@ def test_a_leadership_that_ends_leaves_the_answer_to_whoever_leads_next() -> Non
     replica, leading = script["n0"], leadership(script)
     replica.step_down("for this test")
     script.pump("n0")
-    assert replica.departed == (ticket, "n1", script.now + script.config.transfer_timeout_ms * MS)
+    assert replica.following.handed_over == (ticket, "n1", script.now + script.config.transfer_timeout_ms * MS)
     assert (leading.transfer.busy, script.outcome("n0", ticket)) == (False, "open")
     assert states(script) == [("n1", "begun"), ("n1", "left")]

@@ -32,8 +32,8 @@ MUTANTS = [
            new="        if tally.quorum_contact_ns > 1 << 62:\n",
            tests=(TESTS + "test_BUG_V7_a_leader_that_can_send_but_not_hear_gives_way",)),
     Mutant("V8", "raft/replica.py",
-           old="            self.wait_for_leader()  # patience with whom",
-           new="            pass  # patience with whom",
+           old="(Ratis 980).\n            self.following.wait_for_leader()\n",
+           new="(Ratis 980).\n            pass\n",
            tests=(TESTS + "test_BUG_V8_patience_starts_when_the_vote_is_durable",)),
     Mutant("V9", "raft/leadership.py",
            old="        if self.transfer.busy:\n            raise Rejected(RejectReason.TRANSFERRING)\n"
