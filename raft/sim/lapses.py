@@ -38,12 +38,12 @@ class Lapses:
         """Nodes on an older copy that will be told of it."""
 
     def lapsed(self) -> set[str]:
-        """Nodes that lack what they had acknowledged, whether or not they know."""
+        """Nodes that lack what they had acknowledged, whether or not they know, or believe that they do."""
         checker = self._cluster.checker
         self._untold = {name for name in self._untold
                         if checker.nodes[name].lost is not None and not checker.nodes[name].was_told}
-        return {name for name, ghost in checker.nodes.items() if ghost.lost is not None and (
-            name in self._untold or ghost.rotten or self._knows(name) or not ghost.whole(checker.marks))}
+        return {name for name, ghost in checker.nodes.items() if self._knows(name) or (ghost.lost is not None and (
+            name in self._untold or ghost.rotten or not ghost.whole(checker.marks)))}
 
     def _knows(self, name: str) -> bool:
         """Whether it knows, or will once it starts, and so does not vote."""
