@@ -279,7 +279,8 @@ class ActiveController:
         """Address and life of the process on record in whose place this one may come: it is judged dead.
 
         So is one that this controller has not heard in all of its own time, by who serves at its very address. A master
-        whose lease is waited for is not dead yet; in a format without lives it is until the next is elected.
+        whose lease is waited for is not dead yet. In a format without lives no master is until the next is elected, nor
+        is anybody while an election is under way or in doubt: both processes could be master of its epoch.
         """
         group = self._metadata.groups.get(key)
         member = group.replicas.get(broker_id) if group is not None else None
@@ -289,8 +290,10 @@ class ActiveController:
         if unheard and address != member.address:
             self.liveness.expect(now, key, broker_id)
         dead = self.liveness.dead(now, key, broker_id) or (unheard and address == member.address)
-        waited_for = group.leader == broker_id and (
-            self._metadata.format < LIVES_FROM or self._lease_until(now, key, broker_id) is not None)
+        if self._metadata.format < LIVES_FROM:
+            waited_for = group.leader == broker_id or key in self._asked or key in self._doubted
+        else:
+            waited_for = group.leader == broker_id and self._lease_until(now, key, broker_id) is not None
         return (member.address, member.life) if dead and not waited_for else None
 
     def owed(self, now: int) -> int:

@@ -178,7 +178,11 @@ class Controller:
     # --- the active controller alone -------------------------------------------------------------------------
 
     async def write(self, connection: Connection, request: Command) -> Command:
-        """1001-1003, 1011, 1013."""
+        """1001-1003, 1011, 1013. Judged behind the barrier, and proposed in the same turn: who was dead before it may
+        live, or another may have come in its place."""
+        await self._may_read()
+        if not self.active.active:
+            return self.not_leader(connection, request)
         command = read_command(request, self.seen(connection))
         if self.active.stirred:  # another process of its id is waited for from now on, and nothing else may happen
             self.turn()
@@ -231,6 +235,7 @@ class Controller:
         """Ours: groups of another controller."""
         if wrong := self._stranger(connection):
             return response(request, ResponseCode.NO_PERMISSION, remark=wrong)
+        await self._may_read()
         command = ImportGroups(term=self.active.term, groups=read_groups(request.body))
         return answers.answer(request, await self._decide(command))
 
@@ -252,8 +257,7 @@ class Controller:
             caller_of(connection.stream), self.node.membership.members)
 
     async def _decide(self, command: AnyCommand) -> Outcome:
-        """Through the log, if it would change anything."""
-        await self._may_read()
+        """Through the log, if it would change anything. Behind a read barrier."""
         outcome = self.machine.preview(command)
         if not outcome.changed:
             if isinstance(command, ElectMaster) and self.machine.group(command.key) is not None:

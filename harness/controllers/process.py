@@ -174,16 +174,7 @@ class Process:
             self._answer(ask, self._not_leader(command))
             return
         if command.code in WRITES:
-            wanted = read_command(command, self._seen(ask.channel))
-            if self.active.stirred:
-                self._act()
-            if isinstance(wanted, Refused):
-                self._answer(ask, answers.answer(command, wanted))
-            else:
-                if isinstance(wanted, ElectMaster) and LOST not in command.ext:
-                    self.scene.watch.elects(self, wanted)
-                ask.channel.names.setdefault(wanted.key.name, wanted.key)  # type: ignore[union-attr]
-                self._behind_barrier(ask, lambda: self._decide(ask, wanted))
+            self._behind_barrier(ask, lambda: self._write(ask))
         elif command.code == RequestCode.CONTROLLER_GET_REPLICA_INFO:
             self._behind_barrier(ask, lambda: self._answer(ask, self._replica_info(command)))
         else:
@@ -207,6 +198,22 @@ class Process:
                 go_on()
 
         self._read(through)
+
+    def _write(self, ask: Ask) -> None:
+        command = ask.command
+        if not self.active.active:
+            self._answer(ask, self._not_leader(command))
+            return
+        wanted = read_command(command, self._seen(ask.channel))
+        if self.active.stirred:
+            self._act()
+        if isinstance(wanted, Refused):
+            self._answer(ask, answers.answer(command, wanted))
+            return
+        if isinstance(wanted, ElectMaster) and LOST not in command.ext:
+            self.scene.watch.elects(self, wanted)
+        ask.channel.names.setdefault(wanted.key.name, wanted.key)  # type: ignore[union-attr]
+        self._decide(ask, wanted)
 
     def _decide(self, ask: Ask, command: AnyCommand) -> None:
         """Through the log, if it would change anything."""

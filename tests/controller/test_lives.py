@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.liveness import MS, RIVALS_MAX, Heartbeat, Life, Liveness
-from controller.metadata.commands import ElectMaster, LiveReplica, RegisterBroker
+from controller.metadata.commands import ElectMaster, LiveReplica, RegisterBroker, Trigger
 from controller.metadata.groups import GroupKey, Replica
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Elected, Registered
@@ -120,6 +120,21 @@ def test_while_older_controllers_are_there_a_master_is_replaced_before_its_id_mo
     assert stage.active.instead_of(0, KEY, 1, THERE, SECOND) is None
     stage.carry_out()
     assert stage.active.instead_of(0, KEY, 1, THERE, SECOND) == (HERE, None)
+
+
+def test_while_older_controllers_are_there_no_id_moves_during_an_election() -> None:
+    """It may be in the log before the registration, and would then name the second process master as well."""
+    stage = in_format_1(1, 2)
+    stage.close(1)
+    stage.carry_out()
+    elect = ElectMaster(term=1, key=KEY, trigger=Trigger.ADMIN, broker_id=1, designate=True,
+                        observation=stage.active.observe(0, KEY))
+    stage.active.asked(elect)
+    assert stage.active.instead_of(0, KEY, 1, THERE, SECOND) is None
+    stage.active.answered(0, elect, None)
+    assert stage.active.instead_of(0, KEY, 1, THERE, SECOND) is None, "it may be in the log or not"
+    stage.at(1_000).carry_out()
+    assert stage.active.instead_of(1_000 * MS, KEY, 1, THERE, SECOND) == (HERE, None)
 
 
 def come_in(stage: Stage) -> None:

@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from controller.config import ControllerConfig
+from controller.handlers import Controller
 from controller.metadata import codec
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from raft.membership import Member
@@ -127,6 +128,40 @@ async def test_who_moved_while_all_were_down_comes_in_although_nobody_beats(auto
                 assert answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID, answer
                 await trio.sleep(1)
         assert trio.current_time() - began >= HEARTBEAT_TIMEOUT_S
+
+
+@pytest.mark.parametrize("reads", [1, codec.FORMAT])
+async def test_who_is_heard_again_while_another_of_its_id_waits_for_a_barrier_is_not_replaced_by_it(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, reads: int,
+) -> None:
+    """In format 1 nothing asks later than the active controller: both would be master of one epoch."""
+    async with world(reads=reads) as made:
+        (first,) = await group_of(made, "a", 1)
+        first.fall_silent()
+        await made.wait_master("a", None)
+        barrier = trio.Event()
+        active = made.running[await made.active()].core
+        passed = type(active)._may_read
+
+        async def held(core: Controller) -> None:
+            await barrier.wait()
+            await passed(core)
+
+        monkeypatch.setattr(type(active), "_may_read", held)
+        answers: list[Command] = []
+
+        async def ask() -> None:
+            answers.append(await made.ask_active(
+                CODE.CONTROLLER_REGISTER_BROKER, RegisterBrokerToControllerRequest(CLUSTER, "a", 1, "moved:1")))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.sleep(0.1)
+            made.network.silent.discard(first.address)
+            await first.beat()
+            barrier.set()
+        assert [answer.code for answer in answers] == [ResponseCode.CONTROLLER_BROKER_ID_INVALID]
+        assert (await made.wait_master("a", 1)).master_address == first.address
 
 
 async def test_a_wiped_controller_is_taken_in_again(autojump_clock: MockClock) -> None:

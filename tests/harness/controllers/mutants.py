@@ -207,6 +207,25 @@ PLANTED = (
     # --- two processes of one id
     Planted("a second life comes in beside the first", METADATA + "identity.py",
             "    if lives and displaces(known, command):\n", "    if False:\n", ("INV_C24", "INV_B27"), "copies"),
+    Planted("who is dead is judged before the barrier", "controller/handlers.py",
+            "        await self._may_read()\n        if not self.active.active:\n"
+            "            return self.not_leader(connection, request)\n"
+            "        command = read_command(request, self.seen(connection))\n",
+            "        command = read_command(request, self.seen(connection))\n        await self._may_read()\n",
+            ("tests/controller/test_server.py::"
+             "test_who_is_heard_again_while_another_of_its_id_waits_for_a_barrier_is_not_replaced_by_it",)),
+    Planted("in format 1 an id moves during its election", "controller/active.py",
+            "group.leader == broker_id or key in self._asked or key in self._doubted",
+            "group.leader == broker_id or key in self._doubted",
+            (SEEN_LIVES + "test_while_older_controllers_are_there_no_id_moves_during_an_election",)),
+    Planted("in format 1 an id moves while its election is in doubt", "controller/active.py",
+            "group.leader == broker_id or key in self._asked or key in self._doubted",
+            "group.leader == broker_id or key in self._asked",
+            (SEEN_LIVES + "test_while_older_controllers_are_there_no_id_moves_during_an_election",)),
+    Planted("in format 1 the id of a master on record moves", "controller/active.py",
+            "group.leader == broker_id or key in self._asked or key in self._doubted",
+            "key in self._asked or key in self._doubted",
+            (SEEN_LIVES + "test_while_older_controllers_are_there_a_master_is_replaced_before_its_id_moves",)),
     Planted("a second life goes on in its original's epoch", METADATA + "identity.py",
             "            after = attrs.evolve(after, vacant=True)\n", "            pass\n",
             (LIVES + "test_nobody_leads_an_epoch_whose_master_another_process_came_in_place_of",)),
