@@ -82,11 +82,14 @@ class Registration(Part):
         self._servers = [_Server(address) for address in name_servers]
         self._asks_members = members and bool(self._servers)
         self._open = False
+        self._told: Role | None = None
 
     # --- what is to be registered ------------------------------------------------------------------------------
 
     def role_changed(self, role: Role) -> None:
-        if role.listed:
+        told = attrs.evolve(role, master_address="")  # name servers know that; what they say of it may be what changed
+        if role.listed and not (self._open and told == self._told):
+            self._told = told
             self.open()
 
     def open(self) -> None:

@@ -162,6 +162,25 @@ async def test_changes_go_out_at_once_and_the_rest_now_and_then(autojump_clock: 
         assert [round(at - begun) for at, _, _ in here["n:2"].seen[1:]] == [0, 30, 60, 90]
 
 
+async def test_a_role_is_registered_once_and_what_name_servers_said_of_it_is_not_told_them(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """Two of them that name two masters would be asked for ever, one answer after the other."""
+    async with world("n:1", "n:2") as (here, registration):
+        for role in (Role.slave(2), Role.slave(2, master_address="a:1"), Role.slave(2, master_address="b:1")):
+            registration.role_changed(role)
+            await trio.sleep(5)
+        assert [len(server.seen) for server in here.servers.values()] == [1, 1]
+        registration.role_changed(Role.master(3))
+        await trio.sleep(5)
+        assert [len(server.seen) for server in here.servers.values()] == [2, 2]
+        registration.role_changed(Role.vacant(0, 3))
+        await registration.leave()
+        registration.role_changed(Role.master(3))
+        await trio.sleep(5)
+        assert [len(server.seen) for server in here.servers.values()] == [3, 3]
+
+
 async def test_a_lost_name_server_delays_nobody(
     autojump_clock: trio.abc.Clock, caplog: pytest.LogCaptureFixture,
 ) -> None:

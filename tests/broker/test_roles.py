@@ -6,6 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.part import Part, Parts, Shared
+from broker.roles import ControlledRole
 from broker.services import PARTS
 from broker.standing import Role
 from tests.broker.cluster import Node, cluster, controlled, until
@@ -26,7 +27,7 @@ class Witness(Part):
         self.heard.append(role)
 
     def writes_opened(self) -> None:
-        assert self._standing.role.takes_puts
+        assert self._standing.role.takes_puts and not self._puts.serving
         self.heard.append(OPENED)
 
     def writes_closed(self) -> None:
@@ -77,6 +78,19 @@ async def test_controllers_say_who_is_what_and_parts_hear_it_before_the_writes_o
         await master.start()
         await until(lambda: heard(master))
         assert heard(master) == [Role.slave(master.broker.standing.role.broker_id, second, slave.address)]
+
+
+async def test_who_is_another_process_now_hears_it_and_leaves_the_name_servers(autojump_clock: MockClock) -> None:
+    async with cluster(controllers=3) as made:
+        node = await made.node(None, (*PARTS, Witness), **controlled())
+        await until(lambda: node.serves)
+        roles = node.broker.roles
+        assert isinstance(roles, ControlledRole)
+        epoch = node.broker.standing.role.epoch
+        roles.fence("another process has its id")
+        await roles.left()
+        assert heard(node)[-2:] == [CLOSED, Role.vacant(0, epoch)]
+        assert not node.broker.registration.is_open
 
 
 def test_who_has_no_role_is_not_listed_and_does_nothing() -> None:

@@ -11,6 +11,7 @@ import trio
 
 from broker.groups.table import GroupsConfig, GroupTable
 from broker.offsets.table import OffsetsConfig, OffsetTable
+from broker.standing import Role
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups
 from broker.sync import MetadataSync
 from broker.topics.table import TopicsConfig, TopicTable
@@ -156,3 +157,20 @@ async def test_an_answer_that_comes_in_the_turn_of_a_change_of_roles_changes_not
         sync.follow("m:1")
         await trio.sleep(10)
         assert mine.topics.topics == before
+
+
+async def test_tables_are_copied_while_the_role_says_whose_slave_this_broker_is(autojump_clock: trio.abc.Clock) -> None:
+    master = MasterStub()
+    async with slave(master) as (sync, _):
+        sync.role_changed(Role.slave(1))
+        await trio.sleep(20)
+        assert master.asked == [], "nobody knows the master"
+        sync.role_changed(Role.slave(1, 1, "m:1"))
+        await until(lambda: sync.done, within_s=0.1)
+        for role in (Role.master(2), Role.vacant(1, 2)):
+            sync.role_changed(role)
+            count = len(master.asked)
+            await trio.sleep(20)
+            assert len(master.asked) == count
+            sync.role_changed(Role.slave(1, 3, "m:1"))
+            await until(lambda count=count: len(master.asked) > count)  # type: ignore[misc]

@@ -38,6 +38,7 @@ ACTIVE: Final = "tests/controller/test_active.py::"
 PLAIN: Final = "tests/broker/plain/test_cores.py::"
 WHOLE: Final = "tests/broker/ha/test_whole.py::"
 FOLDERS: Final = "tests/broker/store/test_directory.py::"
+ROLES: Final = "tests/broker/test_roles.py::"
 RAFT_FOLDERS: Final = "tests/raft/storage/test_directory.py::"
 
 PLANTED: Final = (
@@ -568,4 +569,34 @@ PLANTED: Final = (
     Planted("a data directory that a killed process made is taken for durable", "raft/storage/directory.py",
             "        _sync_directory(there.parent)\n", "        pass\n",
             (RAFT_FOLDERS + "test_folders_of_a_killed_process_are_on_disk_after_the_next_one",)),
+    # --- what parts hear of a role
+    Planted("parts hear of a role that the broker does not say yet", "broker/roles.py",
+            "        self._standing.role = role\n        self._parts.role_changed(role)\n",
+            "        self._parts.role_changed(role)\n        self._standing.role = role\n",
+            (ROLES + "test_a_master_by_configuration_is_one_before_its_writes_open",)),
+    Planted("puts are taken before parts hear of it", "broker/roles.py",
+            "            self._parts.writes_opened()\n            self._puts.serve(self._replication, ",
+            "            self._puts.serve(self._replication, self.member.manager.lease.holds)\n"
+            "            self._parts.writes_opened()\n            self._puts.serve(self._replication, ",
+            (ROLES + "test_controllers_say_who_is_what_and_parts_hear_it_before_the_writes_open",)),
+    Planted("who has no role any more goes on as if it had one", "broker/standing.py",
+            "attrs.evolve(cls.slave(broker_id, epoch), listed=False)", "cls.slave(broker_id, epoch)",
+            (ROLES + "test_who_has_no_role_is_not_listed_and_does_nothing",)),
+    Planted("parts do not hear that the role is gone", "broker/roles.py",
+            "        self._be(Role.vacant(former.broker_id, former.epoch))\n", "        pass\n",
+            (ROLES + "test_who_is_another_process_now_hears_it_and_leaves_the_name_servers",)),
+    Planted("a slave by configuration tells its parts whose it is again and again", "broker/roles.py",
+            "        if master.address and master.address != role.master_address:\n", "        if master.address:\n",
+            (ROLES + "test_a_slave_by_configuration_hears_once_whose_it_is",)),
+    Planted("what name servers said of a role is told them at once", "broker/registration.py",
+            "        if role.listed and not (self._open and told == self._told):\n", "        if role.listed:\n",
+            ("tests/broker/test_registration.py::"
+             "test_a_role_is_registered_once_and_what_name_servers_said_of_it_is_not_told_them",)),
+    Planted("a master goes on copying tables", "broker/sync.py",
+            "        self.follow(role.master_address or None)\n",
+            "        self.follow(role.master_address or self._master)\n",
+            ("tests/broker/test_sync.py::test_tables_are_copied_while_the_role_says_whose_slave_this_broker_is",)),
+    Planted("parts tick at each turn", "broker/part.py",
+            "            if part.due_ns() <= now_ns:\n", "            if part.due_ns() <= NEVER:\n",
+            ("tests/broker/test_part.py::test_a_tick_comes_when_it_is_due_and_to_nobody_else",)),
 )
