@@ -1,5 +1,5 @@
 """The properties that say how much may wait: INV_R32 of peers and readers, INV_R38 of a disk that stands still; and
-INV_R37, that what cannot be helped is not tried for ever.
+INV_R37, that what cannot be helped is not tried for ever; INV_R39 and INV_R40 of groups that share a log.
 
 Asked by ``raft.invariants.Checker``, of ghosts and replicas. Changes nothing.
 """
@@ -72,3 +72,10 @@ def INV_R39(log_bytes: int, segment_bytes: int, tails: int, live: int) -> None:
     most = 2 * segment_bytes + tails + live + max(0, live - segment_bytes)
     require(log_bytes <= most, "INV_R39", f"the log has {log_bytes} bytes, of at most {most}",
             f"{tails} of tails, {live} quiet")
+
+
+def INV_R40(name: str, found: list[bytes] | None, due: list[bytes]) -> None:
+    """A group that shares a log and says nothing comes back in every life with all it had, however often that was
+    carried forward, unless its bytes were damaged: then it is refused, and nothing else passes for it."""
+    require(found == due, "INV_R40", f"{name} has of the quiet group on its log",
+            "what it cannot read" if found is None else f"{len(found)} entries, {len(due)} are due, or others")

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from raft.bounds import INV_R32, INV_R37, INV_R38
+from raft.bounds import INV_R32, INV_R37, INV_R38, INV_R39, INV_R40
 from raft.config import MS, Config, Read, Rules
 from raft.forgotten import INV_R35, INV_R36, begins, greets, knew, said, told
 from raft.frame import Frame, Kind
@@ -43,7 +43,7 @@ from raft.violation import InvariantViolation, require
 
 __all__ = ["DECLARED", "Checker", "InvariantViolation", "quorum", "require"]
 DECLARED = (*(f"INV_R{number}" for number in range(1, 33) if number not in (28, 29)), "INV_R35", "INV_R36",
-            "INV_R37", "INV_R38")
+            "INV_R37", "INV_R38", "INV_R39", "INV_R40")
 """Every property that is checked today; R28 and R29 come with client sessions."""
 LEADER: Final = Role.LEADER
 MEMBERSHIP: Final = Kind.MEMBERSHIP
@@ -321,6 +321,16 @@ class Checker:
         ghost = self.nodes[name]
         if ghost.replica is not None:
             INV_R38(self, ghost, ghost.replica, clock, held)
+
+    def shares(self, log_bytes: int, segment_bytes: int, tails: int, live: int) -> None:
+        """The log of a running node, which a quiet group shares, as it is now."""
+        self.counts["INV_R39"] += 1
+        INV_R39(log_bytes, segment_bytes, tails, live)
+
+    def neighbour_came_back(self, name: str, found: list[bytes] | None, due: list[bytes]) -> None:
+        """A life found these entries of the quiet group; None: it could not read them."""
+        self.counts["INV_R40"] += 1
+        INV_R40(name, found, due)
 
     def finished(self, states: Mapping[str, tuple[int, int]], *, leader: str | None, served: int, wanted: int) -> None:
         """After healing and a quiet time: (applied index, state digest) of every live member."""

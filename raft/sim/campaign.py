@@ -43,7 +43,7 @@ DECLARED_FAULTS: Final = (
     "loss", "duplicate", "reorder", "delay", "overflow", "cut", "hold", "crash", "lost writes", "wipe", "pause",
     "partition", "clock rate", "clock step", "disk full", "disk room", "failed sync", "slow sync", "stalled sync",
     "hang across leaders",
-    "bit rot", "misdirected write", "damage refused",
+    "bit rot", "misdirected write", "damage refused", "neighbour damaged",
     "transfer", "reconfigure", "snapshot", "install", "load from disk", "codec", "segment log", "to the dead",
     "rot at the end", "rot that nobody marked", "older copy", "older copy, leader lost", "told by a peer",
     "narrow ways",

@@ -319,6 +319,7 @@ class Cluster:
         self.counts["wipe"] += 1
         node.disk = self._make_disk(node.name, self.tape)
         node.full = node.damaged = False
+        node.neighbour = []
         self._format(node, Membership())
 
     def pause(self, name: str) -> None:
@@ -509,6 +510,8 @@ class Cluster:
         clocks = {name: life.now for name, life in self._running()}
         for name, life in self._running():
             self.checker.waits(name, clocks[name], life.held)
+            if life.shared is not None:
+                life.shared.look()
         self.checker.sample(clocks, self._version + self.network.version, self.hears)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from raft.sim.disk import SECTOR_BYTES, VirtualDisk
+from raft.sim.neighbours import SEGMENT_BYTES, place_of
 from raft.sim.tape import Tape
 from raft.storage.audit import records
 from raft.storage.blocks import BLOCK_BYTES
@@ -19,7 +20,6 @@ from raft.storage.recovery import SUFFIX
 from raft.storage.segment import SegmentStorage
 
 CLUSTER: Final = "simulated"
-SEGMENT_BYTES: Final = 1 << 18
 
 
 class SimDisk(Protocol):
@@ -84,10 +84,14 @@ class SegmentDisk:
         """After a crash: a bit flips on the medium, or (odd ``how``) a misdirected write of one sector hits a place.
 
         ``where``, of [0, 1), chooses among all bytes whose damage no crash explains: snapshots, and the log before its
-        last block. That one alone looks like a torn write when it rots (see the storage's explanation). False: there
-        is no such byte yet.
+        last block. That one alone looks like a torn write when it rots (see the storage's explanation). Every
+        eighth damage is a bit that flips in what the quiet group has. False: there is no such byte yet.
         """
         self._restart()
+        if how % 8 == 2 and (place := place_of(self.files)) is not None:
+            path, offset, size = place
+            self.files.rot(path, offset + int(where * size), 1 << (how >> 4) % 8)
+            return True
         spans = self._spans()
         at = int(where * sum(size for _, size in spans))
         for path, size in spans:

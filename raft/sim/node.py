@@ -42,8 +42,10 @@ from raft.messages import (
 from raft.replica import Replica
 from raft.sim.disks import SimDisk
 from raft.sim.machine import SimMachine
+from raft.sim.neighbours import SharedLog
 from raft.sim.tape import Stream
 from raft.sim.world import Clock
+from raft.storage.place import SEGMENTS
 
 if TYPE_CHECKING:
     from raft.sim.cluster import Cluster
@@ -120,6 +122,8 @@ class SimNode:
     full: bool = False
     damaged: bool = False
     """Bytes on its disk were damaged: its storage refuses to open, or to read them."""
+    neighbour: list[bytes] = attrs.field(factory=list)
+    """What the quiet group has that shares the log."""
     fail_next: bool = False
     """The next sync fails, and with it everything after."""
 
@@ -130,8 +134,8 @@ class Life:
     __slots__ = (  # more attributes than an instance's shared keys hold
         "_fold", "_handlers", "_links", "_number", "_ticket_last", "applying", "broken", "checker", "clock", "cluster",
         "commit", "config", "dead", "durable", "flying", "ghost", "held", "installing", "lives", "log_bytes", "machine",
-        "met", "name", "node", "paused", "promised", "proposals", "queue", "replica", "snapshotting", "storage",
-        "tickets", "timer", "unheard", "waiting", "world",
+        "met", "name", "node", "paused", "promised", "proposals", "queue", "replica", "shared", "snapshotting",
+        "storage", "tickets", "timer", "unheard", "waiting", "world",
     )
 
     def __init__(self, cluster: Cluster, node: SimNode, config: Config, machine: SimMachine) -> None:
@@ -175,6 +179,7 @@ class Life:
         cluster, node = self.cluster, self.node
         self.storage = node.disk.storage()
         recovered = self.storage.open().get(GROUP) or Recovered()
+        self.shared = SharedLog(self, recovered.last_index) if self.storage.kind == SEGMENTS else None
         self.lives = Lives.decode(node.lives)
         self.lives.begin(cluster.tape.bits(f"life/{node.name}/{node.boots}").getrandbits(RANDOM_BITS))
         node.number_of_life = self.lives.now
@@ -378,6 +383,8 @@ class Life:
         except DiskFull:
             self._full()
             return
+        if self.shared is not None:
+            self.shared.wrote(writes)
         if self._is_damaged():
             return
         self.flying = writes[-1].token
@@ -467,6 +474,8 @@ class Life:
 
     def _is_damaged(self) -> bool:
         """Whether the storage met damage in this group's entries, and so wrote nothing of it."""
+        if self.shared is not None:
+            self.shared.note_damage()
         damage = self.storage.damaged.get(GROUP)
         if damage is not None:
             self.cluster.counts["damage met by upkeep"] += 1

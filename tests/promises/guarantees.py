@@ -30,7 +30,7 @@ PAGE = Page("docs/explanation/guarantees.md", (
     Promise("A committed entry stays what it is", "R7 R8 R13", real=KILLED),
     Promise("After a crash at any moment", "R24", real=CUT),
     Promise("Damage that no crash explains", "R7 R9 R24", not_real=IN_PROCESS),
-    Promise("Damage in one group's old entries", "R7 R9 R24", not_real=IN_PROCESS),
+    Promise("Damage in one group's old entries", "R7 R9 R40", not_real=IN_PROCESS),
     Promise("What was synced and rots at the log's end", "R24 R36", real=LAPSED),
     Promise("An empty, foreign or half-lost directory", not_simulated=FILES, not_real=IN_PROCESS),
     Promise("`interval`: a node counts", not_simulated=FILES, real=CUT),

@@ -422,6 +422,18 @@ def forge_r38_bytes(group: Group) -> None:
     group.checker.waits(group.other, group.replica(group.other).now + 60_000 * MS, Held())
 
 
+def forge_r39(group: Group) -> None:
+    group.checker.shares(log_bytes=2_301, segment_bytes=1_000, tails=200, live=100)
+
+
+def forge_r40(group: Group) -> None:
+    group.checker.neighbour_came_back(group.other, [b"1", b"2"], [b"1", b"2", b"3"])
+
+
+def forge_r40_refused(group: Group) -> None:
+    group.checker.neighbour_came_back(group.other, None, [b"1"])
+
+
 def _lose(group: Group) -> Ghost:
     """The other's disk lost all it held, and knows."""
     ghost = group.ghost(group.other)

@@ -7,6 +7,7 @@ from tests.raft.bugs.mutant import Impossible, Mutant
 TESTS = "tests/raft/bugs/test_standing.py::"
 QUIET = "tests/raft/storage/test_quiet.py::"
 HOSTS = "tests/raft/test_quiet_groups.py::"
+SIM = "tests/raft/sim/test_neighbours.py::"
 WRITER = "tests/raft/storage/test_writer.py::"
 
 MUTANTS = [
@@ -156,6 +157,19 @@ MUTANTS = [
            old="        if damage and self.fault_cause is None:\n",
            new="        if False:\n",
            tests=(HOSTS + "test_BUG_G6_rot_in_one_groups_old_entries_stops_its_node_in_words_and_no_other",)),
+    Mutant("G6", "raft/storage/segment.py",
+           old="                self._found(number, error)\n            else:\n",
+           new="                raise\n            else:\n",
+           tests=(SIM + "test_BUG_G6_rot_in_a_quiet_groups_entries_stops_no_simulated_node",)),
+    Mutant("G4", "raft/storage/segment.py",
+           old="            self._to_carry = [number for number in holders if number not in self.damaged]\n",
+           new="            self._to_carry = []\n",
+           tests=(SIM + "test_BUG_G4_a_simulated_nodes_log_is_not_kept_by_a_quiet_group",)),
+    Mutant("G4", "raft/storage/segment.py",
+           old="                unit.frame(frame)\n                at, chain",
+           new="                if frame.last < end.index or number == 1:\n                    unit.frame(frame)\n"
+               "                at, chain",
+           tests=(SIM + "test_BUG_G4_a_simulated_nodes_log_is_not_kept_by_a_quiet_group",)),
 ]
 
 IMPOSSIBLE: list[Impossible] = []
