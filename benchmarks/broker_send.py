@@ -87,7 +87,7 @@ async def measured(root: str, name: str, count: int, window: int, *, index: bool
     puts = Puts(journal, QuorumConfig())
     topics = TopicTable(TopicsConfig(), lambda: 0)
     sending = Sending(SendingConfig(), topics, TableFile(files, topics.snapshot), Nobody(), Nobody(), puts,
-                      packed_host("127.0.0.1", 10911), Random(1), lambda: True, delays=DelayLevels().rule)
+                      packed_host("127.0.0.1", 10911), Random(1), lambda: True, of_parts=[DelayLevels().rule])
     topics.update([TopicConfig("Orders", 4, 4)])
     handler = sending.handlers()[RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2]
     handle = cast("Callable[[Connection, Command], Command | None]", handler)

@@ -16,6 +16,7 @@ import trio
 from broker.config import BrokerConfig
 from broker.journal import Journal
 from broker.puts import Puts
+from broker.rules import Rule
 from broker.standing import Role, Standing
 from broker.store.files import Files
 from broker.tablefile import RunSync, TableFile
@@ -100,6 +101,11 @@ class Part:
 
     def tables(self) -> Sequence[Table]:
         """Written to disk after each change, and copied by slaves."""
+        return ()
+
+    def rules(self) -> Sequence[Rule]:
+        """What it makes of a message on its way in, behind the rules that every broker has. It stands before the part
+        that takes messages."""
         return ()
 
     def runtime_info(self) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.part import NEVER, Part, Parts, Shared, Table
+from broker.rules import Rule
 from broker.schedule import levels
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
 from broker.schedule.levels import DelayLevels
@@ -23,7 +24,7 @@ class DelaysPart(Part):
         config = shared.config
         self._standing, self._veil = shared.standing, shared.journal.veil
         self._writes_open = False
-        self.levels = DelayLevels(len(levels.parse(config.message_delay_level)))
+        self._levels = DelayLevels(len(levels.parse(config.message_delay_level)))
         self._delivery = DelayedDelivery(
             ScheduleConfig(message_delay_level=config.message_delay_level,
                            flush_delay_offset_interval_ms=config.flush_delay_offset_interval),
@@ -37,6 +38,9 @@ class DelaysPart(Part):
 
     def tables(self) -> Sequence[Table]:
         return (Table(self._file, RequestCode.GET_ALL_DELAY_OFFSET, self._delivery.copy),)
+
+    def rules(self) -> Sequence[Rule]:
+        return (self._levels.rule,)
 
     def runtime_info(self) -> Mapping[str, str]:
         return self._delivery.running_stats()

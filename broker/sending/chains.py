@@ -1,8 +1,8 @@
 """The rules that every broker has, and the chains: which rules a message passes, in which order.
 
 The order is Java's: dead letters, properties, what is refused, then where the message waits. A feature that makes
-something else of messages, such as a timer, brings a rule of its own: the chain takes it as an argument, as it takes
-the delay levels, at the place of the rule here that refuses the feature.
+something else of messages, such as the delay levels, is a part with a rule of its own (``Part.rules``): these come
+last, in the order of the parts. Where a rule here refuses what a new part serves, that rule goes.
 Source: ``SendMessageProcessor``, ``AbstractSendMessageProcessor`` and ``HookUtils`` of RocketMQ 5.5.0.
 """
 
@@ -40,8 +40,8 @@ NEVER = PREPARED | INNER_BATCH
 """Bits of ``sys_flag`` that nothing here serves; the first one is in those of a rollback too."""
 
 
-def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, delays: Rule) -> Chain:
-    """Of one message that a producer sends, or a consumer for a retry."""
+def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, *of_parts: Rule) -> Chain:
+    """Of one message that a producer sends, or a consumer for a retry. ``of_parts``: what other parts make of it."""
     return Chain(
         rule(dead_letters.dead_letters),
         rule(own.own_properties, *own.values, POP_CK),
@@ -51,7 +51,7 @@ def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, delays: Ru
         rule(unserved.light_topics, LITE_TOPIC),
         rule(unserved.timers, *TIMERS, TIMER_OUT_MS),
         rule(priority, PRIORITY),
-        delays,
+        *of_parts,
     )
 
 
@@ -65,9 +65,9 @@ def of_batches(unserved: Unserved) -> Chain:
     )
 
 
-def of_given_back(delays: Rule) -> Chain:
+def of_given_back(*of_parts: Rule) -> Chain:
     """Of a message that a consumer gives back: it was stored before, and passed the other rules then."""
-    return Chain(delays)
+    return Chain(*of_parts)
 
 
 # --- what every broker does ----------------------------------------------------------------------------------

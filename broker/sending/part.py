@@ -10,7 +10,6 @@ from broker.consumers.part import ClientsPart
 from broker.groups.part import GroupsPart
 from broker.part import Part, Parts, Shared
 from broker.rate import Rate
-from broker.schedule.part import DelaysPart
 from broker.sending.config import SendingConfig
 from broker.sending.sendback import SendBack
 from broker.sending.sending import Sending
@@ -26,13 +25,13 @@ class SendingPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, standing, topics, groups = shared.config, shared.standing, before[TopicsPart], before[GroupsPart].table
         host = packed_host(config.broker_ip1, config.listen_port)
-        delays = before[DelaysPart].levels.rule
+        rules = [rule for part in before for rule in part.rules()]
         self.sending = Sending(
             pick(config, SendingConfig), topics.table, topics.file, groups, before[ClientsPart].locks, shared.puts,
-            host, shared.rng, lambda: standing.role.takes_puts, delays=delays)
+            host, shared.rng, lambda: standing.role.takes_puts, of_parts=rules)
         self._send_back = SendBack(
             self.sending, topics.table, topics.file, groups, shared.puts, shared.journal.log.record, host,
-            shared.rng, delays=delays)
+            shared.rng, of_parts=rules)
         self._rate = Rate(lambda: self.sending.counters.messages)
 
     def handlers(self) -> Mapping[int, Handler]:

@@ -7,7 +7,7 @@ Source: ``AbstractSendMessageProcessor.consumerSendMsgBack`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
@@ -40,10 +40,10 @@ class SendBack:
     """``read`` finds a message by its offset in the log; raises ``OffsetGone``, ``DamagedRecord``."""
 
     def __init__(self, sending: Sending, topics: TopicTable, file: WhenSaved, groups: Groups, puts: Puts,
-                 read: Callable[[int], Record], store_host: bytes, random: Random, *, delays: Rule) -> None:
+                 read: Callable[[int], Record], store_host: bytes, random: Random, *, of_parts: Sequence[Rule]) -> None:
         self._sending, self._topics, self._file, self._groups, self._puts = sending, topics, file, groups, puts
         self._read, self._store_host, self._random = read, store_host, random
-        self._rules = chains.of_given_back(delays)
+        self._rules = chains.of_given_back(*of_parts)
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}

@@ -10,7 +10,7 @@ Source: ``SendMessageProcessor``, ``AbstractSendMessageProcessor`` and ``HookUti
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from random import Random
 from typing import Final
@@ -42,10 +42,10 @@ class Sending:
 
     def __init__(self, config: SendingConfig, topics: TopicTable, file: WhenSaved, groups: Groups, locks: Locks,
                  puts: Puts, store_host: bytes, random: Random, takes_puts: Callable[[], bool], *,
-                 delays: Rule) -> None:
-        """``store_host``: this broker's address, as ``packed_host`` makes it."""
+                 of_parts: Sequence[Rule]) -> None:
+        """``store_host``: this broker's address, as ``packed_host`` makes it; ``of_parts``: rules of other parts."""
         self._file, self._puts, self._store_host, self._random = file, puts, store_host, random
-        self._takes_puts, self._delays = takes_puts, delays
+        self._takes_puts, self._of_parts = takes_puts, of_parts
         told = {"MSG_REGION": config.region_id, "TRACE_ON": "true" if config.trace_on else "false"}
         self._own = chains.Own({**told, "CLUSTER": config.broker_cluster_name},
                                lambda: f"{random.getrandbits(128):032X}")
@@ -62,7 +62,7 @@ class Sending:
         """For sends from now on."""
         self.config = config
         self._unserved = chains.Unserved(config)
-        self._rules = chains.of_sends(self._dead_letters, self._own, self._unserved, self._delays)
+        self._rules = chains.of_sends(self._dead_letters, self._own, self._unserved, *self._of_parts)
         self._batch_rules = chains.of_batches(self._unserved)
         self._short = ShortWay(self._rules.looked_at, self._own.values)
         self.answers.body_bytes_max = config.max_message_size

@@ -11,7 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from broker.config import BrokerConfig
-from broker.part import NEVER, Part, Parts, Table
+from broker.part import NEVER, Part, Parts, Shared, Table
+from broker.rules import Draft, Refusal, Rule, rule
 from broker.services import PARTS
 from broker.standing import Role
 from broker.store.files import MemoryFiles
@@ -145,6 +146,26 @@ async def test_a_part_ticks_first_when_the_broker_begins_and_its_table_is_writte
         kept.tick(0)
         nursery.cancel_scope.cancel()
     assert load(files, DelayOffsets).offset_table == {1: 2}
+
+
+async def test_a_message_passes_the_rules_of_parts_behind_those_of_every_broker(autojump_clock: MockClock) -> None:
+    class Judge(Part):
+        def __init__(self, shared: Shared, before: Parts) -> None:
+            pass
+
+        def rules(self) -> Sequence[Rule]:
+            return (rule(self.judged, "JUDGED"),)
+
+        def judged(self, draft: Draft) -> Refusal | None:
+            """A message that was judged is refused."""
+            return Refusal(77, "it was judged") if "JUDGED" in draft.properties else None
+
+    async with cluster() as made:
+        node = await made.node(None, (Judge, *PARTS))
+        assert (await made.send(node.address, b"m")).code == 0
+        assert (await made.send(node.address, b"m", properties="JUDGED\x01yes\x02")).code == 77
+        both = await made.send(node.address, b"m", properties="JUDGED\x01yes\x02__LITE_TOPIC\x01x\x02")
+        assert both.code not in (0, 77), "what every broker refuses comes first"
 
 
 async def test_a_broker_has_the_parts_of_the_list_in_its_order(autojump_clock: MockClock) -> None:

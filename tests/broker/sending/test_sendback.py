@@ -166,7 +166,7 @@ async def test_a_rule_may_refuse_it_or_have_it_wait(autojump_clock: MockClock) -
     verdicts: list[Verdict] = [NOT_YET, Refusal(13, "not this one"), NOT_YET, None]
     world.sendback = SendBack(
         world.sending, world.topics, world.topics_file, world.groups, world.puts, world.journal.log.record,
-        STORE_HOST, Random(1), delays=rule(lambda draft: verdicts.pop(0)))
+        STORE_HOST, Random(1), of_parts=[rule(lambda draft: verdicts.pop(0))])
     async with running(world):
         offset = await stored(world)
         answer = await world.ask(back(offset))

@@ -80,9 +80,9 @@ class World:
         delays = DelayLevels().rule
         self.sending = Sending(
             config or SendingConfig(), self.topics, self.topics_file, self.groups, self.groups, self.puts, STORE_HOST,
-            Random(1), lambda: not self.slave, delays=delays)
+            Random(1), lambda: not self.slave, of_parts=[delays])
         self.sendback = SendBack(self.sending, self.topics, self.topics_file, self.groups, self.puts,
-                                 self.journal.log.record, STORE_HOST, Random(2), delays=delays)
+                                 self.journal.log.record, STORE_HOST, Random(2), of_parts=[delays])
         self.delayed = DelayedDelivery(
             schedule or ScheduleConfig(), self.journal.messages, self.puts, load(self.files, DelayOffsets),
             now_ns=self.journal.now_ns, wall_ms=self.wall_ms)

@@ -596,6 +596,11 @@ PLANTED: Final = (
             "        self.follow(role.master_address or None)\n",
             "        self.follow(role.master_address or self._master)\n",
             ("tests/broker/test_sync.py::test_tables_are_copied_while_the_role_says_whose_slave_this_broker_is",)),
+    Planted("rules of parts judge before those of every broker", "broker/sending/chains.py",
+            "    return Chain(\n        rule(dead_letters.dead_letters),\n",
+            "    return Chain(\n        *of_parts,\n        rule(dead_letters.dead_letters),\n",
+            ("tests/broker/test_part.py::"
+             "test_a_message_passes_the_rules_of_parts_behind_those_of_every_broker",)),
     Planted("parts tick at each turn", "broker/part.py",
             "            if part.due_ns() <= now_ns:\n", "            if part.due_ns() <= NEVER:\n",
             ("tests/broker/test_part.py::test_a_tick_comes_when_it_is_due_and_to_nobody_else",)),
