@@ -55,7 +55,7 @@ class Queues:
                     if queue.damaged:
                         self.damaged = True
                         self.say(f"queue {number} of {topic} was damaged after it was flushed: it is built again "
-                                  "from the log")
+                                 "from the log")
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -110,7 +110,7 @@ class Queues:
 
     def _in_no_queue(self, offset: int, topic: bytes, queue_id: int, queue_offset: int, end: int) -> None:
         self.say(f"the message at offset {offset} of the log is in no queue: it says place {queue_offset} of queue "
-                  f"{queue_id} of topic {topic[:60]!r}, which ends at {end}")
+                 f"{queue_id} of topic {topic[:60]!r}, which ends at {end}")
 
     def say(self, words: str) -> None:
         """Tell the operator, if anybody listens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import repeat
 
 import pytest
 import trio
@@ -73,7 +74,9 @@ def cuts(raw: bytes, sizes: Iterator[int]) -> Iterator[tuple[bytes, int]]:
         at += size
 
 
-BODIES = st.lists(st.one_of(st.integers(0, 300), st.integers(1_000, 3_700)), max_size=30)
+BODIES = st.lists(st.one_of(st.integers(0, 300), st.integers(1_000, 3_700)), max_size=30) | st.lists(
+    st.tuples(st.integers(0, 20), st.integers(1, 90)), max_size=5).map(  # many of one size in a row
+        lambda runs: [size for size, count in runs for _ in range(count)])
 
 
 @given(BODIES, st.integers(0, 1 << 32), st.sampled_from([b"T", b"T" * 200]))
@@ -119,6 +122,29 @@ def test_what_is_no_record_is_refused(raw: bytes, cut: int) -> None:
     whole = WholeRecords(FILE)
     with pytest.raises(HaFrameError, match=f"at offset {len(good)}: .*Is mappedFileSizeCommitLog the master's"):
         whole.take(good + bytes(8), 0)
+
+
+def outcome(raw: bytes, piece: int) -> str | bytes:
+    whole, out = WholeRecords(1 << 20), b""
+    try:
+        for data, offset in cuts(raw, repeat(piece)):
+            out += b"".join(whole.take(memoryview(data), offset))
+    except HaFrameError as error:
+        return str(error)
+    return out
+
+
+@pytest.mark.parametrize("place", range(8))
+@pytest.mark.parametrize("bad", [1, 2, 17, 18, 50, 199])
+def test_among_many_of_one_size_the_one_that_is_no_record_is_found(bad: int, place: int) -> None:
+    made = bytearray(content(log_of_sizes([50] * 200, file_bytes=1 << 20)))
+    size = len(made) // 200
+    made[bad * size + place] ^= 0x40
+    raw = bytes(made)
+    found = outcome(raw, len(raw))
+    assert found == outcome(raw, size), "as where each comes by itself"
+    if place not in (2, 3):
+        assert isinstance(found, str) and f"the master sent no message at offset {bad * size}:" in found
 
 
 class Master:
