@@ -11,11 +11,13 @@ import enum
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
 import trio
 
+from broker.moments import Moment
 from broker.store.disk import Disk, DiskThread
 from broker.store.errors import StoreFailed, StoreFull
 from broker.store.flush import Flush
@@ -95,19 +97,19 @@ class Journal:
         """To read, and to see how far each is; what changes them comes through here, but for ``trust``."""
         self.config = config
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self.grown: list[Callable[[], None]] = []
+        self.grown: Moment[[]] = Moment("Journal.grown")
         """Called in the turn in which ``end`` or ``durable_end`` moved; the system has what is below ``end``."""
-        self.settled: list[Callable[[], None]] = []
+        self.settled: Moment[[]] = Moment("Journal.settled")
         """Called when all of ``grown`` have been: whoever looks at what they concluded."""
         self.arrived = store.arrived
-        """Called when a message became visible to consumers."""
+        """Hears of each message that became visible to consumers."""
         self.on_new_queue = store.on_new_queue
-        """Called with the topic of each queue that gets its first message."""
-        self.ticks: list[Callable[[int], None]] = []
+        """Hears the topic of each queue that gets its first message."""
+        self.ticks: Moment[[int]] = Moment("Journal.ticks")
         """Called every ``tick_interval_ms`` with the time in nanoseconds."""
-        self.on_failure: list[Callable[[StoreFailed], None]] = []
+        self.on_failure: Moment[[StoreFailed]] = Moment("Journal.on_failure")
         """Called once, when the store has failed for good."""
-        self.cutting: list[Callable[[int], None]] = []
+        self.cutting: Callable[[int], None] = lambda end: None
         """Called with the new end before the log is cut; may raise ``OSError``, and then it is not."""
         self.veil = Veil()
         self.failure: StoreFailed | None = None
@@ -141,7 +143,7 @@ class Journal:
         Raises:
             WrongStore: as ``MessageStore.open``.
         """
-        self._store.on_trouble.append(lambda words: logger.error("%s", words))
+        self._store.on_trouble.call = partial(logger.error, "%s")
         found = self._store.open()
         self.end = self.durable_end = self.log.max_offset
         self.confirm_offset = self.visible.offset
@@ -197,8 +199,7 @@ class Journal:
         """Forget what is behind ``offset``, a message's boundary; with ``everything`` the log becomes empty and takes
         whatever offset comes first. Blocks for a moment. Raises ``OffsetGone``, ``StoreFailed``, ``OSError``."""
         self._stop_flush()
-        for call in tuple(self.cutting):
-            call(offset)
+        self.cutting(offset)
         self._store.truncate(offset, everything=everything)
         self.end = self.log.max_offset
         self.durable_end = self.end  # cutting syncs
@@ -242,7 +243,7 @@ class Journal:
         self._flush_began_ns = now_ns
         self._checkpoint_due_ns = now_ns + self.config.checkpoint_interval_ms * NS_PER_MS
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tick)
+            nursery.start_soon(self._keep_ticking)
             task_status.started()
             while True:
                 await self._bell.wait()
@@ -297,10 +298,8 @@ class Journal:
         self._sync()
         if self._grew:
             self._grew = False
-            for call in tuple(self.grown):
-                call()
-        for call in tuple(self.settled):
-            call()
+            self.grown()
+        self.settled()
         self._answers_first = not self._answers_first and self._is_much_to_show()
         more = self._answers_first or self._dispatch()
         if self.veil.on:
@@ -338,19 +337,20 @@ class Journal:
                 self.trust.distrust()
             except OSError as refused:
                 logger.error("what tells the next start that the disk failed cannot be written: %s", refused)
-            for call in tuple(self.on_failure):
-                call(error)
+            self.on_failure(error)
             self._bell.ring()
 
-    async def _tick(self) -> None:
+    def _tick(self) -> None:
+        now_ns = self.now_ns()
+        self.ticks(now_ns)
+        self._flush(now_ns)
+        self._clean(now_ns)
+        self._bell.ring()
+
+    async def _keep_ticking(self) -> None:
         while True:
             await trio.sleep(self.config.tick_interval_ms / 1000)
-            now_ns = self.now_ns()
-            for call in tuple(self.ticks):
-                call(now_ns)
-            self._flush(now_ns)
-            self._clean(now_ns)
-            self._bell.ring()
+            self._tick()
 
     # --- what consumers see ----------------------------------------------------------------------------------
 

@@ -89,8 +89,8 @@ class Puts:
         self._unflushed: deque[_Waiting] = deque()
         self._unacknowledged = PutQueue(self._acknowledged)
         self._by_token: dict[int, _Waiting] = {}
-        journal.settled.append(self._settle)
-        journal.ticks.append(self._expire)
+        journal.settled.join("puts", self._settle)
+        journal.ticks.join("puts", self._expire)
 
     # --- who may write ---------------------------------------------------------------------------------------
 

@@ -49,14 +49,14 @@ class Alone:
         self.holders: Holders = _Itself(journal)
         self._journal = journal
         self._replicas = Replicas()
-        journal.grown.append(self._grown)
+        journal.grown.join("role", self._grown)
         self._grown()
 
     def replicas(self) -> Replicas:
         return self._replicas
 
     def close(self) -> None:
-        self._journal.grown.remove(self._grown)
+        self._journal.grown.leave("role", self._grown)
 
     def _grown(self) -> None:
         self._journal.confirm(self._journal.durable_end)

@@ -187,7 +187,7 @@ class ControlledRole(Bearer):
         self.handed_over = False
         self._stopping = False
         self._demand = Demand(lambda: self.member.manager.gate, self._apply)
-        journal.ticks.append(lambda _: self._demand.settle())
+        journal.ticks.join("demand", lambda _: self._demand.settle())
         self._sync_flush_timeout_ms = 0
         """As configured last."""
         self._nursery: trio.Nursery | None = None

@@ -198,9 +198,9 @@ class Broker:
             ha_address=config.ha_address, topics=self._registered, found=self._told,
             ordered=self.topics.table.set_ordered, members=self._counts_members,
             grouped=lambda members: self.roles.members_changed(len(members)))
-        self.topics.table.on_change.append(self.registration.changed)
+        self.topics.table.on_change.join("name servers", self.registration.changed)
         self.sync = MetadataSync(client, {table.code: table.copy for table in made.tables()})
-        journal.on_new_queue.append(self._new_queue)
+        journal.on_new_queue.call = self._new_queue
         self.exchange = Exchange(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
         self.roles, more = self._roles()
@@ -318,11 +318,11 @@ class Broker:
         def fail(error: StoreFailed) -> None:
             nursery.start_soon(_fail, error)
 
-        self.journal.on_failure.append(fail)
+        self.journal.on_failure.join("server", fail)
         try:
             yield
         finally:
-            self.journal.on_failure.remove(fail)
+            self.journal.on_failure.leave("server", fail)
 
     def _closed(self, connection: Connection, reason: str) -> None:
         self.parts.connection_closed(connection, reason)

@@ -27,6 +27,7 @@ import role_tables  # noqa: E402
 
 from benchmarks import broker_figures, failover_timeline  # noqa: E402
 from broker.idle_keys import IDLE  # noqa: E402
+from broker.moments import ORDERS  # noqa: E402
 from broker.schedule.levels import DelayLevels  # noqa: E402
 from broker.sending import chains  # noqa: E402
 from broker.sending.config import SendingConfig  # noqa: E402
@@ -116,6 +117,17 @@ def send_rules() -> Iterator[str]:
         yield f"| `{each.name}` | {each.about} | {' | '.join(places)} |"
 
 
+def broker_moments() -> Iterator[str]:
+    """A row per place of each moment that several parts of a broker are told of."""
+    yield "| moment | when | place | what is done there | why in this order |"
+    yield "|---|---|---|---|---|"
+    for name, order in ORDERS.items():
+        first = f"| `{name}` | {order.when} |"
+        for number, (place, done) in enumerate(order.places.items(), 1):
+            yield f"{first} {number}. {place} | {done} | {order.why if number == 1 else ''} |"
+            first = "| | |"
+
+
 def broker_benchmarks() -> Iterator[str]:
     """The tables of the recorded run, and on what it ran."""
     if not BROKER_FIGURES.exists():
@@ -195,6 +207,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, configuration()), "broker-idle-keys": partial(idle_keys, IDLE),
     "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
+    "broker-moments": broker_moments,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, **role_tables.PARTS}

@@ -101,13 +101,13 @@ class Copying(ABC, Generic[MessageT]):
 
     def begin(self) -> None:
         """Hear of the journal, from now on."""
-        self._journal.grown.append(self._grown)
-        self._journal.ticks.append(self._tick)
+        self._journal.grown.join("copying", self._grown)
+        self._journal.ticks.join("copying", self._tick)
         self._tick(self._journal.now_ns())
 
     def end(self) -> None:
-        self._journal.grown.remove(self._grown)
-        self._journal.ticks.remove(self._tick)
+        self._journal.grown.leave("copying", self._grown)
+        self._journal.ticks.leave("copying", self._tick)
 
     # --- for the heir ----------------------------------------------------------------------------------------
 

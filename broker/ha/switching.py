@@ -129,8 +129,8 @@ class Switching(ABC):
         self._mark = mark
         if mark is not None:
             journal.confirm(mark.open(journal.end))
-            journal.cutting.append(mark.cut)
-        journal.on_failure.append(self._failed)  # the last flush may fail, which comes after ``end``
+            journal.cutting = mark.cut
+        journal.on_failure.join("role", self._failed)  # the last flush may fail, which comes after ``end``
         self._master: HaMaster | None = None
         self._slave: HaSlave | None = None
         self._copying: Copying[MasterHandshake | Transfer] | None = None
@@ -143,14 +143,14 @@ class Switching(ABC):
 
     def begin(self) -> None:
         """Hear of the journal, from now on."""
-        self._journal.grown.append(self._grown)
-        self._journal.settled.append(self._settled)
-        self._journal.ticks.append(self._tick)
+        self._journal.grown.join("role", self._grown)
+        self._journal.settled.join("role", self._settled)
+        self._journal.ticks.join("role", self._tick)
 
     def end(self) -> None:
-        self._journal.grown.remove(self._grown)
-        self._journal.settled.remove(self._settled)
-        self._journal.ticks.remove(self._tick)
+        self._journal.grown.leave("role", self._grown)
+        self._journal.settled.leave("role", self._settled)
+        self._journal.ticks.leave("role", self._tick)
         if self._mark is not None:
             self._mark.close()
 

@@ -33,7 +33,7 @@ class OffsetsPart(Part):
             subscribers=before[ClientsPart].relay, veil=shared.journal.veil,
             memory=shared.memory_bytes)
         self.table.on_change = self._file.changed
-        topics.table.on_delete.append(self.table.forget_topic)
+        topics.table.on_delete.join("parts", self.table.forget_topic)
         groups.admin.on_clean = self.table.forget_group
 
     def handlers(self) -> Mapping[int, Handler]:

@@ -89,15 +89,15 @@ class PlainMaster:
         """Serve slaves until cancelled; closes the listeners."""
         journal = self._journal
         journal.trust.regained()  # there is no other log to go by
-        journal.grown.append(self._grown)
-        journal.ticks.append(self._port.tick)
+        journal.grown.join("role", self._grown)
+        journal.ticks.join("role", self._port.tick)
         try:
             self._port.serve(MasterSide(self._core))
             self._grown()
             await self._port.run(listeners, task_status=task_status)
         finally:
-            journal.grown.remove(self._grown)
-            journal.ticks.remove(self._port.tick)
+            journal.grown.leave("role", self._grown)
+            journal.ticks.leave("role", self._port.tick)
 
     def replicas(self) -> Replicas:
         if not self._counts:

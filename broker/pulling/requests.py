@@ -91,7 +91,7 @@ class Pulling:
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
         self._standing, self._now_ns = standing, now_ns
         self._finishing = False
-        journal.arrived.append(self.holding.arrived)
+        journal.arrived.call = self.holding.arrived
         offsets.on_reset = lambda group, topic, queue_id: self.holding.wake_queue(topic, queue_id)
 
     def handlers(self) -> dict[int, Handler]:

@@ -56,7 +56,7 @@ class Sending:
         self.answers = Answers(told, store_host)
         self.counters = self.answers.counters
         self.configure(config)
-        topics.on_change.append(self.targets.known.clear)
+        topics.on_change.join("sends", self.targets.known.clear)
 
     def configure(self, config: SendingConfig) -> None:
         """For sends from now on."""

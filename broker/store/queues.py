@@ -5,9 +5,10 @@ They can always be built again from the log. Source: ``ConsumeQueueStore`` of Ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from broker.moments import Listener
 from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue
 from broker.store.dispatch import TagCodes
 from broker.store.files import File, Files
@@ -18,8 +19,6 @@ _ENTRIES_MAX: Final = 1 << 58
 """Of one queue: its bytes are counted in 64 bits."""
 Queue = tuple[bytes, int]
 """Topic and queue id."""
-Arrived = Callable[[bytes, int, int, int, Outline], None]
-"""Topic, queue id, queue offset, code of the tag, outline."""
 
 
 class Queues:
@@ -33,12 +32,13 @@ class Queues:
         """Have entries that were not flushed; a set that keeps its order."""
         self._new_folders: set[str] = set()
         self._unsynced: list[File] = []
-        self.arrived: list[Arrived] = []
-        """Called for each message that consumers see from then on."""
-        self.on_new: list[Callable[[bytes], None]] = []
-        """Called with the topic of each queue that gets its first message."""
-        self.on_trouble: list[Callable[[str], None]] = []
-        """Called with what an operator should know."""
+        self.arrived: Listener[[bytes, int, int, int, Outline]] = Listener()
+        """Hears of each message that consumers see from then on: topic, queue id, queue offset, code of the tag,
+        outline."""
+        self.on_new: Listener[[bytes]] = Listener()
+        """Hears the topic of each queue that gets its first message."""
+        self.on_trouble: Listener[[str]] = Listener()
+        """Hears what an operator should know."""
         self.damaged = False
         """Entries of messages that were flushed are gone: all must be told again."""
 
@@ -79,7 +79,7 @@ class Queues:
         Raises:
             OSError: the disk is full. Tell them again.
         """
-        queues, arrived, tags_code, pack = self._queues, self.arrived, self._code, ENTRY.pack
+        queues, arrived, tags_code, pack = self._queues, self.arrived.call, self._code, ENTRY.pack
         changed, gathered, open_transaction = self._changed, GATHERED - 1, 4
         for found in run:
             offset, size, queue_id, queue_offset, sys_flag, time_ms, topic, properties = found
@@ -91,8 +91,7 @@ class Queues:
                     self._in_no_queue(offset, topic, queue_id, queue_offset, 0)
                     continue
                 queue = self._make((topic, queue_id))
-                for tell in self.on_new:
-                    tell(topic)
+                self.on_new.call(topic)
             code = tags_code(topic, properties, time_ms)
             changed[queue] = None
             if queue_offset == queue.max_offset:
@@ -105,8 +104,7 @@ class Queues:
             else:
                 self._in_no_queue(offset, topic, queue_id, queue_offset, queue.max_offset)
                 continue
-            for call in arrived:
-                call(topic, queue_id, queue_offset, code, found)
+            arrived(topic, queue_id, queue_offset, code, found)
 
     def _in_no_queue(self, offset: int, topic: bytes, queue_id: int, queue_offset: int, end: int) -> None:
         self.say(f"the message at offset {offset} of the log is in no queue: it says place {queue_offset} of queue "
@@ -114,8 +112,7 @@ class Queues:
 
     def say(self, words: str) -> None:
         """Tell the operator, if anybody listens."""
-        for call in self.on_trouble:
-            call(words)
+        self.on_trouble.call(words)
 
     def has_place(self, topic: bytes, queue_id: int, queue_offset: int, end: int) -> bool:
         """Whether a message may have that place in a queue that ends at ``end``, or in a new one. No checksum covers

@@ -67,12 +67,12 @@ class MessageStore:
         self.cleaner = Cleaner(files, self.log, queues, index, self.visible)
         self.trust = LogTrust(None if boot is None else TrustFile(files, boot, synced=synced), queues.say)
         self.arrived = queues.arrived
-        """Called with topic, queue id, queue offset, code of the tag and outline of each message that consumers see
-        from then on."""
+        """Hears topic, queue id, queue offset, code of the tag and outline of each message that consumers see from then
+        on."""
         self.on_new_queue = queues.on_new
-        """Called with the topic of each queue that gets its first message."""
+        """Hears the topic of each queue that gets its first message."""
         self.on_trouble = queues.on_trouble
-        """Called with what an operator should know of files that were damaged."""
+        """Hears what an operator should know of files that were damaged."""
 
     # --- opening and closing ---------------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ class TopicsPart(Part):
         self.file = shared.table_file(self.table.snapshot)
         self._admin = TopicAdmin(self.table, self.file.saved)
         self.table.queues_kept = self._queues_kept
-        self.table.on_change.append(self.file.changed)
-        self.table.on_delete.append(lambda name: shared.journal.delete_topics([name.encode()]))
+        self.table.on_change.join("file", self.file.changed)
+        self.table.on_delete.join("queues", lambda name: shared.journal.delete_topics([name.encode()]))
 
     def handlers(self) -> Mapping[int, Handler]:
         return self._admin.handlers()

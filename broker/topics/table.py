@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
+from broker.moments import Moment
 from broker.store.tables import Topics
 from broker.topics import attributes, names
 from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -55,11 +56,11 @@ class TopicTable:
         made = {topic.topic_name: topic for topic in system_topics(config)}
         self.system = names.SYSTEM | made.keys()
         """Topics that administrators may not touch."""
-        self.on_change: list[Callable[[], None]] = []
+        self.on_change: Moment[[]] = Moment("TopicTable.on_change")
         """Called after each change of a topic: the version has moved."""
         self.queues_kept: Callable[[str], int] = lambda name: 0
         """How many queues of a topic the log has messages in: a master may be elected before it heard of the topic."""
-        self.on_delete: list[Callable[[str], object]] = []
+        self.on_delete: Moment[[str]] = Moment("TopicTable.on_delete")
         """Called with the topic's name before ``on_change``: its queues and offsets are to go."""
         kept = kept or Topics()
         self._version = kept.data_version
@@ -113,8 +114,7 @@ class TopicTable:
     def delete(self, name: str) -> bool:
         """Whether it was there; who listens is told in any case, since its queues may be."""
         found = self._topics.pop(name, None) is not None
-        for tell in self.on_delete:
-            tell(name)
+        self.on_delete(name)
         if found:
             self._step()
         return found
@@ -158,7 +158,7 @@ class TopicTable:
         """Become what another broker has, its version included: a slave follows its master."""
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
-        self._tell()
+        self.on_change()
 
     def copy(self, answer: bytes) -> None:
         """``replace`` by what a master answered to 21. Every master has topics: one that tells of none has not loaded
@@ -178,11 +178,7 @@ class TopicTable:
 
     def _step(self) -> None:
         self._version = DataVersion(self.state_version, self._now_ms(), self._version.counter + 1)
-        self._tell()
-
-    def _tell(self) -> None:
-        for tell in self.on_change:
-            tell()
+        self.on_change()
 
 
 def system_topics(config: TopicsConfig) -> list[TopicConfig]:

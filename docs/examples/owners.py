@@ -61,7 +61,7 @@ class OwnersPart(Part):
         self._limits = pick(shared.config, OwnersKeys)
         self._owners = load(shared.files, Owners, PATH).owner_table
         self._file = shared.table_file(lambda: Owners(dict(self._owners)), path=PATH)
-        self._topics.on_delete.append(self._forget)
+        self._topics.on_delete.join("parts", self._forget)
 
     def handlers(self) -> Mapping[int, Handler]:
         return {SET_OWNER: self.set_owner, GET_OWNERS: self.get_owners}

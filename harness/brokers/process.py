@@ -136,12 +136,7 @@ class Turns(Journal):
 
     def tick(self) -> None:
         """As its ticking task does."""
-        now_ns = self.now_ns()
-        for call in tuple(self.ticks):
-            call(now_ns)
-        self._flush(now_ns)
-        self._clean(now_ns)
-        self._bell.ring()
+        self._tick()
 
 
 class Process:
@@ -177,11 +172,11 @@ class Process:
         self.switch.advanced = self.puts.advanced
         self.member = Member(self)
         self.demand = Demand(lambda: self.member.manager.gate, self._demands)
-        journal.ticks.append(lambda _: self.demand.settle())
+        journal.ticks.join("demand", lambda _: self.demand.settle())
         self.switch.changed = self.member.ring
         journal.begin_turns(self.wake)
-        journal.arrived.append(lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
-            self, queue_id, offset, outline))
+        journal.arrived.call = lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
+            self, queue_id, offset, outline)
         journal.veil.lifted = lambda: self.scene.watch.unveiled(self)
         self.switch.begin()
         self.later(TICK_NS, E_TICK, self._tick)

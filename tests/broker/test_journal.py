@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.journal import FlushDiskType, Journal, JournalConfig
+from broker.moments import WATCH
 from broker.store.disk import DiskThread, InlineDisk, Job, Steps, Told
 from broker.store.errors import OffsetGone, StoreFailed, StoreFull
 from broker.store.files import MemoryFile, MemoryFiles, Space
@@ -98,7 +99,7 @@ async def test_a_turn_is_written_once_and_told_once(autojump_clock: MockClock) -
     writes = counted(files, "write")
     async with running(files) as journal:
         ends: list[int] = []
-        journal.grown.append(lambda: ends.append(journal.end))
+        journal.grown.join(WATCH, lambda: ends.append(journal.end))
         puts = [journal.append([message(f"m{number}")])[0] for number in range(50)]
         assert (journal.end, journal.log.max_offset) == (0, puts[-1].offset + puts[-1].size)
         writes()
@@ -130,7 +131,7 @@ async def test_sync_flush_moves_the_durable_end_when_the_disk_has_it(autojump_cl
     disk = SlowDisk()
     async with running(config=SYNC, disk=disk) as journal:
         durable: list[int] = []
-        journal.grown.append(lambda: durable.append(journal.durable_end))
+        journal.grown.join(WATCH, lambda: durable.append(journal.durable_end))
         first = journal.append([message("a")])[0]
         await wait_all_tasks_blocked()
         second = journal.append([message("b")])[0]
@@ -162,7 +163,7 @@ async def test_a_failed_sync_is_final_and_told_once(autojump_clock: MockClock) -
     files = MemoryFiles()
     async with running(files, SYNC) as journal:
         told: list[StoreFailed] = []
-        journal.on_failure.append(told.append)
+        journal.on_failure.join(WATCH, told.append)
         journal.append([message("a")])
         await wait_all_tasks_blocked()
         durable = journal.durable_end
@@ -189,7 +190,7 @@ async def test_a_last_flush_that_fails_is_told_and_releases_the_store(
     monkeypatch.setattr(MemoryFiles, "unlock", lambda self: unlocked.append(True))
     async with running(files) as journal:
         told: list[StoreFailed] = []
-        journal.on_failure.append(told.append)
+        journal.on_failure.join(WATCH, told.append)
         journal.append([message("a")])
         await wait_all_tasks_blocked()
     files.content["commitlog/" + "0" * 20].fault = OSError(errno.EIO, "Input/output error")
@@ -245,7 +246,7 @@ async def test_dispatch_leaves_the_loop_to_others_and_tells_of_each_message(auto
     config = JournalConfig(dispatch_slice=10)
     async with running(config=config) as journal:
         arrived: list[tuple[bytes, int, int]] = []
-        journal.arrived.append(lambda topic, queue_id, offset, code, outline: arrived.append((topic, queue_id, offset)))
+        journal.arrived.call = lambda topic, queue_id, offset, code, found: arrived.append((topic, queue_id, offset))
         journal.append([message(f"m{number}", queue_id=number % 2) for number in range(100)])
         await wait_all_tasks_blocked()
         journal.confirm(journal.end)
@@ -438,8 +439,8 @@ async def test_what_is_much_is_shown_behind_the_answers(autojump_clock: MockCloc
     async with running() as journal:
         seen: list[tuple[str, int]] = []
         bell = Bell()
-        journal.settled.append(bell.ring)
-        journal.grown.append(lambda: journal.confirm(journal.end))
+        journal.settled.join(WATCH, bell.ring)
+        journal.grown.join(WATCH, lambda: journal.confirm(journal.end))
 
         async def answers() -> None:
             while True:
@@ -460,7 +461,7 @@ async def test_what_is_much_is_shown_behind_the_answers(autojump_clock: MockCloc
 
 async def test_a_stream_of_puts_does_not_put_off_what_consumers_see(autojump_clock: MockClock) -> None:
     async with running() as journal:
-        journal.grown.append(lambda: journal.confirm(journal.end))
+        journal.grown.join(WATCH, lambda: journal.confirm(journal.end))
         for turn in range(20):
             journal.append([message("x" * 900) for _ in range(40)])
             await trio.lowlevel.checkpoint()

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from broker.groups.table import GroupsConfig, GroupTable
+from broker.moments import WATCH
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.standing import Role
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups
@@ -106,7 +107,7 @@ async def test_topics_of_the_same_version_are_left_alone(autojump_clock: trio.ab
     master = MasterStub()
     async with slave(master) as (sync, mine):
         changes: list[int] = []
-        mine.topics.on_change.append(lambda: changes.append(1))
+        mine.topics.on_change.join(WATCH, lambda: changes.append(1))
         sync.follow("m:1")
         await until(lambda: sync.done > 3)
         assert len(changes) == 1

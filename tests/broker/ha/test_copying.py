@@ -6,6 +6,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.journal import Journal
+from broker.moments import WATCH
 from remoting.record import Message
 from tests.broker.ha.group import Broker, group
 
@@ -18,7 +19,7 @@ def fill(master: Broker, count: int) -> None:
 def noted(journal: Journal) -> list[bool]:
     """Whether it copied, at each growth."""
     found: list[bool] = []
-    journal.grown.append(lambda: found.append(journal.copying))
+    journal.grown.join(WATCH, lambda: found.append(journal.copying))
     return found
 
 
@@ -50,7 +51,7 @@ async def test_a_connection_that_ends_ends_the_copying(autojump_clock: MockClock
                 cut.append(b.journal.end)
                 net.cut()
 
-        b.journal.grown.append(cut_once)
+        b.journal.grown.join(WATCH, cut_once)
         await b.follow(a, 1)
         with trio.fail_after(10):
             while not cut or b.journal.copying:

@@ -14,6 +14,7 @@ from broker.ha.config import HaConfig
 from broker.ha.epochfile import EpochFile
 from broker.ha.taking import BecomeMaster, BecomeSlave
 from broker.journal import Journal
+from broker.moments import WATCH
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.store.directory import DirectoryFiles
 from broker.store.store import MessageStore, StoreConfig
@@ -47,10 +48,10 @@ async def reached(journal: Journal, holds: Callable[[], bool]) -> None:
         if holds():
             turned.set()
 
-    journal.settled.append(look)
+    journal.settled.join(WATCH, look)
     with trio.fail_after(60):
         await turned.wait()
-    journal.settled.remove(look)
+    journal.settled.leave(WATCH, look)
 
 
 async def test_a_log_is_copied_under_a_controller(tmp_path: Path) -> None:

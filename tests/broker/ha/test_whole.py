@@ -29,6 +29,7 @@ from broker.ha.wire import (
     Transfer,
 )
 from broker.journal import Journal, JournalConfig
+from broker.moments import WATCH
 from broker.plain.slave import SlaveCore
 from broker.store.commitlog import CommitLog
 from broker.store.disk import InlineDisk
@@ -208,7 +209,7 @@ async def test_a_slave_holds_and_acknowledges_whole_records(plain: bool, seed: i
     journal = Journal(MessageStore(MemoryFiles(), SMALL), JournalConfig(), disk=InlineDisk())
     journal.open()
     stored: list[int] = []
-    journal.grown.append(lambda: stored.append(journal.end))
+    journal.grown.join(WATCH, lambda: stored.append(journal.end))
     async with trio.open_nursery() as nursery:
         net = Net(nursery, rng)
         nursery.start_soon(master.run, net.listen("m:1"))

@@ -73,8 +73,8 @@ class World:
         self.puts = Puts(self.journal, quorum or QuorumConfig())
         self.topics = TopicTable(topics or TopicsConfig(), self.wall_ms, load(self.files, Topics))
         self.topics_file = TableFile(self.files, self.topics.snapshot, inline)
-        self.topics.on_change.append(self.topics_file.changed)
-        self.topics.on_delete.append(lambda name: self.journal.delete_topics([name.encode()]))
+        self.topics.on_change.join("file", self.topics_file.changed)
+        self.topics.on_delete.join("queues", lambda name: self.journal.delete_topics([name.encode()]))
         self.groups = Groups()
         self.slave = False
         delays = DelayLevels().rule
@@ -88,7 +88,7 @@ class World:
             now_ns=self.journal.now_ns, wall_ms=self.wall_ms)
         self.delayed_file = TableFile(self.files, self.delayed.offsets, inline)
         self.delayed.on_change = self.delayed_file.changed
-        self.journal.ticks.append(self.delayed.tick)
+        self.journal.ticks.join("parts", self.delayed.tick)
         self.alone: Alone | None = None
         self.client: Client
 

@@ -22,7 +22,7 @@ TIME_MS = 1_700_000_000_000
 def opened(files: MemoryFiles, told: list[str] | None = None) -> MessageStore:
     store = MessageStore(files, CONFIG)
     if told is not None:
-        store.on_trouble.append(told.append)
+        store.on_trouble.call = told.append
     store.open()
     store.visible.advance()
     return store

@@ -161,7 +161,7 @@ def test_a_full_disk_stops_no_start() -> None:
             raise OSError(28, "No space left on device")
 
     store = MessageStore(files, SMALL, boot="second")
-    store.on_trouble.append(said.append)
+    store.on_trouble.call = said.append
     files.content[f"{PATH}.tmp"] = MemoryFile(hook=full)
     store.open()
     assert state(store) == (True, flushed)

@@ -29,7 +29,7 @@ def test_dispatch_in_pieces_is_dispatch_at_once() -> None:
         runs += run
     assert runs == list(store.log.scan(0))
     seen: list[tuple[int, int]] = []
-    store.arrived.append(lambda topic, queue_id, offset, code, found: seen.append((queue_id, offset)))
+    store.arrived.call = lambda topic, queue_id, offset, code, found: seen.append((queue_id, offset))
     while store.visible.advance_some(end, rng.randrange(1, 20)):
         pass
     assert store.visible.offset == store.visible.indexed_offset == end

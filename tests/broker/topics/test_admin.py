@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from broker.moments import WATCH
 from broker.store.tables import Topics, load
 from broker.topics import TopicsConfig
 from broker.topics.admin import page
@@ -46,7 +47,7 @@ async def on_disk(world: World) -> dict[str, TopicConfig]:
 async def test_made_changed_and_deleted(autojump_clock: MockClock) -> None:
     async with running() as world:
         gone: list[str] = []
-        world.topics.on_delete.append(gone.append)
+        world.topics.on_delete.join(WATCH, gone.append)
         assert (await world.ask(create(order=True, attributes="+message.type=FIFO", topic_sys_flag=1))).code == 0
         made = TopicConfig("Orders", 4, 4, 6, "SINGLE_TAG", 1, True, {"message.type": "FIFO"})
         assert (await on_disk(world))["Orders"] == made

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from broker.moments import WATCH
 from broker.store.files import MemoryFiles
 from broker.store.tables import Topics, load, save
 from broker.topics import TopicsConfig, TopicTable
@@ -23,7 +24,7 @@ def table(kept: Topics | None = None, **config: Any) -> TopicTable:
 
 def counted(topics: TopicTable) -> Callable[[], int]:
     calls: list[DataVersion] = []
-    topics.on_change.append(lambda: calls.append(topics.version))
+    topics.on_change.join(WATCH, lambda: calls.append(topics.version))
     return lambda: len(calls)
 
 
@@ -81,7 +82,7 @@ def test_the_version_moves_with_each_change_and_is_told() -> None:
 def test_deleting() -> None:
     topics = table()
     calls, gone = counted(topics), list[str]()
-    topics.on_delete.append(gone.append)
+    topics.on_delete.join(WATCH, gone.append)
     topics.update([TopicConfig("t")])
     assert topics.delete("t") and not topics.delete("t")
     assert topics.get("t") is None and gone == ["t", "t"] and calls() == 2

@@ -1,0 +1,105 @@
+"""Moments that several parts of a broker are told of, and in which order: by place, whoever came first.
+
+``ORDERS`` has them all. Everything else that tells somebody has one listener, an attribute that is called. A moment
+knows neither what happened nor what its listeners do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, ParamSpec
+
+import attrs
+
+P = ParamSpec("P")
+
+WATCH: Final = "watch"
+"""The last place of every moment: of simulators and tests, which look at what the others made of it."""
+
+
+@attrs.frozen
+class Order:
+    """Who is told, one after the other."""
+
+    when: str
+    places: Mapping[str, str]
+    """Each with what is done there."""
+    why: str
+    """Why in this order."""
+
+
+ORDERS: Final[Mapping[str, Order]] = {
+    "Journal.grown": Order(
+        "the system has more of the log, or the disk has", {
+            "role": "a master counts itself, and confirms what enough replicas hold",
+            "copying": "a slave acknowledges what it stored",
+        }, "what is confirmed is confirmed before anybody is told of it; of role and copying one does something"),
+    "Journal.settled": Order(
+        "in each turn, behind `grown`", {
+            "puts": "puts that are written, flushed or acknowledged are answered",
+            "role": "a step that waited for the log goes on; the mark of what is confirmed is kept",
+        }, "a step that opens or closes writes finds no put that could have been answered"),
+    "Journal.ticks": Order(
+        "every `tick_interval_ms`", {
+            "puts": "puts whose time is over are answered",
+            "parts": "parts that are due tick, in their order",
+            "demand": "the demanded minimum comes into force",
+            "role": "connections are looked after, and the SyncStateSet with what its members hold",
+            "copying": "a slave reports, and leaves a master that is silent",
+        }, "a put that is late is late, whoever acknowledges in this tick; the SyncStateSet is counted by the minimum "
+           "that is in force"),
+    "Journal.on_failure": Order(
+        "the disk failed, once", {
+            "role": "the next start is told to doubt the log",
+            "server": "the broker ends",
+        }, "what the next start must know is written before this process goes"),
+    "TopicTable.on_delete": Order(
+        "a topic is deleted, before `on_change`", {
+            "queues": "its queues go",
+            "parts": "what parts keep of it goes, such as its groups' offsets",
+        }, "what a group has read of a queue is known as long as the queue is there"),
+    "TopicTable.on_change": Order(
+        "a topic is another, or its version", {
+            "file": "the file is to be written",
+            "sends": "sends look it up anew",
+            "name servers": "it is registered anew",
+        }, "each of them notes it, and acts later: a send that finds the topic new waits for the file that was noted"),
+}
+
+
+class Listener(Generic[P]):
+    """The one who is told, for whoever tells and those who only pass it on: they share this."""
+
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call: Callable[P, object] = _nobody
+
+
+def _nobody(*args: object, **kwargs: object) -> None:
+    """Nobody listens."""
+
+
+class Moment(Generic[P]):
+    """Call it, and all who joined are called. Who joins or leaves meanwhile is heard the next time."""
+
+    def __init__(self, name: str) -> None:
+        """``name``: one of ``ORDERS``."""
+        self._at: dict[str, list[Callable[P, object]]] = {place: [] for place in (*ORDERS[name].places, WATCH)}
+        self._calls: tuple[Callable[P, object], ...] = ()
+
+    def join(self, place: str, call: Callable[P, object]) -> None:
+        """Behind whoever has this place already."""
+        self._at[place].append(call)
+        self._order()
+
+    def leave(self, place: str, call: Callable[P, object]) -> None:
+        self._at[place].remove(call)
+        self._order()
+
+    def _order(self) -> None:
+        self._calls = tuple(call for calls in self._at.values() for call in calls)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for call in self._calls:
+            call(*args, **kwargs)
