@@ -316,7 +316,8 @@ class BrokerScene(Group):
 
     def _stranded(self) -> bool:
         """With ``syncFromLastFile`` a master's log may begin behind the end of one that lost more to a power cut. That
-        master says that the copy must be made anew, and there is no operator here who removes the store."""
+        master says that the copy must be made anew, and there is no operator here who removes the store. Nor does
+        its broker: what lies before the master's first byte nobody else may have."""
         group = self.group()
         master = None if group is None else self.host_of(group.master)
         return (self.plan.from_last_file and master is not None and master.process is not None and any(
