@@ -180,7 +180,8 @@ class ControlledRole(Bearer):
         self._puts, self._journal, self._registration = puts, journal, registration
         self._exchange, self._replication, self._forwarder = exchange, replication, forwarder
         self._forward_ms, self._hand_over_ms = forward_ms, hand_over_ms
-        self._forwarding = trio.CancelScope()
+        self._forwarding: trio.CancelScope | None = None
+        """Of the wait after which requests go on no more."""
         self._told: Master | None = None
         """The latest that anybody said of a master."""
         self._finding = trio.CancelScope()
@@ -219,8 +220,9 @@ class ControlledRole(Bearer):
         if self._forwarder.on:
             self._forwarder.follow(role.master_address)
         elif self._forward_ms and self._standing.role.takes_puts:
-            assert self._nursery is not None, "it runs"
             self._forwarder.begin(role.master_address)
+        if self._forwarder.on and self._forwarding is None:
+            assert self._nursery is not None, "it runs"
             self._forwarding = trio.CancelScope()
             self._nursery.start_soon(self._end_forwarding, self._forwarding)
         return self._ha_address(role)
@@ -233,7 +235,9 @@ class ControlledRole(Bearer):
         broker_id = self.member.manager.broker_id
         assert broker_id is not None and self._nursery is not None, "registered, and it runs"
         if isinstance(role, BecomeMaster):
-            self._forwarding.cancel()
+            if self._forwarding is not None:
+                self._forwarding.cancel()
+                self._forwarding = None
             self._forwarder.end()
             self._be(Role.master(role.epoch))
             self._nursery.start_soon(self._exchange.announce, tuple(self._registration.members.values()))
@@ -257,6 +261,7 @@ class ControlledRole(Bearer):
         with scope:
             await trio.sleep(self._forward_ms / 1e3)
             self._forwarder.end()
+            self._forwarding = None
 
     async def _find(self, master_address: str, scope: trio.CancelScope) -> None:
         with scope:

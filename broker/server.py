@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -28,11 +28,13 @@ from broker.ha.autoswitch import AutoSwitch
 from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
 from broker.journal import FlushDiskType, Journal
-from broker.part import PartClass, Parts, Shared
+from broker.part import Part, PartClass, Parts, Shared
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.puts import Puts
 from broker.registration import Registration, RegistrationConfig
+from broker.relay.finding import Listed, MasterFinder
 from broker.relay.forwarding import Forwarder
+from broker.relay.succession import SuccessionPart
 from broker.replicas.shell import Member
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
 from broker.services import PARTS, parts_of, passed_on
@@ -208,7 +210,7 @@ class Broker:
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed)
-        for part in (self.sync, self.registration, self.exchange, administration):
+        for part in (self.sync, self.registration, self.exchange, administration, *self._succession()):
             made.add(part)
         self.handlers = self.forwarder.handlers({**made.handlers(), **more})
 
@@ -237,6 +239,21 @@ class Broker:
         master = PlainMaster(
             journal, ha, settings.quorum(config), settings.mode(config), ha_address=config.ha_address)
         return PlainMasterRole(self.parts, self.standing, self.puts, master), {}
+
+    def _succession(self) -> Iterator[Part]:
+        """Only where controllers rule does another one become master."""
+        config = self.config
+        if config.enable_controller_mode and config.forward_ms:
+            listed = Listed(config.name_servers, config.broker_cluster_name, config.address, self._least_epoch)
+            finder = MasterFinder(self.client, config.controllers, config.broker_name, listed)
+            yield SuccessionPart(finder, self.forwarder, config.address)
+
+    def _least_epoch(self) -> int | None:
+        """Of whoever can be master in this broker's place, as far as it knows."""
+        role, epochs = self.standing.role, self.roles.epochs()
+        if role.leads:
+            return role.epoch + 1
+        return epochs[-1].epoch if epochs else None
 
     def _registered(self) -> TopicConfigSerializeWrapper:
         table = self.topics.registered()

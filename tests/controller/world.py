@@ -89,6 +89,11 @@ class Network:
     links: list[tuple[str, str, Memory, Memory]] = attrs.field(factory=list)
     silent: set[str] = attrs.field(factory=set)
     """Owners from and to whom nothing passes any more, connections staying open."""
+    cuts: set[frozenset[str]] = attrs.field(factory=set)
+    """Pairs of owners between whom nothing passes."""
+
+    def cut(self, source: str, target: str) -> bool:
+        return source in self.silent or target in self.silent or frozenset((source, target)) in self.cuts
 
     def connector(self, owner: str) -> Connector:
         return partial(self._connect, owner)
@@ -96,7 +101,7 @@ class Network:
     async def _connect(self, owner: str, address: str) -> Memory:
         await trio.lowlevel.checkpoint()
         listener = self.listeners.get(address)
-        if listener is None or owner in self.silent or address in self.silent:
+        if listener is None or self.cut(owner, address):
             raise ConnectionRefusedError(f"nobody listens at {address}")
         ours, theirs = memory_stream_pair()
         self.links.append((owner, address, ours, theirs))
@@ -112,7 +117,7 @@ class Network:
         pass_on = stream.send_stream.send_all
 
         async def send_all(data: bytes | bytearray | memoryview) -> None:
-            if source in self.silent or target in self.silent:
+            if self.cut(source, target):
                 await trio.lowlevel.checkpoint()
             else:
                 await pass_on(data)
