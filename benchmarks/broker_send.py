@@ -19,10 +19,10 @@ from typing import cast
 import attrs
 import trio
 
+from benchmarks.alone import Alone
 from broker.ha.acks import QuorumConfig
 from broker.journal import Journal
 from broker.puts import Puts
-from broker.replication import Alone
 from broker.schedule.levels import DelayLevels
 from broker.sending.config import SendingConfig
 from broker.sending.sending import Sending

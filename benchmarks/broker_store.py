@@ -17,10 +17,10 @@ from pathlib import Path
 import attrs
 import trio
 
+from benchmarks.alone import Alone
 from broker.ha.acks import PutStatus, QuorumConfig
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
-from broker.replication import Alone
 from broker.store.batch import Batch
 from broker.store.commitlog import CommitLog
 from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES

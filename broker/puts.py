@@ -10,19 +10,42 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
-from broker.ha.acks import Deny, Need, PutQueue, PutStatus, QuorumConfig, needed_acks, satisfied
+from broker.ha.acks import (
+    Deny,
+    Holders,
+    Mode,
+    Need,
+    PutQueue,
+    PutStatus,
+    QuorumConfig,
+    Replicas,
+    needed_acks,
+    satisfied,
+)
 from broker.journal import NS_PER_MS, Journal
-from broker.replication import Replication
 from broker.store.errors import StoreFailed, StoreFull
 from broker.store.writing import Put
 from remoting.errors import MessageIllegal
 from remoting.record import PROPERTIES_BYTES_MAX, Message
 
 logger = logging.getLogger("broker")
+
+
+class Replication(Protocol):
+    """The kind of group, how many replicas there are, and who holds what. Read at each put, so it is cheap to read.
+    Whoever implements it also calls ``Journal.confirm``."""
+
+    @property
+    def mode(self) -> Mode: ...
+
+    @property
+    def holders(self) -> Holders: ...
+
+    def replicas(self) -> Replicas: ...
 
 
 @attrs.frozen

@@ -18,12 +18,12 @@ from broker.client.message import WAIT, Encoded, Message, Sent, encode
 from broker.client.outcomes import Failure, Next, of_answer, of_error
 from broker.client.route import Route
 from broker.client.session import Session
-from broker.store.consumequeue import java_hash
 from remoting.bodies.consumers import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command
 from remoting.connection import Connection
 from remoting.errors import ConnectFailed, RemotingError
+from remoting.hashing import java_hash
 from remoting.record import encode_batch, encode_properties
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)

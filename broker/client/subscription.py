@@ -6,8 +6,8 @@ The broker sorts out by the hash of a tag; two tags may share one, so the client
 
 from __future__ import annotations
 
-from broker.store.consumequeue import java_hash
 from remoting.bodies.consumers import ALL, SubscriptionData
+from remoting.hashing import java_hash
 
 
 def subscribe(topic: str, expression: str = ALL, version: int = 0) -> SubscriptionData:

@@ -13,8 +13,8 @@ from typing import Final
 import attrs
 
 from broker.client.subscription import subscribe
-from broker.store.consumequeue import java_hash
 from remoting.bodies.consumers import ALL, TAG, SubscriptionData
+from remoting.hashing import java_hash
 
 _REMEMBERED_MAX: Final = 256
 """Characters of an expression, and of its kind, that are not parsed at each pull."""

@@ -89,8 +89,8 @@ class MasterSide:
 
 
 class Switching(ABC):
-    """Over an open journal. ``begin`` it, then roles, each by its ``steps``. Implements ``broker.replication``'s
-    ``Replication``.
+    """Over an open journal. ``begin`` it, then roles, each by its ``steps``. Implements
+    ``broker.puts.Replication``.
 
     ``broker_id`` is to be set before the first role. Who calls methods of ``in_sync`` (the replicas manager) calls
     ``advance`` afterwards.

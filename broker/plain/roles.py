@@ -60,7 +60,7 @@ class MasterSide:
 
 
 class PlainMaster:
-    """A master for as long as ``run`` runs. Implements ``broker.replication.Replication``.
+    """A master for as long as ``run`` runs. Implements ``broker.puts.Replication``.
 
     ``alive`` is for whoever looks at the group's members: how many replicas live, the master among them.
     """

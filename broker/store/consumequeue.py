@@ -9,7 +9,6 @@ Source: ``ConsumeQueue`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 from bisect import bisect_left
-from operator import mul
 from struct import Struct
 from typing import Final
 
@@ -27,24 +26,6 @@ GATHERED: Final = 1_024
 READ_BYTES: Final = 1 << 16
 NEW: Final = -1
 """Among the files that have changed: there is a new name in the folder."""
-
-
-_WEIGHTS: Final = tuple(pow(31, power, 1 << 32) for power in range(255, -1, -1))
-
-
-def java_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 units, signed 32 bits."""
-    units: bytes | list[int]
-    if text.isascii():
-        units = text.encode()
-    else:
-        raw = text.encode("utf-16-be", "surrogatepass")
-        units = [raw[at] << 8 | raw[at + 1] for at in range(0, len(raw), 2)]
-    code = 0
-    for at in range(0, len(units), 256):
-        part = units[at : at + 256]
-        code = code * pow(31, len(part), 1 << 32) + sum(map(mul, part, _WEIGHTS[256 - len(part) :])) & 0xFFFFFFFF
-    return code - (1 << 32) if code >> 31 else code
 
 
 class ConsumeQueue:

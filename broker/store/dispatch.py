@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.store.consumequeue import java_hash
 from broker.store.log import Log
+from remoting.hashing import java_hash
 from remoting.record import TAGS, Outline, property_of, value_behind
 
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from operator import mul
 from typing import Final
 
-from broker.store.consumequeue import java_hash
+from remoting.hashing import java_hash
 from remoting.record import KEYS, ROLLBACK, TAGS, UNIQ_KEY, Outline, value_behind
 
 _MASK: Final = 0xFFFFFFFF

@@ -12,10 +12,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from benchmarks.alone import Alone
 from broker.ha.acks import BrokerRole, Holders, Mode, PutStatus, QuorumConfig, Replicas
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
-from broker.replication import Alone
 from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFile, MemoryFiles
 from broker.store.store import MessageStore, StoreConfig

@@ -14,12 +14,12 @@ import pytest
 from broker.ha.epochs import Epoch, EpochList
 from broker.ha.wire import Ack, Block, MasterHandshake, SlaveHandshake, Transfer
 from broker.store.checkpoint import Checkpoint
-from broker.store.consumequeue import java_hash
 from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore, StoreConfig
 from remoting import frame
 from remoting import record as codec
 from remoting.command import Command, Encoding
+from remoting.hashing import java_hash
 from remoting.record import Message
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "broker-formats.md").read_text()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.pulling.reading import Found, ReadConfig, Status, read
-from broker.store.consumequeue import java_hash
 from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore, StoreConfig
+from remoting.hashing import java_hash
 from remoting.record import Message, decode, decode_all, encode_properties
 from tests.broker.store.small import delete_before
 

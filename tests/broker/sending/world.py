@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import trio
 
+from benchmarks.alone import Alone
 from broker.ha.acks import QuorumConfig
 from broker.journal import Journal
 from broker.puts import Puts
-from broker.replication import Alone
 from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
 from broker.schedule.levels import DelayLevels
 from broker.sending.config import SendingConfig

@@ -10,10 +10,10 @@ import sys
 
 import trio
 
+from benchmarks.alone import Alone
 from broker.ha.acks import PutStatus, QuorumConfig
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.puts import PutResult, Puts
-from broker.replication import Alone
 from broker.store.directory import DirectoryFiles
 from broker.store.store import MessageStore, StoreConfig
 from remoting.record import Message, encode_properties

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.store.commitlog import CommitLog
-from broker.store.consumequeue import ConsumeQueue, java_hash
+from broker.store.consumequeue import ConsumeQueue
 from broker.store.dispatch import DELAYS_MS, SCHEDULE_TOPIC, TagCodes, in_queue
 from broker.store.errors import WrongStore
 from broker.store.files import MemoryFiles
 from broker.store.keys import KeyHashes, key_hash, keys_of
+from remoting.hashing import java_hash
 from remoting.record import (
     COMMIT,
     PREPARED,

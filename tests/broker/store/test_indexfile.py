@@ -7,11 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.consumequeue import java_hash
 from broker.store.files import MemoryFiles
 from broker.store.indexfile import KeyIndex, file_name
 from broker.store.keys import key_hash, keys_of
@@ -37,22 +35,7 @@ def opened(files: MemoryFiles, log_end: int = 1 << 40) -> KeyIndex:
     return index
 
 
-@pytest.mark.parametrize(("text", "code"), [("", 0), ("a", 97), ("TagA", 2598919), ("世", 19990), ("𝄞", 1772394)])
-def test_java_hash(text: str, code: int) -> None:
-    assert java_hash(text) == code
-
-
-@given(st.text(st.characters(), max_size=600))
-def test_java_hash_is_the_sum_that_java_defines(text: str) -> None:
-    raw = text.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for at in range(0, len(raw), 2):
-        code = 31 * code + int.from_bytes(raw[at : at + 2], "big") & 0xFFFFFFFF
-    assert java_hash(text) & 0xFFFFFFFF == code
-
-
 def test_the_smallest_hash_has_no_positive() -> None:
-    assert java_hash("polygenelubricants") == -(2**31)
     assert key_hash("polygenelubricants") == 0
 
 

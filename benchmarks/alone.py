@@ -1,28 +1,14 @@
-"""What a put needs to know of replication: the kind of group, how many replicas there are, and who holds what.
+"""A master without slaves, in place of replication: what is durable is confirmed. For benchmarks and tests of puts.
 
-It knows no protocol; whoever replicates implements it. A master without slaves does so here.
+It knows the journal, and no role.
 """
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import attrs
 
 from broker.ha.acks import BrokerRole, Holders, Mode, Replicas
 from broker.journal import Journal
-
-
-class Replication(Protocol):
-    """Read at each put, so it is cheap to read. Whoever implements it also calls ``Journal.confirm``."""
-
-    @property
-    def mode(self) -> Mode: ...
-
-    @property
-    def holders(self) -> Holders: ...
-
-    def replicas(self) -> Replicas: ...
 
 
 @attrs.frozen
