@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import trio
 
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, in_sync, new_master, three, until
 from remoting.codes import ResponseCode
 from remoting.command import Command
-from tests.broker.cluster import Cluster, Node, cluster, until
-from tests.broker.test_server import bodies, in_sync, new_master, send_all, three
+from tests.broker.test_server import bodies, send_all
 
 TWO = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2", "totalReplicas": "3",
        "haMaxTimeSlaveNotCatchup": "1000", "haSendHeartbeatInterval": "500"}

@@ -22,6 +22,8 @@ from broker.ha.wire import Ack, SlaveHandshake, report
 from broker.replicas.identity import IdentityError
 from broker.store.errors import WrongStore
 from broker.store.files import MemoryFile, Space
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, controlled, until
+from harness.simulation.worlds.sending import SendMessageRequest
 from remoting.bodies.consumers import ConsumerData, HeartbeatData, MessageQueue, ProducerData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command, request
@@ -31,8 +33,6 @@ from remoting.header import Header
 from remoting.headers.pulling import PullMessageRequest
 from remoting.headers.topics import CreateTopicRequest
 from remoting.record import decode_all
-from tests.broker.cluster import Cluster, Node, cluster, controlled, until
-from tests.broker.sending.header import SendMessageRequest
 from tests.broker.test_server import bodies, send_all
 
 OK = ResponseCode.SUCCESS

@@ -9,13 +9,13 @@ import attrs
 import trio
 
 from broker.exchange import Exchange, Master
+from harness.simulation.worlds.brokers import until
+from harness.simulation.worlds.streams import Net, net
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
 from remoting.server import Server
-from tests.broker.cluster import until
-from tests.remoting.memory import Net, net
 
 MASTER = Master("a:1", "a:2", 77)
 

@@ -19,6 +19,7 @@ import trio
 from harness.processes import ours
 from harness.processes.handle import Handle, running
 from harness.processes.ports import reserved
+from harness.simulation.worlds.sending import SendMessageRequest
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -27,7 +28,6 @@ from remoting.frame import encode
 from remoting.headers.pulling import SUBSCRIPTION, PullMessageRequest
 from remoting.server import Server
 from remoting.streams import STREAM_ERRORS, connect_tcp
-from tests.broker.sending.header import SendMessageRequest
 from tests.broker.test_bad_input import BODIES, WHOLE, garbage
 
 pytestmark = pytest.mark.slow

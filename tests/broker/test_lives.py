@@ -7,10 +7,10 @@ import json
 import trio
 import trio.abc
 
+from harness.simulation.worlds.brokers import CLUSTER, Cluster, Node, cluster, controlled, until
 from remoting.bodies.controller import BrokerNames
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.controller import ElectMasterRequest
-from tests.broker.cluster import CLUSTER, Cluster, Node, cluster, controlled, until
 
 OK = ResponseCode.SUCCESS
 MODE = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"}

@@ -11,8 +11,8 @@ from broker.metrics import BrokerMetrics
 from broker.store.errors import StoreFailed
 from harness.processes import ours
 from harness.processes.ports import reserved
+from harness.simulation.worlds.brokers import Node, cluster, controlled, until
 from raft.monitoring import Judged
-from tests.broker.cluster import Node, cluster, controlled, until
 
 READY = ""
 

@@ -18,10 +18,10 @@ from broker.standing import Role
 from broker.store.files import MemoryFiles
 from broker.store.tables import DelayOffsets, load
 from broker.tablefile import TableFile
+from harness.simulation.worlds.brokers import cluster, inline, now_ns
 from remoting.codes import RequestCode
 from remoting.connection import Connection
 from remoting.endpoint import Handler
-from tests.broker.cluster import cluster, inline, now_ns
 
 TOLD = ("configure", "role_changed", "writes_opened", "writes_closed", "all_seen", "connection_closed", "stopping")
 

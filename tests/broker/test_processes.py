@@ -18,13 +18,13 @@ import trio
 from broker.client import Client, ClientError, Message, Start, connect
 from harness.processes import ours
 from harness.processes.broker import Broker
+from harness.simulation.worlds.sending import SendMessageRequest
 from remoting.bodies.controller import BrokerReplicasInfo
 from remoting.client import Client as Remoting
 from remoting.client import open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.errors import RemotingError
-from tests.broker.sending.header import SendMessageRequest
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2", "totalReplicas": "3", "maxHashSlotNum": "1000",

@@ -13,6 +13,8 @@ import trio
 from broker.exchange import Master
 from broker.registration import Registration, RegistrationConfig
 from broker.standing import Role, Standing
+from harness.simulation.worlds.brokers import until
+from harness.simulation.worlds.streams import Net, net
 from remoting.bodies.controller import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
 from remoting.bodies.namesrv import (
     DataVersion,
@@ -36,8 +38,6 @@ from remoting.headers.namesrv import (
     UnregisterBrokerRequest,
 )
 from remoting.server import Server
-from tests.broker.cluster import until
-from tests.remoting.memory import Net, net
 
 
 @attrs.define(eq=False)

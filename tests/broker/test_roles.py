@@ -9,7 +9,7 @@ from broker.part import Part, Parts, Shared
 from broker.roles import ControlledRole
 from broker.services import PARTS
 from broker.standing import Role
-from tests.broker.cluster import Node, cluster, controlled, until
+from harness.simulation.worlds.brokers import Node, cluster, controlled, until
 
 OPENED, CLOSED, STOPPING = "writes opened", "writes closed", "stopping"
 

@@ -15,6 +15,7 @@ from broker.store.checkpoint import Checkpoint
 from broker.store.disk import InlineDisk, Job, Steps, Told
 from broker.store.errors import StoreFailed
 from broker.store.tables import SubscriptionGroup
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, controlled, in_sync, new_master, three, until
 from remoting import properties
 from remoting.bodies.broker import HARuntimeInfo
 from remoting.bodies.consumers import ConsumerData, HeartbeatData
@@ -34,7 +35,6 @@ from remoting.headers.queries import TopicRequest
 from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.headers.topics import CreateTopicRequest
 from remoting.record import decode_all
-from tests.broker.cluster import Cluster, Node, cluster, controlled, until
 
 OK = ResponseCode.SUCCESS
 ALL_ACK = {"allAckInSyncStateSet": "true", "totalReplicas": "3"}
@@ -349,29 +349,10 @@ async def test_double_writes_degrade_when_the_slave_is_gone_and_recover(autojump
 # --- under controllers -----------------------------------------------------------------------------------------------
 
 
-async def three(made: Cluster, **settings: str) -> tuple[Node, Node, Node]:
-    """A master and two slaves, all in sync."""
-    nodes = [await made.node(**controlled(), **settings) for _ in range(3)]
-    await until(lambda: any(node.serves for node in nodes))
-    master = next(node for node in nodes if node.serves)
-    await in_sync(master, 2)
-    first, second = (node for node in nodes if node is not master)
-    return master, first, second
-
-
-async def in_sync(master: Node, slaves: int) -> None:
-    await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == slaves)
-
-
 async def made_topic(made: Cluster, master: Node, name: str) -> None:
     """By an operator."""
     header = CreateTopicRequest(name, 4, 4, 6, default_topic="TBW102")
     assert (await made.ask(master.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)).code == OK
-
-
-async def new_master(*nodes: Node) -> Node:
-    await until(lambda: any(node.serves for node in nodes))
-    return next(node for node in nodes if node.serves)
 
 
 async def test_a_lost_master_costs_no_answered_message(autojump_clock: trio.abc.Clock) -> None:

@@ -16,6 +16,8 @@ from broker.standing import Role
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups
 from broker.sync import MetadataSync
 from broker.topics.table import TopicsConfig, TopicTable
+from harness.simulation.worlds.brokers import until
+from harness.simulation.worlds.streams import net
 from remoting.bodies.consumers import MessageRequestModes
 from remoting.bodies.namesrv import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from remoting.body import Body
@@ -24,8 +26,6 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.server import Server
-from tests.broker.cluster import until
-from tests.remoting.memory import net
 
 CODES = {
     RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigSerializeWrapper(

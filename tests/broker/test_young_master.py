@@ -11,17 +11,17 @@ from trio.testing import MockClock
 
 from broker.store.files import MemoryFiles
 from broker.store.tables import SubscriptionGroup
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, in_sync, new_master, three, until
 from remoting.bodies.consumers import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.headers.pulling import SUBSCRIPTION, SUSPEND, QueueRequest
 from remoting.record import Message
-from tests.broker.cluster import Cluster, Node, cluster, until
 from tests.broker.consumers.world import World, pull, running
 from tests.broker.offsets.test_requests import serve as serve_offsets
 from tests.broker.query.test_query import serve as serve_positions
 from tests.broker.test_acknowledged import TWO
-from tests.broker.test_server import bodies, in_sync, new_master, send_all, three
+from tests.broker.test_server import bodies, send_all
 
 PULL = RequestCode.PULL_MESSAGE
 OK = ResponseCode.SUCCESS

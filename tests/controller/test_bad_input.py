@@ -28,6 +28,7 @@ from trio.testing import MockClock
 
 from controller.metadata.codec import FORMAT
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
+from harness.simulation.worlds.controllers import CLUSTER, SimpleBroker, World, group_of, world
 from raft.errors import RaftError
 from raft.hello import MAGIC
 from remoting.bodies.controller import SyncStateSet
@@ -38,7 +39,6 @@ from remoting.fields import described, int_range
 from remoting.frame import FrameReader, encode
 from remoting.header import Header
 from remoting.headers import controller as headers
-from tests.controller.world import CLUSTER, Broker, World, group_of, world
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "remoting" / "golden"
@@ -254,7 +254,7 @@ async def test_members_that_cannot_be(autojump_clock: MockClock, add: str, words
 # --- what brokers may not ------------------------------------------------------------------------------------
 
 
-async def refusal(broker: Broker, code: int, header: Header, body: bytes = b"") -> int:
+async def refusal(broker: SimpleBroker, code: int, header: Header, body: bytes = b"") -> int:
     answer = await broker.call(code, header, body)
     assert not answer.code or answer.remark
     return answer.code

@@ -15,10 +15,10 @@ from controller.metadata import codec
 from controller.metadata.commands import RaiseFormat
 from controller.metadata.outcomes import Refused
 from controller.own_codes import OwnCode
+from harness.simulation.worlds.controllers import World, group_of, world
 from raft.errors import RaftError
 from remoting.codes import RequestCode
 from remoting.daemon.process import leaves, words
-from tests.controller.world import World, group_of, world
 
 
 def formats(made: World) -> set[int]:

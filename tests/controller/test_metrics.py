@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from controller.metrics import ControllerMetrics
+from harness.simulation.worlds.controllers import World, group_of, world
 from remoting.codes import RequestCode
-from tests.controller.world import World, group_of, world
 
 COMMON = {"address", "group", "peer_id", "zone"}
 

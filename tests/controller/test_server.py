@@ -14,6 +14,7 @@ from controller.config import ControllerConfig
 from controller.handlers import Controller
 from controller.metadata import codec
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
+from harness.simulation.worlds.controllers import CLUSTER, World, group_of, world
 from raft.membership import Member
 from raft.sim.disk import DiskFaults
 from remoting.client import open_client
@@ -25,7 +26,6 @@ from remoting.headers.controller import (
     GetReplicaInfoRequest,
     RegisterBrokerToControllerRequest,
 )
-from tests.controller.world import CLUSTER, World, group_of, world
 
 CODE = RequestCode
 HEARTBEAT_TIMEOUT_S = 10

@@ -17,6 +17,7 @@ from controller.metadata.codec import encode
 from controller.metadata.commands import RaiseFormat
 from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from controller.server import RunningController, serve_controller
+from harness.simulation.worlds.controllers import World, world
 from raft.access import Access, Caller
 from raft.client import connect
 from raft.errors import NotAllowed
@@ -32,7 +33,6 @@ from remoting.daemon.files import MemoryFiles
 from remoting.daemon.keys import ConfigError
 from remoting.daemon.tls import tls_of
 from remoting.tls import client_context
-from tests.controller.world import World, world
 from tests.raft.test_access import dial
 
 STRANGER, OPERATOR = "127.0.0.3", "127.0.0.2"

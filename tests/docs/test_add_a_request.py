@@ -21,6 +21,7 @@ from broker.part import Part, PartClass, Shared
 from broker.server import RunningBroker, World, serve_broker
 from broker.services import configuration
 from broker.store.directory import DirectoryFiles
+from harness.simulation.worlds.brokers import SMALL, cluster, until
 from remoting import properties
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
@@ -28,7 +29,6 @@ from remoting.command import Command, request
 from remoting.daemon.files import DiskFiles
 from remoting.headers.queries import TopicRequest
 from remoting.headers.topics import CreateTopicRequest
-from tests.broker.cluster import SMALL, cluster, until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "add-a-request.md").read_text()

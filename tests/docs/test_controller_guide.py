@@ -20,13 +20,14 @@ from broker.config import from_properties as broker_config
 from controller.admin import cli as mqadmin
 from controller.cli import main as mqcontroller
 from controller.config import ControllerConfig, check, from_properties
+from harness.simulation.worlds.controllers import CLUSTER, World, group_of, world
+from harness.simulation.worlds.network import MemoryListener
 from remoting import properties
 from remoting.bodies.namesrv import BrokerData, ClusterInfo
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import response
 from remoting.daemon.keys import names
 from remoting.server import Server
-from tests.controller.world import CLUSTER, MemoryListener, World, group_of, world
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 RUN = (HOW_TO / "run-a-controller-cluster.md").read_text()

@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from harness.processes.balanced import balanced, missing
+from harness.simulation.worlds.sending import SendMessageRequest
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.errors import RemotingError
-from tests.broker.sending.header import SendMessageRequest
 
 
 async def send(client: Client, address: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
+from harness.simulation.worlds.nodes import Counter
 from raft.access import LOCAL, Access, Caller, networks_of
 from raft.client import connect
 from raft.errors import ConfigError, NotAllowed, RejectReason
@@ -22,7 +23,6 @@ from raft.hello import Hello, Lane, Refused
 from raft.host import open_node
 from raft.node import Node
 from raft.status import RefusalKind
-from tests.raft.net import Counter
 from tests.raft.test_host import ALONE, FAST, three, until_leads
 
 STRANGER, OPERATOR, PEER = "127.0.0.3", "127.0.0.2", "127.0.0.4"

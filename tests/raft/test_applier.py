@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 import raft
+from harness.simulation.worlds.nodes import ONE, THREE, Counter, machine_of, network, one
 from raft.config import Config
 from raft.errors import Faulted, WriteFailed
 from raft.frame import Kind
@@ -21,7 +22,6 @@ from raft.node import Node
 from raft.sim.disk import VirtualDisk
 from raft.storage.faulty import FaultyStorage
 from tests.raft.bugs.test_snapshots import slowly
-from tests.raft.net import ONE, THREE, Counter, machine_of, network, one
 from tests.raft.test_host import ALONE, _no_network, until_leads
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import trio.testing
 
+from harness.simulation.worlds.nodes import network, three
 from raft.barriers import Barriers
 from raft.config import MS, Config, Read
 from raft.errors import Rejected, RejectReason
 from raft.replica import Replica
 from raft.wakeup import Bell
-from tests.raft.net import network, three
 
 
 async def test_a_lease_that_ends_before_the_answer_costs_a_round(

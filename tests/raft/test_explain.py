@@ -11,6 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from harness.simulation.worlds.nodes import Counter, Nodes
 from raft.config import Config, Rules
 from raft.errors import RaftError
 from raft.explain import SITUATIONS, diagnose, explain
@@ -20,7 +21,6 @@ from raft.messages import Role
 from raft.sim import Cluster
 from raft.status import ElectionStatus, PeerStatus, Refusal, RefusalKind, Status
 from raft.survey import survey
-from tests.raft.net import Counter, Net
 from tests.raft.statuses import make_status
 
 MS = 1_000_000
@@ -405,14 +405,14 @@ class Raises(Counter):
         raise ValueError("cannot")
 
 
-async def _node(net: Net, name: str, machine: Counter | None = None) -> Any:
+async def _node(net: Nodes, name: str, machine: Counter | None = None) -> Any:
     voters = {"n0": "h:1", "n1": "h:2", "n2": "h:3"}
     return await net.start(name, voters, machine or Counter())
 
 
 async def test_a_real_node_whose_machine_raised(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        net = Net(nursery)
+        net = Nodes(nursery)
         for name in ("n0", "n1", "n2"):
             await _node(net, name, Raises())
         leader = await net.leader()
@@ -425,7 +425,7 @@ async def test_a_real_node_whose_machine_raised(autojump_clock: MockClock) -> No
 async def test_a_real_leader_whose_proposals_pile_up(autojump_clock: MockClock) -> None:
     config = Config(uncommitted_bytes_max=16 << 20, message_bytes_max=2 << 20, inflight_bytes_max=2 << 20)
     async with trio.open_nursery() as nursery:
-        net = Net(nursery, config)
+        net = Nodes(nursery, config)
         for name in ("n0", "n1", "n2"):
             await _node(net, name)
         leader = await net.leader()
@@ -443,7 +443,7 @@ async def test_a_real_leader_whose_proposals_pile_up(autojump_clock: MockClock) 
 
 async def test_a_real_leader_that_stood_still(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        net = Net(nursery)
+        net = Nodes(nursery)
         for name in ("n0", "n1", "n2"):
             await _node(net, name)
         await net.leader()

@@ -22,6 +22,7 @@ import trio
 import trio.testing
 
 import raft
+from harness.simulation.worlds.nodes import Counter
 from raft.errors import DamagedLog, Faulted, NotLeader, Rejected, RejectReason, UsageError, WrongDirectory
 from raft.groups import group_number
 from raft.host import Host, open_host, open_node
@@ -30,7 +31,6 @@ from raft.sim.disk import VirtualDisk
 from raft.storage import inlining
 from raft.storage.writer import LogWriter
 from raft.trace import Event, StorageTrouble
-from tests.raft.net import Counter
 
 FAST = raft.Config(election_timeout_ms=300, heartbeat_interval_ms=50, segment_bytes=16 << 20)
 ALONE = {"n0": "127.0.0.1:0"}
@@ -129,7 +129,7 @@ async def test_a_group_of_one_keeps_what_it_acknowledged(tmp_path: Path) -> None
 CHILD = """
 import sys, trio, raft
 from raft.trace import Event, StorageTrouble
-from tests.raft.net import Counter
+from harness.simulation.worlds.nodes import Counter
 async def main():
     config = raft.Config(election_timeout_ms=300, heartbeat_interval_ms=50, segment_bytes=16 << 20)
     peers = {"n0": "127.0.0.1:0"}

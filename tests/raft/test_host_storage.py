@@ -11,13 +11,13 @@ import trio
 from sqlite_storage import SqliteStorage
 
 import raft
+from harness.simulation.worlds.nodes import Counter
 from raft import raftlog
 from raft.errors import DamagedLog, WrongDirectory
 from raft.groups import group_number
 from raft.host import open_host
 from raft.storage import place as place_module
 from raft.storage.place import Place
-from tests.raft.net import Counter
 from tests.raft.test_host import ALONE, CHILD, FAST, Three, acknowledged_by_the_killed, alone, n, until_leads
 
 PATIENT = raft.Config(election_timeout_ms=3_000, heartbeat_interval_ms=100)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import trio
 
+from harness.simulation.worlds.nodes import Counter
 from raft.errors import DamagedLog, WriteFailed
 from raft.host import open_node
 from raft.storage.directory import DirectoryFiles
 from raft.storage.faulty import FaultyFiles
-from tests.raft.net import Counter
 from tests.raft.test_host import ALONE, FAST, alone, until_leads
 
 

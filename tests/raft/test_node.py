@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from harness.simulation.worlds.nodes import THREE, Counter, machine_of, network, one, three
 from raft import frame
 from raft.alarms import SWEEP_MIN
 from raft.config import Config, Read
@@ -41,7 +42,6 @@ from raft.messages import (
     VoteResult,
     Write,
 )
-from tests.raft.net import THREE, Counter, machine_of, network, one, three
 
 
 class Caught:

@@ -13,11 +13,11 @@ import pytest
 import trio
 import trio.testing
 
+from harness.simulation.worlds.nodes import Nodes
 from raft.config import Config
 from raft.errors import NotLeader, RaftError, Rejected, Unknown
 from raft.node import Node
 from raft.storage.memory import MemoryStorage
-from tests.raft.net import Net
 
 VOTERS = {"n0": "h:1", "n1": "h:2", "n2": "h:3"}
 CALLERS = 6
@@ -57,7 +57,7 @@ class Ledger:
         assert not self.refused.intersection(commands), "a refused command took effect"
 
 
-async def call(net: Net, rng: Random, name: int, ledger: Ledger, stop: trio.Event) -> None:
+async def call(net: Nodes, rng: Random, name: int, ledger: Ledger, stop: trio.Event) -> None:
     """Proposes one thing after another, mostly to whoever leads."""
     number = 0
     while not stop.is_set():
@@ -89,7 +89,7 @@ async def call(net: Net, rng: Random, name: int, ledger: Ledger, stop: trio.Even
 class Trouble:
     """Draws what goes wrong."""
 
-    def __init__(self, net: Net, rng: Random) -> None:
+    def __init__(self, net: Nodes, rng: Random) -> None:
         self.net, self.rng = net, rng
         self.down: dict[str, MemoryStorage] = {}
         self.happened: set[str] = set()
@@ -149,7 +149,7 @@ async def test_every_answer_is_true(seed: int, autojump_clock: trio.testing.Mock
         frame_entries_max=rng.choice([4, 4_096]), proposals_pending_max=rng.choice([40, 100_000]),
         cache_bytes_max=rng.choice([2_000, 1 << 20]))
     async with trio.open_nursery() as nursery:
-        net = Net(nursery, config)
+        net = Nodes(nursery, config)
         for name in VOTERS:
             await net.start(name, VOTERS, Journal())
         trouble = Trouble(net, rng)

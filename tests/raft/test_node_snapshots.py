@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from google_crc32c import value as crc32c
 
+from harness.simulation.worlds.nodes import THREE, Counter, machine_of, network, one, three
 from raft.clientserver import serve_client
 from raft.clientwire import Blocks, Op, Request, Result, decode_answer, encode_request
 from raft.config import Config, Read
@@ -30,7 +31,6 @@ from raft.snapshotio import PIECES_MAX
 from raft.snapshotmeta import encode_meta
 from raft.statemachine import Sink, StateMachine, query_of
 from raft.storage.interface import SnapshotSink
-from tests.raft.net import THREE, Counter, machine_of, network, one, three
 
 
 async def test_a_snapshot_is_taken_by_size_and_restored_at_start(autojump_clock: trio.testing.MockClock) -> None:

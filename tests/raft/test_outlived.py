@@ -16,6 +16,8 @@ import pytest
 import trio
 import trio.testing
 
+from harness.simulation.worlds.nodes import THREE, three
+from harness.simulation.worlds.nodes import network as node_network
 from raft.config import Config, DLedgerTimers, Rules
 from raft.errors import MalformedMessage
 from raft.hello import Hello, decode_greeting, encode_greeting
@@ -29,8 +31,6 @@ from raft.storage.identity import format_directory
 from raft.storage.lives import NAME, begin_life, read_lives, write_lives
 from raft.storage.mark import NAME as MARK
 from raft.trace import Event, Outlived, Regained
-from tests.raft.net import THREE, three
-from tests.raft.net import network as node_network
 from tests.raft.script import Script, led
 from tests.raft.sim.machines import Counter
 from tests.raft.storage.test_mark import formatted, opened, written

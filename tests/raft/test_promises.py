@@ -14,12 +14,12 @@ import pytest
 import trio
 import trio.testing
 
+from harness.simulation.worlds.nodes import Counter, Nodes
 from raft.frame import Frame
 from raft.messages import Append, AppendReply, Code, PeerMessage, TimeoutNow, Write
 from raft.node import Node
 from raft.outbox import Outbox
 from raft.replica import Replica
-from tests.raft.net import Counter, Net
 from tests.raft.script import Script, frame
 from tests.raft.test_host import FAST
 from tests.raft.test_host import n as applied
@@ -176,7 +176,7 @@ class Vow:
 async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_clock: trio.testing.MockClock) -> None:
     promised: list[tuple[str, int]] = []
 
-    def submit(net: Net, node: Node, write: Write, promise: tuple[str, PeerMessage] | None) -> Vow | None:
+    def submit(net: Nodes, node: Node, write: Write, promise: tuple[str, PeerMessage] | None) -> Vow | None:
         net.disks[node.node_id].submit(write)
         if promise is None:
             assert node.is_leader
@@ -190,7 +190,7 @@ async def test_a_node_says_itself_only_what_did_not_leave(left: bool, autojump_c
         return Vow(left)
 
     async with trio.open_nursery() as nursery:
-        net = Net(nursery)
+        net = Nodes(nursery)
         for name in THREE:
             node = await net.start(name, THREE, Counter())
             net.disks[name].early_acks = True

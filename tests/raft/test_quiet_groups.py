@@ -14,6 +14,7 @@ import trio
 import trio.testing
 
 import raft
+from harness.simulation.worlds.nodes import Counter
 from raft import host as host_module
 from raft.bounds import INV_R39
 from raft.errors import DamagedLog, Faulted, Rejected, UsageError
@@ -27,7 +28,6 @@ from raft.sim.disk import SimulatedCrash, VirtualDisk, seeded
 from raft.statemachine import AnyMachine
 from raft.storage.audit import records
 from raft.storage.writer import LogWriter
-from tests.raft.net import Counter
 from tests.raft.script import frame
 
 ALONE = {"n0": "h:1"}

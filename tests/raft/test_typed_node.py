@@ -12,11 +12,11 @@ import trio
 import trio.testing
 
 import raft
+from harness.simulation.worlds.nodes import Counter, network, one, three
 from raft.config import Config, Read
 from raft.host import open_node
 from raft.node import Node
 from tests.raft.bugs.test_snapshots import slowly
-from tests.raft.net import Counter, network, one, three
 from tests.raft.test_statemachine import Sum
 
 

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from harness.simulation.worlds.streams import ECHO, LATER, Net, Wire, echo, net
 from remoting.backlog import Backlog
 from remoting.command import Command, response
 from remoting.config import ServerConfig
 from remoting.connection import Connection
 from remoting.server import Server
-from tests.remoting.memory import ECHO, LATER, Net, Wire, echo, net
 from tests.remoting.test_connection import before
 
 KIB = 1 << 10

@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
+from harness.simulation.worlds.streams import ECHO, NEVER, Wire, ask, body_of, client_and_server, echo, net
 from remoting.client import checked, open_client
 from remoting.codes import ResponseCode
 from remoting.command import Command, response
@@ -17,7 +18,6 @@ from remoting.errors import ConnectFailed, ConnectionClosed, RemotingError, Requ
 from remoting.frame import encode
 from remoting.server import Server
 from remoting.streams import connect_tcp
-from tests.remoting.memory import ECHO, NEVER, Wire, ask, body_of, client_and_server, echo, net
 
 
 def never(_: Connection, __: Command) -> None:

@@ -15,6 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
+from harness.simulation.worlds.streams import (
+    ECHO,
+    LATER,
+    NEVER,
+    MemoryStream,
+    Wire,
+    ask,
+    body_of,
+    client_and_server,
+    echo,
+    wire_to,
+)
 from remoting import endpoint
 from remoting.client import Client, open_client
 from remoting.codes import ResponseCode
@@ -25,7 +37,6 @@ from remoting.endpoint import Endpoint, Handler
 from remoting.errors import ConnectionClosed, NotEncodable, RemotingError, RequestTimeout
 from remoting.frame import encode
 from remoting.server import Server
-from tests.remoting.memory import ECHO, LATER, NEVER, MemoryStream, Wire, ask, body_of, client_and_server, echo, wire_to
 
 
 def never(_: Connection, request: Command) -> None:

@@ -18,16 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from remoting.client import open_client
-from remoting.codes import GO_AWAY_VERSION, ResponseCode
-from remoting.command import ONEWAY, Command, Encoding, response
-from remoting.config import ClientConfig, ServerConfig, TLSMode
-from remoting.connection import Connection
-from remoting.endpoint import Handler
-from remoting.errors import BodyError, ConnectFailed, ConnectionClosed, HeaderError
-from remoting.frame import encode
-from remoting.server import Server
-from tests.remoting.memory import (
+from harness.simulation.worlds.streams import (
     ECHO,
     LATER,
     NEVER,
@@ -42,6 +33,15 @@ from tests.remoting.memory import (
     net,
     wire_to,
 )
+from remoting.client import open_client
+from remoting.codes import GO_AWAY_VERSION, ResponseCode
+from remoting.command import ONEWAY, Command, Encoding, response
+from remoting.config import ClientConfig, ServerConfig, TLSMode
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.errors import BodyError, ConnectFailed, ConnectionClosed, HeaderError
+from remoting.frame import encode
+from remoting.server import Server
 
 
 def raises(error: Exception) -> Callable[[Connection, Command], Command]:

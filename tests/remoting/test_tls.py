@@ -12,6 +12,7 @@ import trio
 import trustme
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from harness.simulation.worlds.streams import ECHO, Net, Wire, ask, body_of, echo, net
 from remoting.client import open_client
 from remoting.command import Command, response
 from remoting.config import ServerConfig, TLSMode
@@ -20,7 +21,6 @@ from remoting.errors import ConnectFailed, ConnectionClosed
 from remoting.server import FALLBACK_ALPN, Server
 from remoting.streams import TLSContext, start_tls
 from remoting.tls import ClientAuth, ContextSource, client_context, server_context
-from tests.remoting.memory import ECHO, Net, Wire, ask, body_of, echo, net
 
 
 class Authority:

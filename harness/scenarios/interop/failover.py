@@ -18,7 +18,7 @@ GROUP = "broker-a"
 
 
 @attrs.frozen
-class Cluster:
+class JavaGroup:
     """Our three controllers and name server, and one group of Java brokers."""
 
     stage: Stage
@@ -54,7 +54,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(stage: Stage, size: int) -> AsyncIterator[Cluster]:
+async def cluster(stage: Stage, size: int) -> AsyncIterator[JavaGroup]:
     """Up, with all brokers in sync."""
     async with AsyncExitStack() as stack:
         controllers = await stack.enter_async_context(ours.controllers(stage.here / "controllers"))
@@ -67,7 +67,7 @@ async def cluster(stage: Stage, size: int) -> AsyncIterator[Cluster]:
             for number in range(1, size + 1)
         ]
         await start_all(brokers)
-        made = Cluster(stage, controllers, namesrv, brokers)
+        made = JavaGroup(stage, controllers, namesrv, brokers)
         await made.all_in_sync("all brokers in sync")
         yield made
 

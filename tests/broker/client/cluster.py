@@ -14,6 +14,7 @@ from random import Random
 import trio
 
 from broker.client import Client, ClientSettings, connect
+from harness.simulation.worlds.streams import Net
 from remoting import record as codec
 from remoting.bodies.consumers import (
     ConsumerIdList,
@@ -46,7 +47,6 @@ from remoting.headers.queries import QueryMessageRequest, ViewMessageRequest
 from remoting.headers.sending import ConsumerSendMsgBackRequest, SendMessageRequestV2, SendMessageResponse
 from remoting.record import Message, Record
 from remoting.server import Server
-from tests.remoting.memory import Net
 
 NAME_SERVER = "ns:9876"
 Refuse = Callable[[Command], Command | None]

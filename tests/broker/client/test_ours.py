@@ -5,10 +5,6 @@ What a group loses or repeats when its master dies, and how long its users wait.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from random import Random
-
 import trio
 from trio.testing import MockClock
 
@@ -21,16 +17,8 @@ from broker.client import (
     Received,
     SendUnknown,
     Start,
-    connect,
 )
-from tests.broker.cluster import NAMESRV, Cluster, cluster, controlled, until
-
-
-@asynccontextmanager
-async def client_of(made: Cluster, name: str = "client") -> AsyncIterator[Client]:
-    async with connect([NAMESRV], producer_group="producers", client_id=name, host="10.0.7.7", random=Random(1),
-                       connector=made.network.connector(f"{name}:1")) as client:
-        yield client
+from harness.simulation.worlds.brokers import cluster, controlled, until
 
 
 async def created(client: Client, topic: str, queues: int = 2) -> None:
@@ -63,7 +51,7 @@ async def test_send_query_consume_and_give_back(autojump_clock: MockClock) -> No
     async with cluster() as made:
         node = await made.node()
         await made.wait_route("TBW102", {0: node.address})
-        async with client_of(made) as client:
+        async with made.connect() as client:
             await created(client, "orders")
             sent = [await client.send(Message("orders", b"%d" % number, tag="ab"[number % 2], keys=[f"k{number}"]))
                     for number in range(20)]
@@ -98,7 +86,7 @@ async def test_ordered_members_share_and_hand_over(autojump_clock: MockClock) ->
     async with cluster() as made:
         node = await made.node()
         await made.wait_route("TBW102", {0: node.address})
-        async with client_of(made, "c1") as client, client_of(made, "c2") as other:
+        async with made.connect("c1") as client, made.connect("c2") as other:
             await created(client, "orders")
             for number in range(20):
                 await client.send(Message("orders", b"%d" % number), order_by=str(number % 2))
@@ -127,7 +115,7 @@ async def test_a_group_that_loses_its_master_loses_nothing_and_its_users_hardly_
         nodes = [await made.node(**settings) for _ in range(3)]
         await until(lambda: any(node.serves for node in nodes))
         await trio.sleep(20)  # everybody in sync
-        async with client_of(made) as client:
+        async with made.connect() as client:
             await created(client, "orders")
             stored: set[int] = set()
             stores: set[str] = set()

@@ -10,10 +10,10 @@ from broker.consumers import ClientsConfig
 from broker.groups import GroupsConfig
 from broker.standing import Role
 from broker.store.tables import SubscriptionGroup
+from harness.simulation.worlds.streams import Wire
 from remoting.bodies.consumers import CheckClientRequestBody, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from tests.broker.consumers.world import World, running
-from tests.remoting.memory import Wire
 
 SUB_CHANGE, V2 = "IS_SUB_CHANGE", "IS_SUPPORT_HEART_BEAT_V2"
 

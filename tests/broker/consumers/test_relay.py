@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.consumers.relay import Relay
+from harness.simulation.worlds.streams import Wire
 from remoting.bodies.consumers import (
     ConsumerStatus,
     MessageQueue,
@@ -21,7 +22,6 @@ from remoting.command import Command, response
 from remoting.headers.consumers import ResetOffsetRequest
 from remoting.record import decode
 from tests.broker.consumers.world import World, running
-from tests.remoting.memory import Wire
 
 WHO = {"consumerGroup": "g", "clientId": "c1"}
 QUEUE = MessageQueue("t", "b", 0)

@@ -22,6 +22,7 @@ from broker.store.disk import InlineDisk
 from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore, StoreConfig
 from broker.topics import TopicsConfig, TopicTable
+from harness.simulation.worlds.streams import Net, Wire, net
 from remoting.bodies.consumers import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode
@@ -31,7 +32,6 @@ from remoting.endpoint import Handler
 from remoting.headers.pulling import PullMessageRequest
 from remoting.record import Message, encode_properties
 from remoting.server import Server
-from tests.remoting.memory import Net, Wire, net
 
 SMALL = StoreConfig(log_file_bytes=1 << 16, queue_file_bytes=20 * 64, index_slots=11, index_entries=1_000)
 

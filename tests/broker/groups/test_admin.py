@@ -10,11 +10,11 @@ import attrs
 from broker.groups import GroupsConfig, GroupTable
 from broker.groups.admin import GroupAdmin, SubscriptionGroupList
 from broker.store.tables import SubscriptionGroup, SubscriptionGroups
+from harness.simulation.worlds.streams import Wire, wire_to
 from remoting.bodies.consumers import GroupForbidden
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.server import Server
-from tests.remoting.memory import Wire, wire_to
 
 
 @attrs.define

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from broker.relay.finding import Listed, Master, MasterFinder
+from harness.simulation.worlds.streams import Net, net
 from remoting.bodies.controller import (
     BrokerMemberGroup,
     EpochEntry,
@@ -22,7 +23,6 @@ from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.headers.controller import GetReplicaInfoResponse
 from remoting.server import Server
-from tests.remoting.memory import Net, net
 
 CONTROLLERS = ("c1:9877", "c2:9877")
 MEMBERS = {0: "a:10911", 2: "b:10911", 3: "c:10911"}

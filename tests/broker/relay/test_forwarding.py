@@ -15,6 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from broker.relay.codes import FORWARDED, PUSHED
 from broker.relay.forwarding import PATIENCE_MS, Forwarder
 from broker.standing import REJECTED
+from harness.simulation.worlds.streams import Net, net
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command, request, response
@@ -22,7 +23,6 @@ from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import ConnectionClosed
 from remoting.server import Server
-from tests.remoting.memory import Net, net
 
 SEND = RequestCode.SEND_MESSAGE_V2
 

@@ -14,8 +14,8 @@ from broker.relay.finding import Master, MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.succession import SuccessionPart
 from broker.standing import Role
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, controlled, until
 from remoting.codes import ResponseCode
-from tests.broker.cluster import Cluster, Node, cluster, controlled, until
 
 OWN, OTHER, THIRD = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 

@@ -20,6 +20,8 @@ from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import TEMP
 from broker.replicas.outputs import Leave
 from broker.replicas.shell import Member
+from harness.simulation.worlds.controllers import World, world
+from harness.simulation.worlds.network import MemoryListener
 from remoting.bodies.controller import SyncStateSet
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
@@ -29,7 +31,6 @@ from remoting.connection import Connection
 from remoting.daemon.files import MemoryFiles
 from remoting.headers.controller import NotifyBrokerRoleChangedRequest
 from remoting.server import Server
-from tests.controller.world import MemoryListener, World, world
 
 PATH = "/store/brokerIdentity"
 

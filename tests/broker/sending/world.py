@@ -26,13 +26,13 @@ from broker.store.tables import DelayOffsets, SubscriptionGroup, Topics, load
 from broker.tablefile import TableFile
 from broker.topics import TopicsConfig, TopicTable
 from broker.topics.admin import TopicAdmin
+from harness.simulation.worlds.sending import SendMessageRequest
+from harness.simulation.worlds.streams import client_and_server
 from remoting.client import Client
 from remoting.codes import RequestCode
 from remoting.command import Command, request
 from remoting.headers.sending import SendMessageRequestV2
 from remoting.record import Record, decode_properties, encode_properties, packed_host
-from tests.broker.sending.header import SendMessageRequest
-from tests.remoting.memory import client_and_server
 
 STORE_HOST = packed_host("10.0.0.1", 10911)
 SMALL = StoreConfig(log_file_bytes=1 << 20, queue_file_bytes=20 * 64, index_slots=11, index_entries=64)

@@ -13,6 +13,7 @@ from broker.groups.admin import GroupAdmin
 from broker.groups.table import GroupsConfig, GroupTable
 from broker.query.messages import MessageQueries, QueryConfig
 from controller.admin.cli import DONE, parser, run
+from harness.simulation.worlds.streams import Net, net
 from remoting.address import join_address
 from remoting.bodies.broker import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from remoting.bodies.consumers import (
@@ -34,7 +35,6 @@ from remoting.headers.namesrv import KVValueResponse
 from remoting.record import unpacked_host
 from remoting.server import Server
 from tests.broker.sending.world import STORE_HOST, World, running
-from tests.remoting.memory import Net, net
 
 STAMP_MS = 1_700_000_000_123
 STAMP = r"2023-11-1[45] \d\d:13:20"

@@ -14,6 +14,8 @@ from trio.testing import MockClock
 from controller.admin import cli
 from controller.admin.cli import DONE, FAILED, USAGE, main, parser, run
 from controller.admin.command import COMMANDS
+from harness.simulation.worlds.controllers import CLUSTER, World, group_of, world
+from harness.simulation.worlds.network import MemoryListener
 from remoting.bodies.controller import EpochEntry, EpochEntryCache
 from remoting.bodies.namesrv import BrokerData, ClusterInfo, KVTable, QueueData, TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
@@ -21,7 +23,6 @@ from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.headers.controller import ApplyBrokerIdRequest, GetMetadataResponse
 from remoting.server import Server
-from tests.controller.world import CLUSTER, MemoryListener, World, group_of, world
 
 
 class Shop:

@@ -17,6 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.server import Controller, RunningNamesrv, serve_namesrv
+from harness.simulation.worlds.streams import Net, Wire, net
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
@@ -27,7 +28,6 @@ from remoting.errors import BodyError
 from remoting.frame import encode
 from remoting.server import Server
 from tests.controller.namesrv.fleet import config, registration
-from tests.remoting.memory import Net, Wire, net
 
 NAMESRV = "ns:9876"
 

@@ -29,7 +29,7 @@ import attrs
 from tests.raft.bugs.mutant import Impossible, Mutant
 
 ROOT = Path(__file__).parents[3]
-COPIED = ("raft", "tests", "pyproject.toml")
+COPIED = ("raft", "harness/__init__.py", "harness/simulation", "tests", "pyproject.toml")
 TIMEOUT_S = 120
 BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError")
 """A test that ends in one of these proves that the change made no sense, not that a guard was missed."""

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
+from harness.simulation.worlds.nodes import Counter, Nodes
 from raft.config import Config
 from raft.errors import Faulted, Unknown
-from tests.raft.net import Counter, Net
 
 VOTERS = {"n0": "h:1", "n1": "h:2", "n2": "h:3"}
 
@@ -37,7 +37,7 @@ async def test_DL_R17_a_machine_that_raises_stops_its_node_and_is_not_asked_agai
     Guards that the first exception is the last thing a machine does; the others go on.
     """
     async with trio.open_nursery() as nursery:
-        net = Net(nursery)
+        net = Nodes(nursery)
         for name in VOTERS:
             await net.start(name, VOTERS, Hiccup() if name == "n0" else Counter())
         leader = await net.leader()
@@ -73,7 +73,7 @@ async def test_DL_R18_a_wall_clock_that_jumps_changes_nothing(
     monkeypatch.setattr(time, "time_ns", wall_ns)
     monkeypatch.setattr(time, "time", lambda: wall_ns() / 1e9)
     async with trio.open_nursery() as nursery:
-        net = Net(nursery)
+        net = Nodes(nursery)
         for name in VOTERS:
             await net.start(name, VOTERS, Counter())
         leader = await net.leader()
@@ -102,7 +102,7 @@ async def test_DL_R20_a_batch_that_was_cut_by_a_step_down_has_an_unknown_result(
     config = Config(frame_bytes_max=4_096, append_bytes_max=4_096, inflight_messages_max=1)
     commands = [b"1".rjust(3_000, b"0")] * 6
     async with trio.open_nursery() as nursery:
-        net = Net(nursery, config)
+        net = Nodes(nursery, config)
         for name in VOTERS:
             await net.start(name, VOTERS, Counter())
         old = await net.leader()

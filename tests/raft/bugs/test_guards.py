@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio.testing
 
+from harness.simulation.worlds.nodes import THREE, Counter, network
 from raft.config import MS, Read
 from raft.frame import Frame
 from raft.log import RaftLog
@@ -35,7 +36,6 @@ from raft.storage.conformance import frames, read_all, snapshot_at
 from raft.storage.identity import format_directory
 from raft.storage.memory import MemoryStorage
 from raft.storage.segment import SegmentStorage
-from tests.raft.net import THREE, Counter, network
 from tests.raft.script import Mail, Script, disk, frame, led
 from tests.raft.storage.test_segment import SEGMENT_BYTES, make, put
 

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 import raft
+from harness.simulation.worlds.nodes import Counter
 from raft.following import Following
 from raft.messages import Append, Code, ReadReply, ReadRequest
 from raft.replica import LIFE_BITS, Replica
@@ -15,7 +16,6 @@ from raft.sim.campaign import run
 from raft.sim.tape import Tape
 from raft.trace import Dropped
 from raft.wire import Decoder, encode
-from tests.raft.net import Counter
 from tests.raft.script import Mail, Script, led
 
 PEERS = {"n0": "127.0.0.1:0"}

@@ -17,6 +17,7 @@ import trio.testing
 from google_crc32c import value as crc32c
 
 import raft
+from harness.simulation.worlds.nodes import Counter, Nodes
 from raft.config import MS, Config, DLedgerTimers, Rules
 from raft.errors import (
     Busy,
@@ -61,7 +62,6 @@ from raft.storage.identity import format_directory, read_identity
 from raft.storage.segment import SegmentStorage
 from raft.trace import Dropped, SnapshotInstalled
 from raft.wire import Decoder, encode
-from tests.raft.net import Counter, Net
 from tests.raft.script import Script, disk, frame
 
 ALONE = {"n0": "h:1"}
@@ -85,10 +85,10 @@ async def opened(files: VirtualDisk, peers: dict[str, str], config: Config = SMA
 
 
 @asynccontextmanager
-async def net(names: dict[str, str], config: Config | None = None) -> AsyncIterator[tuple[Net, Node]]:
+async def net(names: dict[str, str], config: Config | None = None) -> AsyncIterator[tuple[Nodes, Node]]:
     """A group on memory storage, and its leader."""
     async with trio.open_nursery() as nursery:
-        made = Net(nursery, config)
+        made = Nodes(nursery, config)
         for name in names:
             await made.start(name, names, Counter())
         yield made, await made.leader()

@@ -13,6 +13,7 @@ import trio
 import trio.testing
 from google_crc32c import value as crc32c
 
+from harness.simulation.worlds.nodes import Counter, Nodes
 from raft.config import Config
 from raft.errors import DamagedLog
 from raft.frame import Kind, build
@@ -42,7 +43,6 @@ from raft.storage.identity import format_directory
 from raft.storage.segment import SegmentStorage
 from raft.trace import Dropped, SnapshotInstalled
 from raft.wire import Decoder, encode
-from tests.raft.net import Counter, Net
 from tests.raft.script import Mail, Script, disk, frame
 
 PURGE = Config(snapshot_tail_entries=0)
@@ -120,10 +120,10 @@ def directory(files: VirtualDisk) -> SegmentStorage:
 
 
 @asynccontextmanager
-async def group(config: Config) -> AsyncIterator[tuple[Net, Node, Node]]:
+async def group(config: Config) -> AsyncIterator[tuple[Nodes, Node, Node]]:
     """Three nodes: net, leader, a follower."""
     async with trio.open_nursery() as nursery:
-        net = Net(nursery, config)
+        net = Nodes(nursery, config)
         for name in THREE:
             await net.start(name, THREE, Counter())
         leader = await net.leader()
@@ -368,7 +368,7 @@ async def test_BUG_S7_an_install_waits_for_the_commands_under_way(autojump_clock
 
     config = Config(snapshot_tail_entries=0, propose_timeout_ms=60_000)
     async with trio.open_nursery() as nursery:
-        net = Net(nursery, config)
+        net = Nodes(nursery, config)
         for name in THREE:
             await net.start(name, THREE, Threaded())
         leader = await net.leader()
@@ -696,7 +696,7 @@ async def test_BUG_S16_chunks_count_only_where_they_belong(autojump_clock: trio.
     Guards the exact offset: the answer names what is staged, and the state is whole in the end.
     """
     async with trio.open_nursery() as nursery:
-        net = Net(nursery)
+        net = Nodes(nursery)
         node = await net.start("n1", THREE, Counter())
         net.record = True
         meta = snapshot(5, 1, b"123456")

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from harness.simulation.worlds.nodes import Counter, Nodes
 from raft.config import Config
 from raft.errors import DiskFull
 from raft.events import SnapshotRestored
@@ -30,7 +31,6 @@ from tests.raft.bugs.test_snapshots import (
     total,
     traced,
 )
-from tests.raft.net import Counter, Net
 from tests.raft.script import Mail, Script, frame
 
 
@@ -192,7 +192,7 @@ async def test_BUG_S20_a_snapshot_waits_for_what_is_being_applied(
 
     Slow.threaded = threaded  # type: ignore[attr-defined]
     async with trio.open_nursery() as nursery:
-        net = Net(nursery, Config(election_timeout_ms=1_000))
+        net = Nodes(nursery, Config(election_timeout_ms=1_000))
         node = await net.start("n0", {"n0": "h:1"}, Slow())
         await net.leader()
         if threaded:

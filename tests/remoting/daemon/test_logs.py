@@ -12,11 +12,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from harness.simulation.worlds.controllers import CLUSTER, group_of, world
 from raft.loglimit import RepeatLimit
 from remoting.codes import RequestCode
 from remoting.daemon.logs import of_peer, set_up
 from remoting.headers.controller import CleanBrokerDataRequest
-from tests.controller.world import CLUSTER, group_of, world
 
 
 @pytest.fixture(autouse=True)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from random import Random
 
 import attrs
 import trio
-from trio.abc import Listener
-from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
 
 from controller.config import from_properties
 from controller.metadata import codec
 from controller.server import RunningController, serve_controller
+from harness.simulation.worlds.network import MemoryListener, MemoryNetwork
 from raft.errors import RaftError
 from raft.sim.disk import SimulatedCrash, VirtualDisk
 from remoting.bodies.controller import SyncStateSet
@@ -42,102 +40,15 @@ from remoting.headers.controller import (
     RegisterBrokerToControllerRequest,
 )
 from remoting.server import Server
-from remoting.streams import Connector
 
-Memory = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 CLUSTER = "c"
-
-
-class MemoryListener(Listener[Memory]):
-    """Connections come in through ``put``."""
-
-    def __init__(self) -> None:
-        self.put, self._take = trio.open_memory_channel[Memory](1_000)
-
-    async def accept(self) -> Memory:
-        try:
-            return await self._take.receive()
-        except trio.EndOfChannel:
-            raise trio.ClosedResourceError from None
-
-    async def aclose(self) -> None:
-        self.put.close()
-        await trio.lowlevel.checkpoint()
-
-
-@attrs.frozen
-class _Socket:
-    """What a connection is judged by: the owners of memory streams all live on the loopback, but for these."""
-
-    owner: str
-
-    def getpeername(self) -> tuple[str, int]:
-        return AWAY.get(self.owner, "127.0.0.1"), 1
-
-    def getsockname(self) -> tuple[str, int]:
-        return "192.0.2.1", 1
-
-
-AWAY = {"stranger": "192.0.2.7"}
-
-
-@attrs.define(eq=False)
-class Network:
-    """Listeners by address, and every connection with its two ends' owners."""
-
-    listeners: dict[str, MemoryListener] = attrs.field(factory=dict)
-    links: list[tuple[str, str, Memory, Memory]] = attrs.field(factory=list)
-    silent: set[str] = attrs.field(factory=set)
-    """Owners from and to whom nothing passes any more, connections staying open."""
-    cuts: set[frozenset[str]] = attrs.field(factory=set)
-    """Pairs of owners between whom nothing passes."""
-
-    def cut(self, source: str, target: str) -> bool:
-        return source in self.silent or target in self.silent or frozenset((source, target)) in self.cuts
-
-    def connector(self, owner: str) -> Connector:
-        return partial(self._connect, owner)
-
-    async def _connect(self, owner: str, address: str) -> Memory:
-        await trio.lowlevel.checkpoint()
-        listener = self.listeners.get(address)
-        if listener is None or self.cut(owner, address):
-            raise ConnectionRefusedError(f"nobody listens at {address}")
-        ours, theirs = memory_stream_pair()
-        self.links.append((owner, address, ours, theirs))
-        for end, other in ((ours, address), (theirs, owner)):
-            end.socket = _Socket(other)  # type: ignore[attr-defined]
-        self._tap(owner, address, ours)
-        self._tap(address, owner, theirs)
-        listener.put.send_nowait(theirs)
-        return ours
-
-    def _tap(self, source: str, target: str, stream: Memory) -> None:
-        """Bytes of silenced owners vanish."""
-        pass_on = stream.send_stream.send_all
-
-        async def send_all(data: bytes | bytearray | memoryview) -> None:
-            if self.cut(source, target):
-                await trio.lowlevel.checkpoint()
-            else:
-                await pass_on(data)
-
-        stream.send_stream.send_all = send_all  # type: ignore[method-assign]
-
-    async def drop(self, owner: str) -> None:
-        """All connections of this owner are reset."""
-        gone = [link for link in self.links if owner in link[:2]]
-        self.links = [link for link in self.links if owner not in link[:2]]
-        for _, _, ours, theirs in gone:
-            await trio.aclose_forcefully(ours)
-            await trio.aclose_forcefully(theirs)
 
 
 class World:
     """Controllers n0, n1, … at addresses ``n0:1``, …; brokers at addresses of theirs."""
 
     def __init__(self, nursery: trio.Nursery, count: int, properties: Mapping[str, str]) -> None:
-        self.nursery, self.network = nursery, Network()
+        self.nursery, self.network = nursery, MemoryNetwork()
         self.names = [f"n{number}" for number in range(count)]
         self.properties = dict(properties)
         self.disks: dict[str, VirtualDisk] = {}
@@ -148,7 +59,7 @@ class World:
         """The newest format that a controller of this name reads."""
         self.failed: dict[str, BaseExceptionGroup[RaftError]] = {}
         """Controllers that stopped of themselves while they ran."""
-        self.brokers: list[Broker] = []
+        self.brokers: list[SimpleBroker] = []
         self.client: Client | None = None
 
     # --- controllers -----------------------------------------------------------------------------------------
@@ -236,15 +147,15 @@ class World:
 
     # --- brokers ---------------------------------------------------------------------------------------------
 
-    async def broker(self, group: str, number: int, **announced: object) -> Broker:
-        broker = Broker(self, group, f"{group}-{number}:1", announced)
+    async def broker(self, group: str, number: int, **announced: object) -> SimpleBroker:
+        broker = SimpleBroker(self, group, f"{group}-{number}:1", announced)
         self.brokers.append(broker)
         await self.nursery.start(broker.run)
         return broker
 
 
 @attrs.define(eq=False)
-class Broker:
+class SimpleBroker:
     """Registers, beats every second, remembers what it is told. Elects itself when told to."""
 
     world: World
@@ -359,7 +270,7 @@ async def world(
         nursery.cancel_scope.cancel()
 
 
-async def group_of(made: World, name: str, size: int, **announced: object) -> list[Broker]:
+async def group_of(made: World, name: str, size: int, **announced: object) -> list[SimpleBroker]:
     """A group whose first broker is master and whose SyncStateSet holds all."""
     brokers = [await made.broker(name, number, **announced) for number in range(1, size + 1)]
     code, elected = await brokers[0].elect()

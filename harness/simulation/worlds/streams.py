@@ -1,4 +1,7 @@
-"""A network in memory for tests of servers and clients, and small words for the commands they exchange."""
+"""A network in memory for tests of servers and clients, and small words for the commands they exchange.
+
+It knows the remoting layer alone, and nothing of what brokers and controllers say.
+"""
 
 from __future__ import annotations
 

@@ -6,12 +6,14 @@ A broker dies as if by kill -9, what it had not synced is lost, and it may be st
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 
 import attrs
 import trio
 
+from broker.client import Client as BrokerClient
+from broker.client import connect
 from broker.config import BrokerConfig, from_properties
 from broker.consumers.part import ClientsPart
 from broker.groups import GroupTable
@@ -30,6 +32,10 @@ from broker.topics import TopicTable
 from broker.topics.part import TopicsPart
 from controller.namesrv.config import NamesrvConfig
 from controller.namesrv.server import RunningNamesrv, serve_namesrv
+from harness.simulation.worlds.controllers import World as Controllers
+from harness.simulation.worlds.controllers import world as controllers_of
+from harness.simulation.worlds.network import MemoryListener, MemoryNetwork
+from harness.simulation.worlds.sending import SendMessageRequest
 from remoting.bodies.namesrv import TopicRouteData
 from remoting.client import Client, open_client
 from remoting.codes import RequestCode, ResponseCode
@@ -38,10 +44,6 @@ from remoting.daemon.files import MemoryFiles
 from remoting.header import Header
 from remoting.headers.namesrv import GetRouteInfoRequest
 from remoting.headers.pulling import PullMessageRequest
-from tests.broker.sending.header import SendMessageRequest
-from tests.controller.world import MemoryListener, Network
-from tests.controller.world import World as Controllers
-from tests.controller.world import world as controllers_of
 
 NAMESRV = "10.0.9.9:9876"
 CLUSTER = "c"
@@ -168,7 +170,7 @@ class Node:
 class Cluster:
     """``node`` adds a machine; requests go through ``client``."""
 
-    def __init__(self, nursery: trio.Nursery, network: Network, client: Client) -> None:
+    def __init__(self, nursery: trio.Nursery, network: MemoryNetwork, client: Client) -> None:
         self.nursery, self.network, self.client = nursery, network, client
         self.nodes: list[Node] = []
         self.controllers: Controllers | None = None
@@ -208,6 +210,11 @@ class Cluster:
         await other.start()
         return other
 
+    def connect(self, name: str = "client") -> AbstractAsyncContextManager[BrokerClient]:
+        """A client as users have it: producer, consumer and queries."""
+        return connect([NAMESRV], producer_group="producers", client_id=name, host="10.0.7.7", random=Random(name),
+                       connector=self.network.connector(f"{name}:1"))
+
     async def ask(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
         return await self.client.call(address, request(code, header, body), timeout_ms=30_000)
 
@@ -246,13 +253,13 @@ async def cluster(*, controllers: int = 0, reads: int | None = None) -> AsyncGen
             yield found
     else:
         async with trio.open_nursery() as nursery:
-            async with _with(nursery, Network()) as found:
+            async with _with(nursery, MemoryNetwork()) as found:
                 yield found
             nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def _with(nursery: trio.Nursery, network: Network) -> AsyncGenerator[Cluster, None]:
+async def _with(nursery: trio.Nursery, network: MemoryNetwork) -> AsyncGenerator[Cluster, None]:
     async with open_client(connector=network.connector("10.0.9.1:1")) as client:
         made = Cluster(nursery, network, client)
         await made.start_namesrv()
@@ -262,3 +269,24 @@ async def _with(nursery: trio.Nursery, network: Network) -> AsyncGenerator[Clust
 def controlled(count: int = 3) -> dict[str, str]:
     """Settings of a broker under so many controllers."""
     return {"enableControllerMode": "true", "controllerAddr": ";".join(f"n{number}:1" for number in range(count))}
+
+
+async def three(made: Cluster, **settings: str) -> tuple[Node, Node, Node]:
+    """A master and two slaves, all in sync, under three controllers."""
+    nodes = [await made.node(**controlled(), **settings) for _ in range(3)]
+    await until(lambda: any(node.serves for node in nodes))
+    master = next(node for node in nodes if node.serves)
+    await in_sync(master, 2)
+    first, second = (node for node in nodes if node is not master)
+    return master, first, second
+
+
+async def in_sync(master: Node, slaves: int) -> None:
+    """Wait until so many of its slaves are."""
+    await until(lambda: master.broker.roles.runtime_info().in_sync_slave_nums == slaves)
+
+
+async def new_master(*nodes: Node) -> Node:
+    """The one that leads, once one does."""
+    await until(lambda: any(node.serves for node in nodes))
+    return next(node for node in nodes if node.serves)

@@ -54,7 +54,7 @@ class Counter:
 
 
 @attrs.define(eq=False, slots=False)
-class Disk:
+class DiskTask:
     """Writes and syncs in a task of its own, so that durability comes later than the write, as on a real disk."""
 
     storage: MemoryStorage
@@ -94,10 +94,10 @@ class Disk:
 
 
 @attrs.define(eq=False, slots=False)
-class NetPeers:
-    """The others of a ``Net``, as one of its nodes sees them."""
+class OtherNodes:
+    """The others of a ``Nodes``, as one of its nodes sees them."""
 
-    net: Net
+    net: Nodes
     name: str
     send: Callable[[str, PeerMessage], object]
 
@@ -113,13 +113,13 @@ class NetPeers:
     def members_changed(self, membership: Membership) -> None: ...
 
 
-class Net:
+class Nodes:
     """A group of nodes. ``cut`` holds pairs (from, to) over which nothing passes."""
 
     def __init__(self, nursery: trio.Nursery, config: Config | None = None) -> None:
         self.nursery, self.config = nursery, config or Config()
         self.nodes: dict[str, Node] = {}
-        self.disks: dict[str, Disk] = {}
+        self.disks: dict[str, DiskTask] = {}
         self.scopes: dict[str, trio.CancelScope] = {}
         self.cut: set[tuple[str, str]] = set()
         self.record = False
@@ -154,7 +154,7 @@ class Net:
     ) -> Node:
         config = config or self.config
         storage = storage or MemoryStorage()
-        disk = Disk(storage)
+        disk = DiskTask(storage)
         recovered = storage.open().get(1)
         replica = Replica(
             group=1, node_id=name, config=config, rules=make_rules(config), rng=Random(name), now=monotonic_ns(),
@@ -169,7 +169,7 @@ class Net:
             self._bell.ring()
 
         driver = Driver(name="default", cluster="test", replica=replica, state_machine=machine, config=config,
-                        disk=disk, peers=NetPeers(self, name, send),
+                        disk=disk, peers=OtherNodes(self, name, send),
                         system=System(monotonic_ns, lambda: time.time_ns() // 1_000_000, run_inline))
         disk.driver = driver
         self.disks[name] = disk
@@ -177,7 +177,7 @@ class Net:
         return self.nodes[name]
 
     async def _run(
-        self, name: str, driver: Driver, disk: Disk, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self, name: str, driver: Driver, disk: DiskTask, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         async with trio.open_nursery() as nursery:
             self.scopes[name] = nursery.cancel_scope
@@ -208,19 +208,19 @@ class Net:
 
 
 @asynccontextmanager
-async def network(config: Config | None = None) -> AsyncIterator[Net]:
+async def network(config: Config | None = None) -> AsyncIterator[Nodes]:
     async with trio.open_nursery() as nursery:
-        yield Net(nursery, config)
+        yield Nodes(nursery, config)
         nursery.cancel_scope.cancel()
 
 
-async def three(net: Net, machine: Callable[[], AnyMachine] = Counter) -> Node:
+async def three(net: Nodes, machine: Callable[[], AnyMachine] = Counter) -> Node:
     for name in THREE:
         await net.start(name, THREE, machine())
     return await net.leader()
 
 
-async def one(net: Net, machine: AnyMachine | None = None, **kwargs: Any) -> Node:
+async def one(net: Nodes, machine: AnyMachine | None = None, **kwargs: Any) -> Node:
     await net.start("n0", ONE, machine or Counter(), **kwargs)
     return await net.leader()
 
