@@ -57,10 +57,10 @@ interop: $(VENV)/.demo ## scenarios with real Java peers; says `not run` where J
 	$(RUN) -m harness.scenarios.interop $(ARGS)
 
 sim-controllers: $(VENV)/.dev ## controllers and the real broker cores under every fault for EVENTS events
-	$(RUN) -m harness.controllers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
+	$(RUN) -m harness.simulation.controllers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
 sim-brokers: $(VENV)/.dev ## the real broker cores under kills, power cuts and cut links for EVENTS events
-	$(RUN) -m harness.brokers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
+	$(RUN) -m harness.simulation.brokers --events $(EVENTS) --jobs $(WORKERS) $(ARGS)
 
 failovers: $(VENV)/.demo ## hundreds of failovers of real processes: kills, cut links, stalled and full disks, everything at once
 	$(RUN) -m harness.scenarios.failovers $(ARGS)
@@ -90,10 +90,10 @@ mutants: $(VENV)/.dev ## remove each guard in turn: its named tests must turn re
 	$(RUN) -m tests.raft.bugs.run_mutants --jobs $(WORKERS) $(ARGS)
 
 mutants-controllers: $(VENV)/.dev ## plant bugs in controllers and brokers: simulation or a test must notice each
-	$(RUN) -m tests.harness.controllers.run_mutants --jobs $(WORKERS) $(ARGS)
+	$(RUN) -m tests.harness.simulation.controllers.run_mutants --jobs $(WORKERS) $(ARGS)
 
 mutants-brokers: $(VENV)/.dev ## plant bugs in the brokers' cores: a property of their simulation or a test must notice each
-	$(RUN) -m tests.harness.brokers.run_mutants --jobs $(WORKERS) $(ARGS)
+	$(RUN) -m tests.harness.simulation.brokers.run_mutants --jobs $(WORKERS) $(ARGS)
 
 mutants-machine: $(VENV)/.mutation ## let a machine change the cores of PACKAGE everywhere (SLICE=1/7: a part of them): a quick test must notice each
 	$(RUN) -m tests.mutation --package $(PACKAGE) --slice $(SLICE) --jobs $(WORKERS) $(ARGS)

@@ -1,6 +1,6 @@
 """Quorate against the world: real processes of others, faults, recordings, and what must hold throughout.
 
-    brokers, controllers   simulations on virtual time: no process, no socket
+    simulation             clusters on virtual time: no process, no socket
     processes              real processes, of our servers, of Java's, of others
     fleet                  simulated brokers on real sockets
     scenarios              what is played with them: with Java peers, with failovers, for recordings

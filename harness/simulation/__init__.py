@@ -1,4 +1,6 @@
 """Clusters on virtual time: no process, no socket, no real second.
 
-``worlds`` has whole servers on memory streams, one world after another built from the one below.
+    controllers   the cores of controllers and brokers under every fault, for millions of events
+    brokers       the cores of brokers alone, with small controllers
+    worlds        whole servers on memory streams, for tests
 """

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analysis.logs import open_logs
-from harness.controllers.plan import draw
-from harness.controllers.scene import ControllerScene
+from harness.simulation.controllers.plan import draw
+from harness.simulation.controllers.scene import ControllerScene
 from raft.sim.cluster import Cluster
 from raft.sim.disks import SegmentDisk
 from raft.sim.tape import Tape

@@ -14,8 +14,8 @@ from typing import Final
 
 import attrs
 
-from harness.brokers.watch import STATEMENTS
-from tests.harness.brokers.mutants import PLANTED
+from harness.simulation.brokers.watch import STATEMENTS
+from tests.harness.simulation.brokers.mutants import PLANTED
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs/reference/replication-defects.md"
@@ -35,8 +35,8 @@ IDENTITY: Final = "tests/broker/replicas/test_identity.py::"
 
 @attrs.frozen
 class Defect:
-    """One row. ``planted`` names bugs of ``tests.harness.brokers.mutants``; ``why_none``: why there is no such change.
-    """
+    """One row. ``planted``: bugs of ``tests.harness.simulation.brokers.mutants``; ``why_none``: why there is no such
+    change."""
 
     source: str
     what: str
@@ -252,7 +252,8 @@ ROWS: Final[dict[str, Defect]] = {
     "L18": Defect(
         "apache/rocketmq#5274", "tests of replication fail now and then",
         "Each seed is the same every time.",
-        ("tests/harness/brokers/test_brokers.py::test_a_seed_is_the_same_every_time",), why_none="about tests"),
+        ("tests/harness/simulation/brokers/test_scene.py::test_a_seed_is_the_same_every_time",),
+        why_none="about tests"),
     "L19": Defect(
         "read, AutoSwitchHAConnection",
         "a slave counts as caught up when there is nothing to send, acknowledged or not",
@@ -363,9 +364,9 @@ def render() -> str:
     out += ["", "Hazards by their names elsewhere: " + ", ".join(
         f"{hazard} is {row}" for hazard, row in HAZARDS.items()) + ".", "",
         "## What is checked after every step", "",
-        "`python -m harness.brokers` runs the shipped cores of a group under kills, power cuts, cut links, failovers "
-        "of controllers and forged words, and asks these after every step that could break them; a property that was "
-        "never asked makes a campaign invalid.", "",
+        "`python -m harness.simulation.brokers` runs the shipped cores of a group under kills, power cuts, cut links, "
+        "failovers of controllers and forged words, and asks these after every step that could break them; a property "
+        "that was never asked makes a campaign invalid.", "",
         "| Property | What must hold | Planted bugs that it notices |", "| --- | --- | --- |"]
     for name, statement in STATEMENTS.items():
         planted = "; ".join(each.name for each in PLANTED if name in each.caught_by)

@@ -15,12 +15,12 @@ from pathlib import Path
 import attrs
 
 from controller.metadata.invariants import INVARIANTS
-from harness.brokers.watch import STATEMENTS as OF_BROKERS
-from harness.controllers.watch import PREDICATES
-from harness.controllers.watch import STATEMENTS as OF_CONTROLLERS
+from harness.simulation.brokers.watch import STATEMENTS as OF_BROKERS
+from harness.simulation.controllers.watch import PREDICATES
+from harness.simulation.controllers.watch import STATEMENTS as OF_CONTROLLERS
 from tests.controller.metadata.bugs import HAZARDS, Defect
 from tests.controller.metadata.bugs import ROWS as METADATA_ROWS
-from tests.harness.controllers.mutants import PLANTED
+from tests.harness.simulation.controllers.mutants import PLANTED
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/controller-defects.md"
@@ -164,9 +164,9 @@ def render() -> str:
     out += ["", "Hazards by their names elsewhere: " + ", ".join(
         f"{name} is {' and '.join(rows)}" for name, rows in HAZARDS.items()) + ".", "",
         "## What is checked after every step", "",
-        "`python -m harness.controllers` runs controllers and the real cores of brokers under faults and asks these "
-        "after every step that could break them; a property that was never asked makes a run invalid. The bugs in the "
-        "last column are planted by `make mutants-controllers`, and the property must notice.", "",
+        "`python -m harness.simulation.controllers` runs controllers and the real cores of brokers under faults and "
+        "asks these after every step that could break them; a property that was never asked makes a run invalid. The "
+        "bugs in the last column are planted by `make mutants-controllers`, and the property must notice.", "",
         "| Property | What must hold | Planted bugs that it notices |", "| --- | --- | --- |"]
     for name in sorted(PREDICATES, key=_number):
         planted = "; ".join(each.name for each in PLANTED if name in each.caught_by)

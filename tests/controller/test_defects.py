@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.controllers.watch import PREDICATES
+from harness.simulation.controllers.watch import PREDICATES
 from tests.controller.defects import PAGE, render, statement
 from tests.controller.defects import problems as found_problems
 

@@ -89,7 +89,8 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("An operator who knows that names", not_simulated=ONE_ANSWER, not_real=POWERLESS,
             tests=tests_of("controller", "active", "an_operator_may_name_one_that_is_in_doubt")),
     Promise("Once `mqadmin cleanBrokerMetadata` has", "C17", not_real=POWERLESS, tests=tests_of(
-        "harness/controllers", "controllers", "what_waits_for_a_lost_disk_waits_for_its_operator_who_gives_that_up")),
+        "harness/simulation/controllers", "scene",
+        "what_waits_for_a_lost_disk_waits_for_its_operator_who_gives_that_up")),
     Promise("Java's controllers, and ours of before", not_simulated=JAVA, real=(
         "interop our_master_whose_machine_went_down_resigns_under_java_controllers",), tests=tests_of(
         "broker/replicas", "doubt", "java_controllers_are_asked_once_for_somebody_better",

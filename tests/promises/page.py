@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 
-from tests.harness.brokers import mutants as of_brokers
-from tests.harness.controllers import mutants as of_controllers
 from tests.harness.planting import Planted
+from tests.harness.simulation.brokers import mutants as of_brokers
+from tests.harness.simulation.controllers import mutants as of_controllers
 from tests.promises import consuming, controller, durability, guarantees, replication
 from tests.promises.pages import ROOT, Unit, units
 from tests.promises.table import SIMULATORS, Page, Promise

@@ -12,8 +12,8 @@ from typing import Final
 import attrs
 
 SIMULATORS: Final[Mapping[str, str]] = {
-    "R": "`raft.sim`", "C": "`harness.controllers`", "B": "`harness.brokers`", "E": "`harness.controllers`",
-    "L": "`harness.controllers`"}
+    "R": "`raft.sim`", "B": "`harness.simulation.brokers`",
+    **dict.fromkeys("CEL", "`harness.simulation.controllers`")}
 """By the letter behind ``INV_``; ``ELIGIBLE`` and ``LEASE`` are of the controllers."""
 
 # Why a simulator cannot ask: "cannot be asked there, because ..."

@@ -1,0 +1,16 @@
+"""The shipped cores of a broker group on simulated time, under faults: ``python -m harness.simulation.brokers``.
+
+Real are the replicas manager with the machine of its role, both sides of auto-switch replication with the steps of a
+role, their wire format, epochs and epoch file, the SyncStateSet's bookkeeping, the put path with its acknowledgements,
+the journal, and the store on a disk that forgets what was not synced; and, of the controller, the metadata, its
+liveness table and what it decides. Replaced are sockets, threads, tasks, and the controllers' raft, which
+``harness.simulation.controllers`` simulates: one copy of the metadata stands for the group, and fails over. A seed
+draws everything; all chance is on ``raft.sim``'s tape.
+
+    plan        what one seed is about                 host         a machine: its disk, its clock, its broker's runs
+    controller  the active controller, and failovers   process      one run of a broker: the cores and their turns
+    streams     connections that break                 replication  streams and waits for the shipped replication
+    client      producers, and who reads               scene        all of it: faults, then healing and progress
+    watch       B1-B30, C14-C17: what must hold        contract     what each mode may lose
+    history     of them: what consumers saw            doubts       of them: logs that outlived their machine
+"""

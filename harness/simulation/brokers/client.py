@@ -1,0 +1,111 @@
+"""Producers, each with a sequence of its own for one queue, and a consumer that reads what masters show.
+
+A producer sends the next message when it knows that the one before was stored, and sends the same again otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.ha.acks import PutStatus
+from broker.puts import PutResult
+from broker.store.errors import OffsetGone
+from raft.config import MS
+from remoting.record import Message, decode, encode_properties
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.group import Group
+    from harness.simulation.brokers.host import Host
+
+E_PUT, E_READ = 50, 51
+PATIENCE_NS = 1_200 * MS
+TOPIC = b"T"
+KNOWN = frozenset({
+    PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, PutStatus.MESSAGE_ILLEGAL})
+"""After these nothing was written."""
+
+
+class Producer:
+    """Writes to one queue."""
+
+    def __init__(self, scene: Group, number: int) -> None:
+        self.scene, self.number = scene, number
+        self.queue = number % scene.plan.queues
+        self.sequence = 0
+        self._target = 0
+        self._attempt = 0
+        self._open = False
+
+    def act(self) -> None:
+        """Send, if nothing is on its way."""
+        if self._open:
+            return
+        scene = self.scene
+        self._open = True
+        self._attempt = attempt = self._attempt + 1
+        sequence, host = self.sequence, scene.hosts[self._target % len(scene.hosts)]
+        properties = encode_properties({"KEYS": f"k{sequence}"}) if scene.plan.index else b""
+        body = f"{self.number}.{sequence}.".encode().ljust(scene.bodies.between(8, scene.plan.body_max, 40), b".")
+        message = Message(TOPIC, body, self.queue, properties)
+        answered = [False]
+
+        def answer(status: PutStatus | None, remark: str = "") -> None:
+            if attempt == self._attempt and not answered[0]:
+                answered[0] = True
+                self._answered(sequence, status)
+
+        def put() -> None:
+            process = host.process
+            if process is None:
+                scene.reply(host, lambda: answer(PutStatus.SERVICE_NOT_AVAILABLE))
+                return
+
+            def done(result: PutResult) -> None:
+                try:
+                    scene.watch.answered_put(process, result)
+                except Exception as error:  # noqa: BLE001  puts swallow what a caller's callback raises
+                    scene.found(error)
+                scene.reply(host, lambda: answer(result.status))
+
+            host.do(process, E_PUT, lambda: scene.watch.put(process, lambda: process.puts.put([message], done)))
+
+        scene.to_broker(host, put)
+        scene.after(PATIENCE_NS, lambda: answer(None))
+
+    def _answered(self, sequence: int, status: PutStatus | None) -> None:
+        scene = self.scene
+        self._open = False
+        scene.outcomes["ok" if status is PutStatus.PUT_OK else "refused" if status in KNOWN else "unknown"] += 1
+        if status is PutStatus.PUT_OK:
+            self.sequence += 1
+            return
+        if status not in KNOWN:
+            scene.watch.in_doubt.add((self.number, sequence))
+        self._target = scene.guess_master(self._target)
+
+
+class Consumer:
+    """Reads all queues where a master serves, and commits how far it came."""
+
+    def __init__(self, scene: Group) -> None:
+        self.scene = scene
+        self.offsets = dict.fromkeys(range(scene.plan.queues), 0)
+
+    def act(self, host: Host, queue: int) -> None:
+        process = host.process
+        if process is not None and process.puts.serving:
+            host.do(process, E_READ, lambda: self._read(host, queue))
+
+    def _read(self, host: Host, queue: int) -> None:
+        process = host.process
+        assert process is not None
+        messages, offset = process.journal.messages, self.offsets[queue]
+        try:
+            records = messages.get(TOPIC, queue, offset)
+        except OffsetGone:
+            return
+        for data in records:
+            record = decode(data)
+            self.scene.watch.consumed(process, queue, record)
+            offset = record.queue_offset + 1
+        self.offsets[queue] = offset

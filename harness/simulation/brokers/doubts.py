@@ -1,0 +1,103 @@
+"""What must hold of logs that outlived their machine: INV_B28 to INV_B30, for ``Watch``.
+
+Who lost something is known here from the disks, whatever the replicas believe. Knows no role and no promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from controller.metadata.commands import ElectMaster
+from controller.metadata.groups import BrokerGroup, GroupKey
+from controller.metadata.outcomes import Elected
+from remoting.record import BLANK_BYTES_MIN, blank_size, outlines
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.host import Host
+    from harness.simulation.brokers.process import Process
+    from harness.simulation.brokers.watch import Watch
+
+
+class Doubts:
+    """One scene's."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self._scene = watch, watch.scene
+        self._synced: dict[Host, int] = {}
+        """Up to where a log was surely on disk at a power cut, of those that were made level with no master's since."""
+        self._copied: dict[Host, int] = {}
+        """From where on a slave appended since the last power cut; a kill takes nothing of it."""
+        self._better: dict[int, list[str]] = {}
+        """By epoch, who might have been elected as well, and lacked nothing."""
+
+    def cut(self, host: Host, synced: int | None) -> None:
+        """A power cut under asynchronous flush: what is left of the log is trusted only as far as it was synced. None:
+        its store was never open, and there is nothing to doubt."""
+        self._copied.pop(host, None)
+        if synced is not None:
+            self._synced[host] = min(synced, self._synced.get(host, synced))
+        host.unsafe = True
+
+    def trusted(self, process: Process) -> None:
+        """The log is level with a master's, as replication says."""
+        self._scene.counts["log in doubt no longer"] += self._synced.pop(process.host, None) is not None
+
+    def appends(self, process: Process, offset: int, body: bytes) -> None:
+        """INV_B28: right before a slave does."""
+        self._copied.setdefault(process.host, offset)
+        self._watch.counts["INV_B28"] += 1
+        if not _is_whole(body, offset, process.journal.log.file_bytes):
+            self._watch.broken("INV_B28", "a part of a record", process, offset, len(body))
+
+    def acknowledges(self, process: Process, offset: int) -> None:
+        """INV_B30."""
+        synced = self._synced.get(process.host)
+        if synced is None:
+            return
+        self._watch.counts["INV_B30"] += 1
+        copied = self._copied.get(process.host)
+        if offset > synced and (copied is None or copied > max(synced, process.journal.begin)):
+            self._watch.broken("INV_B30", "acknowledged what was neither synced nor copied again", process, offset,
+                               synced, copied)
+
+    def chosen(self, elected: Elected, command: object, groups: Iterable[tuple[GroupKey, BrokerGroup, BrokerGroup]],
+               ) -> None:
+        """Whom else it might have been; an operator who names one is not asked, and ``unclean`` waits for nobody."""
+        asked = command if isinstance(command, ElectMaster) else None
+        if asked is not None and asked.designate:
+            return
+        for _, before, _ in groups:
+            among = set(before.electable)
+            if asked is not None and asked.unclean:
+                among &= asked.observation.live.keys()
+            hosts = [self._scene.host_of(member) for member in sorted(among)]
+            self._better[elected.master_epoch] = [
+                host.name for host in hosts if host is not None and not host.unsafe and not host.learner]
+
+    def leads(self, process: Process, epoch: int, *, again: bool, unclean: bool) -> None:
+        """INV_B29: a broker is master now."""
+        host, plan = process.host, self._scene.plan
+        self._synced.pop(host, None)
+        if not host.unsafe or again or unclean or not plan.all_ack or plan.sync_flush:
+            return
+        self._scene.counts["led by who lost something"] += 1
+        if not plan.java_controllers:
+            self._watch.counts["INV_B29"] += 1
+            if better := self._better.get(epoch):
+                self._watch.broken("INV_B29", "elected though it lost something, and another one did not", process,
+                                   epoch, better)
+            # One window is open, as durability.md says: elected while it was down, it is the only one when it is back.
+            self._scene.counts["elected while its machine was down"] += bool(self._better.get(epoch - 1))
+
+
+def _is_whole(body: bytes, offset: int, file_bytes: int) -> bool:
+    """Messages, and blanks up to the ends of files."""
+    at = 0
+    while at < len(body):
+        at = outlines(body, offset, at)[1]
+        if at < len(body):
+            if len(body) - at < BLANK_BYTES_MIN or blank_size(body, at) is None:
+                return False
+            at += file_bytes - (offset + at) % file_bytes
+    return at == len(body)

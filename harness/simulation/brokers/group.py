@@ -1,0 +1,235 @@
+"""A broker group in a world: its machines, what chance does to them, and its clients. Knows no controllers: whoever
+brings them says what they have decided, and carries what brokers ask.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from controller.metadata.groups import BrokerGroup, GroupKey
+from harness.simulation.brokers.client import Consumer, Producer
+from harness.simulation.brokers.host import Host
+from harness.simulation.brokers.plan import BrokerPlan
+from raft.config import MS
+from raft.sim.links import Link, Network, Receiver
+from raft.sim.tape import Chance, Tape, Value
+from raft.sim.world import World
+from remoting.command import Command
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.controller import Channel
+    from harness.simulation.brokers.process import Process
+    from harness.simulation.brokers.watch import Watch
+
+logging.getLogger("broker").addHandler(logging.NullHandler())  # what it says of its disks is all our own doing
+
+
+class Group(ABC):
+    """``controllers``: the addresses that brokers are configured with; ``name`` tells streams of several groups
+    apart."""
+
+    watch: Watch
+
+    def __init__(
+        self, tape: Tape, plan: BrokerPlan, world: World, network: Network, counts: Counter[str], *,
+        key: GroupKey, controllers: tuple[str, ...], ends_ns: int, name: str = "",
+    ) -> None:
+        self.plan, self.world, self.network, self.counts = plan, world, network, counts
+        self.key, self.controller_addresses = key, controllers
+        self.outcomes: Counter[str] = Counter()
+        (self.pieces, self.syncs, self.turns, self.bodies) = (
+            tape.stream(name + what) for what in ("pieces", "syncs", "turns", "bodies"))
+        self._sites, self._luck, self._closes, self._acts, self._guesses = (
+            tape.stream(name + what) for what in ("sites", "luck", "closes", "client", "guesses"))
+        self.healed = False
+        self._demands = tape.stream(name + "demands")
+        self._ends = ends_ns
+        self.hosts = [self._make_host(number) for number in range(plan.brokers)]
+        self._lives = 0
+        self.copies: list[Host] = []
+        """Machines with a copy of another one's disk, that run beside it."""
+        self.lost: set[int] = set()
+        """Ids that no promise counts any more: their disk is gone, or they were cleaned away."""
+        self.producers = [Producer(self, number) for number in range(plan.producers)]
+        self.consumer = Consumer(self)
+        self._traits()
+        self.after(plan.op_ns, self._client)
+        if plan.demand_chance:
+            self.after(plan.demand_ns, self._operator)
+
+    def _make_host(self, number: int) -> Host:
+        return Host(self, number)
+
+    def _traits(self) -> None:
+        plan = self.plan
+        for name, has in (("learner", plan.learners), ("sync flush", plan.sync_flush),
+                          ("async flush", not plan.sync_flush), ("fewer acknowledgements", not plan.all_ack),
+                          ("flow control", plan.flow_bytes), ("pieces", plan.pieces),
+                          ("java controllers", plan.java_controllers)):
+            self.counts[name] += bool(has)
+
+    # --- controllers -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def group(self) -> BrokerGroup | None:
+        """What controllers have committed."""
+
+    @abstractmethod
+    def ask(self, process: Process, address: str, command: Command, timeout_ms: int,
+            then: Callable[[Command | None], None]) -> None:
+        """A request to a controller."""
+
+    @abstractmethod
+    def channel_closed(self, host: Host, channel: Channel) -> None:
+        """A controller hears of it sooner or later."""
+
+    @abstractmethod
+    def restart(self, host: Host, span_ms: int) -> None:
+        """Start it again later, unless somebody else does meanwhile."""
+
+    def reported(self, process: Process, problem: str) -> None:
+        """A broker tells its operator."""
+        self.counts["report"] += 1
+        self.counts["second life refused"] += "not registered, and asked again" in problem
+        self.counts["resigned"] += "asks for another election" in problem
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def host_at(self, address: str) -> Host:
+        name = address.partition(":")[0]
+        return next(host for host in (*self.hosts, *self.copies) if host.name == name)
+
+    def host_of(self, broker_id: int | None) -> Host | None:
+        group = self.group()
+        address = group.address_of(broker_id) if group is not None else None
+        return self.host_at(address) if address else None
+
+    def new_life(self) -> int:
+        """Of a process. Real ones are random: no two are the same."""
+        self._lives += 1
+        return self._lives
+
+    def guess_master(self, tried: int) -> int:
+        """Where a producer turns to next: what the controllers say, mostly."""
+        host = self.host_of(group.master) if (group := self.group()) is not None else None
+        if host is None or self._guesses.chance(0.25):
+            return tried + 1
+        return host.number
+
+    # --- chance ----------------------------------------------------------------------------------------------
+
+    def site(self, what: str) -> bool:
+        """Whether a process dies right before this operation on files."""
+        return not self.healed and self._sites.chance(self.plan.site_chance)
+
+    def powerless(self) -> bool:
+        """Whether a crash takes the machine with it."""
+        return self._luck.chance(0.5 if "power cut" in self.plan.harms else 0.0)
+
+    def survivors(self) -> Callable[[int], int]:
+        """What a power cut leaves of the unsynced changes of each sector: none, all, or any part of them."""
+        kind = self._luck.between(0, 3, 0)
+        if kind < 2:
+            return lambda size: size * kind
+        return lambda size: self._luck.between(0, size, 0)
+
+    def seen(self) -> bool:
+        """Whether a controller hears of a channel's end."""
+        if self._closes.chance(1 - self.plan.close_seen):
+            self.counts["close unseen"] += 1
+            return False
+        return True
+
+    def found(self, error: Exception) -> None:
+        """Something was found where it would be swallowed: it ends the run right after this event."""
+        self.world.at(self.world.now, _throw, error, tie=-1)
+
+    # --- the network -----------------------------------------------------------------------------------------
+
+    def after(self, delay_ns: int, call: Callable[[], None]) -> None:
+        self.world.at(self.world.now + delay_ns, _call, call)
+
+    def send(self, source: Host, target: Host, kind: str, call: Callable[[], None]) -> None:
+        self.network.link(source.name, target.name, kind).send(call)
+
+    def to_broker(self, host: Host, call: Callable[[], None]) -> None:
+        self.network.link("client", host.name, "client").send(call)
+
+    def reply(self, host: Host, call: Callable[[], None]) -> None:
+        self.network.link(host.name, "client", "client").send(call)
+
+    # --- an operator -----------------------------------------------------------------------------------------
+
+    def _operator(self) -> None:
+        """Changes ``minInSyncReplicas`` of a running broker now and then, for good or for a while; of a master rather
+        than of others, and rather when something waits."""
+        if self.world.now >= self._ends:
+            return
+        self.after(self.plan.demand_ns, self._operator)
+        act = self._demands.draw(None, self._a_demand)
+        if act is None:
+            return
+        who, least, span_ms, behind_a_beat = act
+        group = self.group()
+        host = self.host_of(group.master) if who < 0 and group is not None else self.hosts[who % len(self.hosts)]
+        if host is not None:
+            before = host.min_in_sync
+            host.demand(least, behind_a_beat=bool(behind_a_beat))
+            if span_ms:
+                self.after(span_ms * MS, lambda: host.demand(before))
+
+    def _a_demand(self, chance: Chance) -> list[int] | None:
+        waits = any(host.process is not None and host.process.puts.waiting for host in self.hosts)
+        if chance() >= self.plan.demand_chance * (8 if waits else 1):
+            return None
+        who = -1 if chance() < 0.6 else int(chance() * len(self.hosts))
+        span_ms = int(chance() * 2_000) if chance() < 0.7 else 0
+        return [who, 1 + int(chance() ** 1.5 * (self.able + 1)), span_ms, int(chance() < 0.4)]
+
+    def demand_what_can_be(self) -> None:
+        """Healed, an operator demands no more than there are."""
+        for host in self.hosts if self.plan.demand_chance else ():
+            if host.min_in_sync > self.able:
+                host.demand(self.able)
+
+    @property
+    def able(self) -> int:
+        """How many may be in sync."""
+        return self.plan.brokers - self.plan.learners
+
+    # --- clients ---------------------------------------------------------------------------------------------
+
+    def _client(self) -> None:
+        if self.world.now >= self._ends:
+            return
+        self.after(self.plan.op_ns, self._client)
+        act = self._acts.draw(None, self._an_act)
+        if act is not None:
+            what, number, queue = act
+            if what == "put":
+                self.producers[number % len(self.producers)].act()
+            else:
+                self.consumer.act(self.hosts[number % len(self.hosts)], queue % self.plan.queues)
+
+    def _an_act(self, chance: Chance) -> list[Value] | None:
+        luck = chance()
+        if luck < self.plan.put_chance:
+            return ["put", int(chance() * 12), 0]
+        return ["read", int(chance() * 12), int(chance() * 12)] if luck < self.plan.put_chance + 0.2 else None
+
+
+def calls(link: Link) -> Receiver:
+    """Whoever a link leads to: what arrives is called."""
+    return _call
+
+
+def _call(action: Callable[[], None]) -> None:
+    action()
+
+
+def _throw(error: Exception) -> None:
+    raise error

@@ -1,0 +1,71 @@
+"""What consumers could see, and in which order: INV_B5, INV_B18 and INV_B19. Judges histories, queue by queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.invariants import require
+from remoting.record import Record
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.process import Process
+    from harness.simulation.brokers.watch import Watch
+
+
+class History:
+    """Of one scene. ``void``: something was lost that may be, and offsets begin again."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.void = False
+        self.in_doubt: set[tuple[int, int]] = set()
+        """(producer, sequence) whose outcome was unknown at least once."""
+        self._seen: dict[tuple[int, int], bytes] = {}
+        """By (queue, queue offset), the message that stands there for ever."""
+        self._last: dict[int, int] = {}
+        """By producer, the greatest sequence number seen."""
+        self._next: dict[tuple[Process, int], int] = {}
+
+    def forget(self, process: Process) -> None:
+        """This run's queues begin anew: it ended, or its log was cut."""
+        for key in [key for key in self._next if key[0] is process]:
+            del self._next[key]
+
+    def arrived(self, process: Process, queue: int, queue_offset: int, offset: int, size: int) -> None:
+        """A broker shows a message to its consumers."""
+        counts = self._watch.counts
+        counts["INV_B18"] += 1
+        due = self._next.get((process, queue))
+        require(due in (None, queue_offset), "INV_B18", "a gap in a queue", process.host.name, queue, due, queue_offset)
+        self._next[process, queue] = queue_offset + 1
+        if self.void or not self._watch.lossless:
+            return
+        body = process.journal.log.record(offset, size).message.body
+        known = self._seen.get((queue, queue_offset))
+        if known is None:
+            self._seen[queue, queue_offset] = body
+            self._in_order(body)
+        else:
+            require(known == body, "INV_B18", "two messages at one offset of a queue", process.host.name, queue,
+                    queue_offset, known[:20], body[:20])
+
+    def _in_order(self, body: bytes) -> None:
+        """INV_B19."""
+        producer, sequence = (int(part) for part in body.split(b".")[:2])
+        self._watch.counts["INV_B19"] += 1
+        last = self._last.get(producer, -1)
+        if sequence <= last:
+            require((producer, sequence) in self.in_doubt, "INV_B19", "twice, though its outcome was known", producer,
+                    sequence)
+        else:
+            require(sequence == last + 1, "INV_B19", "out of order", producer, last, sequence)
+            self._last[producer] = sequence
+
+    def consumed(self, process: Process, queue: int, record: Record) -> None:
+        """A consumer read it from a master."""
+        if self.void or not self._watch.lossless:
+            return
+        self._watch.counts["INV_B5"] += 1
+        known = self._seen.get((queue, record.queue_offset))
+        require(known == record.message.body, "INV_B5", "something else than was seen there before",
+                process.host.name, queue, record.queue_offset, known and known[:20], record.message.body[:20])

@@ -1,0 +1,157 @@
+"""A machine: a disk that outlives its broker's runs, a clock, and whoever runs now.
+
+A run ends by a kill, which leaves what the system was given; by a power cut, which leaves what was synced and what luck
+leaves of the rest; or right before any operation on files. Knows nothing of what a broker does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.store.files import MemoryFiles
+from harness.simulation.brokers.process import E_DEMAND, Process
+from raft.sim.world import Clock
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.group import Group
+
+E_START = 1
+
+
+class Killed(BaseException):
+    """The process is no more. Nothing below may catch it."""
+
+
+class Host:
+    """``life`` counts the runs of its broker."""
+
+    def __init__(self, scene: Group, number: int) -> None:
+        self.scene, self.number, self.name = scene, number, f"b{number}"
+        self.learner = scene.plan.learns(number)
+        self.files = MemoryFiles(hook=self._site)
+        self.min_in_sync = scene.plan.min_in_sync
+        """As its runs are configured from now on."""
+        self.clock = Clock((number + 1) * 7_000_000_000)
+        self.process: Process | None = None
+        self.life = 0
+        self.paused: list[Callable[[], None]] | None = None
+        self.held = 0
+        """Up to where the log certainly is on this machine, as of the end of the last run."""
+        self.boots = 1
+        """How often this machine was started."""
+        self.unsafe = False
+        """A power cut took something of its log, and it has not caught up since."""
+        self._running = False
+
+    @property
+    def now(self) -> int:
+        return self.clock.local(self.scene.world.now)
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:10911"
+
+    @property
+    def ha_address(self) -> str:
+        return f"{self.name}:10912"
+
+    # --- runs ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self.process is not None:
+            return
+        self.life += 1
+        self.paused = None
+        self.scene.world.fold(self.number, E_START, self.life, 0, 0, 0)
+        self._running = True
+        process = self.process = Process(self)
+        try:
+            process.open()
+            process.after()
+        except Killed:
+            self._died()
+
+    def do(self, process: Process | None, kind: int, call: Callable[[], None]) -> None:
+        """An event of this run; nothing if that is over. Waits while the process is stopped."""
+        if process is None or self.process is not process:
+            return
+        if self.paused is not None:
+            self.paused.append(lambda: self.do(process, kind, call))
+            return
+        self.scene.world.fold(self.number, kind, self.life, 0, 0, 0)
+        try:
+            call()
+            process.after()
+        except Killed:
+            self._died()
+
+    def demand(self, least: int, *, behind_a_beat: bool = False) -> None:
+        """Its operator wants another ``minInSyncReplicas``, of this run and of those to come; ``behind_a_beat``: right
+        when a heartbeat has left, which says something else."""
+        process = self.process
+        if process is not None and process.opened:
+            change = functools.partial(process.change_demand, least)
+            if behind_a_beat:
+                process.behind_a_beat.append(change)
+            else:
+                self.do(process, E_DEMAND, change)
+        else:
+            self.min_in_sync = least
+
+    def _site(self, what: str) -> None:
+        """Before each operation on files."""
+        if not self._running:
+            raise Killed
+        if self.scene.site(what):
+            self._running = False
+            raise Killed
+
+    def _died(self) -> None:
+        self.scene.counts["crash at a file operation"] += 1
+        self.crash(power=self.scene.powerless())
+        self.scene.restart(self, 20 + self.number * 37)
+
+    def crash(self, *, power: bool, noticed: bool = True) -> None:
+        """The run ends here; ``noticed``: controllers may hear of it."""
+        process, self.process = self.process, None
+        self._running = False
+        if process is None:
+            return
+        self.paused = None
+        process.dead = True
+        watch = self.scene.watch
+        if process.opened:
+            watch.ended(process, power=power)
+        elif power:
+            watch.ended_in_its_start(self)
+        if power:
+            self.scene.counts["power cut"] += 1
+            self.boots += 1
+            if process.journal.log.flushed_offset < process.journal.log.written_offset:
+                watch.lost_by_power(self)
+            if not self.scene.plan.sync_flush:
+                watch.doubted(self)
+            self.files.crash(self.scene.survivors())
+        process.gone(noticed=noticed)
+
+    # --- stopped ---------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """As SIGSTOP."""
+        if self.process is not None and self.paused is None:
+            self.paused = []
+
+    def resume(self) -> None:
+        waiting, self.paused = self.paused or [], None
+        for call in waiting:
+            call()
+
+    def later(self, process: Process, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
+        self.scene.world.at(self.scene.world.now + delay_ns, _call, lambda: self.do(process, kind, call))
+
+
+def _call(action: Callable[[], None]) -> None:
+    action()
+

@@ -1,0 +1,378 @@
+"""One run of a broker: store, journal, puts, replication and replicas manager, in turns as its event loop makes them.
+
+``Turns`` is the shipped journal, woken by the world instead of a task; ``LateDisk`` is its disk thread. ``Member`` is
+the shipped membership with simulated requests.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from broker.ha.acks import QuorumConfig
+from broker.ha.switching import REFUSALS
+from broker.ha.taking import Become, BecomeMaster
+from broker.journal import FlushDiskType, Journal, JournalConfig
+from broker.puts import Puts
+from broker.replicas.demand import Demand
+from broker.replicas.manager import LogState, ManagerConfig
+from broker.replicas.membership import Membership
+from broker.replicas.outputs import Leave, Send
+from broker.store.disk import Job, Steps, Told
+from broker.store.files import MemoryFiles, read_whole, write_whole
+from broker.store.store import MessageStore, StoreConfig
+from harness.simulation.brokers.replication import Switch
+from raft.config import MS
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import RequestCode
+from remoting.command import Command
+from remoting.headers.controller import NotifyBrokerRoleChangedRequest
+from remoting.wakeup import Bell
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.controller import Channel
+    from harness.simulation.brokers.host import Host
+
+(E_TURN, E_TICK, E_DISK, E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD, E_DEMAND) = range(20, 28)
+PRIORITY_DEFAULT = 2**31 - 1
+TICK_NS = 50 * MS
+SYNC_NS = MS
+FLUSH_TIMEOUT_MS = 600
+IDENTITY = "brokerIdentity"
+
+
+class _TurnBell(Bell):
+    """Asks for a turn."""
+
+    __slots__ = ("wake",)
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self.wake = wake
+
+    def ring(self) -> None:
+        self.wake()
+
+
+class LateDisk:
+    """The disk thread: one job after another, each of which takes its time. Implements ``broker.store.disk.Disk``."""
+
+    inline = False
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._jobs: deque[tuple[Job, Told]] = deque()
+        self._aside: deque[tuple[Steps, Told]] = deque()
+        self._busy = False
+
+    def submit(self, job: Job, told: Told) -> None:
+        self._jobs.append((job, told))
+        self._next()
+
+    def submit_steps(self, steps: Steps, told: Told) -> None:
+        self._aside.append((steps, told))
+        self._next()
+
+    def settle(self) -> None:
+        while self._jobs or self._aside:
+            self._one()
+
+    def close(self) -> None:
+        self.settle()
+
+    def _next(self) -> None:
+        if not self._busy and (self._jobs or self._aside):
+            self._busy = True
+            scene = self._process.host.scene
+            late = scene.syncs.between(0, scene.plan.sync_ms, 0) * MS
+            self._process.later(SYNC_NS + late, E_DISK, self._work)
+
+    def _work(self) -> None:
+        if self._jobs or self._aside:
+            self._one()
+        self._busy = False
+        self._next()
+
+    def _one(self) -> None:
+        error: OSError | None = None
+        if self._jobs:
+            job, told = self._jobs.popleft()
+            try:
+                job()
+            except OSError as failed:
+                error = failed
+        else:
+            steps, told = self._aside[0]
+            try:
+                if next(steps, True) is None:
+                    return
+            except OSError as failed:
+                error = failed
+            self._aside.popleft()
+        self._process.later(MS // 10, E_DISK, lambda: _tell(told, error))
+
+
+def _tell(told: Told, error: OSError | None) -> None:
+    told(error)
+
+
+class Turns(Journal):
+    """The journal, driven from outside."""
+
+    def begin_turns(self, wake: Callable[[], None]) -> None:
+        """As at the start of ``run``."""
+        self._bell = _TurnBell(wake)
+        now_ns = self.now_ns()
+        self._flush_began_ns = now_ns
+        self._checkpoint_due_ns = now_ns + self.config.checkpoint_interval_ms * MS
+        wake()
+
+    def turn(self) -> bool:
+        """True: there is more to dispatch."""
+        return self._turn()
+
+    def tick(self) -> None:
+        """As its ticking task does."""
+        self._tick()
+
+
+class Process:
+    """From ``open`` to the end of the run."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.scene = host, host.scene
+        self.dead = self.opened = False
+        self.channels: dict[str, Channel] = {}
+        self._turn_wanted = False
+        plan = self.scene.plan
+        kind = FlushDiskType.SYNC_FLUSH if plan.sync_flush else FlushDiskType.ASYNC_FLUSH
+        self.journal: Turns = Turns(
+            MessageStore(host.files, StoreConfig(
+                log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=plan.index, index_slots=64,
+                index_entries=128), boot=f"{host.name}.{host.boots}", synced=plan.sync_flush),
+            JournalConfig(flush_disk_type=kind, flush_interval_commit_log_ms=100, flush_commit_log_least_pages=1,
+                          flush_commit_log_thorough_interval_ms=700, checkpoint_interval_ms=600, dispatch_slice=20),
+            disk=LateDisk(self), now_ns=lambda: host.now, wall_ms=lambda: self.scene.world.now // MS)
+
+    def open(self) -> None:
+        """As ``broker.server`` does."""
+        host, journal = self.host, self.journal
+        journal.open()
+        self.switch = Switch(self)
+        self.opened = True
+        self.scene.watch.recovered(self)
+        self.demanded = host.min_in_sync
+        """``minInSyncReplicas`` as it is in force."""
+        self.behind_a_beat: list[Callable[[], None]] = []
+        """To be done when the next heartbeat has left."""
+        self.puts = Puts(journal, self._quorum(host.min_in_sync), sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
+        self.switch.advanced = self.puts.advanced
+        self.member = Member(self)
+        self.demand = Demand(lambda: self.member.manager.gate, self._demands)
+        journal.ticks.join("demand", lambda _: self.demand.settle())
+        self.switch.changed = self.member.ring
+        journal.begin_turns(self.wake)
+        journal.arrived.call = lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
+            self, queue_id, offset, outline)
+        journal.veil.lifted = lambda: self.scene.watch.unveiled(self)
+        self.switch.begin()
+        self.later(TICK_NS, E_TICK, self._tick)
+        self.member.ring()
+
+    def _quorum(self, least: int) -> QuorumConfig:
+        plan = self.scene.plan
+        return QuorumConfig(
+            total_replicas=max(plan.brokers, least), in_sync_replicas=plan.in_sync_replicas,
+            min_in_sync_replicas=least, all_ack_in_sync_state_set=plan.all_ack,
+            slave_timeout_ms=plan.slave_timeout_ms, young_master_hold_ms=plan.young_hold_ms)
+
+    def change_demand(self, least: int) -> None:
+        """The operator of this broker demands ``least`` in sync."""
+        self.host.min_in_sync = least
+        self.demand.change(attrs.evolve(self._quorum(least), total_replicas=1))
+        self.scene.watch.demands.changed(self)
+
+    def _demands(self, quorum: QuorumConfig) -> None:
+        """From now on. As ``broker.roles`` does."""
+        self.puts.configure(quorum, sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
+        self.scene.watch.demands.in_force(self, quorum.min_in_sync_replicas)
+        self.switch.demand(quorum.min_in_sync_replicas)
+
+    @property
+    def now(self) -> int:
+        return self.host.now
+
+    def later(self, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
+        self.host.later(self, delay_ns, kind, call)
+
+    # --- turns -----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """The journal has something to do."""
+        if not self._turn_wanted and not self.dead:
+            self._turn_wanted = True
+            late = MS if self.scene.turns.chance(self.scene.plan.busy) else 0
+            self.later(late, E_TURN, self._turn)
+
+    def _turn(self) -> None:
+        self._turn_wanted = False
+        if self.journal.turn():
+            self.wake()
+
+    def _tick(self) -> None:
+        self.later(TICK_NS, E_TICK, self._tick)
+        self.journal.tick()
+
+    def after(self) -> None:
+        """After each event: tasks that it woke."""
+        self.switch.after()
+        self.member.after()
+
+    def gone(self, *, noticed: bool) -> None:
+        """Its connections: controllers and peers hear of it, or do not."""
+        if self.opened:
+            self.switch.gone()
+        for channel in self.channels.values():
+            channel.open_here = False
+            if noticed and self.scene.seen():
+                self.scene.channel_closed(self.host, channel)
+
+    def log_state(self) -> LogState:
+        last = self.switch.epochs.last
+        return LogState(-1 if last is None else last.epoch, self.journal.end, self.journal.confirm_offset,
+                        self.journal.trust.in_doubt)
+
+
+class _SmallFiles:
+    """Those outside the store, on the same disk. Implements ``remoting.daemon.files.Files``."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self._files = files
+
+    def read(self, path: str) -> bytes | None:
+        return read_whole(self._files, path)
+
+    def replace(self, path: str, content: bytes) -> None:
+        write_whole(self._files, path, content)
+
+    def remove(self, path: str) -> None:
+        if self._files.exists(path):
+            self._files.remove(path)
+
+
+class Member(Membership):
+    """The shipped membership with simulated requests, and a turn instead of a task."""
+
+    def __init__(self, process: Process) -> None:
+        self.process, self.scene = process, process.scene
+        scene, plan, key = self.scene, self.scene.plan, self.scene.key
+        config = ManagerConfig(
+            key.cluster, key.name, process.host.address, scene.controller_addresses, heartbeat_interval_ms=plan.beat_ms,
+            heartbeat_timeout_ms=plan.timeout_ms, master_lease_ms=plan.lease_ms,
+            election_priority=process.host.number if plan.priorities else PRIORITY_DEFAULT,
+            min_in_sync_replicas=process.host.min_in_sync,
+            all_ack_in_sync_state_set=plan.all_ack, learner=process.host.learner, request_timeout_ms=500,
+            sync_controller_metadata_period_ms=1_000, sync_broker_metadata_period_ms=plan.poll_ms, retry_ms=100,
+            elect_retry_ms=500)
+        super().__init__(
+            config, files=_SmallFiles(process.host.files), identity_path=IDENTITY,
+            check_code=f"{process.host.address};{process.host.life}", log_state=process.log_state,
+            advance=process.switch.advance, doubtful_epoch=process.switch.doubtful_epoch, life=scene.new_life())
+        self._rung = False
+        self._timer: int | None = None
+
+    def _clock(self) -> int:
+        return self.process.now
+
+    def _ring(self) -> None:
+        self._rung = True
+
+    ring = _ring
+
+    def after(self) -> None:
+        """Its task, if it was woken; its next deadline."""
+        if not self._rung:
+            return
+        self._rung = False
+        self._tick()
+        due = self.manager.next_deadline(self._clock())
+        if due is not None and due != self._timer:
+            self._timer = due
+            self.process.later(due - self._clock(), E_TIMER, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.ring()
+
+    # --- what comes ------------------------------------------------------------------------------------------
+
+    def notified(self, command: Command, *, known: bool = True) -> None:
+        """1008; ``known``: from a controller's address."""
+        if known:
+            self.scene.watch.learned(
+                self.process, NotifyBrokerRoleChangedRequest.from_ext(command.ext).master_epoch)
+        self._notified(command, known=known)
+
+    # --- outputs ---------------------------------------------------------------------------------------------
+
+    def _change(self, change: Become | Leave) -> None:
+        if isinstance(change, Leave):
+            self.scene.counts["gave way to another life"] += 1
+            self.process.switch.leave()
+        else:
+            self.scene.watch.adopts(self.process, change)
+            self.process.later(0, E_TURN, lambda: self._take(change))
+
+    def _told(self, role: Become) -> None:
+        if isinstance(role, BecomeMaster):
+            self.scene.watch.leads(self.process, role)
+
+    def _serve(self) -> None:
+        process = self.process
+        if isinstance(self.manager.role, BecomeMaster):
+            self.scene.counts["writes open"] += 1
+            self.scene.watch.serves(process)
+            process.puts.serve(process.switch, self.manager.lease.holds)
+
+    def _fence(self, reason: str) -> None:
+        self.scene.counts["lease over"] += "lease" in reason
+        self.process.puts.fence(reason)
+
+    def _report(self, problem: str) -> None:
+        self.scene.reported(self.process, problem)
+
+    def _send(self, send: Send) -> None:
+        command, scene, process = send.command, self.scene, self.process
+        sent_ns = process.now
+        if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+            scene.watch.asks(process, SyncStateSet.from_json(command.body))
+
+        def answered(answer: Command | None) -> None:
+            scene.watch.answered(process, command, answer, sent_ns)
+            self._answered(send, answer)
+            scene.watch.demands.stands(process)
+
+        scene.ask(process, send.address, command, send.timeout_ms, answered)
+        if command.code == RequestCode.BROKER_HEARTBEAT:
+            waiting, process.behind_a_beat = process.behind_a_beat, []
+            for call in waiting:
+                process.later(0, E_DEMAND, call)
+
+    def _take(self, role: Become) -> None:
+        switch = self.process.switch
+        self.process.demand.settle()
+
+        def done(refused: str | None) -> None:
+            if refused is not None:
+                self.scene.counts["role refused"] += 1
+                self._refused(role, refused)
+            else:
+                self._took(role, switch.in_sync)
+
+        try:
+            switch.take(role, self.manager.broker_id, done)
+        except REFUSALS as error:
+            done(str(error))

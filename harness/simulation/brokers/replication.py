@@ -1,0 +1,408 @@
+"""Streams, and waits between the steps of a role, for the shipped code of replication: simulated streams in place of
+sockets, turns in place of tasks. What they do and say is ``broker.ha.switching``'s, ``port``'s and ``copying``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from broker.ha.copying import FAULTS, Copying
+from broker.ha.epochfile import EpochFile
+from broker.ha.mark import ConfirmMark
+from broker.ha.master import Close, Idle
+from broker.ha.port import Frame, Link, Port
+from broker.ha.slave import (
+    HaSlave,
+    LogTrusted,
+    Output,
+    Send,
+    SetConfirm,
+    TruncateLog,
+    WriteEpochs,
+)
+from broker.ha.switching import REFUSALS, Switching
+from broker.ha.taking import Become, BecomeSlave, Step
+from broker.ha.wire import HaFrameError, MasterHandshake, MasterMessages, Transfer
+from harness.simulation.brokers.streams import End
+from raft.config import MS
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.process import Process, Turns
+
+(E_LOOK, E_CONNECTED, E_FOUND, E_HEARD) = range(30, 34)
+WINDOW_BYTES: Final = 8_000
+"""So much is on its way before a writer waits for room."""
+FIND_NS: Final = 60 * MS
+
+
+Taking = Generator[None, None, None]
+Done = Callable[[str | None], None]
+
+
+class Switch(Switching):
+    """Of one run: waits between the steps of a role for the next turn."""
+
+    _port: SimulatedPort
+
+    def __init__(self, process: Process) -> None:
+        self.process, self.scene = process, process.scene
+        plan, host = self.scene.plan, process.host
+        super().__init__(
+            process.journal, EpochFile(host.files, boot=f"{host.name}.{host.boots}"), plan.ha(), learner=host.learner,
+            sync_from_last_file=plan.from_last_file, least=host.min_in_sync, mark=ConfirmMark(host.files))
+        self.journal: Turns = process.journal
+        self.config = self._config
+        self._port = SimulatedPort(self)
+        self._taking: tuple[Taking, Done] | None = None
+        self._to_leave = False
+        """When the role that is being taken is."""
+        self.dialled = 0
+        """Connections that this run of the process asked for."""
+        self._rung = False
+
+    @property
+    def port(self) -> SimulatedPort:
+        return self._port
+
+    @property
+    def following(self) -> Following | None:
+        assert self._copying is None or isinstance(self._copying, Following)
+        return self._copying
+
+    @property
+    def epoch_file(self) -> EpochFile:
+        return self._epoch_file
+
+    def after(self) -> None:
+        if self._rung:
+            self._rung = False
+            self._go_on()
+        self.port.after()
+        if self.following is not None:
+            self.following.after()
+
+    def gone(self) -> None:
+        """The process died, and its connections with it."""
+        for link in [*self.port.links.values()]:
+            link.stream.close()
+        if self.following is not None:
+            self.following.drop()
+
+    # --- roles -----------------------------------------------------------------------------------------------
+
+    def take(self, role: Become, broker_id: int | None, done: Done) -> None:
+        """One at a time; ``done`` gets why it was refused, or None. Raises ``RoleRefused`` at once, too."""
+        assert self._taking is None, "the manager asks for one role at a time"
+        self.broker_id = broker_id
+        self._taking = self._steps(self.steps(role), role), done
+        self._go_on()
+
+    def leave(self) -> None:
+        """No role until the next one; what is being taken is taken before."""
+        if self._taking is not None:
+            self._to_leave = True
+        else:
+            self._leave("another process has this broker's id")
+
+    def _go_on(self) -> None:
+        if self._taking is None:
+            return
+        steps, done = self._taking
+        refused: str | None = None
+        try:
+            next(steps)
+        except StopIteration:
+            pass
+        except REFUSALS as error:
+            self._leave("this broker cannot take its role")
+            refused = str(error)
+        else:
+            self.process.later(MS, E_LOOK, self._moved)
+            return
+        self._taking, to_leave, self._to_leave = None, self._to_leave, False
+        done(refused)
+        if to_leave:
+            self._leave("another process has this broker's id")
+
+    def _moved(self) -> None:
+        self._rung = True
+
+    def _steps(self, todo: Iterable[Step], role: Become) -> Taking:
+        journal, watch = self.journal, self.scene.watch
+        for step in todo:
+            match step:
+                case Step.LEAVE:
+                    self._leave("this broker takes another role")
+                case Step.STORE:
+                    while not self.stored:
+                        yield
+                case Step.CUT:
+                    self.cut()
+                    watch.cut_off(self.process)
+                case Step.RECORD:
+                    with self.recording(role) as work:
+                        work()
+                case Step.CONFIRM:
+                    self.confirm()
+                case Step.SHOW:
+                    deadline = journal.now_ns() + self.config.dispatch_wait_ms * MS
+                    while not self.shown and journal.now_ns() < deadline:
+                        yield
+                case Step.OPEN:
+                    self.open(role)
+                case Step.FOLLOW:
+                    self.copy(role, None)
+                    self._find(role)
+
+    def _leave(self, reason: str) -> None:
+        following = self.following
+        self._left(reason)
+        if following is not None:
+            following.over()
+        self._tell()
+
+    def _begin_to_copy(self, slave: HaSlave) -> Following:
+        return Following(self, slave)
+
+    def _find(self, role: Become) -> None:
+        """Ask the master where it replicates from, until it answers."""
+        following = self.following
+        assert isinstance(role, BecomeSlave)
+        if self.role is not role or following is None or following.address is not None:
+            return
+        target = self.scene.host_at(role.master_address)
+
+        def found() -> None:
+            if self.role is role:
+                self.follow(target.ha_address)
+
+        def asked() -> None:
+            self.scene.send(target, self.process.host, "find", lambda: self.process.host.do(
+                self.process, E_FOUND, found))
+
+        self.scene.send(self.process.host, target, "find", lambda: target.do(target.process, E_FOUND, asked))
+        self.process.later(FIND_NS, E_FOUND, lambda: self._find(role))
+
+    # --- what is looked at -------------------------------------------------------------------------------------
+
+    def _confirms(self, offset: int) -> None:
+        super()._confirms(offset)
+        self.scene.watch.confirms(self.process)
+
+
+# --- master ----------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class _Link(Link):
+    """One connection that the port has accepted, with what waits for its reader."""
+
+    stream: End = attrs.field(kw_only=True)
+    lost: Callable[[_Link], None] = attrs.field(kw_only=True)
+    waited: Callable[[_Link], None] = attrs.field(kw_only=True)
+    rung: bool = True
+    waiting: list[bytes] = attrs.field(factory=list)
+
+    def ring(self) -> None:
+        self.rung = True
+
+    def opened(self) -> None:
+        self.rung = True
+        if self.waiting:
+            self.waited(self)
+
+    def end(self) -> None:
+        self.lost(self)
+
+
+class SimulatedPort(Port[_Link]):
+    """The shipped port over simulated streams."""
+
+    def __init__(self, switch: Switch) -> None:
+        super().__init__(switch.journal, switch.config, advanced=switch.advance, changed=switch._tell)
+        self.switch = switch
+
+    def accept(self, end: End) -> None:
+        link = _Link(self._new_number(), f"{end.peer}:1", self._journal.now_ns(), stream=end, lost=self._lost,
+                     waited=self._wake_reader)
+        end.heard = lambda data: self._received(link, data)
+        end.lost = lambda: self._gone(link)
+        end.room = link.ring
+        self._came(link)
+
+    def after(self) -> None:
+        """The writers of its connections run."""
+        for link in [*self.links.values()]:
+            if link.rung:
+                link.rung = False
+                self._write(link)
+
+    def _received(self, link: _Link, data: bytes) -> None:
+        link.spoke = True
+        link.waiting.append(data)
+        if len(link.waiting) == 1:
+            self._hear(link)  # else its reader was woken, and has yet to hear the first
+
+    def _wake_reader(self, link: _Link) -> None:
+        self.switch.process.later(0, E_HEARD, lambda: self._hear(link))
+
+    def _hear(self, link: _Link) -> None:
+        try:
+            while link.waiting and link.side is not None:
+                self._heard(link, link.waiting.pop(0))
+        except HaFrameError:
+            self._gone(link)
+
+    def _write(self, link: _Link) -> None:
+        while link.side is not None and link.stream.flying < WINDOW_BYTES:
+            todo = self._next(link)
+            match todo:
+                case Idle():
+                    return  # until somebody rings; each tick does
+                case Close():
+                    self._close([todo])
+                case Frame(data, offset, size):
+                    link.stream.send(data + self._body(todo))
+                    link.sent(offset, size)
+
+    def _close(self, closes: Iterable[Close]) -> None:
+        closes = [*closes]
+        self.switch.scene.counts["connection refused"] += len(closes)
+        super()._close(closes)
+
+    def _gone(self, link: _Link) -> None:
+        """The connection is over, whoever ended it."""
+        self._lost(link)
+        self._closed(link)
+
+    def _lost(self, link: _Link) -> None:
+        self.links.pop(link.number, None)
+        link.stream.close()
+
+
+# --- slave -----------------------------------------------------------------------------------------------------
+
+
+class Following(Copying[MasterHandshake | Transfer]):
+    """The shipped connection to a master over simulated streams."""
+
+    def __init__(self, switch: Switch, core: HaSlave) -> None:
+        super().__init__(switch.journal, core, MasterMessages, switch.epoch_file, switch._tell)
+        self.switch, self.core = switch, core
+        self.process, self.scene = switch.process, switch.scene
+        self.end_: End | None = None
+        self._connecting = 0
+        self._is_over = False
+        self.begin()
+
+    def over(self) -> None:
+        """This broker is no slave any more."""
+        self.drop()
+        self._is_over = True
+        self.end()
+
+    def drop(self) -> None:
+        end, self.end_ = self.end_, None
+        self._connecting = 0
+        self._disconnected()
+        if end is not None:
+            end.close()
+
+    def after(self) -> None:
+        """Its task: the end of one connection, the beginning of the next."""
+        if self._is_over:
+            return
+        if self._left and (self.end_ is not None or self._connecting):
+            self.drop()
+        if self.end_ is None and not self._connecting:
+            address = self._address_to_connect()
+            if address is not None:
+                self._connect(address)
+
+    def _connect(self, address: str) -> None:
+        scene, host = self.scene, self.process.host
+        target = scene.host_at(address)
+        self._connects()
+        self.switch.dialled += 1
+        number = self._connecting = self.switch.dialled
+
+        def through(there: Process, theirs: End) -> None:
+            if self._connecting != number or self._is_over:
+                mine.close()
+                return
+            self._connecting = 0
+            self.end_ = mine
+            mine.heard, mine.lost = self._received, self._lost
+            self._carefully(self._opened)
+
+        mine = End(self.process, number)
+
+        def dialled() -> None:
+            there = target.process
+            assert there is not None
+            theirs = End(there, number, mine)
+            mine.other = theirs
+            there.switch.port.accept(theirs)
+            scene.send(target, host, mine.kind, lambda: host.do(
+                self.process, E_CONNECTED, lambda: through(there, theirs)))
+
+        scene.send(host, target, mine.kind, lambda: target.do(target.process, E_CONNECTED, dialled))
+        self.process.later(self.switch.config.connect_timeout_ms * MS, E_CONNECTED, lambda: self._not_connected(number))
+
+    def _not_connected(self, number: int) -> None:
+        if self._connecting == number:
+            self._connecting = 0
+            self._closed()
+
+    def _lost(self) -> None:
+        """The other end, or the network, ended it."""
+        if self.end_ is not None:
+            self.drop()
+            self._closed()
+
+    def _received(self, data: bytes) -> None:
+        self._carefully(lambda: self._hear(data))
+
+    def _carefully(self, call: Callable[[], object]) -> None:
+        """What breaks ends the connection."""
+        try:
+            call()
+        except FAULTS as error:
+            self.scene.counts[f"connection ended by {type(error).__name__}"] += 1
+            self.drop()
+            self._closed()
+
+    def _wake(self) -> None:
+        """Nothing: its task runs after each event."""
+
+    def _hang_up(self) -> None:
+        """Nothing: its task runs after each event."""
+
+    def _write(self, data: bytes) -> None:
+        if self.end_ is not None:
+            self.end_.send(data)
+
+    def _one(self, output: Output) -> None:
+        process, watch = self.process, self.scene.watch
+        match output:
+            case Send(data):
+                watch.acknowledges(process, self.end_, data)
+            case TruncateLog(point):
+                watch.truncates(process, point)
+        super()._one(output)
+        match output:
+            case SetConfirm():
+                watch.confirms(process)
+            case WriteEpochs():
+                watch.wrote_epochs(process)
+            case LogTrusted():
+                watch.doubts.trusted(process)
+            case TruncateLog(point):
+                watch.truncated(process, point)
+
+    def _append_whole(self, whole: list[bytes | memoryview], begin: int) -> None:
+        self.scene.watch.stores(self.process, self.end_, begin, b"".join(whole))
+        super()._append_whole(whole, begin)

@@ -1,0 +1,101 @@
+"""Connections between simulated processes: bytes in order, or a broken connection. Each end hears of its end, or not.
+
+A message that a link loses breaks the stream it belongs to, as soon as the next one shows the gap. Knows no frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.group import Group
+    from harness.simulation.brokers.host import Host
+    from harness.simulation.brokers.process import Process
+
+E_DATA, E_CLOSED = 10, 11
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+@attrs.define(eq=False)
+class End:
+    """One end of a connection, held by one run of a broker."""
+
+    process: Process
+    number: int
+    other: End | None = None
+    open: bool = True
+    heard: Callable[[bytes], None] = _nothing
+    lost: Callable[[], None] = _nothing
+    """The other end is gone."""
+    room: Callable[[], None] = _nothing
+    """Something that was sent has arrived."""
+    flying: int = 0
+    _sent: int = 0
+    _received: int = 0
+
+    @property
+    def host(self) -> Host:
+        return self.process.host
+
+    @property
+    def peer(self) -> str:
+        """Of the other end, by its machine's name."""
+        return "" if self.other is None else self.other.host.name
+
+    @property
+    def kind(self) -> str:
+        return f"ha{self.number % 3}"
+
+    def send(self, data: bytes) -> None:
+        """In pieces, where the seed says so."""
+        scene = self.host.scene
+        if scene.plan.pieces and len(data) > 1:
+            cut = scene.pieces.between(0, len(data) - 1, 0)
+            if cut:
+                self._send(scene, data[:cut])
+                data = data[cut:]
+        self._send(scene, data)
+
+    def _send(self, scene: Group, data: bytes) -> None:
+        other = self.other
+        if other is None or not self.open:
+            return
+        number, self._sent = self._sent, self._sent + 1
+        self.flying += len(data)
+
+        def arrived() -> None:
+            if not other.open or number < other._received:
+                return
+            if number > other._received:
+                scene.counts["stream broken"] += 1
+                other.close()
+                other.lost()
+                return
+            other._received += 1
+            self.flying -= len(data)
+            other.heard(data)
+            if self.open:
+                self.host.do(self.process, E_DATA, self.room)
+
+        scene.send(self.host, other.host, self.kind, lambda: other.host.do(other.process, E_DATA, arrived))
+
+    def close(self) -> None:
+        """This end is done. The other one hears of it if the network lets it."""
+        if not self.open:
+            return
+        self.open = False
+        other, host = self.other, self.host
+        if other is not None:
+            host.scene.send(host, other.host, self.kind,
+                            lambda: other.host.do(other.process, E_CLOSED, other.hear_of_the_end))
+
+    def hear_of_the_end(self) -> None:
+        if self.open:
+            self.open = False
+            self.lost()

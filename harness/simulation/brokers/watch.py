@@ -1,0 +1,800 @@
+"""What must hold in a broker group, judged from above: it sees every disk, every role and the controllers' decisions.
+
+One method per moment, one name per property; ``counts`` says how often each was asked about something. Nobody here asks
+the bookkeeping that it checks: who holds what is read from the journals and disks, who is in sync from what controllers
+committed. ``contract`` says what a mode may lose; after such a loss, what promises the contrary is asked no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.ha.acks import PutStatus
+from broker.ha.epochs import EpochList
+from broker.ha.tail import undispatched
+from broker.ha.taking import Become, BecomeMaster
+from broker.ha.wire import Ack, SlaveMessages
+from broker.puts import PutResult
+from broker.replicas.manager import REFUSALS
+from broker.store.consumequeue import NOWHERE_SIZE
+from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
+from controller.metadata.events import Applied
+from controller.metadata.groups import BrokerGroup, GroupKey
+from controller.metadata.invariants import Checker
+from controller.metadata.outcomes import Elected
+from harness.simulation.brokers.client import TOPIC
+from harness.simulation.brokers.contract import Excuse, Loss, excuse
+from harness.simulation.brokers.demands import Demands
+from harness.simulation.brokers.doubts import Doubts
+from harness.simulation.brokers.history import History
+from harness.simulation.brokers.plan import CLUSTER, GROUP
+from raft.config import MS
+from raft.invariants import InvariantViolation, require
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import RequestCode
+from remoting.command import Command
+from remoting.errors import DamagedRecord
+from remoting.record import Outline, Record
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.group import Group
+    from harness.simulation.brokers.host import Host
+    from harness.simulation.brokers.process import Process
+    from harness.simulation.brokers.streams import End
+
+STATEMENTS: Final[dict[str, str]] = {
+    "INV_B1": "a later master holds all that was acknowledged, but for what the mode may lose",
+    "INV_B2": "what a slave acknowledges is what its master has there",
+    "INV_B3": "what is confirmed is held by every member of the SyncStateSet that the controllers have",
+    "INV_B4": "the confirm offset does not fall within an epoch",
+    "INV_B5": "consumers see nothing that is not confirmed, and what they saw once is there for ever",
+    "INV_B6": "the epoch file rises, is what the broker goes by, and begins no epoch behind the log's end",
+    "INV_B7": "replicas that agreed have one start for one epoch",
+    "INV_B8": "a slave stores bytes under the epoch of the master that wrote them, and no epoch's end in mid-frame",
+    "INV_B9": "a member of the SyncStateSet cuts nothing that was confirmed",
+    "INV_B10": "after a cut nothing tells of what is behind it: log, queues, epochs, confirm offset",
+    "INV_B11": "a slave stores what comes next, and nothing else",
+    "INV_B12": "a slave acknowledges what it has stored, and flushed where that is waited for",
+    "INV_B13": "who joins the SyncStateSet holds all that is confirmed, and the epoch's beginning, as it joins",
+    "INV_B14": "while a change of the SyncStateSet is under way, its members hold what is acknowledged, too",
+    "INV_B15": "every member of the SyncStateSet holds what is acknowledged",
+    "INV_B16": "a master goes by no SyncStateSet that the controllers have not committed",
+    "INV_B17": "with fewer in sync than minInSyncReplicas nothing is written",
+    "INV_B18": "offsets of a queue have no gaps, and each names one message for ever",
+    "INV_B19": "a producer's messages are in order, twice only where an outcome was unknown",
+    "INV_B20": "no consumer is ahead of the queues of a new master",
+    "INV_B21": "a log opens at a message's end, with all that was safe, and nothing counts on more than there is",
+    "INV_B22": "healed, all replicas are level with the master and in sync, and go by what their operators demand",
+    "INV_B23": "what is acknowledged is held, at that moment, by an accepted SyncStateSet of minInSyncReplicas members "
+               "or more, and by everybody whom a clean election may choose",
+    "INV_B24": "what consumers could see once is in the log of every later master, and is seen again",
+    "INV_B25": "a replica that was killed starts where consumers could see it; none starts with more than it was told",
+    "INV_B27": "no two living processes are master of one epoch",
+    "INV_B28": "what a slave appends is whole messages and blanks, however its master's frames cut them",
+    "INV_B29": "who lost something to a power cut leads only where all lost something who might have been elected, or "
+               "where an operator says so",
+    "INV_B30": "what was not synced before a power cut is acknowledged when it was copied again",
+    "INV_B31": "a raised minimum is in force at once; a lowered one not while others are eligible on account of the "
+               "higher one",
+    "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
+    "INV_C15": "a broker's epoch never falls, and an epoch has one master",
+    "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
+    "INV_C17": "healed, all brokers agree with the controllers, though notifications be lost",
+    "INV_C25": "who is eligible beside the SyncStateSet holds all that was acknowledged",
+    "INV_LEASE": "where leases are waited for, no write is accepted beside another master",
+}
+NOBODY: Final = 0
+KEY: Final = GroupKey(CLUSTER, GROUP)
+OF_CONTROLLERS: Final = (
+    "INV_C1", "INV_C2", "INV_C3", "INV_C4", "INV_C5", "INV_C6", "INV_C7", "INV_C8", "INV_C9", "INV_C10", "INV_C11",
+    "INV_C12", "INV_C22", "INV_C23", "INV_C24", "INV_ELIGIBLE")
+"""Of the metadata, as ``controller.metadata.invariants`` asks them; only ``simulation.controllers`` cleans ids."""
+PREDICATES: Final = (*STATEMENTS, *OF_CONTROLLERS)
+
+
+class Watch:
+    """All of it, for one scene."""
+
+    def __init__(self, scene: Group, checker: Checker | None = None) -> None:
+        """``checker``: of the controllers' metadata, where another judge feeds it."""
+        self.scene = scene
+        self.checker = checker or Checker()
+        self.counts = self.checker.counts
+        self.history = History(self)
+        self.doubts, self.demands = Doubts(self), Demands(self)
+        self.in_doubt = self.history.in_doubt
+        self.lossless = scene.plan.all_ack
+        """Nothing was lost so far, and nothing may be."""
+        self.unclean = False
+        self.confirmed = 0
+        """The end of the last message that anybody had confirmed, while nothing may be lost."""
+        self._beside: frozenset[int] = frozenset()
+        """Who is eligible beside the SyncStateSet."""
+        self._shown_beside: int | None = None
+        """``confirmed`` before a master showed more, beside whom others were eligible. They hold all that was
+        acknowledged, and may lack that."""
+        self.shown = bytearray()
+        """The log up to ``confirmed``."""
+        self._cuts_at: dict[Host, int] = {}
+        """A cut that is under way."""
+        self._shown_before: dict[Process, int] = {}
+        """What anybody had seen as this one became master."""
+        self._told: dict[Host, tuple[int, int, bool]] = {}
+        """What consumers could see of the last run, how far it was confirmed, and whether power went."""
+        self.acknowledged = bytearray()
+        """The log up to the last acknowledged message."""
+        self.committed: dict[int, frozenset[int]] = {}
+        """SyncStateSets by their epoch."""
+        self._sets: dict[int, frozenset[int]] = {}
+        """By master epoch, the last that was committed in it."""
+        self._elections: dict[int, tuple[int, bool]] = {}
+        """By epoch, whom it made master, ``NOBODY`` where there is none, and whether the controller did of itself."""
+        self._masters: dict[int, Process] = {}
+        self._owners: dict[int, Host] = {}
+        self._acker: Host | None = None
+        self._latest = 0
+        self._again = False
+        """The last that became master went on with an epoch that it had led before."""
+        self._adopted: dict[Host, tuple[int, object]] = {}
+        self._learned: dict[Process, int] = {}
+        self._renewed: dict[Process, int] = {}
+        self._confirm: dict[Process, int] = {}
+        self._whole: dict[Process, int] = {}
+        """Of the confirm offset of a master: it may be within a message, of which nobody sees anything."""
+        self._asked: dict[Process, list[tuple[int, frozenset[int]]]] = {}
+        self._compared: dict[End, int] = {}
+        self._before: dict[Host, tuple[int, int]] = {}
+        """Where the last run certainly ended, by whole messages and in bytes."""
+        self._synced: dict[Host, tuple[int, int]] = {}
+        """And up to where it was on disk then."""
+        self._floor: dict[Host, int] = {}
+        """A part of a message that was acknowledged and is cut off at a start counts as held: nobody needs it."""
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def _held(self, host: Host) -> int | None:
+        """Up to where this machine's log is safe; None: a power cut took from it what an excuse covers."""
+        if host.unsafe and not self.scene.plan.sync_flush:
+            return None
+        process = host.process
+        if process is None:
+            return max(host.held, self._floor.get(host, 0))
+        return max(process.journal.durable_end, self._floor.get(host, 0))
+
+    def _all_hold(self, members: frozenset[int], end: int) -> list[tuple[int, int]]:
+        """Members that do not hold the log up to ``end``; whoever is lost is not asked."""
+        lacking = []
+        for member in sorted(members - self.scene.lost):
+            host = self.scene.host_of(member)
+            held = self._held(host) if host is not None else -1
+            if held is not None and held < end:
+                lacking.append((member, held))
+        return lacking
+
+    @staticmethod
+    def log(process: Process, begin: int, end: int) -> bytes:
+        parts = []
+        while begin < end and (part := process.journal.read(begin, end - begin)):
+            parts.append(part)
+            begin += len(part)
+        return b"".join(parts)
+
+    @staticmethod
+    def boundary(process: Process, upto: int, since: int = 0) -> int:
+        """The last message's end at or below ``upto``; ``since`` is an earlier one."""
+        log = process.journal.log
+        at = max(log.min_offset, since)
+        try:
+            for offset, size, *_ in log.scan(at, upto, check_crc=False):
+                at = offset + size
+        except DamagedRecord:
+            pass
+        return at
+
+    @staticmethod
+    def leads_in(process: Process | None) -> int | None:
+        """The epoch in which this run is master, as replication sees it."""
+        if process is None or process.dead or process.switch.in_sync is None:
+            return None
+        role = process.switch.role
+        return role.epoch if isinstance(role, BecomeMaster) else None
+
+    def broken(self, id: str, message: str, process: Process, *facts: object) -> None:  # noqa: A002
+        require(False, id, message, f"{process.host.name} at {self.scene.world.now / MS:.1f} ms", *facts)
+
+    # --- controllers -----------------------------------------------------------------------------------------
+
+    def applied(self, applied: Applied) -> None:
+        self.checker(applied)
+        self.decided(applied)
+
+    def decided(self, applied: Applied) -> None:
+        """The controllers have committed something about this group."""
+        if isinstance(applied.outcome, Elected):
+            self.scene.counts["election"] += 1
+            if not applied.outcome.clean:
+                self.forgiven()
+            command = applied.command
+            self.doubts.chosen(applied.outcome, applied.command, applied.groups)
+            self._elections[applied.outcome.master_epoch] = (
+                applied.outcome.master, isinstance(command, ElectMaster) and command.trigger is Trigger.CONTROLLER)
+        for _, before, after in applied.groups:
+            if before.master is not None and after.master is None and isinstance(applied.command, CleanBrokerData):
+                self._elections[after.master_epoch] = (NOBODY, False)  # an operator took a living master away
+            if after.sync_state_set_epoch != before.sync_state_set_epoch:
+                self.committed[after.sync_state_set_epoch] = after.sync_state_set
+            self._beside = after.eligible
+            self.scene.counts["eligible beside a set that shrank"] += (
+                isinstance(applied.command, AlterSyncStateSet) and bool(after.eligible - before.eligible))
+            if after.eligible and self.lossless:
+                self.counts["INV_C25"] += 1
+                lacking = self._all_hold(after.eligible, len(self.acknowledged))
+                require(not lacking, "INV_C25", "eligible without what was acknowledged", lacking, before, after)
+            self.demands.decided(after)
+            if after.master is not None:
+                self._sets[after.master_epoch] = after.sync_state_set
+                if not after.eligible and after.master_epoch == before.master_epoch:
+                    self._shown_beside = None  # they are no longer, and it leads still
+            if isinstance(applied.command, AlterSyncStateSet):
+                self._altered(before, after)
+
+    def _altered(self, before: BrokerGroup, after: BrokerGroup) -> None:
+        """INV_B13."""
+        joined = after.sync_state_set - before.sync_state_set
+        self.scene.counts["set shrunk"] += bool(before.sync_state_set - after.sync_state_set)
+        self.scene.counts["set grown"] += bool(joined)
+        if not joined or not self.lossless:
+            return
+        self.counts["INV_B13"] += 1
+        master = self._masters.get(after.master_epoch)
+        start = master.switch.epochs.start_of(after.master_epoch) if master is not None else None
+        lacking = self._all_hold(joined, max(self.confirmed, start or 0))
+        require(not lacking, "INV_B13", "joined without what was confirmed", lacking, self.confirmed, start)
+
+    def forgiven(self) -> None:
+        """Somebody accepted loss: whoever becomes master next may lack anything."""
+        self.unclean, self.lossless = True, False
+
+    def asks(self, process: Process, wanted: SyncStateSet) -> None:
+        self.scene.counts["alter asked"] += 1
+        self._asked.setdefault(process, []).append((wanted.sync_state_set_epoch, wanted.sync_state_set))
+
+    def answered(self, process: Process, command: Command, answer: Command | None, sent_ns: int) -> None:
+        """What a run hears of controllers."""
+        if answer is None:
+            return
+        if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET and answer.code in REFUSALS:
+            wanted = SyncStateSet.from_json(command.body)
+            known = self._asked[process]
+            if (each := (wanted.sync_state_set_epoch, wanted.sync_state_set)) in known:
+                known.remove(each)  # not one of an earlier mastership
+        if command.code == RequestCode.BROKER_HEARTBEAT and answer.ext.get("masterLeaseRenewed") == "true":
+            self._renewed[process] = max(self._renewed.get(process, 0), sent_ns)
+        if "masterEpoch" in answer.ext:
+            self.learned(process, int(answer.ext["masterEpoch"]))
+
+    def learned(self, process: Process, epoch: int | None) -> None:
+        if process.member.manager.broker_id is not None:
+            self._learned[process] = max(self._learned.get(process, 0), epoch or 0)
+
+    # --- roles -----------------------------------------------------------------------------------------------
+
+    def adopts(self, process: Process, role: Become) -> None:
+        """INV_C15."""
+        host = process.host
+        master: object = (process.member.manager.broker_id if isinstance(role, BecomeMaster) else role.master_id)
+        epoch, of = self._adopted.get(host, (0, None))
+        self.counts["INV_C15"] += 1
+        if role.epoch < epoch or (role.epoch == epoch and master != of):
+            self.broken("INV_C15", "back to an older epoch", process, (epoch, of), (role.epoch, master))
+        decided = self.checker.history.masters.get((self.scene.key, role.epoch), "nobody")
+        if decided != master:
+            self.broken("INV_C15", "a master that nobody elected", process, role, decided)
+        self._adopted[host] = role.epoch, master
+
+    def leads(self, process: Process, role: BecomeMaster) -> None:
+        """A broker is master now, and nobody may write yet."""
+        host, epoch, journal = process.host, role.epoch, process.journal
+        owner = self._owners.setdefault(epoch, host)
+        again = epoch in self._masters
+        self.scene.counts["same epoch again"] += again
+        self.scene.counts["became master with a longer log"] += journal.end > len(self.acknowledged) > 0
+        others = [other for other in (*self.scene.hosts, *self.scene.copies) if other is not host]
+        self.counts["INV_B27"] += any(other.process is not None for other in others)
+        for other in others:
+            if self.leads_in(other.process) == epoch:
+                self.broken("INV_B27", "two masters of one epoch live", process, epoch, other.name)
+        if owner is not host:
+            self.broken("INV_C14", "two masters of one epoch", process, epoch, owner.name)
+        self._masters[epoch] = process
+        self._again = again
+        self._asked[process] = []
+        self._confirm.pop(process, None)
+        self._whole.pop(process, None)
+        self.doubts.leads(process, epoch, again=again, unclean=self.unclean)
+        newest = epoch >= self._latest
+        self._latest = max(self._latest, epoch)
+        if newest:
+            self._holds_all(process)
+        if self.lossless and newest:
+            self._shows_again(process)
+        if newest:
+            host.unsafe = False  # what it lacks is lost, and its log is what others go by
+        self.demands.stands(process)
+        self.confirms(process)
+
+    def _shows_again(self, process: Process) -> None:
+        """INV_B24: as a master begins."""
+        shown, begin = self.shown, process.journal.begin
+        self._shown_before[process] = len(shown)
+        self.counts["INV_B24"] += bool(shown)
+        self.scene.counts["young master"] += process.journal.veil.on
+        if self.log(process, begin, len(shown)) == shown[begin:]:
+            if not process.journal.veil.on and process.journal.confirm_offset < len(shown) and not self._again:
+                self.broken("INV_B24", "a new master shows less, and no veil", process, len(shown))
+            return
+        early = (self.scene.plan.shows_all and self._shown_beside is not None
+                 and process.journal.end >= self._shown_beside)
+        why = self._excuse(process.host, shown_early=early)
+        if why is None:
+            self.broken("INV_B24", "a new master lacks what consumers saw", process, f"epoch {self._latest}",
+                         f"log ends at {process.journal.end}", f"seen up to {len(shown)}", self._shown_beside)
+        self._lost(why)  # of what was confirmed, and acknowledged to nobody yet
+
+    def unveiled(self, process: Process) -> None:
+        """INV_B24: a master shows all that it held as it became one, and so all that anybody had seen."""
+        if self.lossless and self.leads_in(process) == self._latest:
+            self.counts["INV_B24"] += 1
+            self.scene.counts["unveiled"] += 1
+            seen, before = process.journal.visible.offset, self._shown_before.get(process, 0)
+            if seen < before:
+                self.broken("INV_B24", "unveiled, and less is seen than was", process, seen, before)
+            self._nobody_is_ahead(process)
+
+    def _excuse(self, host: Host, *, shown_early: bool = False) -> Excuse | None:
+        plan = self.scene.plan
+        return excuse(Loss(plan.all_ack, plan.sync_flush, self.unclean, host.unsafe, self._acker is host, shown_early))
+
+    def _lost(self, why: Excuse | None) -> None:
+        """What a mode promises holds no longer."""
+        assert why is not None
+        self.scene.counts[why.value] += 1
+        self.lossless = False
+        self.history.void = True
+
+    def _holds_all(self, process: Process) -> None:
+        """INV_B1."""
+        promised = self.acknowledged
+        if not promised:
+            return
+        journal = process.journal
+        self.counts["INV_B1"] += 1
+        begin = journal.begin
+        if self.log(process, begin, len(promised)) == promised[begin:]:
+            return
+        why = self._excuse(process.host)
+        if why is None:
+            self.broken("INV_B1", "a new master lacks what was acknowledged", process, f"epoch {self._latest}",
+                         f"log ends at {journal.end}", f"acknowledged up to {len(promised)}", process.host.unsafe)
+        self._lost(why)
+        here = self.log(process, 0, len(promised)) if not begin else b""
+        same = next((at for at, (one, other) in enumerate(zip(here, promised, strict=False)) if one != other),
+                    min(len(here), len(promised)))
+        del promised[same:]
+
+    def serves(self, process: Process) -> None:
+        """INV_B20: as a master's writes open. One that goes on with its epoch after a restart waits for its slaves."""
+        role = process.switch.role
+        if self.lossless and not self._again and role is not None and role.epoch == self._latest:
+            if process.journal.veil.on:
+                self.scene.counts["writes open behind a veil"] += 1
+            else:
+                self._nobody_is_ahead(process)
+
+    def _nobody_is_ahead(self, process: Process) -> None:
+        """INV_B20."""
+        for queue, offset in self.scene.consumer.offsets.items():
+            self.counts["INV_B20"] += offset > 0
+            end = process.journal.messages.max_offset(TOPIC, queue)
+            if offset > end:
+                self.broken("INV_B20", "a consumer is ahead of the queue", process, queue, offset, end)
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def put(self, process: Process, call: Callable[[], None]) -> None:
+        """INV_B16, INV_C16, INV_LEASE: who writes may."""
+        log, before = process.journal.log, process.journal.log.max_offset
+        call()
+        if log.max_offset == before:
+            return
+        plan, in_sync, role = self.scene.plan, process.switch.in_sync, process.switch.role
+        if in_sync is None or role is None:
+            self.counts["INV_C16"] += 1
+            raise InvariantViolation("INV_C16", f"written on {process.host.name}, which is no master")
+        self.demands.written(process)
+        self._goes_by_a_committed_set(process)
+        self.counts["INV_C16"] += 1
+        learned = self._learned.get(process, 0)
+        if learned > role.epoch:
+            self.broken("INV_C16", "a deposed master knows it and writes", process, role.epoch, learned)
+        renewed = self._renewed.get(process)
+        if plan.lease_ms and renewed is not None:
+            self.scene.counts["written under a lease"] += 1
+            if process.now - renewed > plan.lease_ms * MS:
+                self.broken("INV_C16", "a write without a lease", process, (process.now - renewed) / MS)
+            if plan.wait_master_lease and not plan.all_ack:
+                self.counts["INV_LEASE"] += 1
+                later = {epoch: how for epoch, how in self._elections.items() if epoch > role.epoch}
+                if later and all(by_controller for _, by_controller in later.values()) and any(
+                        master != process.switch.broker_id for master, _ in later.values()):
+                    self.broken("INV_LEASE", "a write beside another master", process, role.epoch, later)
+
+    def _goes_by_a_committed_set(self, process: Process) -> None:
+        """INV_B16."""
+        in_sync = process.switch.in_sync
+        assert in_sync is not None
+        self.counts["INV_B16"] += 1
+        if self.committed.get(in_sync.accepted_epoch) != in_sync.accepted:
+            self.broken("INV_B16", "a set that was not committed", process, in_sync.accepted, in_sync.accepted_epoch,
+                         self.committed.get(in_sync.accepted_epoch))
+
+    def _as_many_as_demanded(self, process: Process, end: int) -> None:
+        """INV_B23, as it is acknowledged."""
+        in_sync = process.switch.in_sync
+        assert in_sync is not None
+        members = self.committed.get(in_sync.accepted_epoch, frozenset())
+        self.demands.acknowledged(process, end, members)
+        group = self.scene.group()
+        if not self.scene.plan.all_ack or self.unclean or not self.lossless or group is None:
+            return
+        lacking = self._all_hold(members, end)
+        if group.master_epoch == self.leads_in(process):  # else another one was elected, and INV_B1 asks
+            self.counts["INV_B23"] += bool(group.electable)
+            lacking += self._all_hold(group.electable, end)
+        if lacking:
+            self.broken("INV_B23", "acknowledged, and one that may be elected lacks it", process, end, lacking, group)
+
+    def answered_put(self, process: Process, result: PutResult) -> None:
+        """A put has its outcome."""
+        scene, plan = self.scene, self.scene.plan
+        status = result.status
+        if status is not PutStatus.PUT_OK:
+            known = {PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: "put refused by the gate",
+                     PutStatus.SERVICE_NOT_AVAILABLE: "put without a master"}
+            scene.counts[known.get(status, "put in doubt")] += 1
+            return
+        end = result.puts[-1].offset + result.puts[-1].size
+        epoch, in_sync = self.leads_in(process), process.switch.in_sync
+        assert epoch is not None and in_sync is not None, "a master acknowledges"
+        if plan.sync_flush:
+            self.counts["INV_B12"] += 1
+            if process.journal.log.flushed_offset < end:
+                self.broken("INV_B12", "acknowledged before it was flushed", process, end)
+        self._as_many_as_demanded(process, end)
+        if plan.all_ack and not self.unclean:
+            self._goes_by_a_committed_set(process)
+            self.counts["INV_B15"] += 1
+            lacking = self._all_hold(self._sets.get(epoch, frozenset()), end)
+            if lacking:
+                self.broken("INV_B15", "acknowledged without a member of the SyncStateSet", process, epoch, lacking,
+                             end, in_sync)
+            for set_epoch, members in self._asked.get(process, ()):
+                if set_epoch >= in_sync.accepted_epoch:
+                    self.counts["INV_B14"] += 1
+                    lacking = self._all_hold(members, end)
+                    if lacking:
+                        self.broken("INV_B14", "acknowledged without a member of a set that is asked for", process,
+                                     lacking, end)
+        elif not plan.all_ack and plan.in_sync_replicas > 1:
+            self.counts["INV_B15"] += 1
+            holding = [host for host in (*scene.hosts, *scene.copies)
+                       if not host.learner and (self._held(host) or 0) >= end]
+            if len(holding) < plan.in_sync_replicas and not self._some_unsafe():
+                self.broken("INV_B15", "acknowledged by too few", process, end, [host.name for host in holding])
+        self._remember(process, epoch, end)
+
+    def _some_unsafe(self) -> bool:
+        return any(host.unsafe or host.life > 1 for host in self.scene.hosts)
+
+    def _remember(self, process: Process, epoch: int, end: int) -> None:
+        """INV_B1, the acknowledging side."""
+        promised = self.acknowledged
+        if epoch < self._latest:
+            latest = self._masters[self._latest]
+            if self.lossless and self.leads_in(latest) == self._latest and latest.journal.begin == 0:
+                self.counts["INV_B1"] += 1
+                if self.log(latest, 0, end) != self.log(process, 0, end):
+                    self.broken("INV_B1", "acknowledged although a later master lacks it", process, epoch, end)
+            self.scene.counts["acknowledged by a deposed master"] += 1
+            if not self.lossless:
+                return
+        self._acker = process.host
+        if end > len(promised) >= process.journal.begin:  # else nobody has all that was in front of it
+            promised += self.log(process, len(promised), end)
+
+    # --- replication -----------------------------------------------------------------------------------------
+
+    def confirms(self, process: Process) -> None:
+        """INV_B3, INV_B4: the confirm offset may have moved."""
+        journal = process.journal
+        confirm, before = journal.confirm_offset, self._confirm.get(process, 0)
+        if confirm == before:
+            return
+        self.counts["INV_B4"] += 1
+        if confirm < before:
+            self.broken("INV_B4", "the confirm offset fell", process, before, confirm)
+        self._confirm[process] = confirm
+        epoch = self.leads_in(process)
+        if not self.lossless or epoch is None:
+            return
+        self.counts["INV_B3"] += 1
+        whole = self._whole[process] = self.boundary(process, confirm, self._whole.get(process, 0))
+        lacking = self._all_hold(self._sets.get(epoch, frozenset()), whole)
+        if lacking:
+            self.broken("INV_B3", "confirmed, and a member of the SyncStateSet lacks it", process, epoch, confirm,
+                         lacking)
+        if whole > self.confirmed:
+            if self._beside and self._shown_beside is None:
+                self._shown_beside = self.confirmed
+            self.confirmed = whole
+            if len(self.shown) >= process.journal.begin:  # else nobody has all that was in front of it
+                self.shown += self.log(process, len(self.shown), whole)
+
+    def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
+        """INV_B8, INV_B11, INV_B28: right before a slave appends."""
+        log = process.journal.log
+        self.doubts.appends(process, offset, body)
+        self.counts["INV_B11"] += 1
+        if log.max_offset != offset and log.max_offset != log.min_offset:
+            self.broken("INV_B11", "not what comes next", process, log.max_offset, offset)
+        following = process.switch.following
+        master = end.other.process if end is not None and end.other is not None else None
+        if following is None or master is None or self.leads_in(master) is None:
+            return
+        self.counts["INV_B8"] += 1
+        theirs, mine, last = master.switch.epochs, following.core.epochs, offset + len(body) - 1
+        if not theirs.find(offset) == theirs.find(last) == mine.find(offset) == mine.find(last):
+            self.broken("INV_B8", "bytes of another epoch", process, offset, last, mine, theirs)
+        if master.journal.begin <= offset and self.log(master, offset, offset + len(body)) != body:
+            self.broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
+
+    def acknowledges(self, process: Process, end: End | None, data: bytes) -> None:
+        """INV_B2, INV_B7, INV_B12, INV_C14: as a slave sends."""
+        for message in SlaveMessages().feed(data):
+            if isinstance(message, Ack):
+                self._acknowledges(process, end, message.offset)
+
+    def _acknowledges(self, process: Process, end: End | None, offset: int) -> None:
+        journal, host = process.journal, process.host
+        self.counts["INV_B12"] += 1
+        log = journal.log
+        safe = log.flushed_offset if self.scene.plan.sync_flush else log.written_offset
+        if offset > safe:
+            self.broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
+        self.doubts.acknowledges(process, offset)
+        master = end.other.process if end is not None and end.other is not None else None
+        epoch, following = self.leads_in(master), process.switch.following
+        if master is None or end is None or epoch is None or following is None:
+            return
+        self.counts["INV_C14"] += 1
+        role = process.switch.role
+        if role is not None and role.epoch > epoch and (
+                isinstance(role, BecomeMaster) or role.master_id != master.switch.broker_id):
+            self.broken("INV_C14", "acknowledges in an epoch that it left", process, role, epoch)
+        begin = max(self._compared.get(end, 0), journal.begin, master.journal.begin)
+        self.counts["INV_B2"] += 1
+        upto = min(offset, master.journal.log.max_offset)
+        if self.log(process, begin, upto) != self.log(master, begin, upto):
+            self.broken("INV_B2", "it holds other bytes than its master", process, begin, offset,
+                         following.core.epochs, master.switch.epochs)
+        self._compared[end] = upto
+        self._same_starts(process, following.core.epochs, master.switch.epochs)
+        level = offset >= journal.end >= master.journal.end and not master.host.unsafe  # what that one lacks is lost
+        if level or (offset >= self.confirmed and offset >= len(self.acknowledged)):
+            host.unsafe = False
+
+    def _same_starts(self, process: Process, mine: EpochList, theirs: EpochList) -> None:
+        """INV_B7."""
+        self.counts["INV_B7"] += 1
+        for epoch, start in mine:
+            other = theirs.start_of(epoch)
+            if other is not None and other != start:
+                self.broken("INV_B7", "two starts of one epoch", process, epoch, start, other)
+
+    def wrote_epochs(self, process: Process) -> None:
+        """INV_B6."""
+        following = process.switch.following
+        assert following is not None
+        self._epoch_file(process, following.core.epochs)
+
+    def _epoch_file(self, process: Process, known: EpochList) -> None:
+        self.counts["INV_B6"] += 1
+        written = process.switch.epoch_file.read().epochs
+        if written != known:
+            self.broken("INV_B6", "the epoch file is not what the broker goes by", process, written, known)
+        last, end = written.last, process.journal.log.max_offset
+        if last is not None and last.start > end and process.journal.begin != end:
+            self.broken("INV_B6", "an epoch behind the log's end", process, last, end)
+
+    def truncates(self, process: Process, point: int) -> None:
+        """INV_B9: right before a cut."""
+        self.scene.counts["truncated"] += 1
+        self._cuts_at[process.host] = point
+        group = self.scene.group()
+        if self.lossless and group is not None and process.switch.broker_id in group.electable:
+            self.counts["INV_B9"] += 1
+            floor = self.boundary(process, min(self.confirmed, process.journal.end))
+            if point < floor and not (process.host.unsafe and not self.scene.plan.sync_flush):
+                self.broken("INV_B9", "what was confirmed is cut", process, point, self.confirmed, process.journal.end)
+        self._floor.pop(process.host, None)
+        self._confirm.pop(process, None)
+
+    def truncated(self, process: Process, point: int) -> None:
+        """INV_B10: after the log was cut and everybody told."""
+        self._cuts_at.pop(process.host, None)
+        if process.dead or process.journal.end != point:
+            return
+        self._confirm.pop(process, None)
+        self.history.forget(process)
+        following = process.switch.following
+        self._nothing_behind(process, point, following.core.epochs if following is not None else process.switch.epochs)
+
+    def cut_off(self, process: Process) -> None:
+        """A new master has cut off the part of a message, which may have been confirmed as far as it went."""
+        self._confirm.pop(process, None)
+
+    def _nothing_behind(self, process: Process, point: int, epochs: EpochList) -> None:
+        """INV_B10."""
+        self.counts["INV_B10"] += 1
+        journal, messages = process.journal, process.journal.messages
+        for topic, number in messages.queues():
+            queue = messages.queue(topic, number)
+            if queue is not None and queue.max_offset > queue.min_offset:
+                offset, size, _ = queue.entry(queue.max_offset - 1)
+                if size != NOWHERE_SIZE and offset + size > point:
+                    self.broken("INV_B10", "a queue points behind the cut", process, number, offset, size, point)
+        if epochs.last is not None and epochs.last.start > point:
+            self.broken("INV_B10", "an epoch begins behind the cut", process, epochs.last, point)
+        if max(journal.confirm_offset, journal.visible.offset) > point:
+            self.broken("INV_B10", "confirmed behind the cut", process, journal.confirm_offset, point)
+
+    # --- starts and ends -------------------------------------------------------------------------------------
+
+    def ended(self, process: Process, *, power: bool) -> None:
+        """A run ends: what is safe."""
+        host, journal = process.host, process.journal
+        log = journal.log
+        safe = min(log.flushed_offset if power else log.written_offset, log.max_offset)
+        whole = self.boundary(process, safe)
+        host.held = safe
+        self._before[host] = whole, safe
+        on_disk = min(log.flushed_offset, log.max_offset)
+        self._synced[host] = self.boundary(process, on_disk), on_disk
+        seen = journal.visible.offset
+        self._told[host] = min(seen, self._cuts_at.pop(host, seen)), journal.confirm_offset, power
+        for known in (self._learned, self._renewed, self._confirm, self._asked):
+            known.pop(process, None)
+        self.demands.ended(process)
+        self.history.forget(process)
+
+    def ended_in_its_start(self, host: Host) -> None:
+        """A power cut before its store was open: the run before it had given more to the system than to the disk."""
+        before, synced = self._before.get(host), self._synced.get(host)
+        if host in self._told:
+            self._told[host] = *self._told[host][:2], True
+        if before is not None and synced is not None and synced < before:
+            self._before[host], host.held = synced, synced[1]
+            self.lost_by_power(host)
+
+    def recovered(self, process: Process) -> None:
+        """INV_B21, INV_B6, INV_B10: right after a start."""
+        host, journal = process.host, process.journal
+        self.counts["INV_B21"] += 1
+        whole, safe = self._before.get(host, (0, 0))
+        end = journal.end
+        if end < whole:
+            self.broken("INV_B21", "a start lost what was safe", process, end, whole)
+        self._floor[host] = safe
+        whole = self.boundary(process, end)
+        if end not in (whole, journal.log.next_offset(whole)):
+            self.broken("INV_B21", "a log that ends within a message", process, end)
+        if journal.confirm_offset > end:
+            self.broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)
+        self._keeps_its_mark(process)
+        self._epoch_file(process, process.switch.epochs)
+        self._nothing_behind(process, end, process.switch.epochs)
+
+    def _keeps_its_mark(self, process: Process) -> None:
+        """INV_B25. What a copy was told was told to its original."""
+        if process.host in self.scene.copies and process.host not in self._told:
+            return
+        seen, told, power = self._told.get(process.host, (0, 0, True))
+        self.counts["INV_B25"] += told > 0
+        confirm = process.journal.confirm_offset
+        if confirm > told or (not power and confirm < min(seen, process.journal.end)):
+            self.broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
+
+    def lost_by_power(self, host: Host) -> None:
+        """A power cut may have taken what was not synced."""
+        self.scene.counts["bytes lost by power"] += 1
+        host.unsafe = True
+
+    def doubted(self, host: Host) -> None:
+        """A power cut under asynchronous flush."""
+        self.doubts.cut(host, self._synced.get(host, (None, 0))[0])
+
+    # --- consumers -------------------------------------------------------------------------------------------
+
+    def arrived(self, process: Process, queue: int, queue_offset: int, outline: Outline) -> None:
+        """INV_B5: a message became visible."""
+        self.counts["INV_B5"] += 1
+        offset, size = outline[0], outline[1]
+        if offset + size > process.journal.confirm_offset:
+            self.broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
+        self.history.arrived(process, queue, queue_offset, offset, size)
+
+    def consumed(self, process: Process, queue: int, record: Record) -> None:
+        self.history.consumed(process, queue, record)
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def agreed(self) -> bool:
+        """Whether every broker is in the role that the controllers gave it, the master on record too."""
+        group = self.scene.group()
+        if group is None or (master := self.scene.host_of(group.master)) is None or master.process is None:
+            return False
+        for host in self.scene.hosts:
+            process = host.process
+            if process is None or process.member.manager.role is None:
+                return False
+            role = process.switch.role
+            if role is None or role.epoch != group.master_epoch:
+                return False
+        return True
+
+    def level(self) -> bool:
+        """Whether all replicas hold what the master holds, and are in sync."""
+        group = self.scene.group()
+        if not self.agreed() or group is None:
+            return False
+        master = self.scene.host_of(group.master)
+        assert master is not None and master.process is not None
+        ids = {host.process.switch.broker_id for host in self.scene.hosts
+               if host.process is not None and not host.learner}
+        end, enough = master.process.journal.durable_end, len(ids) >= master.min_in_sync or not self.scene.plan.all_ack
+        settled = self.demands.agreed(master.process) and end == master.process.journal.log.max_offset
+        return settled and group.sync_state_set == ids and all(
+            host.process is not None and host.process.journal.durable_end == end
+            and (host.process.journal.confirm_offset == end or not enough)
+            and not undispatched(host.process.journal) for host in self.scene.hosts)
+
+    def settled(self) -> None:
+        """INV_C17, INV_B22, and INV_B2 at last."""
+        scene = self.scene
+        self.counts["INV_C17"] += 1
+        require(self.agreed(), "INV_C17", "healed, and brokers do not agree with the controllers", scene.group(),
+                [self._state(host) for host in scene.hosts])
+        self.counts["INV_B22"] += 1
+        require(self.level(), "INV_B22", "healed, and not level", scene.group(),
+                [self._state(host) for host in scene.hosts])
+        self.counts["INV_B2"] += 1
+        processes = [host.process for host in scene.hosts if host.process is not None]
+        begin = max(process.journal.begin for process in processes)
+        logs = {self.log(process, begin, process.journal.end) for process in processes}
+        require(len(logs) == 1, "INV_B2", "healed, and the logs differ", [self._state(host) for host in scene.hosts])
+        if self.acknowledged:
+            self.counts["INV_B1"] += 1
+            require(logs.pop().startswith(bytes(self.acknowledged[begin:])), "INV_B1",
+                    "healed, and something acknowledged is lost", len(self.acknowledged))
+
+    @staticmethod
+    def _state(host: Host) -> object:
+        process = host.process
+        if process is None:
+            return host.name, "down"
+        journal, manager, switch = process.journal, process.member.manager, process.switch
+        copying = "" if switch.following is None else switch.following.core.state.name
+        return (host.name, manager.broker_id, manager.machine.state.name, switch.role, f"from {journal.begin}",
+                f"to {journal.end}", f"flushed {journal.durable_end}", f"confirmed {journal.confirm_offset}",
+                f"seen {journal.visible.offset}", copying, switch.in_sync)

@@ -1,0 +1,220 @@
+"""One broker group of the shipped cores, as ``harness.simulation.brokers`` has it; controllers are simulated in full.
+
+A Java broker announces nothing and beats one-way. An operator stands by: a broker that was cleaned away joins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.replicas.identity import Identity, load
+from broker.store.files import MemoryFile
+from controller.metadata.events import Applied
+from controller.metadata.groups import BrokerGroup, GroupKey
+from controller.metadata.outcomes import Cleaned
+from controller.requests import WRITES
+from harness.simulation.brokers.controller import UNKNOWN_TO_JAVA
+from harness.simulation.brokers.group import Group
+from harness.simulation.brokers.host import Host
+from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, IDENTITY, Process
+from harness.simulation.brokers.watch import Watch as BrokerWatch
+from harness.simulation.controllers.machine import Machine
+from raft.config import MS
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request, response
+from remoting.headers.controller import BrokerHeartbeatRequest, GetReplicaInfoResponse
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.controller import Channel
+    from harness.simulation.controllers.scene import ControllerScene
+
+CONTROLLERS = tuple(f"n{number}" for number in range(7))
+"""All that may ever be: an operator tells brokers of each."""
+OPERATOR_MS = 400
+SCALE = 1 << 24
+"""Of offsets, as heartbeats tell them: logs are far longer than 32 bits count."""
+LATER_RELEASES = (
+    "masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner", "brokerLife", "logInDoubt", "doubtEpoch")
+"""Fields of a heartbeat that no Java broker sends."""
+
+
+class FleetHost(Host):
+    """A broker's place on a machine."""
+
+    def __init__(self, fleet: Fleet, number: int, machine: Machine) -> None:
+        super().__init__(fleet, number)
+        self.machine, self.name = machine, machine.name
+
+    @property
+    def address(self) -> str:
+        return self.machine.address
+
+    @property
+    def broker_id(self) -> int | None:
+        """As its disk has it."""
+        file = self.files.content.get(IDENTITY)
+        key = self.scene.key
+        found = load(key.cluster, key.name, bytes(file.data).decode(), None) if file is not None else None
+        return found.broker_id if isinstance(found, Identity) else None
+
+
+class Fleet(Group):
+    """One group's brokers and clients."""
+
+    hosts: list[FleetHost]  # type: ignore[assignment]
+    copies: list[FleetHost]  # type: ignore[assignment]
+
+    def __init__(self, above: ControllerScene, key: GroupKey, number: int) -> None:
+        plan = above.plan
+        self.above, self._machines = above, above.machines_of(number)
+        self._group: BrokerGroup | None = None
+        super().__init__(
+            above.tape, plan.fleet, above.world, above.inner, above.counts, key=key, controllers=CONTROLLERS,
+            ends_ns=plan.duration_ms * MS, name=f"{key.name} ")
+        for host in self.hosts:
+            host.machine.brokers[key] = host
+        self.outcomes = above.outcomes
+        self.watch = BrokerWatch(self, above.watch.checker)
+
+    def copy(self, host: FleetHost, machine: Machine) -> FleetHost:
+        """What is on its disk now, on another machine."""
+        other = FleetHost(self, host.number, machine)
+        for path, file in host.files.content.items():
+            other.files.content[path] = MemoryFile(bytearray(file.data), bytes(file.data), hook=other.files.hook)
+        other.files.crash(lambda size: size)  # all of it is on its disk
+        self.copies.append(other)
+        machine.brokers[self.key] = other
+        return other
+
+    def _make_host(self, number: int) -> FleetHost:
+        return FleetHost(self, number, self._machines[number])
+
+    def applied(self, applied: Applied) -> None:
+        """An entry about this group, at its first application anywhere."""
+        for key, before, after in applied.groups:
+            if key == self.key:
+                self._group = after
+                self._came_in(before, after)
+        if isinstance(applied.outcome, Cleaned):
+            self.lost |= applied.outcome.removed_ids
+            if self._group is not None and not self._group.sync_state_set:
+                self.watch.forgiven()
+        self.watch.decided(applied)
+
+    def group(self) -> BrokerGroup | None:
+        return self._group
+
+    def _came_in(self, before: BrokerGroup, after: BrokerGroup) -> None:
+        """A copy has taken its original's place, or that its own again: whoever holds less than was held is nobody's
+        fault."""
+        names = [copy.name for copy in self.copies]
+        for broker_id, replica in after.replicas.items():
+            former = before.replicas.get(broker_id)
+            if former is not None and former.address != replica.address and (
+                    former.address.partition(":")[0] in names or replica.address.partition(":")[0] in names):
+                self.counts["a copy came in"] += 1
+                self.lost.add(broker_id)
+                self.watch.forgiven()
+
+    # --- machines --------------------------------------------------------------------------------------------
+
+    def restart(self, host: Host, span_ms: int) -> None:
+        """It died at an operation on files, and with it the whole process."""
+        assert isinstance(host, FleetHost)
+        self.above.counts["site"] += 1
+        host.machine.crash(self.seen)
+        self.above.restart(host.machine, span_ms)
+
+    def wipe(self, host: FleetHost) -> FleetHost:
+        """Its disk is lost; another stands in its place."""
+        broker_id = host.broker_id
+        if broker_id is not None:
+            self.lost.add(broker_id)
+        fresh = self.hosts[host.number] = FleetHost(self, host.number, host.machine)
+        fresh.life = host.life
+        host.machine.brokers[self.key] = fresh
+        return fresh
+
+    def reported(self, process: Process, problem: str) -> None:
+        super().reported(process, problem)
+        if "remove the identity file" in problem and not process.dead:
+            self.after(OPERATOR_MS * MS, lambda: self._clear(process))
+
+    def _clear(self, process: Process) -> None:
+        host = process.host
+        assert isinstance(host, FleetHost)
+        if host.process is process and host in self.copies:
+            host.machine.crash(self.seen)  # what it is a copy of was cleaned away
+        elif host.process is process:
+            self.give_up_identity(host)
+
+    def give_up_identity(self, host: FleetHost) -> None:
+        """Its operator clears the identity of a broker that was cleaned away; its log stays."""
+        self.counts["identity given up"] += 1
+        host.machine.crash(self.seen)
+        files, site = host.files, host.files.hook
+        files.hook = _by_hand
+        if files.exists(IDENTITY):
+            files.remove(IDENTITY)
+            files.sync_dir("")
+        files.hook = site
+        self.above.restart(host.machine, 20)
+
+    # --- controllers -----------------------------------------------------------------------------------------
+
+    def channel_closed(self, host: Host, channel: Channel) -> None:
+        raise AssertionError("channels are the machine's")
+
+    def ask(self, process: Process, address: str, command: Command, timeout_ms: int,
+            then: Callable[[Command | None], None]) -> None:
+        host, above = process.host, self.above
+        assert isinstance(host, FleetHost)
+        done = [False]
+        polls = command.code == RequestCode.CONTROLLER_GET_REPLICA_INFO
+        floor = above.watch.read_begins(self.key)
+
+        def once(answer: Command | None) -> None:
+            if not done[0]:
+                done[0] = True
+                if answer is not None and polls and answer.code == ResponseCode.SUCCESS:
+                    header, known = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
+                    above.watch.read_ends(
+                        self.key, floor, (header.master_epoch, known.sync_state_set_epoch), above.reads_are_sound)
+                elif answer is not None and "masterEpoch" in answer.ext:
+                    above.watch.learned(self.key, int(answer.ext["masterEpoch"]))
+                then(answer)
+
+        def heard(answer: Command | None) -> None:
+            host.do(process, E_ANSWER, lambda: once(answer))
+
+        if command.code == RequestCode.BROKER_HEARTBEAT:
+            for name in ("maxOffset", "confirmOffset"):
+                command.ext[name] = str(int(command.ext[name]) * SCALE)
+        if above.plan.java and command.code in WRITES:
+            for name in UNKNOWN_TO_JAVA:
+                command.ext.pop(name, None)
+        if above.plan.java and command.code == RequestCode.BROKER_HEARTBEAT:
+            host.machine.ask(address, _as_java(command), None)
+            heard(response(command))
+            return
+        channel = host.machine.ask(address, command, heard)
+
+        def too_late() -> None:
+            if not done[0]:
+                if above.plan.hangs_up:
+                    host.machine.close(channel)
+                once(None)
+
+        process.later(timeout_ms * MS, E_TIMEOUT, too_late)
+
+
+def _by_hand(what: str) -> None:
+    """No process is at work, and none can die of it."""
+
+
+def _as_java(beat: Command) -> Command:
+    header = BrokerHeartbeatRequest.from_ext({
+        name: value for name, value in beat.ext.items() if name not in LATER_RELEASES})
+    return request(RequestCode.BROKER_HEARTBEAT, header, oneway=True)

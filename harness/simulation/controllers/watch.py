@@ -1,0 +1,186 @@
+"""What must hold between controllers and brokers, judged from above: it sees every broker and every controller at once.
+
+What concerns one controller's state alone is ``controller.metadata.invariants``, which this feeds with every entry at
+its first application. ``counts`` says how often each property was asked about something. No property asks the code that
+it checks: who is alive is judged from the heartbeats as they were sent, not from ``Liveness``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from broker.ha.taking import BecomeMaster
+from controller.liveness import Heartbeat
+from controller.metadata.commands import ElectMaster, Trigger
+from controller.metadata.events import Applied
+from controller.metadata.groups import GroupKey
+from controller.metadata.invariants import INVARIANTS, Checker
+from controller.metadata.outcomes import Elected
+from harness.simulation.brokers.watch import STATEMENTS as BROKER_STATEMENTS
+from raft.config import MS
+from raft.invariants import require
+from raft.violation import InvariantViolation
+
+if TYPE_CHECKING:
+    from harness.simulation.controllers.messages import Channel
+    from harness.simulation.controllers.metadata import SimMetadata
+    from harness.simulation.controllers.process import Process
+    from harness.simulation.controllers.scene import ControllerScene
+
+STATEMENTS: Final[dict[str, str]] = {
+    "INV_C13": "the same log gives the same state on every controller, after a snapshot too",
+    "INV_C18": "a read sees whatever anybody knew before it began",
+    "INV_C20": "a lost master is replaced at once after a close, within the heartbeat timeout after silence",
+    "INV_C21": "no master is replaced that the active controller did not lose; a new one gives every master a timeout",
+    "INV_C27": "the format of the log rises by one, for all controllers at the same entry, and only by an active "
+               "controller's own word that all members read the next; nobody stops at any other",
+    "INV_LEASE": "where leases are waited for, no master is elected while the former may acknowledge, and none writes "
+                 "beside another",
+}
+PREDICATES: Final = tuple(dict.fromkeys((*INVARIANTS, *STATEMENTS, *BROKER_STATEMENTS)))
+"""All that is asked: of the metadata, between brokers and controllers, and of brokers, C14 to C17 among them."""
+
+
+@attrs.frozen
+class Heard:
+    """The latest heartbeat, by the order of sending, that reached one run of a controller."""
+
+    sent: int
+    at_ns: int
+    channel: Channel
+    timeout_ns: int
+
+
+class Watch:
+    """All of it, for one scene."""
+
+    def __init__(self, scene: ControllerScene) -> None:
+        self.scene = scene
+        self.checker = Checker()
+        self.counts: Counter[str] = self.checker.counts
+        self.last = 0
+        """Entries up to this index were applied somewhere."""
+        self._hashes: dict[int, bytes] = {}
+        self._heard: dict[tuple[Process, GroupKey, int], dict[tuple[str, int | None], Heard]] = {}
+        """By address and life of who was heard."""
+        self._floors: dict[GroupKey, tuple[int, int]] = {}
+
+    def found(self, error: Exception) -> None:
+        """Something was found where a node would swallow it: it ends the run right after this event."""
+        world = self.scene.cluster.world
+        world.at(world.now, _throw, error, tie=-1)
+
+    def stopped(self, machine: SimMetadata, data: bytes | None) -> None:
+        """A controller met a format that it does not read."""
+        try:
+            self.scene.releases.stopped(machine.name, machine, data)
+        except InvariantViolation as error:
+            self.found(error)
+
+    # --- controllers -----------------------------------------------------------------------------------------
+
+    def applied(self, index: int, applied: Applied, machine: SimMetadata) -> None:
+        """An entry was applied on some controller."""
+        digest = machine.state_hash()
+        known = self._hashes.setdefault(index, digest)
+        require(known == digest, "INV_C13", "two controllers made two states of one log", index, applied)
+        first = index > self.last
+        self.scene.releases.applied(index, applied, machine, first=first)
+        if not first:
+            self.counts["INV_C13"] += 1
+            return
+        self.last = index
+        self.checker(applied)
+        for fleet in [self.scene.fleets[key] for key, _, _ in applied.groups]:
+            fleet.applied(applied)
+        if isinstance(applied.outcome, Elected) and isinstance(applied.command, ElectMaster):
+            self._lease_is_over(applied.command, applied.outcome)
+
+    def _lease_is_over(self, command: ElectMaster, elected: Elected) -> None:
+        fleet = self.scene.fleets[elected.key]
+        if (not fleet.plan.wait_master_lease or fleet.plan.all_ack or command.trigger is Trigger.ADMIN
+                or elected.previous is None or elected.previous == elected.master):
+            return
+        host = self.scene.host_of(elected.key, elected.previous)
+        process = host.process if host is not None else None
+        if process is None or not isinstance(process.switch.role, BecomeMaster):
+            return
+        lease = process.member.manager.lease
+        self.counts["INV_LEASE"] += 1
+        require(process.switch.role.epoch >= elected.master_epoch or lease.until_ns is None
+                or not lease.holds(process.now), "INV_LEASE", "elected while the former master may still acknowledge",
+                command, lease, process.now)
+
+    def activated(self, process: Process) -> None:
+        """A controller begins to act."""
+        beating = any(host.process is not None and host.process.switch.in_sync is not None
+                      for host in self.scene.hosts())
+        self.scene.counts["active controller changed"] += 1
+        self.scene.counts["changed while masters beat"] += beating
+
+    def heard(self, process: Process, beat: Heartbeat, channel: Channel, sent: int) -> None:
+        """A heartbeat reached a controller. Late ones and doubles say nothing new."""
+        heard = self._heard.setdefault((process, beat.key, beat.broker_id), {})
+        who = beat.address, beat.replica.life
+        known = heard.get(who)
+        if known is None or known.channel.host != channel.host or sent > known.sent:
+            timeout_ns = (self.scene.plan.fleet.timeout_ms if beat.timeout_ms is None else beat.timeout_ms) * MS
+            heard[who] = Heard(sent, process.now, channel, timeout_ns)
+
+    def _heard_of(self, process: Process, key: GroupKey, broker_id: int) -> Heard | None:
+        """The latest of the process that this controller has on record."""
+        group = process.machine.groups.get(key)
+        member = group.replicas.get(broker_id) if group is not None else None
+        heard = self._heard.get((process, key, broker_id), {})
+        return max((each for (address, life), each in heard.items() if member is None or (
+            life == member.life if member.life else address == member.address)), key=lambda each: each.at_ns,
+            default=None)
+
+    def hears(self, process: Process, key: GroupKey, broker_id: int) -> bool:
+        """Whether this broker has an open channel to this controller by which it has beaten."""
+        heard = self._heard_of(process, key, broker_id)
+        return heard is not None and heard.channel.open_here and heard.channel.open_there
+
+    def elects(self, process: Process, command: ElectMaster) -> None:
+        """INV_C21: an active controller elects, of itself or for a broker, only in place of a master that it lost.
+
+        That is, one whose latest heartbeat came by a channel that it saw close, or whose heartbeats stayed away for a
+        whole timeout while it was active.
+        """
+        group = process.machine.groups.get(command.key)
+        if group is None or group.leader is None or group.leader in command.observation.live:
+            return
+        self.counts["INV_C21"] += 1
+        heard = self._heard_of(process, command.key, group.leader)
+        if heard is not None and not heard.channel.open_there:
+            self.scene.counts["lost by a close"] += 1
+            return
+        since = max(process.activated_ns, heard.at_ns if heard is not None else 0)
+        timeout_ns = heard.timeout_ns if heard is not None else self.scene.plan.fleet.timeout_ms * MS
+        self.scene.counts["lost by silence"] += 1
+        require(process.now - since >= timeout_ns, "INV_C21", "an election although the master is not lost",
+                process.name, command.key, group.leader, f"heard {(process.now - since) / MS} ms ago")
+
+    def read_begins(self, key: GroupKey) -> tuple[int, int]:
+        """What a read that begins now must at least see."""
+        return self._floors.get(key, (0, 0))
+
+    def read_ends(self, key: GroupKey, floor: tuple[int, int], seen: tuple[int, int], sound: bool) -> None:
+        """INV_C18: epochs only grow, so a read is linearizable when it sees none older than was known before it."""
+        if sound:
+            self.counts["INV_C18"] += 1
+            require(seen[0] >= floor[0] and seen[1] >= floor[1], "INV_C18", "a read of the past", key, floor, seen)
+            known = self._floors.get(key, (0, 0))
+            self._floors[key] = max(known[0], seen[0]), max(known[1], seen[1])
+
+    def learned(self, key: GroupKey, epoch: int) -> None:
+        """Somebody was told that this group is in this epoch."""
+        known = self._floors.get(key, (0, 0))
+        self._floors[key] = max(known[0], epoch), known[1]
+
+
+def _throw(error: Exception) -> None:
+    raise error
