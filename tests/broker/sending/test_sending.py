@@ -218,9 +218,11 @@ async def test_the_first_thing_that_is_wrong_is_told(autojump_clock: MockClock) 
     ({"topic": "%RETRY%nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, nobody"),
 ])
 async def test_refusals(autojump_clock: MockClock, options: dict[str, Any], code: int, words: str) -> None:
+    """With the properties of a sender that wants nothing special beside."""
     async with running() as world:
         orders(world)
-        answer = await world.ask(send(**options))
+        properties = {"UNIQ_KEY": UNIQ} | options.get("properties", {})
+        answer = await world.ask(send(**options | {"properties": properties}))
         assert (answer.code, answer.remark) == (code, words)
         assert answer.ext == OWN
         assert not await world.records()

@@ -39,6 +39,10 @@ PLAIN: Final = "tests/broker/plain/test_cores.py::"
 WHOLE: Final = "tests/broker/ha/test_whole.py::"
 FOLDERS: Final = "tests/broker/store/test_directory.py::"
 ROLES: Final = "tests/broker/test_roles.py::"
+RULES: Final = "tests/broker/test_rules.py::"
+CHAINS: Final = "tests/broker/sending/test_chains.py::"
+SENDS: Final = "tests/broker/sending/test_sending.py::"
+MOMENTS: Final = "tests/broker/test_moments.py::"
 RAFT_FOLDERS: Final = "tests/raft/storage/test_directory.py::"
 
 PLANTED: Final = (
@@ -607,4 +611,39 @@ PLANTED: Final = (
     Planted("parts tick at each turn", "broker/part.py",
             "            if part.due_ns() <= now_ns:\n", "            if part.due_ns() <= NEVER:\n",
             ("tests/broker/test_part.py::test_a_tick_comes_when_it_is_due_and_to_nobody_else",)),
+    # --- the way of a send
+    Planted("a message that waits elsewhere is put elsewhere again", "broker/rules.py",
+            " = verdict.topic, verdict.queue_id\n                return None\n",
+            " = verdict.topic, verdict.queue_id\n",
+            (RULES + "test_a_diversion_keeps_where_the_message_is_meant_for_and_ends_the_chain",)),
+    Planted("a sender says where its delayed message goes", "broker/rules.py",
+            "draft.properties |= {REAL_TOPIC: draft.topic, REAL_QID: str(draft.queue_id)}\n",
+            "draft.properties = {REAL_TOPIC: draft.topic, REAL_QID: str(draft.queue_id)} | draft.properties\n",
+            (RULES + "test_what_a_sender_claims_of_a_diversion_is_overwritten",)),
+    Planted("what a rule looks at brings nobody before it", "broker/sending/chains.py",
+            "rule(unserved.timers, *TIMERS, TIMER_OUT_MS)", "rule(unserved.timers)", (SENDS + "test_refusals",)),
+    Planted("dead letters are delayed", "broker/sending/chains.py",
+            '        draft.properties[DELAY] = "-1"\n', "", (CHAINS + "test_dead_letters_are_delayed_by_nothing",)),
+    Planted("whoever delays a transaction gets past", "broker/sending/chains.py",
+            "(draft.reconsume_times > 0 and draft.level > 0)", "draft.level > 0", (CHAINS + "test_transactions",)),
+    Planted("a send overtakes those that wait for its topic", "broker/sending/targets.py",
+            "        if name in self._waiting:\n            return NOT_YET\n", "",
+            (SENDS + "test_sends_that_wait_for_their_topic_keep_their_order",)),
+    Planted("dead letters are put before their topic is on disk", "broker/sending/chains.py",
+            "            self.topics.create_for_dead_letters(name)\n            return NOT_YET\n",
+            "            self.topics.create_for_dead_letters(name)\n",
+            (CHAINS + "test_dead_letters_are_delayed_by_nothing",)),
+    Planted("what is given back keeps its timers", "broker/schedule/levels.py",
+            "                del values[timer]\n", "                pass\n",
+            (CHAINS + "test_delay_levels",
+             "tests/broker/sending/test_sendback.py::test_its_delay_wins_over_timers_that_it_came_with")),
+    # --- who is told first
+    Planted("who came first is told first", "broker/moments.py",
+            "        self._at[place].append(call)\n        self._order()\n",
+            "        self._at[place].append(call)\n        self._calls = (*self._calls, call)\n",
+            (MOMENTS + "test_the_place_counts_and_not_who_came_first",
+             MOMENTS + "test_a_put_that_is_late_is_late_whoever_acknowledges_in_that_tick")),
+    Planted("who left is told on", "broker/moments.py",
+            "        self._at[place].remove(call)\n        self._order()\n", "        self._at[place].remove(call)\n",
+            (MOMENTS + "test_who_shares_a_place_is_told_in_the_order_of_coming",)),
 )
