@@ -255,8 +255,6 @@ class Leadership:
         """Give every peer what its window admits."""
         for progress in self.peers.values():
             self.feed(progress)
-        if not self.peers:
-            self._count()
 
     def feed(self, progress: Progress) -> None:
         """Send the next frames, or look for the common point, or nothing while something is under way."""

@@ -253,8 +253,6 @@ class Replica:
         self.strangers = frozenset(
             peer for peer, met in self.incarnations.items()
             if peer in members and members[peer].incarnation and met and members[peer].incarnation != met)
-        if self.leadership:
-            self.leadership.recount()
 
     # --- roles
 

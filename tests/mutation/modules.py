@@ -9,13 +9,6 @@ from pathlib import Path
 from typing import Final
 
 BUGS: Final = ("tests/raft/bugs/test_reads.py", "tests/raft/bugs/test_lives.py", "tests/raft/bugs/test_guards.py")
-REPLICATION: Final = (
-    "tests/raft/bugs/test_replication.py", "tests/raft/bugs/test_replies.py", "tests/raft/bugs/test_durability.py",
-    "tests/raft/bugs/test_snapshots.py", "tests/raft/bugs/test_snapshots_own.py")
-RAFT: Final = (
-    *BUGS, "tests/raft/bugs/test_elections.py", *REPLICATION, "tests/raft/bugs/test_memberships.py",
-    "tests/raft/bugs/test_liveness.py", "tests/raft/bugs/test_resources.py", "tests/raft/bugs/test_standing.py",
-    "tests/raft/bugs/test_dledger_regressions.py", "tests/raft/test_forgotten.py", "tests/raft/test_standstill.py")
 RULES: Final = ("tests/raft/rules", "tests/raft/bugs/test_elections.py", "tests/raft/bugs/test_dledger_regressions.py")
 METADATA: Final = ("tests/controller/metadata",)
 
@@ -31,8 +24,8 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/following.py": (
         "tests/raft/test_following.py", "tests/raft/bugs/test_replication.py", "tests/raft/bugs/test_snapshots.py",
         "tests/raft/bugs/test_guards.py"),
-    "raft/leadership.py": RAFT,
-    "raft/replica.py": RAFT,
+    "raft/leadership.py": ("tests/raft/test_leadership.py", "tests/raft/test_leadership_answers.py"),
+    "raft/replica.py": ("tests/raft/test_replica.py", "tests/raft/test_replica_inputs.py"),
     "raft/writes.py": ("tests/raft/test_writes.py",),
     "raft/rules/strict.py": RULES,
     "raft/rules/dledger.py": RULES,

@@ -1,0 +1,497 @@
+"""One node of a group: how it begins, its term, vote and role, what is in its log, whom it knows, what it applies."""
+
+from __future__ import annotations
+
+from random import Random
+
+import attrs
+import pytest
+
+from raft.config import MS, NEVER, Config, Read
+from raft.errors import DamagedLog, RejectReason
+from raft.frame import Kind
+from raft.membership import Membership
+from raft.messages import (
+    Committed,
+    HardState,
+    Install,
+    Lapse,
+    MembershipChanged,
+    ReadReady,
+    Role,
+    SnapshotMeta,
+    Write,
+)
+from raft.replica import GUESTS_MAX
+from raft.trace import CommitAdvanced, LogPurged, Started
+from tests.raft.alone import DLEDGER, NOW, THREE, Node, among, meta
+from tests.raft.script import frame
+
+# --- a life begins
+
+
+def test_a_node_begins_as_a_follower_of_nobody() -> None:
+    node = Node(1, 2)
+    replica = node.replica
+    assert (replica.role, replica.term, replica.voted_for, replica.leader) == (Role.FOLLOWER, 2, None, None)
+    assert (replica.commit_index, replica.applied_index, replica.announced_index) == (0, 0, 0)
+    assert (replica.last_index, replica.durable_index, replica.membership_index, replica.snapshot) == (2, 2, 0, None)
+    assert (replica.led_term, replica.leadership_seq, replica.gave_way, replica.wall_ms) == (0, 0, 0, 0)
+    assert replica.peers == {} and not replica.faulted and replica.leader_address() is None
+    assert node.said() == [] and node.outputs == []
+    assert [type(event) for event in node.events] == [Started]
+
+
+def test_a_node_begins_where_its_snapshot_is() -> None:
+    replica = Node(1, 1, 1, snapshot=meta(2)).replica
+    assert (replica.commit_index, replica.applied_index, replica.announced_index) == (2, 2, 2)
+    replica = Node(1, 1, 1, purged_index=1, purged_term=1).replica
+    assert (replica.commit_index, replica.applied_index, replica.announced_index) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("voted", "led"), [("n0", 3), ("n1", 0), (None, 0)])
+def test_a_term_that_it_voted_for_itself_in_is_not_led_again(voted: str | None, led: int) -> None:
+    assert Node(hard_state=HardState(3, voted)).replica.led_term == led
+
+
+def test_a_log_of_a_later_term_than_the_vote_is_damaged() -> None:
+    with pytest.raises(DamagedLog, match="term 1 is older than the log's last term 2") as damaged:
+        Node(1, 2, hard_state=HardState(1, None))
+    assert (damaged.value.path, damaged.value.offset) == ("log", 0)
+    Node(1, 2, hard_state=HardState(2, None))
+
+
+@pytest.mark.parametrize(("term", "voters", "silent", "part"), [
+    (3, "n0 n1 n2", True, 1), (0, "n0 n1 n2", False, 4), (3, "n0", False, 0), (0, "n0", False, 0), (1, "n1", True, 1)])
+def test_only_who_may_have_promised_silence_keeps_it_at_first(term: int, voters: str, silent: bool, part: int) -> None:
+    node = Node(hard_state=HardState(term, None), membership=among(*voters.split()))
+    whole = node.rules.first_delay_ns(Random(1))
+    assert node.replica.heard_leader_at == NOW - (0 if silent else node.rules.lease_ns)
+    assert node.replica.silence_ns == (whole // part if part else 0)
+    assert node.replica.election_deadline == NOW + node.replica.silence_ns
+
+
+# --- looked at
+
+
+def test_the_next_deadline_is_that_of_its_role() -> None:
+    node = Node(1)
+    replica = node.replica
+    assert replica.deadline == replica.election_deadline
+    for part in (replica.following, replica.regaining):
+        if part is replica.following:
+            replica.following.handed_over = 1, "n1", NOW + 1
+        else:
+            replica.regaining.deadline = NOW + 1
+        assert replica.deadline == NOW + 1
+        replica.following.handed_over, replica.regaining.deadline = None, NEVER
+    replica.become_candidate("for this test")
+    replica.campaign._next_round_at = NOW + 7
+    assert replica.deadline == NOW + 7
+    node.lead()
+    assert replica.leadership is not None and replica.deadline == replica.leadership.deadline()
+    replica.fault("for this test")
+    assert replica.deadline == NEVER
+
+
+def test_who_may_not_ask_for_votes_has_nothing_to_wait_for() -> None:
+    assert Node(membership=among("n1", "n2")).replica.deadline == NEVER
+
+
+@pytest.mark.parametrize(("membership", "may"), [
+    (THREE, True), (among("n1", learners=("n0",)), False), (among("n1"), False),
+    (among("n0", n0=b"mine"), True), (among("n0", n0=b"other"), False), (Membership(("n0",)), True)])
+def test_a_voter_with_the_directory_that_is_meant_may_ask_for_votes(membership: Membership, may: bool) -> None:
+    assert Node(membership=membership, incarnation=b"mine").replica.may_campaign is may
+
+
+def test_who_is_being_removed_may_ask_for_votes_until_that_is_committed() -> None:
+    node = Node(1, 1)
+    without = among("n1", "n2")
+    node.append(2, frame(3, 3, without.encode(), kind=Kind.MEMBERSHIP))
+    assert node.replica.membership == without and node.replica.may_campaign
+    node.replica.commit_index = 2
+    assert node.replica.may_campaign
+    node.replica.commit_index = 3
+    assert not node.replica.may_campaign
+
+
+def test_who_was_no_voter_and_is_none_does_not_ask_for_votes() -> None:
+    node = Node(1, membership=among("n1"))
+    node.append(1, frame(2, 3, among("n1", "n2").encode(), kind=Kind.MEMBERSHIP))
+    assert not node.replica.may_campaign
+
+
+def test_nobody_asks_for_votes_while_it_installs_or_lacks_something() -> None:
+    node = Node()
+    node.replica.installing = meta(1)
+    assert not node.replica.may_campaign
+    node.replica.installing, node.replica.lapse = None, Lapse(1, 1)
+    assert not node.replica.may_campaign
+
+
+def test_rules_judge_what_a_node_knows() -> None:
+    node = Node(1, 2)
+    node.replica.set_hard_state(4, "n2")
+    node.replica.heard_leader_at = NOW - 30
+    me = node.replica.voter()
+    assert (me.node_id, me.role, me.term, me.voted_for, me.leader) == ("n0", Role.FOLLOWER, 4, "n2", None)
+    assert (me.last_term, me.last_index, me.membership, me.heard_leader_ns) == (2, 2, THREE, 30)
+    node.lead()
+    node.replica.now = NOW + 5
+    assert node.replica.voter().heard_leader_ns == 5, "a leader's silence is that of its quorum"
+
+
+def test_a_leader_is_told_by_its_address() -> None:
+    node = Node()
+    for leader, address in (("n1", "n1:1"), ("n9", None), (None, None)):
+        node.replica.leader = leader
+        assert node.replica.leader_address() == address
+
+
+def test_a_snapshot_is_described_as_of_its_index() -> None:
+    node = Node(1, 1)
+    later = among("n0", "n1")
+    (last,) = [frame(3, 3, b"x", b"y")]
+    node.append(2, last, frame(5, 3, later.encode(), kind=Kind.MEMBERSHIP), commit=5)
+    node.synced()
+    node.replica.applied(node.now, 5)
+    node.replica.wall_ms = 77
+    assert node.replica.snapshot_meta(4) == SnapshotMeta(4, 3, last.mark, THREE, 0, wall_ms=77)
+    assert node.replica.snapshot_meta(5).membership == later and node.replica.snapshot_meta(5).membership_index == 5
+    assert node.replica.snapshot_meta(3).mark == 0, "within a frame"
+    assert (node.replica.snapshot_meta(2).mark, node.replica.snapshot_meta(2).term) == (0, 1), "not in memory"
+
+
+# --- term and vote
+
+
+def test_a_term_is_written_once() -> None:
+    node = Node()
+    node.replica.set_hard_state(3, None)
+    assert node.said() == [] and node.outputs == []
+    node.replica.set_hard_state(3, "n1")
+    node.replica.set_hard_state(3, "n1")
+    node.replica.set_hard_state(4, None)
+    node.said()
+    assert [each.hard_state for each in node.others(Write)] == [HardState(4, None)]
+    assert (node.replica.term, node.replica.voted_for) == (4, None)
+
+
+@pytest.mark.parametrize(("config", "term", "known", "leader"), [
+    (None, 5, 0, None), (DLEDGER, 3, 5, "n1")])
+def test_a_higher_term_is_taken_or_remembered(config: Config | None, term: int, known: int, leader: str | None) -> None:
+    node = Node(config=config)
+    node.append(0)
+    node.replica.learn_term(3)
+    assert node.replica.leader == "n1"
+    node.replica.learn_term(5)
+    node.replica.learn_term(4)
+    assert (node.replica.term, node.replica.campaign.state.known_term, node.replica.leader) == (term, known, leader)
+
+
+def test_a_higher_term_changes_no_role_where_nobody_leads() -> None:
+    node = Node()
+    node.replica.learn_term(5)
+    node.said()
+    assert node.roles == [] and node.replica.term == 5
+
+
+# --- roles
+
+
+def test_a_role_is_told_once() -> None:
+    node = Node()
+    node.replica.become_follower(None, "it is one")
+    assert node.said() == [] and node.roles == []
+    node.replica.become_follower("n1", "for this test")
+    node.replica.become_follower("n1", "for this test")
+    node.said()
+    assert node.roles == [(Role.FOLLOWER, 3, "n1", 0)]
+    node.replica.set_hard_state(4, None)
+    node.replica.become_follower("n1", "in a new term")
+    node.said()
+    assert node.roles == [(Role.FOLLOWER, 4, "n1", 0)]
+    node.replica.become_follower("n1", "in a new term")
+    assert node.said() == [] and node.outputs == []
+    node.replica.become_candidate("for this test")
+    node.replica.become_candidate("for this test")
+    node.said()
+    assert node.roles == [(Role.CANDIDATE, 4, None, 0)] and node.replica.previous_leader == "n1"
+    node.lead()
+    assert node.replica.role == Role.LEADER and node.replica.leader == "n0"
+
+
+def test_a_leadership_ends_with_its_role() -> None:
+    for end in ("become_follower", "become_candidate"):
+        node = Node()
+        node.lead()
+        leadership = node.replica.leadership
+        assert leadership is not None
+        node.replica.read(NOW, 7, Read.INDEX)
+        if end == "become_follower":
+            node.replica.become_follower("n1", "for this test")
+        else:
+            node.replica.become_candidate("for this test")
+        node.said()
+        assert node.replica.leadership is None and node.replica.previous_leader == "n0"
+        assert [each.refused for each in node.others(ReadReady)] == [RejectReason.LEADER_LOST]
+
+
+def test_who_follows_begins_anew_with_its_leader() -> None:
+    node = Node(1)
+    node.append(1)
+    assert node.replica.following.verified == 1
+    node.replica.regaining.deadline, node.replica.silence_ns = 5, 1
+    node.replica.become_candidate("for this test")
+    assert node.replica.campaign.deadline() == NOW
+    node.replica.now = NOW + 9
+    node.replica.become_follower(None, "for this test")
+    assert node.replica.following.verified == 0 and node.replica.regaining.deadline == NEVER
+    assert node.replica.campaign.deadline() == NEVER
+    assert node.replica.election_deadline == NOW + 9 + node.replica.silence_ns > NOW + 10
+
+
+def test_a_candidacy_goes_on_with_its_round() -> None:
+    node = Node()
+    node.replica.become_candidate("once")
+    node.replica.campaign.rounds = 4
+    node.replica.become_candidate("twice")
+    assert (node.replica.campaign.rounds, node.replica.campaign.cause) == (4, "once")
+
+
+def test_each_leadership_has_a_number_of_its_own() -> None:
+    node = Node()
+    for number, term in ((1, 4), (2, 5)):
+        node.replica.campaign.start("for this test")
+        node.replica.campaign.rounds, node.replica.campaign.started_at = 2, NOW - 12 * MS
+        node.replica.set_hard_state(term, "n0")
+        node.replica.become_leader(("n0", "n2"))
+        node.said()
+        assert node.roles == [(Role.LEADER, term, "n0", number)] and node.replica.led_term == term
+        assert node.replica.campaign.deadline() == NEVER
+        led = next(event for event in node.events if type(event).__name__ == "BecameLeader" and event.term == term)
+        assert (led.grants, led.cause, led.rounds, led.election_ms) == (("n0", "n2"), "for this test", 2, 12)
+        node.replica.step_down("for this test")
+        node.said()
+        assert node.roles == [(Role.FOLLOWER, term, None, number)] and node.replica.previous_leader == "n0"
+
+
+def test_a_follower_does_not_step_down() -> None:
+    node = Node()
+    node.append(0)
+    node.replica.step_down("for this test")
+    assert node.replica.leader == "n1"
+    node.replica.become_candidate("for this test")
+    node.replica.step_down("for this test")
+    assert node.replica.role == Role.FOLLOWER
+
+
+# --- the log and the membership
+
+
+def test_a_membership_holds_from_its_append_on() -> None:
+    node = Node(1)
+    later = among("n0", "n1", "n3")
+    node.append(1, frame(2, 3, later.encode(), kind=Kind.MEMBERSHIP))
+    (changed,) = node.others(MembershipChanged)
+    assert (changed.membership, changed.index, node.replica.membership) == (later, 2, later)
+    node.append(2, frame(3, 3))
+    assert node.others(MembershipChanged) == []
+    node.append(1, frame(2, 4), term=4)
+    (changed,) = node.others(MembershipChanged)
+    assert (changed.membership, changed.index, node.replica.membership) == (THREE, 0, THREE)
+
+
+def test_a_membership_changes_whom_a_leader_feeds_and_who_asks_for_votes() -> None:
+    node = Node(1)
+    node.lead()
+    node.replica.append(frame(3, 4, among("n0", "n1", "n3").encode(), kind=Kind.MEMBERSHIP))
+    assert "n3" in node.replica.peers
+    node = Node(1)
+    node.replica.become_candidate("for this test")
+    node.replica.append(frame(2, 1, among("n0", "n1").encode(), kind=Kind.MEMBERSHIP))
+    node.said()
+    assert [role for role, *_ in node.roles] == [Role.CANDIDATE]
+    node.replica.commit_index = 3
+    node.replica.append(frame(3, 1, among("n1").encode(), kind=Kind.MEMBERSHIP))
+    node.said()
+    assert [role for role, *_ in node.roles] == [Role.FOLLOWER]
+    node = Node(1)
+    node.append(1)
+    node.replica.commit_index = 2
+    node.replica.append(frame(2, 3, among("n1").encode(), kind=Kind.MEMBERSHIP))
+    assert node.replica.leader == "n1", "only a candidacy ends by it"
+
+
+def test_a_member_with_another_directory_is_a_stranger() -> None:
+    node = Node(1, membership=among("n0", "n1", "n2", "n3", n1=b"one", n2=b"two"))
+    for peer, met in (("n1", b"other"), ("n2", b"two"), ("n3", b"three"), ("n9", b"nine")):
+        node.replica.identify(NOW, peer, met)
+    assert node.replica.strangers == {"n1"}
+    assert node.replica.incarnations == {"n1": b"other", "n2": b"two", "n3": b"three", "n9": b"nine"}
+    node.replica.identify(NOW, "n2", b"")
+    assert node.replica.strangers == {"n1"}, "who does not say it"
+    node.append(1, frame(2, 3, among("n1", n1=b"other").encode(), kind=Kind.MEMBERSHIP))
+    assert node.replica.strangers == frozenset()
+
+
+def test_a_leader_begins_anew_with_a_directory_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(membership=among("n0", "n1", "n2", n2=b"two"))
+    node.lead()
+    recorded: list[int] = []
+    assert node.replica.leadership is not None
+    monkeypatch.setattr(node.replica.leadership.changes, "record_incarnations", lambda: recorded.append(1))
+    sessions = {name: peer.session for name, peer in node.replica.peers.items()}
+
+    def renewed(peer: str, met: bytes) -> bool:
+        node.replica.identify(NOW, peer, met)
+        before, sessions[peer] = sessions[peer], node.replica.peers[peer].session
+        return sessions[peer] != before
+
+    assert not renewed("n1", b"one") and recorded == [1], "met for the first time"
+    assert not renewed("n1", b"one") and recorded == [1], "met again"
+    assert renewed("n1", b"other") and recorded == [1, 1]
+    assert renewed("n2", b"stranger")
+    assert node.replica.leadership.uncounted == {"n2"}
+
+
+def test_so_many_directories_are_remembered() -> None:
+    node = Node()
+    node.replica.identify(NOW, "n1", b"member")
+    for number in range(GUESTS_MAX):
+        node.replica.identify(NOW, f"guest {number}", b"x")
+    assert len(node.replica.incarnations) == GUESTS_MAX
+    assert "n1" in node.replica.incarnations and "guest 0" not in node.replica.incarnations
+    assert "guest 1" in node.replica.incarnations
+    many = [f"m{number}" for number in range(GUESTS_MAX + 1)]
+    node = Node(membership=among("n0", *many))
+    for name in many:
+        node.replica.identify(NOW, name, b"x")
+    assert many[-1] not in node.replica.incarnations, "of members alone the last is forgotten"
+    assert len(node.replica.incarnations) == GUESTS_MAX
+
+
+# --- committed and applied
+
+
+def test_a_commit_index_rises_within_the_log() -> None:
+    node = Node(1, 1, 1)
+    for index, commit, told in ((2, 2, [2]), (2, 2, []), (1, 2, []), (9, 3, [3])):
+        node.replica.advance_commit(index, counted=False)
+        node.said()
+        assert (node.replica.commit_index, [each.index for each in node.others(Committed)]) == (commit, told)
+    assert [each.index for each in node.events if isinstance(each, CommitAdvanced)] == [2, 3]
+
+
+def test_what_is_committed_is_applied_when_it_is_durable() -> None:
+    node = Node(1)
+    node.append(1, frame(2, 3), frame(3, 3), commit=3)
+    assert [each.index for each in node.others(Committed)] == [1] and node.replica.commit_index == 3
+    node.synced()
+    assert [each.index for each in node.others(Committed)] == [3]
+    assert node.replica.announced_index == 3
+    node.replica.set_hard_state(4, None)
+    node.synced()
+    assert node.others(Committed) == [], "once"
+    node.replica.applied(NOW, 2)
+    assert node.replica.applied_index == 2
+    node.replica.applied(NOW + 4, 3)
+    assert (node.replica.applied_index, node.replica.now) == (3, NOW + 4)
+
+
+def test_nothing_is_applied_while_a_snapshot_is_installed() -> None:
+    node = Node(1)
+    node.append(1)
+    snapshot = meta(5, 2)
+    node.replica.install(snapshot)
+    node.said()
+    assert [type(output) for output in node.outputs] == [Write, Install]
+    assert node.others(Install)[0].meta is snapshot
+    assert (node.replica.commit_index, node.replica.announced_index, node.replica.installing) == (5, 5, snapshot)
+    node.replica.append(frame(6, 3))
+    node.synced()
+    node.replica.advance_commit(6, counted=False)
+    assert node.said() == [] and node.others(Committed) == []
+    node.replica.installed(NOW, meta(5, 2))
+    assert node.replica.installing is snapshot, "another one"
+    done: list[SnapshotMeta] = []
+    node.replica.following.on_installed = done.append  # type: ignore[method-assign, assignment]
+    node.replica.installed(NOW, snapshot)
+    node.said()
+    assert (node.replica.installing, node.replica.applied_index, done) == (None, 5, [snapshot])
+    assert [each.index for each in node.others(Committed)] == [6]
+
+
+def test_a_snapshot_brings_its_membership() -> None:
+    node = Node(1)
+    later = among("n0", "n4")
+    node.replica.install(meta(5, 2, later))
+    node.said()
+    assert node.replica.membership == later
+    assert [each.membership for each in node.others(MembershipChanged)] == [later]
+
+
+def test_a_machine_that_is_further_than_a_snapshot_stays_there() -> None:
+    node = Node(1)
+    snapshot = meta(5, 2)
+    node.replica.install(snapshot)
+    node.replica.applied_index = 7
+    node.replica.installed(NOW, snapshot)
+    assert node.replica.applied_index == 7
+
+
+# --- snapshots of its own
+
+
+def kept(node: Node, *ends: int) -> None:
+    """Everything is applied; frames end at these indexes."""
+    node.replica.advance_commit(node.replica.last_index, counted=False)
+    node.replica.applied(NOW, node.replica.last_index)
+    for end in ends:
+        node.replica.log.note_end(end)
+    node.said()
+
+
+@pytest.mark.parametrize(("tail", "purged"), [(0, 6), (2, 4), (6, 0), (9, 0)])
+def test_a_snapshot_lets_the_log_go_but_for_a_tail(tail: int, purged: int) -> None:
+    node = Node(*[1] * 8, config=Config(snapshot_tail_entries=tail))
+    kept(node, 2, 4)
+    node.replica.snapshot_taken(NOW, meta(6))
+    assert node.replica.log.purged_index == purged
+    node.said()
+    assert [each.purge_to for each in node.others(Write)] == [purged] * bool(purged)
+    assert node.replica.snapshot == meta(6)
+    assert [each.index for each in node.events if isinstance(each, LogPurged)] == [purged] * bool(purged)
+
+
+def test_a_tail_has_a_limit_in_bytes_too() -> None:
+    node = Node(1, config=Config(snapshot_tail_entries=9, snapshot_tail_bytes=0))
+    for index in (2, 3, 4):
+        node.append(index - 1, frame(index, 3, b"x" * 99))
+    node.synced()
+    kept(node, 2, 3)
+    node.replica.snapshot_taken(NOW, meta(4, 3))
+    assert node.replica.log.purged_index == 4
+
+
+def test_an_older_snapshot_changes_nothing() -> None:
+    node = Node(*[1] * 8, config=Config(snapshot_tail_entries=0))
+    kept(node)
+    node.replica.snapshot_taken(NOW, meta(6))
+    for index in (5, 6):
+        node.replica.snapshot_taken(NOW, attrs.evolve(meta(index), size=9))
+        assert node.replica.snapshot == meta(6)
+    node.replica.snapshot_taken(NOW, meta(7))
+    assert node.replica.snapshot == meta(7) and node.replica.log.purged_index == 7
+
+
+def test_a_log_that_is_too_long_is_let_go_up_to_the_snapshot() -> None:
+    node = Node(*[1] * 8)
+    kept(node, 4)
+    node.replica.let_go(NOW)
+    assert node.replica.log.purged_index == 0
+    node.replica.snapshot_taken(NOW, meta(6))
+    assert node.replica.log.purged_index == 0
+    node.replica.let_go(NOW)
+    assert node.replica.log.purged_index == 6
