@@ -25,6 +25,7 @@ import trio
 
 from broker.config import BrokerConfig, check, from_properties, listing
 from broker.ha.epochfile import EpochFile
+from broker.parts import configuration, passed_on
 from broker.relay.finding import Listed, MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.guardian import HANDED_OVER, Guardian, GuardianConfig, inherited_sockets, tell_ready
@@ -32,7 +33,6 @@ from broker.relay.lingering import send_away
 from broker.replicas.identity import IdentityError
 from broker.roles import Roles
 from broker.server import RunningBroker, World, serve_broker
-from broker.services import configuration, passed_on
 from broker.store.directory import DirectoryFiles
 from broker.store.errors import StoreError
 from raft.loglimit import RepeatLimit

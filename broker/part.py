@@ -1,6 +1,6 @@
 """A part: one thing that a broker does for clients, with all that belongs to it.
 
-A part has what it overrides; the broker asks and tells all parts, in the order of their list (``broker.services``).
+A part has what it overrides; the broker asks and tells all parts, in the order of their list (``broker.parts``).
 Everything but ``run`` is called on the event loop and returns at once. It knows nothing of what any part does.
 """
 

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 import trio
 
-from broker.exchange import Master
+from broker.haaddress import MasterAddress
 from broker.part import Part
 from broker.standing import Role, Standing
 from broker.topics.table import READ
@@ -69,7 +69,7 @@ class Registration(Part):
     def __init__(
         self, config: RegistrationConfig, name_servers: Iterable[str], client: Client, standing: Standing, *,
         ha_address: str, topics: Callable[[], TopicConfigSerializeWrapper],
-        found: Callable[[Master], None] = lambda _: None,
+        found: Callable[[MasterAddress], None] = lambda _: None,
         ordered: Callable[[Iterable[str]], None] = lambda _: None,
         grouped: Callable[[Mapping[int, str]], None] = lambda _: None, members: bool = False,
     ) -> None:
@@ -158,7 +158,7 @@ class Registration(Part):
         server.connection = self._client.connection(server.address)
         told = RegisterBrokerResponse.from_ext(answer.ext)
         if not self._standing.role.leads and told.master_addr and told.ha_server_addr:
-            self._found(Master(told.master_addr, told.ha_server_addr))
+            self._found(MasterAddress(told.master_addr, told.ha_server_addr))
         if answer.body:
             self._ordered(KVTable.from_json(answer.body).table)
 

@@ -15,10 +15,10 @@ import attrs
 import trio
 from trio.abc import Listener, Stream
 
-from broker.exchange import Exchange, Master
 from broker.ha.acks import QuorumConfig
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
+from broker.haaddress import HaAddresses, MasterAddress
 from broker.journal import Journal
 from broker.part import Parts
 from broker.plain.roles import PlainMaster, PlainSlave
@@ -41,7 +41,7 @@ class Roles(Protocol):
     async def run(self, listeners: Sequence[Listener[Stream]], *, task_status: trio.TaskStatus[None]) -> None:
         """Replicate, until cancelled; closes the listeners, which are the HA port's."""
 
-    def told(self, master: Master) -> None:
+    def told(self, master: MasterAddress) -> None:
         """Somebody said where that master is."""
 
     def members_changed(self, members: int) -> None:
@@ -93,7 +93,7 @@ class PlainMasterRole(Bearer):
             self._puts.serve(self._replication)
             task_status.started()
 
-    def told(self, master: Master) -> None:
+    def told(self, master: MasterAddress) -> None:
         logger.warning("another broker says that it is this group's master",
                        extra={"address": master.address, "ha_address": master.ha_address})
 
@@ -137,7 +137,7 @@ class PlainSlaveRole(Bearer):
         task_status.started()
         await self._replication.run()
 
-    def told(self, master: Master) -> None:
+    def told(self, master: MasterAddress) -> None:
         if not self._ha_address:
             self._replication.follow(master.ha_address)
         role = self._standing.role
@@ -172,17 +172,17 @@ class ControlledRole(Bearer):
 
     def __init__(
         self, parts: Parts, puts: Puts, journal: Journal, standing: Standing, registration: Registration,
-        exchange: Exchange, replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int,
+        ha_addresses: HaAddresses, replication: AutoSwitch, forwarder: Forwarder, *, forward_ms: int,
         hand_over_ms: int,
     ) -> None:
         """``forward_ms``: for how long requests go on to the next master, once this one is none."""
         super().__init__(parts, standing)
         self._puts, self._journal, self._registration = puts, journal, registration
-        self._exchange, self._replication, self._forwarder = exchange, replication, forwarder
+        self._ha_addresses, self._replication, self._forwarder = ha_addresses, replication, forwarder
         self._forward_ms, self._hand_over_ms = forward_ms, hand_over_ms
         self._forwarding: trio.CancelScope | None = None
         """Of the wait after which requests go on no more."""
-        self._told: Master | None = None
+        self._told: MasterAddress | None = None
         """The latest that anybody said of a master."""
         self._finding = trio.CancelScope()
         self.handed_over = False
@@ -240,7 +240,7 @@ class ControlledRole(Bearer):
                 self._forwarding = None
             self._forwarder.end()
             self._be(Role.master(role.epoch))
-            self._nursery.start_soon(self._exchange.announce, tuple(self._registration.members.values()))
+            self._nursery.start_soon(self._ha_addresses.announce, tuple(self._registration.members.values()))
         else:
             self._be(Role.slave(broker_id, role.epoch, role.master_address))
             ha_address = self._ha_address(role)
@@ -265,7 +265,7 @@ class ControlledRole(Bearer):
 
     async def _find(self, master_address: str, scope: trio.CancelScope) -> None:
         with scope:
-            self.told(await self._exchange.find(master_address))
+            self.told(await self._ha_addresses.find(master_address))
 
     def serve(self) -> None:
         if isinstance(self.member.manager.role, BecomeMaster):
@@ -280,12 +280,12 @@ class ControlledRole(Bearer):
 
     # --- for the rest of the broker ------------------------------------------------------------------------------
 
-    def told(self, master: Master) -> None:
+    def told(self, master: MasterAddress) -> None:
         role = self.member.manager.role
         address = master.address
         if not address and isinstance(role, BecomeSlave):
             address = role.master_address  # a Java master may leave it out
-        self._told = Master(address, master.ha_address, master.flushed_offset)
+        self._told = MasterAddress(address, master.ha_address, master.flushed_offset)
         if isinstance(role, BecomeSlave) and role.master_address == address:
             self._finding.cancel()
             self._replication.follow(master.ha_address)

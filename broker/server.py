@@ -22,13 +22,14 @@ from broker import settings
 from broker.admin import Administration
 from broker.boot import boot_id
 from broker.config import MASTER_ID, BrokerConfig, check, pick
-from broker.exchange import Exchange, Master
 from broker.ha.acks import BrokerRole
 from broker.ha.autoswitch import AutoSwitch
 from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
+from broker.haaddress import HaAddresses, MasterAddress
 from broker.journal import FlushDiskType, Journal
 from broker.part import Part, PartClass, Parts, Shared
+from broker.parts import PARTS, parts_of, passed_on
 from broker.plain.roles import PlainMaster, PlainSlave
 from broker.puts import Puts
 from broker.registration import Registration, RegistrationConfig
@@ -37,7 +38,6 @@ from broker.relay.forwarding import Forwarder
 from broker.relay.succession import SuccessionPart
 from broker.replicas.shell import Member
 from broker.roles import ControlledRole, PlainMasterRole, PlainSlaveRole, Roles
-from broker.services import PARTS, parts_of, passed_on
 from broker.standing import Role, Standing
 from broker.store.disk import Disk
 from broker.store.errors import StoreFailed
@@ -45,7 +45,7 @@ from broker.store.files import Files as StoreFiles
 from broker.store.flush import Flusher
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
-from broker.sync import MetadataSync
+from broker.tablecopies import TableCopies
 from broker.tablefile import RunSync
 from broker.topics.part import TopicsPart
 from remoting.bodies.broker import HARuntimeInfo
@@ -201,16 +201,16 @@ class Broker:
             ordered=self.topics.table.set_ordered, members=self._counts_members,
             grouped=lambda members: self.roles.members_changed(len(members)))
         self.topics.table.on_change.join("name servers", self.registration.changed)
-        self.sync = MetadataSync(client, {table.code: table.copy for table in made.tables()})
+        self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()})
         journal.on_new_queue.call = self._new_queue
-        self.exchange = Exchange(client, self._itself, self._told)
+        self.ha_addresses = HaAddresses(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
         self.roles, more = self._roles()
         administration = Administration(
             config, config_path or config.config_store_path, world.files, self.standing, self._follow,
             self._version, made.runtime_info, self._replication, self.roles.epochs, lambda: journal.end,
             self._set_master_flushed)
-        for part in (self.sync, self.registration, self.exchange, administration, *self._succession()):
+        for part in (self.copies, self.registration, self.ha_addresses, administration, *self._succession()):
             made.add(part)
         self.handlers = self.forwarder.handlers({**made.handlers(), **more})
 
@@ -225,7 +225,7 @@ class Broker:
                 sync_from_last_file=config.sync_from_last_file, least=config.min_in_sync_replicas,
                 mark=ConfirmMark(world.store_files), run_sync=world.run_sync)
             role = ControlledRole(
-                self.parts, self.puts, journal, self.standing, self.registration, self.exchange, switch,
+                self.parts, self.puts, journal, self.standing, self.registration, self.ha_addresses, switch,
                 self.forwarder, forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
             role.member = Member(
                 settings.manager(config), files=world.files, identity_path=config.identity_path,
@@ -265,7 +265,7 @@ class Broker:
     def _version(self) -> bytes:
         return self.topics.table.version.to_json()
 
-    def _told(self, master: Master) -> None:
+    def _told(self, master: MasterAddress) -> None:
         if (self.config.sync_master_flush_offset_when_startup and not self.standing.role.leads
                 and not self._flusher.master_flushed_offset):
             self._set_master_flushed(master.flushed_offset)
@@ -273,7 +273,7 @@ class Broker:
 
     def _new_queue(self, topic: bytes) -> None:
         if not self.standing.role.leads and self.topics.table.get(topic.decode()) is None:
-            self.sync.look()
+            self.copies.look()
 
     def _set_master_flushed(self, offset: int) -> None:
         self._flusher.master_flushed_offset = offset
@@ -292,10 +292,10 @@ class Broker:
                          all_ack_in_sync_state_set=self.config.all_ack_in_sync_state_set),
             sync_flush_timeout_ms=config.sync_flush_timeout)
 
-    def _itself(self) -> Master | None:
+    def _itself(self) -> MasterAddress | None:
         if not self.standing.role.leads:
             return None
-        return Master(self.config.address, self.config.ha_address, self._began_at)
+        return MasterAddress(self.config.address, self.config.ha_address, self._began_at)
 
     # --- running ---------------------------------------------------------------------------------------------
 

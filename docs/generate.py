@@ -28,10 +28,10 @@ import role_tables  # noqa: E402
 from benchmarks import broker_figures, failover_timeline  # noqa: E402
 from broker.idle_keys import IDLE  # noqa: E402
 from broker.moments import ORDERS  # noqa: E402
+from broker.parts import configuration  # noqa: E402
 from broker.schedule.levels import DelayLevels  # noqa: E402
 from broker.sending import chains  # noqa: E402
 from broker.sending.config import SendingConfig  # noqa: E402
-from broker.services import configuration  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios

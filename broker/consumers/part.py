@@ -9,10 +9,10 @@ import trio
 
 from broker.config import BrokerConfig, pick
 from broker.consumers.assignment import Assignments
+from broker.consumers.clientcalls import ClientCalls
 from broker.consumers.heartbeats import Heartbeats
 from broker.consumers.locks import Locks
 from broker.consumers.members import ClientsConfig, Consumers, Producers
-from broker.consumers.relay import Relay
 from broker.groups.part import GroupsPart
 from broker.part import Part, Parts, Shared, Table
 from broker.standing import Role
@@ -33,7 +33,7 @@ class ClientsPart(Part):
         self.consumers = Consumers(pick(shared.config, ClientsConfig))
         self.producers = Producers(self.consumers.config)
         self.locks = Locks(shared.now_ns)
-        self.relay = Relay(
+        self.calls = ClientCalls(
             self.consumers, groups=groups, topics=topics, log=shared.journal.log, standing=standing)
         self._heartbeats = Heartbeats(self.consumers, self.producers, self.locks, groups=groups, topics=topics,
                                       standing=standing, now_ns=shared.now_ns)
@@ -44,7 +44,7 @@ class ClientsPart(Part):
 
     def handlers(self) -> Mapping[int, Handler]:
         return {**self._heartbeats.handlers(), **self.locks.handlers(), **self._assignments.handlers(),
-                **self.relay.handlers()}
+                **self.calls.handlers()}
 
     def tables(self) -> Sequence[Table]:
         return (Table(self._modes_file, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._assignments.copy),)

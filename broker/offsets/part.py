@@ -30,7 +30,7 @@ class OffsetsPart(Part):
         self._file = shared.table_file(self.table.snapshot, pause_ms=config.flush_consumer_offset_interval)
         self._requests = OffsetRequests(
             self.table, groups=groups.table, topics=topics.table, messages=self._messages, standing=shared.standing,
-            subscribers=before[ClientsPart].relay, veil=shared.journal.veil,
+            subscribers=before[ClientsPart].calls, veil=shared.journal.veil,
             memory=shared.memory_bytes)
         self.table.on_change = self._file.changed
         topics.table.on_delete.join("parts", self.table.forget_topic)

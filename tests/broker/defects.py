@@ -92,8 +92,8 @@ ROWS: Final[dict[str, Defect]] = {
     "M8": Defect(
         "read, ReplicasManager", "slaves learn from name servers where a new master replicates from, up to 30 s later",
         "The master is asked, and tells all it knows (906), at once.",
-        ("tests/broker/test_exchange.py::test_a_slave_asks_until_the_master_is_one",
-         "tests/broker/test_exchange.py::test_a_new_master_tells_all_but_itself_and_does_not_wait_for_the_lost"),
+        ("tests/broker/test_haaddress.py::test_a_slave_asks_until_the_master_is_one",
+         "tests/broker/test_haaddress.py::test_a_new_master_tells_all_but_itself_and_does_not_wait_for_the_lost"),
         why_none="a second way to the same address; without it the gap of benchmarks/broker_failover is seconds"),
     "M9": Defect(
         "read, ReplicasManager", "a role that replication refused is acted on nevertheless",

@@ -12,8 +12,8 @@ from trio.testing import MockClock
 
 from broker.config import BrokerConfig
 from broker.part import NEVER, Part, Parts, Shared, Table
+from broker.parts import PARTS
 from broker.rules import Draft, Refusal, Rule, rule
-from broker.services import PARTS
 from broker.standing import Role
 from broker.store.files import MemoryFiles
 from broker.store.tables import DelayOffsets, load

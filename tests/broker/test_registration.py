@@ -10,7 +10,7 @@ import attrs
 import pytest
 import trio
 
-from broker.exchange import Master
+from broker.haaddress import MasterAddress
 from broker.registration import Registration, RegistrationConfig
 from broker.standing import Role, Standing
 from harness.simulation.worlds.brokers import until
@@ -101,7 +101,7 @@ class World:
     standing: Standing = attrs.field(factory=lambda: Standing("c", "a", "10.0.0.1:10911"))
     wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper(
         {"T": TopicConfig("T"), "U": TopicConfig("U")}, DataVersion(0, 1, 1))
-    found: list[Master] = attrs.field(factory=list)
+    found: list[MasterAddress] = attrs.field(factory=list)
     ordered: list[str] = attrs.field(factory=list)
     groups: list[Mapping[int, str]] = attrs.field(factory=list)
 
@@ -240,7 +240,7 @@ async def test_slaves_hear_of_their_master_and_all_of_ordered_topics(autojump_cl
         here.standing.role = Role.slave(1)
         registration.changed()
         await until(lambda: here.found)
-        assert here.found == [Master("10.0.0.2:10911", "10.0.0.2:10912")]
+        assert here.found == [MasterAddress("10.0.0.2:10911", "10.0.0.2:10912")]
 
 
 async def test_who_lives_in_the_group(autojump_clock: trio.abc.Clock) -> None:

@@ -6,8 +6,8 @@ import trio
 from trio.testing import MockClock
 
 from broker.part import Part, Parts, Shared
+from broker.parts import PARTS
 from broker.roles import ControlledRole
-from broker.services import PARTS
 from broker.standing import Role
 from harness.simulation.worlds.brokers import Node, cluster, controlled, until
 

@@ -14,12 +14,12 @@ import trio
 from owners import GET_OWNERS, PATH, SET_OWNER, Owners, OwnersKeys, OwnersPart, SetOwnerRequest
 from trio.testing import MockClock
 
-from broker import services
+from broker import parts
 from broker.config import from_properties, live_keys
 from broker.metrics import BrokerMetrics
 from broker.part import Part, PartClass, Shared
+from broker.parts import configuration
 from broker.server import RunningBroker, World, serve_broker
-from broker.services import configuration
 from broker.store.directory import DirectoryFiles
 from harness.simulation.worlds.brokers import SMALL, cluster, until
 from remoting import properties
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "add-a-request.md").read_text()
 EXAMPLE = (ROOT / "docs" / "examples" / "owners.py").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-PARTS: tuple[PartClass, ...] = (*services.PARTS, OwnersPart)
+PARTS: tuple[PartClass, ...] = (*parts.PARTS, OwnersPart)
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ def test_excerpts_are_what_runs() -> None:
     here = Path(__file__).read_text()
     assert len(BLOCKS) == 7
     for block in BLOCKS:
-        assert block in EXAMPLE or block in here or block in inspect.getsource(services), block
+        assert block in EXAMPLE or block in here or block in inspect.getsource(parts), block
 
 
 def test_tables_name_what_there_is() -> None:

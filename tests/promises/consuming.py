@@ -86,8 +86,8 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("A heartbeat without subscriptions", tests_of(
         "broker/consumers", "heartbeats", "heartbeats_without_subscriptions_are_taken_where_those_are_known")),
     answer("Locks on queues (41, 42)", tests_of("broker/consumers", "locks", "over_the_wire"), JAVA_CLIENTS),
-    answer("What asks a client", tests_of("broker/consumers", "relay", "a_client_is_asked_and_its_answer_goes_back"),
-        TOOLS),
+    answer("What asks a client", tests_of(
+        "broker/consumers", "clientcalls", "a_client_is_asked_and_its_answer_goes_back"), TOOLS),
     answer("With `clientRebalance=false`", tests_of("broker/consumers", "assignment", "every_member_gets_its_share",
                                                 "modes_are_checked_kept_and_listed")),
     answer("12 | messages by key", tests_of("broker/query", "query", "messages_by_key_by_id_and_by_place"), TOOLS),

@@ -21,10 +21,10 @@ from broker.groups.part import GroupsPart
 from broker.offsets import OffsetTable
 from broker.offsets.part import OffsetsPart
 from broker.part import PartClass
+from broker.parts import PARTS
 from broker.pulling.part import PullingPart
 from broker.pulling.requests import Pulling
 from broker.server import RunningBroker, World, serve_broker
-from broker.services import PARTS
 from broker.store.disk import Disk, InlineDisk
 from broker.store.files import MemoryFile as StoreFile
 from broker.store.files import MemoryFiles as StoreFiles

@@ -599,10 +599,10 @@ PLANTED: Final = (
             "        if role.listed and not (self._open and told == self._told):\n", "        if role.listed:\n",
             ("tests/broker/test_registration.py::"
              "test_a_role_is_registered_once_and_what_name_servers_said_of_it_is_not_told_them",)),
-    Planted("a master goes on copying tables", "broker/sync.py",
+    Planted("a master goes on copying tables", "broker/tablecopies.py",
             "        self.follow(role.master_address or None)\n",
             "        self.follow(role.master_address or self._master)\n",
-            ("tests/broker/test_sync.py::test_tables_are_copied_while_the_role_says_whose_slave_this_broker_is",)),
+            ("tests/broker/test_tablecopies.py::test_tables_are_copied_while_the_role_says_whose_slave_this_broker_is",)),
     Planted("rules of parts judge before those of every broker", "broker/sending/chains.py",
             "    return Chain(\n        rule(dead_letters.dead_letters),\n",
             "    return Chain(\n        *of_parts,\n        rule(dead_letters.dead_letters),\n",

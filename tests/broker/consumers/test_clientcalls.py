@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.consumers.relay import Relay
+from broker.consumers.clientcalls import ClientCalls
 from harness.simulation.worlds.streams import Wire
 from remoting.bodies.consumers import (
     ConsumerStatus,
@@ -27,11 +27,11 @@ WHO = {"consumerGroup": "g", "clientId": "c1"}
 QUEUE = MessageQueue("t", "b", 0)
 
 
-def serve(world: World) -> Relay:
-    relay = Relay(world.consumers, groups=world.groups, topics=world.topics, log=world.journal.log,
+def serve(world: World) -> ClientCalls:
+    calls = ClientCalls(world.consumers, groups=world.groups, topics=world.topics, log=world.journal.log,
                   standing=world.standing)
-    world.handlers |= relay.handlers()
-    return relay
+    world.handlers |= calls.handlers()
+    return calls
 
 
 async def answering(wire: Wire, answer: Callable[[Command], Command | None]) -> None:
@@ -111,12 +111,12 @@ async def test_the_status_of_all_clients_that_answer(autojump_clock: MockClock) 
 
 async def test_a_reset_is_pushed_in_the_form_that_is_asked_for(autojump_clock: MockClock) -> None:
     async with running() as world:
-        relay, asked = serve(world), ResetOffsetRequest("t", "g", timestamp=5)
-        assert "not online" in (relay.push_reset(asked, {QUEUE: 3}, as_list=False) or "")
+        calls, asked = serve(world), ResetOffsetRequest("t", "g", timestamp=5)
+        assert "not online" in (calls.push_reset(asked, {QUEUE: 3}, as_list=False) or "")
         client = await world.dial()
         await world.heartbeat("g", "t", wire=client)
         for as_list in (False, True):
-            assert relay.push_reset(asked, {QUEUE: 3}, as_list=as_list) is None
+            assert calls.push_reset(asked, {QUEUE: 3}, as_list=as_list) is None
             while (push := await client.receive()) is not None and push.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
                 pass
             assert push is not None and (push.code, push.is_oneway) == (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, True)
@@ -127,4 +127,4 @@ async def test_a_reset_is_pushed_in_the_form_that_is_asked_for(autojump_clock: M
                 assert ResetOffsetBody.from_json(push.body).offset_table == {QUEUE: 3}
         for member in world.consumers.groups["g"].members.values():
             member.version = 27
-        assert "not support" in (relay.push_reset(asked, {QUEUE: 3}, as_list=False) or "")
+        assert "not support" in (calls.push_reset(asked, {QUEUE: 3}, as_list=False) or "")

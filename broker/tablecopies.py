@@ -28,7 +28,7 @@ TIMEOUT_MS: Final = 30_000
 PERIOD_S: Final = 3.0
 
 
-class MetadataSync(Part):
+class TableCopies(Part):
     """Copies while the role says whose slave this broker is."""
 
     def __init__(self, client: Client, tables: Mapping[int, Callable[[bytes], None]], *,

@@ -31,7 +31,7 @@ _ASK_PAUSE_MOST_S = 1.0
 
 
 @attrs.frozen
-class Master:
+class MasterAddress:
     """What a master tells of itself."""
 
     address: str
@@ -40,10 +40,11 @@ class Master:
     """Where its log ended when it started: Java's ``brokerInitMaxOffset``."""
 
 
-class Exchange(Part):
+class HaAddresses(Part):
     """``itself`` is what this broker tells while it is master, else None; ``told`` hears what others tell."""
 
-    def __init__(self, client: Client, itself: Callable[[], Master | None], told: Callable[[Master], None]) -> None:
+    def __init__(self, client: Client, itself: Callable[[], MasterAddress | None],
+                 told: Callable[[MasterAddress], None]) -> None:
         self._client, self._itself, self._told = client, itself, told
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -53,7 +54,8 @@ class Exchange(Part):
         """906. Raises ``HeaderError``."""
         header = ExchangeHAInfoRequest.from_ext(command.ext)
         if header.master_ha_address:
-            self._told(Master(header.master_address or "", header.master_ha_address, header.master_flush_offset or 0))
+            self._told(MasterAddress(
+                header.master_address or "", header.master_ha_address, header.master_flush_offset or 0))
             return response(command)
         master = self._itself()
         if master is None:
@@ -61,7 +63,7 @@ class Exchange(Part):
         return response(command, header=ExchangeHAInfoResponse(
             master.ha_address, master.flushed_offset, master.address))
 
-    async def find(self, master_address: str) -> Master:
+    async def find(self, master_address: str) -> MasterAddress:
         """Ask until that broker says where it replicates from; to be cancelled when another is master."""
         pause_s = ASK_PAUSE_S
         while True:
@@ -72,8 +74,8 @@ class Exchange(Part):
                 if answer.code == ResponseCode.SUCCESS:
                     header = ExchangeHAInfoResponse.from_ext(answer.ext)
                     if header.master_ha_address:
-                        return Master(header.master_address or master_address, header.master_ha_address,
-                                      header.master_flush_offset or 0)
+                        return MasterAddress(header.master_address or master_address, header.master_ha_address,
+                                             header.master_flush_offset or 0)
             except (RemotingError, HeaderError) as error:
                 logger.debug("no replication address of %s yet: %s", master_address, error)
             await trio.sleep(pause_s)

@@ -13,7 +13,7 @@ from broker.part import PartClass, Parts, Shared
 from broker.pulling.part import PullingPart
 from broker.query.part import QueriesPart
 from broker.relay.codes import FORWARDED
-from broker.runtime import RuntimePart
+from broker.runtimeinfo import RuntimeInfoPart
 from broker.schedule.part import DelaysPart
 from broker.sending.part import SendingPart
 from broker.topics.part import TopicsPart
@@ -27,7 +27,7 @@ PARTS: Final[tuple[PartClass, ...]] = (
     SendingPart,
     PullingPart,
     QueriesPart,
-    RuntimePart,
+    RuntimeInfoPart,
 )
 """A part stands behind those that it uses. In this order they are made, and hear of roles, keys and connections."""
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from broker.exchange import Exchange, Master
+from broker.haaddress import HaAddresses, MasterAddress
 from harness.simulation.worlds.brokers import until
 from harness.simulation.worlds.streams import Net, net
 from remoting.client import open_client
@@ -17,14 +17,14 @@ from remoting.command import request
 from remoting.headers.broker import ExchangeHAInfoRequest, ExchangeHAInfoResponse
 from remoting.server import Server
 
-MASTER = Master("a:1", "a:2", 77)
+MASTER = MasterAddress("a:1", "a:2", 77)
 
 
 @attrs.define(eq=False)
 class Node:
-    exchange: Exchange = attrs.field(init=False)
-    master: Master | None = None
-    told: list[Master] = attrs.field(factory=list)
+    addresses: HaAddresses = attrs.field(init=False)
+    master: MasterAddress | None = None
+    told: list[MasterAddress] = attrs.field(factory=list)
 
 
 @asynccontextmanager
@@ -33,17 +33,17 @@ async def nodes(*names: str) -> AsyncGenerator[tuple[Net, dict[str, Node]], None
         found: dict[str, Node] = {}
         for name in names:
             node = found[name] = Node()
-            node.exchange = Exchange(client, lambda node=node: node.master, node.told.append)  # type: ignore[misc]
-            await made.serve(name, Server({RequestCode.EXCHANGE_BROKER_HA_INFO: node.exchange.answer}))
+            node.addresses = HaAddresses(client, lambda node=node: node.master, node.told.append)  # type: ignore[misc]
+            await made.serve(name, Server({RequestCode.EXCHANGE_BROKER_HA_INFO: node.addresses.answer}))
         yield made, found
 
 
 async def test_a_slave_asks_until_the_master_is_one(autojump_clock: trio.abc.Clock) -> None:
     async with nodes("a:1", "b:1") as (made, found):
-        answers: list[Master] = []
+        answers: list[MasterAddress] = []
 
         async def ask() -> None:
-            answers.append(await found["b:1"].exchange.find("a:1"))
+            answers.append(await found["b:1"].addresses.find("a:1"))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
@@ -60,7 +60,7 @@ async def test_a_slave_asks_until_the_master_is_one(autojump_clock: trio.abc.Clo
 async def test_a_slave_goes_on_asking_a_master_that_is_not_there_yet(autojump_clock: trio.abc.Clock) -> None:
     async with nodes("b:1") as (made, found):
         with trio.move_on_after(5) as waited:
-            await found["b:1"].exchange.find("a:1")
+            await found["b:1"].addresses.find("a:1")
         assert waited.cancelled_caught
         assert 5 < len(made.dialled) < 20
 
@@ -69,11 +69,11 @@ async def test_a_new_master_tells_all_but_itself_and_does_not_wait_for_the_lost(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     async with nodes("a:1", "b:1", "c:1") as (_, found):
-        await found["a:1"].exchange.announce(["b:1"])
+        await found["a:1"].addresses.announce(["b:1"])
         assert found["b:1"].told == [], "no master tells nothing"
         found["a:1"].master = MASTER
         with trio.fail_after(2):
-            await found["a:1"].exchange.announce(["a:1", "lost:1", "b:1", "c:1"])
+            await found["a:1"].addresses.announce(["a:1", "lost:1", "b:1", "c:1"])
         assert found["b:1"].told == found["c:1"].told == [MASTER]
         assert found["a:1"].told == []
 

@@ -14,7 +14,7 @@ from broker.moments import WATCH
 from broker.offsets.table import OffsetsConfig, OffsetTable
 from broker.standing import Role
 from broker.store.tables import ConsumerOffsets, DelayOffsets, SubscriptionGroups
-from broker.sync import MetadataSync
+from broker.tablecopies import TableCopies
 from broker.topics.table import TopicsConfig, TopicTable
 from harness.simulation.worlds.brokers import until
 from harness.simulation.worlds.streams import net
@@ -71,11 +71,11 @@ class Copies:
 
 
 @asynccontextmanager
-async def slave(master: MasterStub) -> AsyncGenerator[tuple[MetadataSync, Copies], None]:
+async def slave(master: MasterStub) -> AsyncGenerator[tuple[TableCopies, Copies], None]:
     async with net() as made, open_client(connector=made.connect) as client:
         await made.serve("m:1", Server(dict.fromkeys(map(int, CODES), master.answer)))
         mine = Copies()
-        sync = MetadataSync(client, dict(zip(
+        sync = TableCopies(client, dict(zip(
             CODES, (mine.topics.copy, mine.groups.copy, mine.offsets.copy, mine.copy_delays, mine.copy_modes),
             strict=True)))
         await made.nursery.start(sync.run)

@@ -30,7 +30,7 @@ RELAYED_SINCE: Final = 62
 """And 307 and 309 (``V3_1_8_SNAPSHOT``)."""
 
 
-class Relay:
+class ClientCalls:
     """Knows clients by group and id."""
 
     def __init__(self, consumers: Consumers, *, groups: GroupTable, topics: TopicTable, log: Log,

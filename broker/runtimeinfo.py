@@ -18,7 +18,7 @@ _QUEUES: Final = ("send", "pull", "litePull", "query", "ack")
 VERSION_NAME: Final = "V5_5_0"
 
 
-class RuntimePart(Part):
+class RuntimeInfoPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         self._journal, self._standing, self._wall_ms = shared.journal, shared.standing, shared.wall_ms
         self._disk_used = shared.disk_used
