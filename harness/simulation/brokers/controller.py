@@ -31,7 +31,7 @@ from remoting.headers.controller import (
 )
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.process import Process
+    from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.scene import BrokerScene
 
 NAMES: Final = ("n0:9878", "n1:9878")
@@ -45,10 +45,10 @@ NEVER: Final = 1 << 62
 
 
 @attrs.define(eq=False)
-class Channel:
+class BrokerChannel:
     """A connection from one run of a broker to a controller."""
 
-    process: Process
+    process: BrokerProcess
     controller: Controller
     names: dict[str, GroupKey] = attrs.field(factory=dict)
     open_here: bool = True
@@ -83,14 +83,14 @@ class Controller:
 
     # --- what comes ------------------------------------------------------------------------------------------
 
-    def closed(self, channel: Channel) -> None:
+    def closed(self, channel: BrokerChannel) -> None:
         if channel.open_there:
             channel.open_there = False
             self.fold(E_CLOSED)
             self.active.closed(channel)
             self.act()
 
-    def asked(self, channel: Channel, command: Command, reply: Reply) -> None:
+    def asked(self, channel: BrokerChannel, command: Command, reply: Reply) -> None:
         if not channel.open_there:
             return
         self.fold(E_ASK, command.code)

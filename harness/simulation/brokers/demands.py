@@ -1,4 +1,4 @@
-"""What an operator demands of a group's masters, and how many in sync its puts have: INV_B17, B23, B31, for ``Watch``.
+"""What an operator demands of a group's masters, and how many in sync its puts have: INV_B17, B23, B31, for the watch.
 
 What is demanded is known from the operator, not from the broker that he told; who is in sync from the controllers.
 """
@@ -11,8 +11,8 @@ from broker.ha.taking import BecomeMaster
 from controller.metadata.groups import BrokerGroup
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.process import Process
-    from harness.simulation.brokers.watch import Watch
+    from harness.simulation.brokers.process import BrokerProcess
+    from harness.simulation.brokers.watch import BrokerWatch
 
 DEMANDED: Final = (
     "minimum raised", "minimum lowered", "minimum changed while puts wait",
@@ -24,21 +24,21 @@ DEMANDED: Final = (
 class Demands:
     """The demands of one scene and what became of them."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene = watch, watch.scene
-        self._at_put: dict[tuple[Process, int], int] = {}
+        self._at_put: dict[tuple[BrokerProcess, int], int] = {}
         """What was demanded as a message was written that ends there."""
 
     # --- the operator ----------------------------------------------------------------------------------------
 
-    def changed(self, process: Process) -> None:
+    def changed(self, process: BrokerProcess) -> None:
         """INV_B31: a running broker was told another minimum."""
         self._watch.counts["INV_B31"] += 1
         if process.demanded < process.host.min_in_sync:
             self._watch.broken("INV_B31", "less in force than is demanded", process, process.demanded,
                                process.host.min_in_sync)
 
-    def in_force(self, process: Process, least: int) -> None:
+    def in_force(self, process: BrokerProcess, least: int) -> None:
         """A broker goes by another minimum."""
         before, process.demanded = process.demanded, least
         counts, group = self._scene.counts, self._scene.group()
@@ -54,7 +54,7 @@ class Demands:
             self._watch.leads_in(host.process) == group.master_epoch for host in self._scene.hosts)
         self.stands(process)
 
-    def stands(self, process: Process) -> None:
+    def stands(self, process: BrokerProcess) -> None:
         """Its gate may be lower than it was."""
         if (group := self._scene.group()) is not None:
             self._protects(process, group)
@@ -65,7 +65,7 @@ class Demands:
             if host.process is not None:
                 self._protects(host.process, group)
 
-    def _protects(self, process: Process, group: BrokerGroup) -> None:
+    def _protects(self, process: BrokerProcess, group: BrokerGroup) -> None:
         """INV_B31: who is eligible beside a set is so because its master acknowledges nothing with so few."""
         if group.eligible and self._watch.leads_in(process) == group.master_epoch:
             self._watch.counts["INV_B31"] += 1
@@ -74,13 +74,13 @@ class Demands:
                 self._watch.broken("INV_B31", "others may be elected, and it may acknowledge without them", process,
                                    least, group)
 
-    def agreed(self, process: Process) -> bool:
+    def agreed(self, process: BrokerProcess) -> bool:
         """Whether it goes by what its operator wants."""
         return process.demanded == process.host.min_in_sync
 
     # --- puts ------------------------------------------------------------------------------------------------
 
-    def written(self, process: Process) -> None:
+    def written(self, process: BrokerProcess) -> None:
         """INV_B17: it has just written a put."""
         in_sync, least = process.switch.in_sync, process.host.min_in_sync
         assert in_sync is not None
@@ -90,7 +90,7 @@ class Demands:
         if least > 1:
             self._at_put[process, process.journal.log.max_offset] = least
 
-    def acknowledged(self, process: Process, end: int, members: frozenset[int]) -> None:
+    def acknowledged(self, process: BrokerProcess, end: int, members: frozenset[int]) -> None:
         """INV_B23: with so many in sync as were demanded at the put, or as are demanded now, if more. What waits for no
         other replica is done with when it is written."""
         plan, host = self._scene.plan, process.host
@@ -103,7 +103,7 @@ class Demands:
                 self._watch.broken("INV_B23", "acknowledged with fewer in sync than demanded", process, end, members,
                                    at_put, now)
 
-    def ended(self, process: Process) -> None:
+    def ended(self, process: BrokerProcess) -> None:
         """Forget a process whose run is over."""
         for key in [key for key in self._at_put if key[0] is process]:
             del self._at_put[key]

@@ -1,4 +1,4 @@
-"""What must hold of logs that outlived their machine: INV_B28 to INV_B30, for ``Watch``.
+"""What must hold of logs that outlived their machine: INV_B28 to INV_B30, for ``BrokerWatch``.
 
 Who lost something is known here from the disks, whatever the replicas believe. Knows no role and no promise.
 """
@@ -15,14 +15,14 @@ from remoting.record import BLANK_BYTES_MIN, blank_size, outlines
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.host import Host
-    from harness.simulation.brokers.process import Process
-    from harness.simulation.brokers.watch import Watch
+    from harness.simulation.brokers.process import BrokerProcess
+    from harness.simulation.brokers.watch import BrokerWatch
 
 
 class Doubts:
     """One scene's."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: BrokerWatch) -> None:
         self._watch, self._scene = watch, watch.scene
         self._synced: dict[Host, int] = {}
         """Up to where a log was surely on disk at a power cut, of those that were made level with no master's since."""
@@ -39,18 +39,18 @@ class Doubts:
             self._synced[host] = min(synced, self._synced.get(host, synced))
         host.unsafe = True
 
-    def trusted(self, process: Process) -> None:
+    def trusted(self, process: BrokerProcess) -> None:
         """The log is level with a master's, as replication says."""
         self._scene.counts["log in doubt no longer"] += self._synced.pop(process.host, None) is not None
 
-    def appends(self, process: Process, offset: int, body: bytes) -> None:
+    def appends(self, process: BrokerProcess, offset: int, body: bytes) -> None:
         """INV_B28: right before a slave does."""
         self._copied.setdefault(process.host, offset)
         self._watch.counts["INV_B28"] += 1
         if not _is_whole(body, offset, process.journal.log.file_bytes):
             self._watch.broken("INV_B28", "a part of a record", process, offset, len(body))
 
-    def acknowledges(self, process: Process, offset: int) -> None:
+    def acknowledges(self, process: BrokerProcess, offset: int) -> None:
         """INV_B30."""
         synced = self._synced.get(process.host)
         if synced is None:
@@ -75,7 +75,7 @@ class Doubts:
             self._better[elected.master_epoch] = [
                 host.name for host in hosts if host is not None and not host.unsafe and not host.learner]
 
-    def leads(self, process: Process, epoch: int, *, again: bool, unclean: bool) -> None:
+    def leads(self, process: BrokerProcess, epoch: int, *, again: bool, unclean: bool) -> None:
         """INV_B29: a broker is master now."""
         host, plan = process.host, self._scene.plan
         self._synced.pop(host, None)

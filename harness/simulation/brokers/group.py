@@ -21,9 +21,9 @@ from raft.sim.world import World
 from remoting.command import Command
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.controller import Channel
-    from harness.simulation.brokers.process import Process
-    from harness.simulation.brokers.watch import Watch
+    from harness.simulation.brokers.controller import BrokerChannel
+    from harness.simulation.brokers.process import BrokerProcess
+    from harness.simulation.brokers.watch import BrokerWatch
 
 logging.getLogger("broker").addHandler(logging.NullHandler())  # what it says of its disks is all our own doing
 
@@ -32,7 +32,7 @@ class Group(ABC):
     """``controllers``: the addresses that brokers are configured with; ``name`` tells streams of several groups
     apart."""
 
-    watch: Watch
+    watch: BrokerWatch
 
     def __init__(
         self, tape: Tape, plan: BrokerPlan, world: World, network: Network, counts: Counter[str], *,
@@ -79,19 +79,19 @@ class Group(ABC):
         """What controllers have committed."""
 
     @abstractmethod
-    def ask(self, process: Process, address: str, command: Command, timeout_ms: int,
+    def ask(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
             then: Callable[[Command | None], None]) -> None:
         """A request to a controller."""
 
     @abstractmethod
-    def channel_closed(self, host: Host, channel: Channel) -> None:
+    def channel_closed(self, host: Host, channel: BrokerChannel) -> None:
         """A controller hears of it sooner or later."""
 
     @abstractmethod
     def restart(self, host: Host, span_ms: int) -> None:
         """Start it again later, unless somebody else does meanwhile."""
 
-    def reported(self, process: Process, problem: str) -> None:
+    def reported(self, process: BrokerProcess, problem: str) -> None:
         """A broker tells its operator."""
         self.counts["report"] += 1
         self.counts["second life refused"] += "not registered, and asked again" in problem

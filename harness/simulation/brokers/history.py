@@ -8,14 +8,14 @@ from raft.invariants import require
 from remoting.record import Record
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.process import Process
-    from harness.simulation.brokers.watch import Watch
+    from harness.simulation.brokers.process import BrokerProcess
+    from harness.simulation.brokers.watch import BrokerWatch
 
 
-class History:
+class ConsumerHistory:
     """Of one scene. ``void``: something was lost that may be, and offsets begin again."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: BrokerWatch) -> None:
         self._watch = watch
         self.void = False
         self.in_doubt: set[tuple[int, int]] = set()
@@ -24,14 +24,14 @@ class History:
         """By (queue, queue offset), the message that stands there for ever."""
         self._last: dict[int, int] = {}
         """By producer, the greatest sequence number seen."""
-        self._next: dict[tuple[Process, int], int] = {}
+        self._next: dict[tuple[BrokerProcess, int], int] = {}
 
-    def forget(self, process: Process) -> None:
+    def forget(self, process: BrokerProcess) -> None:
         """This run's queues begin anew: it ended, or its log was cut."""
         for key in [key for key in self._next if key[0] is process]:
             del self._next[key]
 
-    def arrived(self, process: Process, queue: int, queue_offset: int, offset: int, size: int) -> None:
+    def arrived(self, process: BrokerProcess, queue: int, queue_offset: int, offset: int, size: int) -> None:
         """A broker shows a message to its consumers."""
         counts = self._watch.counts
         counts["INV_B18"] += 1
@@ -61,7 +61,7 @@ class History:
             require(sequence == last + 1, "INV_B19", "out of order", producer, last, sequence)
             self._last[producer] = sequence
 
-    def consumed(self, process: Process, queue: int, record: Record) -> None:
+    def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:
         """A consumer read it from a master."""
         if self.void or not self._watch.lossless:
             return

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.store.files import MemoryFiles
-from harness.simulation.brokers.process import E_DEMAND, Process
+from harness.simulation.brokers.process import E_DEMAND, BrokerProcess
 from raft.sim.world import Clock
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Host:
         self.min_in_sync = scene.plan.min_in_sync
         """As its runs are configured from now on."""
         self.clock = Clock((number + 1) * 7_000_000_000)
-        self.process: Process | None = None
+        self.process: BrokerProcess | None = None
         self.life = 0
         self.paused: list[Callable[[], None]] | None = None
         self.held = 0
@@ -66,14 +66,14 @@ class Host:
         self.paused = None
         self.scene.world.fold(self.number, E_START, self.life, 0, 0, 0)
         self._running = True
-        process = self.process = Process(self)
+        process = self.process = BrokerProcess(self)
         try:
             process.open()
             process.after()
         except Killed:
             self._died()
 
-    def do(self, process: Process | None, kind: int, call: Callable[[], None]) -> None:
+    def do(self, process: BrokerProcess | None, kind: int, call: Callable[[], None]) -> None:
         """An event of this run; nothing if that is over. Waits while the process is stopped."""
         if process is None or self.process is not process:
             return
@@ -148,7 +148,7 @@ class Host:
         for call in waiting:
             call()
 
-    def later(self, process: Process, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
+    def later(self, process: BrokerProcess, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
         self.scene.world.at(self.scene.world.now + delay_ns, _call, lambda: self.do(process, kind, call))
 
 

@@ -33,7 +33,7 @@ from remoting.headers.controller import NotifyBrokerRoleChangedRequest
 from remoting.wakeup import Bell
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.controller import Channel
+    from harness.simulation.brokers.controller import BrokerChannel
     from harness.simulation.brokers.host import Host
 
 (E_TURN, E_TICK, E_DISK, E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD, E_DEMAND) = range(20, 28)
@@ -62,7 +62,7 @@ class LateDisk:
 
     inline = False
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: BrokerProcess) -> None:
         self._process = process
         self._jobs: deque[tuple[Job, Told]] = deque()
         self._aside: deque[tuple[Steps, Told]] = deque()
@@ -139,13 +139,13 @@ class Turns(Journal):
         self._tick()
 
 
-class Process:
+class BrokerProcess:
     """From ``open`` to the end of the run."""
 
     def __init__(self, host: Host) -> None:
         self.host, self.scene = host, host.scene
         self.dead = self.opened = False
-        self.channels: dict[str, Channel] = {}
+        self.channels: dict[str, BrokerChannel] = {}
         self._turn_wanted = False
         plan = self.scene.plan
         kind = FlushDiskType.SYNC_FLUSH if plan.sync_flush else FlushDiskType.ASYNC_FLUSH
@@ -266,7 +266,7 @@ class _SmallFiles:
 class Member(Membership):
     """The shipped membership with simulated requests, and a turn instead of a task."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: BrokerProcess) -> None:
         self.process, self.scene = process, process.scene
         scene, plan, key = self.scene, self.scene.plan, self.scene.key
         config = ManagerConfig(

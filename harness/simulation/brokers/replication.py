@@ -30,7 +30,7 @@ from harness.simulation.brokers.streams import End
 from raft.config import MS
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.process import Process, Turns
+    from harness.simulation.brokers.process import BrokerProcess, Turns
 
 (E_LOOK, E_CONNECTED, E_FOUND, E_HEARD) = range(30, 34)
 WINDOW_BYTES: Final = 8_000
@@ -47,7 +47,7 @@ class Switch(Switching):
 
     _port: SimulatedPort
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: BrokerProcess) -> None:
         self.process, self.scene = process, process.scene
         plan, host = self.scene.plan, process.host
         super().__init__(
@@ -329,7 +329,7 @@ class Following(Copying[MasterHandshake | Transfer]):
         self.switch.dialled += 1
         number = self._connecting = self.switch.dialled
 
-        def through(there: Process, theirs: End) -> None:
+        def through(there: BrokerProcess, theirs: End) -> None:
             if self._connecting != number or self._is_over:
                 mine.close()
                 return

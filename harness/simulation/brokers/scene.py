@@ -13,13 +13,13 @@ from controller.metadata.codec import FORMAT, encode
 from controller.metadata.commands import RaiseFormat
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.machine import MetadataMachine
-from harness.simulation.brokers.controller import NAMES, Channel, Controller
+from harness.simulation.brokers.controller import NAMES, BrokerChannel, Controller
 from harness.simulation.brokers.demands import DEMANDED
 from harness.simulation.brokers.group import Group, calls
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import CLUSTER, GROUP, PROFILES, BrokerPlan, draw
-from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, E_TOLD, Process
-from harness.simulation.brokers.watch import KEY, PREDICATES, Watch
+from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, E_TOLD, BrokerProcess
+from harness.simulation.brokers.watch import KEY, PREDICATES, BrokerWatch
 from raft.config import MS
 from raft.sim.campaign import Program
 from raft.sim.links import LinkProfile, Network
@@ -55,7 +55,7 @@ class BrokerScene(Group):
         self.leader: Controller | None = None
         super().__init__(tape, plan, world, Network(world, tape, calls, plan.links), counts, key=KEY,
                          controllers=NAMES, ends_ns=plan.duration_ms * MS)
-        self.watch = Watch(self)
+        self.watch = BrokerWatch(self)
         self.machine = MetadataMachine()
         for following in range(2, FORMAT + 1):
             self.machine.apply_at(encode(RaiseFormat(term=0, format=following), self.machine.format), 0)
@@ -90,14 +90,14 @@ class BrokerScene(Group):
     def group(self) -> BrokerGroup | None:
         return self.machine.group(KEY)
 
-    def ask(self, process: Process, address: str, command: Command, timeout_ms: int,
+    def ask(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
             then: Callable[[Command | None], None]) -> None:
         """A request to a controller, by the channel that is open or a new one."""
         controller = next(each for each in self.controllers if each.address == address)
         host = process.host
         channel = process.channels.get(address)
         if channel is None or not channel.open_here or not channel.open_there:
-            channel = process.channels[address] = Channel(process, controller)
+            channel = process.channels[address] = BrokerChannel(process, controller)
         done = [False]
 
         def once(answer: Command | None) -> None:
@@ -113,7 +113,7 @@ class BrokerScene(Group):
             lambda: controller.asked(channel, command, reply))
         process.later(timeout_ms * MS, E_TIMEOUT, lambda: once(None))
 
-    def channel_closed(self, host: Host, channel: Channel) -> None:
+    def channel_closed(self, host: Host, channel: BrokerChannel) -> None:
         """A controller hears of it sooner or later."""
         late = self._closes.between(0, self.plan.late_close_ms, 0)
         self.counts["late close"] += bool(late)
@@ -271,7 +271,7 @@ class BrokerScene(Group):
         ids = list(group.replicas)
         process = host.process
         if process is not None and host.paused is None:
-            channel = Channel(process, leader)
+            channel = BrokerChannel(process, leader)
             leader.asked(channel, request(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
                 CLUSTER, GROUP, ids[number % len(ids)], True)), _ignore)
 

@@ -13,7 +13,7 @@ import attrs
 if TYPE_CHECKING:
     from harness.simulation.brokers.group import Group
     from harness.simulation.brokers.host import Host
-    from harness.simulation.brokers.process import Process
+    from harness.simulation.brokers.process import BrokerProcess
 
 E_DATA, E_CLOSED = 10, 11
 
@@ -26,7 +26,7 @@ def _nothing(*_: object) -> None:
 class End:
     """One end of a connection, held by one run of a broker."""
 
-    process: Process
+    process: BrokerProcess
     number: int
     other: End | None = None
     open: bool = True

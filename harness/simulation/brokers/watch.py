@@ -27,7 +27,7 @@ from harness.simulation.brokers.client import TOPIC
 from harness.simulation.brokers.contract import Excuse, Loss, excuse
 from harness.simulation.brokers.demands import Demands
 from harness.simulation.brokers.doubts import Doubts
-from harness.simulation.brokers.history import History
+from harness.simulation.brokers.history import ConsumerHistory
 from harness.simulation.brokers.plan import CLUSTER, GROUP
 from raft.config import MS
 from raft.invariants import InvariantViolation, require
@@ -40,7 +40,7 @@ from remoting.record import Outline, Record
 if TYPE_CHECKING:
     from harness.simulation.brokers.group import Group
     from harness.simulation.brokers.host import Host
-    from harness.simulation.brokers.process import Process
+    from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.streams import End
 
 STATEMENTS: Final[dict[str, str]] = {
@@ -93,7 +93,7 @@ OF_CONTROLLERS: Final = (
 PREDICATES: Final = (*STATEMENTS, *OF_CONTROLLERS)
 
 
-class Watch:
+class BrokerWatch:
     """All of it, for one scene."""
 
     def __init__(self, scene: Group, checker: Checker | None = None) -> None:
@@ -101,7 +101,7 @@ class Watch:
         self.scene = scene
         self.checker = checker or Checker()
         self.counts = self.checker.counts
-        self.history = History(self)
+        self.history = ConsumerHistory(self)
         self.doubts, self.demands = Doubts(self), Demands(self)
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
@@ -118,7 +118,7 @@ class Watch:
         """The log up to ``confirmed``."""
         self._cuts_at: dict[Host, int] = {}
         """A cut that is under way."""
-        self._shown_before: dict[Process, int] = {}
+        self._shown_before: dict[BrokerProcess, int] = {}
         """What anybody had seen as this one became master."""
         self._told: dict[Host, tuple[int, int, bool]] = {}
         """What consumers could see of the last run, how far it was confirmed, and whether power went."""
@@ -130,19 +130,19 @@ class Watch:
         """By master epoch, the last that was committed in it."""
         self._elections: dict[int, tuple[int, bool]] = {}
         """By epoch, whom it made master, ``NOBODY`` where there is none, and whether the controller did of itself."""
-        self._masters: dict[int, Process] = {}
+        self._masters: dict[int, BrokerProcess] = {}
         self._owners: dict[int, Host] = {}
         self._acker: Host | None = None
         self._latest = 0
         self._again = False
         """The last that became master went on with an epoch that it had led before."""
         self._adopted: dict[Host, tuple[int, object]] = {}
-        self._learned: dict[Process, int] = {}
-        self._renewed: dict[Process, int] = {}
-        self._confirm: dict[Process, int] = {}
-        self._whole: dict[Process, int] = {}
+        self._learned: dict[BrokerProcess, int] = {}
+        self._renewed: dict[BrokerProcess, int] = {}
+        self._confirm: dict[BrokerProcess, int] = {}
+        self._whole: dict[BrokerProcess, int] = {}
         """Of the confirm offset of a master: it may be within a message, of which nobody sees anything."""
-        self._asked: dict[Process, list[tuple[int, frozenset[int]]]] = {}
+        self._asked: dict[BrokerProcess, list[tuple[int, frozenset[int]]]] = {}
         self._compared: dict[End, int] = {}
         self._before: dict[Host, tuple[int, int]] = {}
         """Where the last run certainly ended, by whole messages and in bytes."""
@@ -173,7 +173,7 @@ class Watch:
         return lacking
 
     @staticmethod
-    def log(process: Process, begin: int, end: int) -> bytes:
+    def log(process: BrokerProcess, begin: int, end: int) -> bytes:
         parts = []
         while begin < end and (part := process.journal.read(begin, end - begin)):
             parts.append(part)
@@ -181,7 +181,7 @@ class Watch:
         return b"".join(parts)
 
     @staticmethod
-    def boundary(process: Process, upto: int, since: int = 0) -> int:
+    def boundary(process: BrokerProcess, upto: int, since: int = 0) -> int:
         """The last message's end at or below ``upto``; ``since`` is an earlier one."""
         log = process.journal.log
         at = max(log.min_offset, since)
@@ -193,14 +193,14 @@ class Watch:
         return at
 
     @staticmethod
-    def leads_in(process: Process | None) -> int | None:
+    def leads_in(process: BrokerProcess | None) -> int | None:
         """The epoch in which this run is master, as replication sees it."""
         if process is None or process.dead or process.switch.in_sync is None:
             return None
         role = process.switch.role
         return role.epoch if isinstance(role, BecomeMaster) else None
 
-    def broken(self, id: str, message: str, process: Process, *facts: object) -> None:  # noqa: A002
+    def broken(self, id: str, message: str, process: BrokerProcess, *facts: object) -> None:  # noqa: A002
         require(False, id, message, f"{process.host.name} at {self.scene.world.now / MS:.1f} ms", *facts)
 
     # --- controllers -----------------------------------------------------------------------------------------
@@ -256,11 +256,11 @@ class Watch:
         """Somebody accepted loss: whoever becomes master next may lack anything."""
         self.unclean, self.lossless = True, False
 
-    def asks(self, process: Process, wanted: SyncStateSet) -> None:
+    def asks(self, process: BrokerProcess, wanted: SyncStateSet) -> None:
         self.scene.counts["alter asked"] += 1
         self._asked.setdefault(process, []).append((wanted.sync_state_set_epoch, wanted.sync_state_set))
 
-    def answered(self, process: Process, command: Command, answer: Command | None, sent_ns: int) -> None:
+    def answered(self, process: BrokerProcess, command: Command, answer: Command | None, sent_ns: int) -> None:
         """What a run hears of controllers."""
         if answer is None:
             return
@@ -274,13 +274,13 @@ class Watch:
         if "masterEpoch" in answer.ext:
             self.learned(process, int(answer.ext["masterEpoch"]))
 
-    def learned(self, process: Process, epoch: int | None) -> None:
+    def learned(self, process: BrokerProcess, epoch: int | None) -> None:
         if process.member.manager.broker_id is not None:
             self._learned[process] = max(self._learned.get(process, 0), epoch or 0)
 
     # --- roles -----------------------------------------------------------------------------------------------
 
-    def adopts(self, process: Process, role: Become) -> None:
+    def adopts(self, process: BrokerProcess, role: Become) -> None:
         """INV_C15."""
         host = process.host
         master: object = (process.member.manager.broker_id if isinstance(role, BecomeMaster) else role.master_id)
@@ -293,7 +293,7 @@ class Watch:
             self.broken("INV_C15", "a master that nobody elected", process, role, decided)
         self._adopted[host] = role.epoch, master
 
-    def leads(self, process: Process, role: BecomeMaster) -> None:
+    def leads(self, process: BrokerProcess, role: BecomeMaster) -> None:
         """A broker is master now, and nobody may write yet."""
         host, epoch, journal = process.host, role.epoch, process.journal
         owner = self._owners.setdefault(epoch, host)
@@ -324,7 +324,7 @@ class Watch:
         self.demands.stands(process)
         self.confirms(process)
 
-    def _shows_again(self, process: Process) -> None:
+    def _shows_again(self, process: BrokerProcess) -> None:
         """INV_B24: as a master begins."""
         shown, begin = self.shown, process.journal.begin
         self._shown_before[process] = len(shown)
@@ -342,7 +342,7 @@ class Watch:
                          f"log ends at {process.journal.end}", f"seen up to {len(shown)}", self._shown_beside)
         self._lost(why)  # of what was confirmed, and acknowledged to nobody yet
 
-    def unveiled(self, process: Process) -> None:
+    def unveiled(self, process: BrokerProcess) -> None:
         """INV_B24: a master shows all that it held as it became one, and so all that anybody had seen."""
         if self.lossless and self.leads_in(process) == self._latest:
             self.counts["INV_B24"] += 1
@@ -363,7 +363,7 @@ class Watch:
         self.lossless = False
         self.history.void = True
 
-    def _holds_all(self, process: Process) -> None:
+    def _holds_all(self, process: BrokerProcess) -> None:
         """INV_B1."""
         promised = self.acknowledged
         if not promised:
@@ -383,7 +383,7 @@ class Watch:
                     min(len(here), len(promised)))
         del promised[same:]
 
-    def serves(self, process: Process) -> None:
+    def serves(self, process: BrokerProcess) -> None:
         """INV_B20: as a master's writes open. One that goes on with its epoch after a restart waits for its slaves."""
         role = process.switch.role
         if self.lossless and not self._again and role is not None and role.epoch == self._latest:
@@ -392,7 +392,7 @@ class Watch:
             else:
                 self._nobody_is_ahead(process)
 
-    def _nobody_is_ahead(self, process: Process) -> None:
+    def _nobody_is_ahead(self, process: BrokerProcess) -> None:
         """INV_B20."""
         for queue, offset in self.scene.consumer.offsets.items():
             self.counts["INV_B20"] += offset > 0
@@ -402,7 +402,7 @@ class Watch:
 
     # --- writing ---------------------------------------------------------------------------------------------
 
-    def put(self, process: Process, call: Callable[[], None]) -> None:
+    def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
         """INV_B16, INV_C16, INV_LEASE: who writes may."""
         log, before = process.journal.log, process.journal.log.max_offset
         call()
@@ -430,7 +430,7 @@ class Watch:
                         master != process.switch.broker_id for master, _ in later.values()):
                     self.broken("INV_LEASE", "a write beside another master", process, role.epoch, later)
 
-    def _goes_by_a_committed_set(self, process: Process) -> None:
+    def _goes_by_a_committed_set(self, process: BrokerProcess) -> None:
         """INV_B16."""
         in_sync = process.switch.in_sync
         assert in_sync is not None
@@ -439,7 +439,7 @@ class Watch:
             self.broken("INV_B16", "a set that was not committed", process, in_sync.accepted, in_sync.accepted_epoch,
                          self.committed.get(in_sync.accepted_epoch))
 
-    def _as_many_as_demanded(self, process: Process, end: int) -> None:
+    def _as_many_as_demanded(self, process: BrokerProcess, end: int) -> None:
         """INV_B23, as it is acknowledged."""
         in_sync = process.switch.in_sync
         assert in_sync is not None
@@ -455,7 +455,7 @@ class Watch:
         if lacking:
             self.broken("INV_B23", "acknowledged, and one that may be elected lacks it", process, end, lacking, group)
 
-    def answered_put(self, process: Process, result: PutResult) -> None:
+    def answered_put(self, process: BrokerProcess, result: PutResult) -> None:
         """A put has its outcome."""
         scene, plan = self.scene, self.scene.plan
         status = result.status
@@ -497,7 +497,7 @@ class Watch:
     def _some_unsafe(self) -> bool:
         return any(host.unsafe or host.life > 1 for host in self.scene.hosts)
 
-    def _remember(self, process: Process, epoch: int, end: int) -> None:
+    def _remember(self, process: BrokerProcess, epoch: int, end: int) -> None:
         """INV_B1, the acknowledging side."""
         promised = self.acknowledged
         if epoch < self._latest:
@@ -515,7 +515,7 @@ class Watch:
 
     # --- replication -----------------------------------------------------------------------------------------
 
-    def confirms(self, process: Process) -> None:
+    def confirms(self, process: BrokerProcess) -> None:
         """INV_B3, INV_B4: the confirm offset may have moved."""
         journal = process.journal
         confirm, before = journal.confirm_offset, self._confirm.get(process, 0)
@@ -541,7 +541,7 @@ class Watch:
             if len(self.shown) >= process.journal.begin:  # else nobody has all that was in front of it
                 self.shown += self.log(process, len(self.shown), whole)
 
-    def stores(self, process: Process, end: End | None, offset: int, body: bytes) -> None:
+    def stores(self, process: BrokerProcess, end: End | None, offset: int, body: bytes) -> None:
         """INV_B8, INV_B11, INV_B28: right before a slave appends."""
         log = process.journal.log
         self.doubts.appends(process, offset, body)
@@ -559,13 +559,13 @@ class Watch:
         if master.journal.begin <= offset and self.log(master, offset, offset + len(body)) != body:
             self.broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
 
-    def acknowledges(self, process: Process, end: End | None, data: bytes) -> None:
+    def acknowledges(self, process: BrokerProcess, end: End | None, data: bytes) -> None:
         """INV_B2, INV_B7, INV_B12, INV_C14: as a slave sends."""
         for message in SlaveMessages().feed(data):
             if isinstance(message, Ack):
                 self._acknowledges(process, end, message.offset)
 
-    def _acknowledges(self, process: Process, end: End | None, offset: int) -> None:
+    def _acknowledges(self, process: BrokerProcess, end: End | None, offset: int) -> None:
         journal, host = process.journal, process.host
         self.counts["INV_B12"] += 1
         log = journal.log
@@ -594,7 +594,7 @@ class Watch:
         if level or (offset >= self.confirmed and offset >= len(self.acknowledged)):
             host.unsafe = False
 
-    def _same_starts(self, process: Process, mine: EpochList, theirs: EpochList) -> None:
+    def _same_starts(self, process: BrokerProcess, mine: EpochList, theirs: EpochList) -> None:
         """INV_B7."""
         self.counts["INV_B7"] += 1
         for epoch, start in mine:
@@ -602,13 +602,13 @@ class Watch:
             if other is not None and other != start:
                 self.broken("INV_B7", "two starts of one epoch", process, epoch, start, other)
 
-    def wrote_epochs(self, process: Process) -> None:
+    def wrote_epochs(self, process: BrokerProcess) -> None:
         """INV_B6."""
         following = process.switch.following
         assert following is not None
         self._epoch_file(process, following.core.epochs)
 
-    def _epoch_file(self, process: Process, known: EpochList) -> None:
+    def _epoch_file(self, process: BrokerProcess, known: EpochList) -> None:
         self.counts["INV_B6"] += 1
         written = process.switch.epoch_file.read().epochs
         if written != known:
@@ -617,7 +617,7 @@ class Watch:
         if last is not None and last.start > end and process.journal.begin != end:
             self.broken("INV_B6", "an epoch behind the log's end", process, last, end)
 
-    def truncates(self, process: Process, point: int) -> None:
+    def truncates(self, process: BrokerProcess, point: int) -> None:
         """INV_B9: right before a cut."""
         self.scene.counts["truncated"] += 1
         self._cuts_at[process.host] = point
@@ -630,7 +630,7 @@ class Watch:
         self._floor.pop(process.host, None)
         self._confirm.pop(process, None)
 
-    def truncated(self, process: Process, point: int) -> None:
+    def truncated(self, process: BrokerProcess, point: int) -> None:
         """INV_B10: after the log was cut and everybody told."""
         self._cuts_at.pop(process.host, None)
         if process.dead or process.journal.end != point:
@@ -640,11 +640,11 @@ class Watch:
         following = process.switch.following
         self._nothing_behind(process, point, following.core.epochs if following is not None else process.switch.epochs)
 
-    def cut_off(self, process: Process) -> None:
+    def cut_off(self, process: BrokerProcess) -> None:
         """A new master has cut off the part of a message, which may have been confirmed as far as it went."""
         self._confirm.pop(process, None)
 
-    def _nothing_behind(self, process: Process, point: int, epochs: EpochList) -> None:
+    def _nothing_behind(self, process: BrokerProcess, point: int, epochs: EpochList) -> None:
         """INV_B10."""
         self.counts["INV_B10"] += 1
         journal, messages = process.journal, process.journal.messages
@@ -661,7 +661,7 @@ class Watch:
 
     # --- starts and ends -------------------------------------------------------------------------------------
 
-    def ended(self, process: Process, *, power: bool) -> None:
+    def ended(self, process: BrokerProcess, *, power: bool) -> None:
         """A run ends: what is safe."""
         host, journal = process.host, process.journal
         log = journal.log
@@ -687,7 +687,7 @@ class Watch:
             self._before[host], host.held = synced, synced[1]
             self.lost_by_power(host)
 
-    def recovered(self, process: Process) -> None:
+    def recovered(self, process: BrokerProcess) -> None:
         """INV_B21, INV_B6, INV_B10: right after a start."""
         host, journal = process.host, process.journal
         self.counts["INV_B21"] += 1
@@ -705,7 +705,7 @@ class Watch:
         self._epoch_file(process, process.switch.epochs)
         self._nothing_behind(process, end, process.switch.epochs)
 
-    def _keeps_its_mark(self, process: Process) -> None:
+    def _keeps_its_mark(self, process: BrokerProcess) -> None:
         """INV_B25. What a copy was told was told to its original."""
         if process.host in self.scene.copies and process.host not in self._told:
             return
@@ -726,7 +726,7 @@ class Watch:
 
     # --- consumers -------------------------------------------------------------------------------------------
 
-    def arrived(self, process: Process, queue: int, queue_offset: int, outline: Outline) -> None:
+    def arrived(self, process: BrokerProcess, queue: int, queue_offset: int, outline: Outline) -> None:
         """INV_B5: a message became visible."""
         self.counts["INV_B5"] += 1
         offset, size = outline[0], outline[1]
@@ -734,7 +734,7 @@ class Watch:
             self.broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
         self.history.arrived(process, queue, queue_offset, offset, size)
 
-    def consumed(self, process: Process, queue: int, record: Record) -> None:
+    def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:
         self.history.consumed(process, queue, record)
 
     # --- the end ---------------------------------------------------------------------------------------------

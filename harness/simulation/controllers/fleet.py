@@ -17,8 +17,8 @@ from controller.requests import WRITES
 from harness.simulation.brokers.controller import UNKNOWN_TO_JAVA
 from harness.simulation.brokers.group import Group
 from harness.simulation.brokers.host import Host
-from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, IDENTITY, Process
-from harness.simulation.brokers.watch import Watch as BrokerWatch
+from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, IDENTITY, BrokerProcess
+from harness.simulation.brokers.watch import BrokerWatch
 from harness.simulation.controllers.machine import Machine
 from raft.config import MS
 from remoting.bodies.controller import SyncStateSet
@@ -27,7 +27,7 @@ from remoting.command import Command, request, response
 from remoting.headers.controller import BrokerHeartbeatRequest, GetReplicaInfoResponse
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.controller import Channel
+    from harness.simulation.brokers.controller import BrokerChannel
     from harness.simulation.controllers.scene import ControllerScene
 
 CONTROLLERS = tuple(f"n{number}" for number in range(7))
@@ -43,7 +43,7 @@ LATER_RELEASES = (
 class FleetHost(Host):
     """A broker's place on a machine."""
 
-    def __init__(self, fleet: Fleet, number: int, machine: Machine) -> None:
+    def __init__(self, fleet: FleetGroup, number: int, machine: Machine) -> None:
         super().__init__(fleet, number)
         self.machine, self.name = machine, machine.name
 
@@ -60,7 +60,7 @@ class FleetHost(Host):
         return found.broker_id if isinstance(found, Identity) else None
 
 
-class Fleet(Group):
+class FleetGroup(Group):
     """One group's brokers and clients."""
 
     hosts: list[FleetHost]  # type: ignore[assignment]
@@ -137,12 +137,12 @@ class Fleet(Group):
         host.machine.brokers[self.key] = fresh
         return fresh
 
-    def reported(self, process: Process, problem: str) -> None:
+    def reported(self, process: BrokerProcess, problem: str) -> None:
         super().reported(process, problem)
         if "remove the identity file" in problem and not process.dead:
             self.after(OPERATOR_MS * MS, lambda: self._clear(process))
 
-    def _clear(self, process: Process) -> None:
+    def _clear(self, process: BrokerProcess) -> None:
         host = process.host
         assert isinstance(host, FleetHost)
         if host.process is process and host in self.copies:
@@ -164,10 +164,10 @@ class Fleet(Group):
 
     # --- controllers -----------------------------------------------------------------------------------------
 
-    def channel_closed(self, host: Host, channel: Channel) -> None:
+    def channel_closed(self, host: Host, channel: BrokerChannel) -> None:
         raise AssertionError("channels are the machine's")
 
-    def ask(self, process: Process, address: str, command: Command, timeout_ms: int,
+    def ask(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
             then: Callable[[Command | None], None]) -> None:
         host, above = process.host, self.above
         assert isinstance(host, FleetHost)

@@ -14,7 +14,7 @@ from controller.metadata.groups import GroupKey
 from remoting.command import Command
 
 if TYPE_CHECKING:
-    from harness.simulation.controllers.process import Process
+    from harness.simulation.controllers.process import ControllerProcess
 
 Answered = Callable[[Command | None], None]
 """What waits for an answer; None: none will come."""
@@ -25,7 +25,7 @@ class Channel:
     """One connection from a host of brokers to one run of a controller. Each end sees its close, or does not."""
 
     host: str
-    process: Process
+    process: ControllerProcess
     number: int
     """At the controller: each run of it counts those it accepted, from 1."""
     turn: int
@@ -77,7 +77,7 @@ class Closed:
 class Notify:
     """1008, by a connection of the controller's own. Each run of a controller counts its own, from 1."""
 
-    process: Process
+    process: ControllerProcess
     number: int
     address: str
     key: GroupKey
@@ -89,6 +89,6 @@ class Notify:
 class Told:
     """The answer to a 1008."""
 
-    process: Process
+    process: ControllerProcess
     number: int
 

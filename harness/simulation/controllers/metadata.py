@@ -12,13 +12,13 @@ from controller.metadata.outcomes import Outcome
 from raft.statemachine import Entries
 
 if TYPE_CHECKING:
-    from harness.simulation.controllers.watch import Watch
+    from harness.simulation.controllers.watch import ControllerWatch
 
 
 class SimMetadata(MetadataMachine):
     """Tells ``watch`` of each entry, and its owner of each outcome."""
 
-    def __init__(self, watch: Watch, name: str, reads: int) -> None:
+    def __init__(self, watch: ControllerWatch, name: str, reads: int) -> None:
         super().__init__(self._keep, reads=reads)
         self.watch, self.name = watch, name
         self.on_outcome: Callable[[Outcome], None] | None = None

@@ -52,7 +52,7 @@ Then = Callable[[object], None]
 """Gets the first result, or an error."""
 
 
-class Process:
+class ControllerProcess:
     """One run of one controller, from start to crash."""
 
     def __init__(self, scene: ControllerScene, name: str, life: Life) -> None:

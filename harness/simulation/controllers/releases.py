@@ -19,7 +19,7 @@ from raft.membership import Membership
 from raft.violation import require
 
 if TYPE_CHECKING:
-    from harness.simulation.controllers.process import Process
+    from harness.simulation.controllers.process import ControllerProcess
     from harness.simulation.controllers.scene import ControllerScene
 
 RAISE_NS: Final = 200 * MS
@@ -92,14 +92,14 @@ class Releases:
 
     # --- raising ---------------------------------------------------------------------------------------------
 
-    def activated(self, process: Process) -> None:
+    def activated(self, process: ControllerProcess) -> None:
         """This controller is the active one from now on."""
         if self.scene.plan.mixed:
             self._look((process, process.role))
         elif process.machine.format < self.scene.plan.format:
             self._propose(process, process.machine.format + 1, process.life.replica.membership)
 
-    def _look(self, which: tuple[Process, int]) -> None:
+    def _look(self, which: tuple[ControllerProcess, int]) -> None:
         process, role = which
         if process.role != role or not process.active.active:
             return
@@ -109,7 +109,7 @@ class Releases:
             self._stray(process)
         process.life.later(RAISE_NS, self._look, which)
 
-    def _heard(self, what: tuple[Process, int, Membership]) -> None:
+    def _heard(self, what: tuple[ControllerProcess, int, Membership]) -> None:
         process, role, asked = what
         if process.role != role or not process.active.active or process.life.replica.membership != asked:
             return
@@ -122,11 +122,11 @@ class Releases:
         lost = process is None or process.life.paused is not None or self._draws.chance(0.1)
         return 0 if lost else self.reads[name]
 
-    def _propose(self, process: Process, following: int, members: Membership) -> None:
+    def _propose(self, process: ControllerProcess, following: int, members: Membership) -> None:
         self._asked[process.active.term, following] = Asked(self._now, frozenset(members.members))
         process.propose(RaiseFormat(term=process.active.term, format=following), _whatever)
 
-    def _stray(self, process: Process) -> None:
+    def _stray(self, process: ControllerProcess) -> None:
         """Of no controller's making."""
         in_use = process.machine.format
         wanted = self._draws.pick((in_use + 2, 1, 1 << 40, in_use), in_use + 2)

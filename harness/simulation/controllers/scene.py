@@ -14,14 +14,14 @@ from typing import Final
 from controller.metadata.groups import BrokerGroup, GroupKey
 from harness.simulation.brokers.demands import DEMANDED
 from harness.simulation.brokers.group import calls
-from harness.simulation.controllers.fleet import Fleet, FleetHost
+from harness.simulation.controllers.fleet import FleetGroup, FleetHost
 from harness.simulation.controllers.machine import Machine
 from harness.simulation.controllers.messages import Ask, Channel, Closed, Notify, Told
 from harness.simulation.controllers.metadata import SimMetadata
 from harness.simulation.controllers.plan import BROKER_FAULTS, OWN_PROFILES, ControllerPlan, draw
-from harness.simulation.controllers.process import Process
+from harness.simulation.controllers.process import ControllerProcess
 from harness.simulation.controllers.releases import Releases
-from harness.simulation.controllers.watch import PREDICATES, Watch
+from harness.simulation.controllers.watch import PREDICATES, ControllerWatch
 from raft.config import MS, Read
 from raft.invariants import require
 from raft.sim.campaign import Healing, Program, Scene
@@ -58,7 +58,7 @@ class ControllerCluster(Cluster):
 
     def __init__(self, scene: ControllerScene, tape: Tape) -> None:
         self.scene = scene
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, ControllerProcess] = {}
         self._starting = ""
         plan = scene.plan
         super().__init__(
@@ -78,7 +78,7 @@ class ControllerCluster(Cluster):
         super().start(name)
         life = self.nodes[name].life
         if life is not None:
-            self.processes[name] = Process(self.scene, name, life)
+            self.processes[name] = ControllerProcess(self.scene, name, life)
 
     def crash(self, name: str | None) -> None:
         super().crash(name)
@@ -104,8 +104,8 @@ class ControllerScene(Scene):
         self.machines: dict[str, Machine] = {}
         self.copies: dict[str, Machine] = {}
         """Machines that run a copy of another one's disk."""
-        self.fleets: dict[GroupKey, Fleet] = {}
-        self.watch = Watch(self)
+        self.fleets: dict[GroupKey, FleetGroup] = {}
+        self.watch = ControllerWatch(self)
         self.releases = Releases(self)
         self.healed = False
         super().__init__(tape, plan)
@@ -134,7 +134,7 @@ class ControllerScene(Scene):
         self.admin.start()
         for number in range(plan.groups):
             key = GroupKey("c", f"g{number}")
-            self.fleets[key] = Fleet(self, key, number)
+            self.fleets[key] = FleetGroup(self, key, number)
         for number, machine in enumerate(self.machines.values()):
             self.world.at(number * 7 * MS, _start, machine)
 
@@ -167,8 +167,8 @@ class ControllerScene(Scene):
         process = self.active()
         return process.machine.group(key) if process is not None else None
 
-    def active(self) -> Process | None:
-        best: Process | None = None
+    def active(self) -> ControllerProcess | None:
+        best: ControllerProcess | None = None
         for process in self.cluster.processes.values():
             if process.active.active and process.life.paused is None and (
                     best is None or process.active.term > best.active.term):
@@ -233,7 +233,7 @@ class ControllerScene(Scene):
         """Something came for a controller's process that is no more."""
         self.send(channel.process.name, channel.host, channel.kind, Closed(channel))
 
-    def bury(self, process: Process) -> None:
+    def bury(self, process: ControllerProcess) -> None:
         """A controller died: hosts learn of it when they next send, or now."""
         for machine in (*self.machines.values(), *self.copies.values(), self.admin):
             channel = machine.channels.get(process.name)
@@ -472,7 +472,7 @@ class Progress:
         self._lose(keys[0], closes=True)
         self._lose(keys[-1], closes=False)
 
-    def _settle(self, fleets: Sequence[Fleet]) -> None:
+    def _settle(self, fleets: Sequence[FleetGroup]) -> None:
         self._run_until(lambda: all(fleet.watch.level() for fleet in fleets),
                         SETTLE_MS + 6 * self.scene.plan.fleet.poll_ms)
 

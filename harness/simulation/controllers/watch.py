@@ -27,7 +27,7 @@ from raft.violation import InvariantViolation
 if TYPE_CHECKING:
     from harness.simulation.controllers.messages import Channel
     from harness.simulation.controllers.metadata import SimMetadata
-    from harness.simulation.controllers.process import Process
+    from harness.simulation.controllers.process import ControllerProcess
     from harness.simulation.controllers.scene import ControllerScene
 
 STATEMENTS: Final[dict[str, str]] = {
@@ -54,7 +54,7 @@ class Heard:
     timeout_ns: int
 
 
-class Watch:
+class ControllerWatch:
     """All of it, for one scene."""
 
     def __init__(self, scene: ControllerScene) -> None:
@@ -64,7 +64,7 @@ class Watch:
         self.last = 0
         """Entries up to this index were applied somewhere."""
         self._hashes: dict[int, bytes] = {}
-        self._heard: dict[tuple[Process, GroupKey, int], dict[tuple[str, int | None], Heard]] = {}
+        self._heard: dict[tuple[ControllerProcess, GroupKey, int], dict[tuple[str, int | None], Heard]] = {}
         """By address and life of who was heard."""
         self._floors: dict[GroupKey, tuple[int, int]] = {}
 
@@ -114,14 +114,14 @@ class Watch:
                 or not lease.holds(process.now), "INV_LEASE", "elected while the former master may still acknowledge",
                 command, lease, process.now)
 
-    def activated(self, process: Process) -> None:
+    def activated(self, process: ControllerProcess) -> None:
         """A controller begins to act."""
         beating = any(host.process is not None and host.process.switch.in_sync is not None
                       for host in self.scene.hosts())
         self.scene.counts["active controller changed"] += 1
         self.scene.counts["changed while masters beat"] += beating
 
-    def heard(self, process: Process, beat: Heartbeat, channel: Channel, sent: int) -> None:
+    def heard(self, process: ControllerProcess, beat: Heartbeat, channel: Channel, sent: int) -> None:
         """A heartbeat reached a controller. Late ones and doubles say nothing new."""
         heard = self._heard.setdefault((process, beat.key, beat.broker_id), {})
         who = beat.address, beat.replica.life
@@ -130,7 +130,7 @@ class Watch:
             timeout_ns = (self.scene.plan.fleet.timeout_ms if beat.timeout_ms is None else beat.timeout_ms) * MS
             heard[who] = Heard(sent, process.now, channel, timeout_ns)
 
-    def _heard_of(self, process: Process, key: GroupKey, broker_id: int) -> Heard | None:
+    def _heard_of(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> Heard | None:
         """The latest of the process that this controller has on record."""
         group = process.machine.groups.get(key)
         member = group.replicas.get(broker_id) if group is not None else None
@@ -139,12 +139,12 @@ class Watch:
             life == member.life if member.life else address == member.address)), key=lambda each: each.at_ns,
             default=None)
 
-    def hears(self, process: Process, key: GroupKey, broker_id: int) -> bool:
+    def hears(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> bool:
         """Whether this broker has an open channel to this controller by which it has beaten."""
         heard = self._heard_of(process, key, broker_id)
         return heard is not None and heard.channel.open_here and heard.channel.open_there
 
-    def elects(self, process: Process, command: ElectMaster) -> None:
+    def elects(self, process: ControllerProcess, command: ElectMaster) -> None:
         """INV_C21: an active controller elects, of itself or for a broker, only in place of a master that it lost.
 
         That is, one whose latest heartbeat came by a channel that it saw close, or whose heartbeats stayed away for a

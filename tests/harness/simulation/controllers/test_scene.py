@@ -20,7 +20,7 @@ from controller.metadata.groups import BrokerGroup
 from controller.metadata.invariants import INVARIANTS
 from controller.metadata.outcomes import Elected, Outcome
 from harness.simulation.brokers.contract import Excuse
-from harness.simulation.controllers.fleet import Fleet
+from harness.simulation.controllers.fleet import FleetGroup
 from harness.simulation.controllers.machine import Machine
 from harness.simulation.controllers.plan import draw
 from harness.simulation.controllers.scene import CONTROLLERS, ControllerScene, Progress, make
@@ -58,7 +58,7 @@ def test_what_a_young_master_held_was_seen_by_nobody_when_another_leads_without_
     assert result.predicates["INV_B24"]
 
 
-def without_all_disks(killed: int = 0) -> tuple[ControllerScene, Fleet]:
+def without_all_disks(killed: int = 0) -> tuple[ControllerScene, FleetGroup]:
     """Three replicas in sync; then the last one's disk is lost, the first ``killed`` processes die, and the machines
     of the others. Nobody is master any more, and everything is up again."""
     tape = Tape(1)
