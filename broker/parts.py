@@ -48,9 +48,9 @@ def passed_on(kinds: Iterable[PartClass] = PARTS) -> frozenset[int]:
 def parts_of(shared: Shared, kinds: Iterable[PartClass] = PARTS) -> Parts:
     """Made, configured, and told of the journal's moments. Raises ``ConfigError``, and ``WrongStore`` for a table that
     cannot be read."""
-    made = Parts(shared.now_ns)
-    shared.journal.ticks.join("parts", made.tick)
-    shared.journal.veil.lifted = made.all_seen
+    made, journal = Parts(shared.now_ns), shared.journal
+    journal.ticks.join("parts", made.tick)
+    journal.veil.lifted = made.all_seen
     for kind in kinds:
         made.add(kind(shared, made))
     made.configure(shared.config)

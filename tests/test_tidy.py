@@ -207,6 +207,14 @@ def third_party(source: Source) -> Iterator[str]:
             yield f"{source.path}:{line}: imports {module}, which its installation does not promise"
 
 
+def reach(source: Source) -> Iterator[str]:
+    if not source.path.startswith("broker/"):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and (found := REACH.search(ast.unparse(node))):
+            yield f"{source.path}:{node.lineno}: {found[0]} reaches through two objects; take the {found[1]} itself"
+
+
 def unbounded(source: Source) -> Iterator[str]:
     if not (source.python and source.path.startswith(LIBRARIES)):
         return
@@ -251,6 +259,7 @@ def error_tree(source: Source) -> Iterator[str]:
         yield f"{source.path}: {name}({parent}) stands only in {where}"
 
 
+REACH = re.compile(r"\.(?:_?journal|_?store)\.(log|messages|visible|trust|veil|writer|flusher|cleaner)\.\w+$")
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 TEST_ID = re.compile(r"\b(tests/[\w/]+\.py)::([\w.:]+)")
 
@@ -307,6 +316,7 @@ CHECKS: list[tuple[Check, str, str]] = [
     (third_party, "raft/a.py", "import requests\n"),
     (third_party, "raft/a.py", "import prometheus_client\n"),
     (third_party, "remoting/a.py", "import raft\n"),
+    (reach, "broker/a.py", "end = self._journal.log.max_offset\n"),
     (unbounded, "raft/a.py", "import math, trio\ntrio.open_memory_channel(math.inf)\n"),
     (unbounded, "raft/a.py", "import trio\ntrio.lowlevel.spawn_system_task(f)\n"),
     (argued_ignores, "pyproject.toml", 'ignore = [\n  "E501",\n]\n'),

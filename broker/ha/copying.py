@@ -83,9 +83,10 @@ class Copying(ABC, Generic[MessageT]):
         self.address: str | None = None
         self.connected = False
         self._journal, self._core, self._decoder, self._epoch_file = journal, core, decoder, epoch_file
+        self._file_bytes = journal.log.file_bytes
         self._trusted = trusted
         self._frames = decoder()
-        self._whole = WholeRecords(journal.log.file_bytes)
+        self._whole = WholeRecords(self._file_bytes)
         self._to_connect: str | None = None
         self._left = ""
         """Why the core, or the caller, has ended this connection."""
@@ -135,7 +136,7 @@ class Copying(ABC, Generic[MessageT]):
     def _opened(self) -> None:
         """It is connected. Raises what is in ``FAULTS``."""
         self.connected = True
-        self._frames, self._whole = self._decoder(), WholeRecords(self._journal.log.file_bytes)
+        self._frames, self._whole = self._decoder(), WholeRecords(self._file_bytes)
         self._core.not_stored(self._journal.end)  # a part of a record went with the connection before
         self._do(self._core.connected(self._journal.now_ns()))
 

@@ -114,7 +114,8 @@ class Switching(ABC):
         self.changed: Callable[[], None] = lambda: None
         """Called when the SyncStateSet may have to be changed, when a slave's log is in doubt no longer, and at each
         end and beginning of a role."""
-        self._journal, self._trust, self._epoch_file, self._config = journal, journal.trust, epoch_file, config
+        self._journal, self._veil, self._trust = journal, journal.veil, journal.trust
+        self._epoch_file, self._config = epoch_file, config
         self._learner, self._from_last_file = learner, sync_from_last_file
         self._least = least
         found = epoch_file.read()
@@ -183,7 +184,7 @@ class Switching(ABC):
         """``LEAVE``: nothing is under way of the role before, but for a connection that is being closed."""
         self._epochs = self.epochs
         self.role = self._master = self.in_sync = self._young = None
-        self._journal.veil.lift()
+        self._veil.lift()
         self._port.drop(reason)
         copying, self._copying, self._slave = self._copying, None, None
         if copying is not None:
@@ -235,7 +236,7 @@ class Switching(ABC):
         assert young is not None
         journal.confirm(young.confirm)
         if young.confirm < journal.end and self._config.veils:
-            journal.veil.fall(journal.end)
+            self._veil.fall(journal.end)
 
     @property
     def shown(self) -> bool:

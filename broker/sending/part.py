@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 class SendingPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, standing, topics, groups = shared.config, shared.standing, before[TopicsPart], before[GroupsPart].table
-        host = packed_host(config.broker_ip1, config.listen_port)
+        host, journal = packed_host(config.broker_ip1, config.listen_port), shared.journal
         rules = [rule for part in before for rule in part.rules()]
         self.sending = Sending(
             pick(config, SendingConfig), topics.table, topics.file, groups, before[ClientsPart].locks, shared.puts,
             host, shared.rng, lambda: standing.role.takes_puts, of_parts=rules)
         self._send_back = SendBack(
-            self.sending, topics.table, topics.file, groups, shared.puts, shared.journal.log.record, host,
-            shared.rng, of_parts=rules)
+            self.sending, topics.table, topics.file, groups, shared.puts, journal.log.record, host, shared.rng,
+            of_parts=rules)
         self._rate = Rate(lambda: self.sending.counters.messages)
 
     def handlers(self) -> Mapping[int, Handler]:
