@@ -21,6 +21,7 @@ from broker.part import Part, PartClass, Shared
 from broker.parts import configuration
 from broker.server import RunningBroker, World, serve_broker
 from broker.store.directory import DirectoryFiles
+from broker.tablecopies import TableCopies
 from harness.simulation.worlds.brokers import SMALL, cluster, until
 from remoting import properties
 from remoting.client import Client, open_client
@@ -96,6 +97,7 @@ async def test_a_master_without_such_a_table_keeps_back_no_other(autojump_clock:
         master = await made.node()
         await made.ask(master.address, RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequest("orders", 4, 4, 6))
         await until(lambda: slave.topics.get("orders"))
+        await until(lambda: slave.broker.parts[TableCopies].done)
         assert await owners(made.client, slave.address) == {}
 
 
