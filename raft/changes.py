@@ -72,7 +72,7 @@ class Changes:
         # Directories first: a voter that loses its disk before it is known by its directory would come back unnoticed.
         if (self._unrecorded and self.record_incarnations()) or self.desired is None:
             return
-        step = next_step(current, self.desired, self._strangers(), leadership.caught_up())
+        step = next_step(current, self.desired, self._strangers(), leadership.tracker.caught_up())
         self.waiting = step.waiting
         if step.membership is not None:
             self._append(step.membership)

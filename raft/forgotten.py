@@ -79,7 +79,7 @@ def INV_R35(group: Checker, node: Ghost, replica: Replica, voter: Ghost) -> None
     group.counts["INV_R35"] += 1
     if replica.leadership is None or not knew(node, voter):
         return
-    counted = replica.leadership.counted(voter.name)
+    counted = replica.leadership.tracker.counted(voter.name)
     lapsed = voter.replica is not None and voter.replica.lapse is not None
     require(counted <= (0 if lapsed else voter.disk.last), "INV_R35",
             f"{node.name} counts {counted} of {voter.name}, whose disk lost its end and holds", voter.disk.last)

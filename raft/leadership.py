@@ -30,12 +30,12 @@ from raft.messages import (
     TimeoutNow,
 )
 from raft.progress import PROBE, REPLICATE, SNAPSHOT, Progress
-from raft.quorum import quorum_value
 from raft.reads import Reads
 from raft.rules.interface import HeartbeatTally, LeaderDecision
 from raft.snapshotmeta import encode_meta
 from raft.standstill import Standstill
 from raft.trace import BecameLeader, PeerState
+from raft.tracker import Tracker
 from raft.transfer import Transfer
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class Leadership:
     def __init__(self, core: Replica) -> None:
         self.core = core
         self.term = core.term
-        self.peers: dict[str, Progress] = {}
+        self.tracker = Tracker(core)
+        self.peers = self.tracker.peers
         self.reads = Reads(self)
         self.transfer = Transfer(self)
         self.changes = Changes(self)
@@ -73,10 +74,6 @@ class Leadership:
         """Index of this leadership's no-op."""
         self._next_beat = self._beaten_at = core.now
         self._notice_at = NEVER
-        self._sessions = 0
-        self.uncounted: frozenset[str] = frozenset()
-        """Strangers, and members that lack what they had acknowledged: no commit and no read rests on them."""
-        self._answers: dict[str, tuple[int, int]] = {}
 
     # --- life
 
@@ -134,66 +131,10 @@ class Leadership:
         self.transfer.tick()
         self.changes.tick()
 
-    # --- members
-
     def sync_peers(self) -> None:
-        """Keep one progress per member but this node; a member that left is fed until it knows."""
-        core = self.core
-        wanted = {peer for peer in core.membership.everyone if peer != core.node_id}
-        for peer in sorted(wanted - set(self.peers)):
-            self._add_peer(peer)
-        for peer, progress in list(self.peers.items()):
-            if peer in wanted:
-                if progress.departing_until_ns:  # left and came back: another life, another session
-                    self._add_peer(peer)
-            elif not progress.departing_until_ns:
-                progress.departing_until_ns = core.now + 20 * self.heartbeat_ns
-        self.recount()
+        """The membership is another one: feed its members, and look whom it knows by directory."""
+        self.tracker.sync()
         self.changes.met_again()
-
-    def renew(self, peer: str) -> None:
-        """The peer came back with another directory: what was known of it is void."""
-        if peer in self.peers:
-            self._add_peer(peer)
-            self.recount()
-
-    def recount(self) -> None:
-        """Look anew who counts."""
-        self.uncounted = self.core.strangers | {
-            peer for peer, progress in self.peers.items() if progress.lapsed or progress.owed > progress.match}
-
-    def _add_peer(self, peer: str) -> None:
-        core = self.core
-        self._sessions += 1
-        self.peers[peer] = Progress(peer, self._sessions, core.log.last_index + 1, core.now)
-        self._answers.pop(peer, None)
-
-    def _drop_departed(self) -> None:
-        core = self.core
-        for peer, progress in list(self.peers.items()):
-            until = progress.departing_until_ns
-            knows = progress.match >= core.log.membership_index and progress.sent_commit >= core.log.membership_index
-            if until and (core.now >= until or knows):
-                del self.peers[peer]
-                self._answers.pop(peer, None)
-
-    def caught_up(self) -> frozenset[str]:
-        """Peers close enough to the end of the log to become voters."""
-        core = self.core
-        least = core.log.last_index - core.config.learner_lag_entries
-        return frozenset(
-            peer for peer, p in self.peers.items()
-            if p.state == REPLICATE and p.match >= max(least, 1) and not p.departing_until_ns)
-
-    def best_successor(self) -> str | None:
-        """The voter that holds most and is in contact; priority breaks the tie."""
-        core = self.core
-        members = core.membership.members
-        ranked = [
-            (p.match, members[peer].priority if peer in members else 0, peer) for peer, p in self.peers.items()
-            if peer in core.membership.voters and peer not in self.uncounted
-            and core.now - p.heard_ns <= 4 * self.heartbeat_ns]
-        return max(ranked)[2] if ranked else None
 
     # --- proposing
 
@@ -314,8 +255,8 @@ class Leadership:
         self._beaten_at = core.now
         self._next_beat = core.now + self.heartbeat_ns
         self._notice_at = NEVER
-        self._answers = {}
-        self._drop_departed()
+        self.tracker.answers = {}
+        self.tracker.drop_departed()
         timeout = core.config.replication_timeout_ms * MS
         for progress in list(self.peers.values()):
             if progress.inflight and core.now - progress.inflight[0][2] > timeout:
@@ -361,7 +302,7 @@ class Leadership:
                 or reply.sequence > progress.sequence):
             core.dropped(peer, reply, "another term, session or sequence")  # raft-rejoin survey
             return
-        self._answers[peer] = reply.code, reply.term
+        self.tracker.answers[peer] = reply.code, reply.term
         progress.answered(reply.sequence, core.now)
         if reply.last_index < progress.match and reply.sequence > progress.match_sequence:
             self._forgot(progress)
@@ -386,7 +327,7 @@ class Leadership:
         if reply.code == Code.EXPIRED_TERM and reply.term <= self.core.term:
             self.core.dropped(peer, reply, "an objection to an earlier leadership")
             return
-        self._answers[peer] = reply.code, reply.term
+        self.tracker.answers[peer] = reply.code, reply.term
         self._judge()
 
     def _on_match(self, progress: Progress, reply: AppendReply) -> None:
@@ -449,12 +390,11 @@ class Leadership:
         any more; a session of its own begins, which finds the real end of its log.
         """
         owed = max(progress.owed, progress.match)
-        self._add_peer(progress.peer)
-        fresh = self.peers[progress.peer]
+        fresh = self.tracker.add(progress.peer)
         fresh.owed, fresh.lapsed = owed, progress.lapsed
         fresh.contact_ns = progress.contact_ns
         fresh.departing_until_ns = progress.departing_until_ns
-        self.recount()
+        self.tracker.recount()
         self._trace_peer(fresh, f"lost what it had acknowledged, up to {owed}")
         self.feed(fresh)
 
@@ -462,7 +402,7 @@ class Leadership:
         """A success with a hint: the peer knows of itself that it lost what it had acknowledged. Without: not so."""
         if reply.hint_index:
             progress.lapsed, progress.lapse_sequence = True, progress.sequence
-            self.recount()
+            self.tracker.recount()
         elif reply.sequence > progress.lapse_sequence:
             progress.lapsed = False
             self._counts_again(progress)
@@ -471,7 +411,7 @@ class Leadership:
     def _counts_again(self, progress: Progress) -> None:
         """The peer holds again what it had acknowledged. What it said meanwhile goes on counting for nothing."""
         progress.read_round, progress.counted_ns = 0, self.core.now
-        self.recount()
+        self.tracker.recount()
 
     def on_loaded(self, peer: str, session: int, first: int, frames: list[Frame]) -> None:
         progress = self.peers.get(peer)
@@ -530,7 +470,7 @@ class Leadership:
         progress = self.peers.get(peer)
         if reply.term > core.term:
             if progress and progress.session == reply.session and not progress.departing_until_ns:
-                self._answers[peer] = reply.code, reply.term
+                self.tracker.answers[peer] = reply.code, reply.term
                 self._judge()
             return
         if (progress is None or reply.session != progress.session or reply.term != core.term
@@ -557,22 +497,11 @@ class Leadership:
         """Before its own no-op is committed a leader does not know what is (paper §8)."""
         return self.core.commit_index >= self.own_first
 
-    def _match(self, node_id: str) -> int:
-        core = self.core
-        if node_id == core.node_id:
-            return core.log.durable_index
-        progress = self.peers.get(node_id)
-        return progress.match if progress and node_id not in self.uncounted else 0
-
-    def counted(self, node_id: str) -> int:
-        """Up to where a voter counts towards a commit."""
-        return self._match(node_id)
-
     def _count(self) -> None:
         """Advance commit to what a quorum holds durably, if that entry is of this term (paper §5.4.2)."""
         core = self.core
         membership = core.membership
-        index = quorum_value(membership.voters, membership.outgoing, self._match)
+        index = self.tracker.quorum_match()
         if index <= core.commit_index or core.log.term_at(index) != self.term:
             return
         core.advance_commit(index, counted=True)
@@ -588,22 +517,12 @@ class Leadership:
         else:
             self.changes.advance()
 
-    @property
-    def needs_disk(self) -> bool:
-        """Whether the peers hold enough for a commit that this node's own disk holds back."""
-        core = self.core
-
-        def match(node_id: str) -> int:
-            return core.log.last_index if node_id == core.node_id else self._match(node_id)
-
-        return quorum_value(core.membership.voters, core.membership.outgoing, match) > core.commit_index
-
     def _resign_removed(self) -> None:
         """The membership without this node is committed: it led until here without counting itself (paper §6)."""
         core = self.core
         self.changes.advance()  # nothing is left to do but to answer who asked for the change
         self.beat()
-        successor = self.best_successor()
+        successor = self.tracker.best_successor()
         if successor and self.peers[successor].match == core.log.last_index:
             core.send(successor, TimeoutNow(core.group, core.term, core.log.last_index, core.log.last_term))
         core.step_down("removed from the group")
@@ -615,33 +534,11 @@ class Leadership:
 
     # --- contact
 
-    def quorum_contact(self, *, counted: bool = False) -> int:
-        """When the latest message was sent that a quorum has answered; this node answers itself at once.
-
-        ``counted``: by those whose promises count. Who lost what it had acknowledged is in contact, to be given it
-        again; but it may have lost a promise to another leader as well.
-        """
-        membership = self.core.membership
-        return quorum_value(
-            membership.voters, membership.outgoing, self._counted_contact if counted else self._contact)
-
-    def _counted_contact(self, node_id: str) -> int:
-        contact = 0 if node_id in self.uncounted else self._contact(node_id)
-        progress = self.peers.get(node_id)
-        return contact if progress is None or contact >= progress.counted_ns else 0
-
-    def _contact(self, node_id: str) -> int:
-        core = self.core
-        if node_id == core.node_id:
-            return core.now
-        progress = self.peers.get(node_id)
-        return progress.contact_ns if progress and node_id not in core.strangers else 0
-
     def _judge(self) -> None:
         """Ask the rules whether this leadership may go on."""
         core = self.core
         decision = core.rules.judge_heartbeats(HeartbeatTally(
-            core.membership, core.node_id, self.term, self._answers, core.now - self.quorum_contact()))
+            core.membership, core.node_id, self.term, self.tracker.answers, core.now - self.tracker.quorum_contact()))
         if decision.step_down:
             self.resign(decision)
         elif decision.beat_now:
@@ -659,18 +556,6 @@ class Leadership:
             core.become_candidate(decision.reason)
         core.learn_term(decision.known_term)
 
-    def round_confirmed(self, number: int) -> bool:
-        """A quorum answered messages of this read round; the active voters of both halves (jraft 25)."""
-        core = self.core
-
-        def seen(node_id: str) -> int:
-            if node_id == core.node_id:
-                return number
-            progress = self.peers.get(node_id)
-            return progress.read_round if progress and node_id not in self.uncounted else 0
-
-        return quorum_value(core.membership.voters, core.membership.outgoing, seen) >= number
-
     def read(self, ticket: int, level: Read) -> None:
         self.reads.read(ticket, level)
 
@@ -682,7 +567,7 @@ class Leadership:
         if not core.membership.votes(core.node_id):
             return False  # it leads until its removal commits, and a sole voter that is left need not wait for it
         length = core.rules.lease_ns * (100 - core.config.clock_drift_percent) // 100
-        start = self.quorum_contact(counted=True)
+        start = self.tracker.quorum_contact(counted=True)
         return start >= self.lease_floor and core.now < start + length
 
     def void_lease(self, now: int) -> None:

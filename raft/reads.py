@@ -66,7 +66,7 @@ class Reads:
         """Complete the round if a quorum answered it, and start the next if reads wait."""
         leadership = self.leadership
         core = leadership.core
-        if self._asked and leadership.round_confirmed(self.round):
+        if self._asked and leadership.tracker.round_confirmed(self.round):
             asked, self._asked = self._asked, []
             for ticket, origin in asked:
                 self._answer(ticket, origin, Code.SUCCESS, self._round_index)
@@ -74,7 +74,7 @@ class Reads:
             self.round += 1
             self._round_index = core.commit_index
             self._asked, self._waiting = self._waiting, []
-            if leadership.round_confirmed(self.round):
+            if leadership.tracker.round_confirmed(self.round):
                 self.advance()
             else:
                 leadership.beat()

@@ -182,7 +182,7 @@ class Replica:
 
     def voter(self) -> Voter:
         """The facts that election rules judge."""
-        contact = self.leadership.quorum_contact() if self.leadership else self.heard_leader_at
+        contact = self.leadership.tracker.quorum_contact() if self.leadership else self.heard_leader_at
         return Voter(
             self.node_id, self.role, self.term, self.voted_for, self.leader, self.log.last_term, self.log.last_index,
             self.membership, self.now - contact, self.campaign.state.transfer, self.may_campaign)
@@ -496,7 +496,7 @@ class Replica:
         log = self.log
         return log.durable_index < log.last_index and (
             self.commit_index > log.durable_index
-            or (self.leadership.needs_disk if self.leadership else self.following.needs_disk))
+            or (self.leadership.tracker.needs_disk if self.leadership else self.following.needs_disk))
 
     def applied(self, now: int, index: int) -> None:
         """The state machine has taken everything up to ``index``."""
@@ -573,7 +573,7 @@ class Replica:
         self._find_strangers()
         if self.leadership:
             if known is not None or peer in self.strangers:
-                self.leadership.renew(peer)
+                self.leadership.tracker.renew(peer)
             self.leadership.changes.record_incarnations()
 
     def outlived(self, now: int, peer: str, lives: tuple[int, ...]) -> bool:

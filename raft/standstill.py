@@ -51,12 +51,12 @@ class Standstill:
         if core.log.durable_index < due or self.leadership.transfer.busy:
             return []
         return [peer for name, peer in self.leadership.peers.items()
-                if core.membership.votes(name) and self.leadership.counted(name) < due]
+                if core.membership.votes(name) and self.leadership.tracker.counted(name) < due]
 
     def _another(self) -> bool:
         """Whether a voter in contact holds all that this node does, and could lead."""
         core, leadership = self.leadership.core, self.leadership
         return any(
-            leadership.counted(name) == core.log.last_index and not peer.disk_full
+            leadership.tracker.counted(name) == core.log.last_index and not peer.disk_full
             and core.now - peer.heard_ns <= 4 * leadership.heartbeat_ns
             for name, peer in leadership.peers.items() if name in core.membership.voters)

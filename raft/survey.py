@@ -37,7 +37,7 @@ def survey(driver: Driver) -> Status:
         unsynced_writes=driver.submitted - driver.durable_token, installing=driver.snapshots.restoring,
         snapshotting=driver.snapshots.taking, rules=config.rules.value,
         heard_leader_ns=None if leads else now - replica.heard_leader_at,
-        quorum_silence_ns=now - leadership.quorum_contact() if leadership else None,
+        quorum_silence_ns=now - leadership.tracker.quorum_contact() if leadership else None,
         own_term_committed=leadership.own_term_committed if leadership else True,
         strangers=tuple(sorted(replica.strangers)), lapse_index=replica.lapse.index if replica.lapse else 0,
         refusals=tuple(driver.peers.refusals()),
@@ -93,4 +93,4 @@ def _lease_remaining(replica: Replica, now: int) -> int:
     if leadership is None or not leadership.lease_valid():
         return 0
     length = replica.rules.lease_ns * (100 - replica.config.clock_drift_percent) // 100
-    return max(0, leadership.quorum_contact(counted=True) + length - now)
+    return max(0, leadership.tracker.quorum_contact(counted=True) + length - now)

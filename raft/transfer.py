@@ -42,8 +42,8 @@ class Transfer:
             core.output(Resolved(ticket))
             return
         if target is None:
-            target = leadership.best_successor()
-        if target is None or target not in core.membership.voters or target in leadership.uncounted:
+            target = leadership.tracker.best_successor()
+        if target is None or target not in core.membership.voters or target in leadership.tracker.uncounted:
             raise Rejected(RejectReason.NO_SUCH_MEMBER, f"{target} is not a voter that can lead")
         if leadership.peers[target].match < core.membership_index:
             raise Rejected(RejectReason.NOT_CAUGHT_UP, f"{target} does not hold the latest membership yet")

@@ -24,8 +24,11 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/following.py": (
         "tests/raft/test_following.py", "tests/raft/bugs/test_replication.py", "tests/raft/bugs/test_snapshots.py",
         "tests/raft/bugs/test_guards.py"),
-    "raft/leadership.py": ("tests/raft/test_leadership.py", "tests/raft/test_leadership_answers.py"),
+    "raft/leadership.py": ("tests/raft/test_leadership.py", "tests/raft/test_leadership_answers.py",
+                           "tests/raft/test_tracker.py"),
     "raft/replica.py": ("tests/raft/test_replica.py", "tests/raft/test_replica_inputs.py"),
+    "raft/tracker.py": ("tests/raft/test_tracker.py", "tests/raft/test_leadership.py",
+                        "tests/raft/test_leadership_answers.py"),
     "raft/writes.py": ("tests/raft/test_writes.py",),
     "raft/rules/strict.py": RULES,
     "raft/rules/dledger.py": RULES,

@@ -90,7 +90,7 @@ def test_BUG_F2_until_it_holds_what_it_had_acknowledged_it_counts_for_nothing(co
     owed = peer(script, "n1").match
     script.elapse(380)
     leading = script["n0"].leadership
-    assert leading is not None and peer(script, "n1").owed == owed and "n1" in leading.uncounted
+    assert leading is not None and peer(script, "n1").owed == owed and "n1" in leading.tracker.uncounted
     assert not leading.lease_valid()
     before = script["n0"].commit_index
     script.propose("n0", b"w")
@@ -100,7 +100,7 @@ def test_BUG_F2_until_it_holds_what_it_had_acknowledged_it_counts_for_nothing(co
     assert script["n0"].commit_index == before and script.outcome("n0", ticket) == "open"
     script.filter = None
     script.elapse(400)
-    assert "n1" not in leading.uncounted and peer(script, "n1").owed == 0
+    assert "n1" not in leading.tracker.uncounted and peer(script, "n1").owed == 0
     assert script["n0"].commit_index == before + 1 and script.outcome("n0", ticket) == "done"
 
 
@@ -208,11 +208,11 @@ def test_BUG_F7_a_leader_counts_it_for_nothing_while_it_says_so() -> None:
     script.elect("n2")
     script.elapse(200)
     leading = script["n2"].leadership
-    assert leading is not None and "n1" in leading.uncounted
+    assert leading is not None and "n1" in leading.tracker.uncounted
     assert (peer(script, "n1", "n2").owed, peer(script, "n1", "n2").lapsed) == (0, True)
     script.filter = None
     script.elapse(400)
-    assert "n1" not in leading.uncounted
+    assert "n1" not in leading.tracker.uncounted
 
 
 def test_BUG_F8_what_an_older_life_was_told_is_committed_does_not_end_a_later_lapse() -> None:

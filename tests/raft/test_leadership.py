@@ -11,7 +11,6 @@ from raft.config import MS, NEVER, Config, Read
 from raft.errors import Busy, Rejected, RejectReason
 from raft.frame import Kind
 from raft.leadership import COMMIT_NOTICE_NS, Leadership
-from raft.membership import Member, Membership
 from raft.messages import (
     Code,
     Load,
@@ -43,7 +42,8 @@ def test_a_leader_begins_with_a_no_op_that_says_how_it_came_to_lead() -> None:
     assert (leads.own_first, leads.term, leads.lease_dead, leads.lease_floor) == (4, TERM, False, NOW)
     assert not leads.own_term_committed and leads.deadline() == NOW + leads.heartbeat_ns
     assert leads.pause_ns == max(4 * leads.heartbeat_ns, leader.replica.rules.lease_ns // 2)
-    assert (leads.uncommitted_bytes, leads._sessions, leads.uncounted) == (len(noop.data), 2, frozenset())
+    assert (leads.uncommitted_bytes, leads.tracker._sessions) == (len(noop.data), 2)
+    assert leads.tracker.uncounted == frozenset()
 
 
 def test_the_chain_of_frames_goes_on_under_a_new_leader() -> None:
@@ -207,114 +207,6 @@ def test_hand_overs_and_changes_are_given_up_in_time() -> None:
     leader.leads.changes.deadline = leader.now
     leader.tick()
     assert [each.refused for each in leader.others(Resolved)] == [RejectReason.NOT_CAUGHT_UP, RejectReason.TIMED_OUT]
-
-
-# --- members
-
-
-def test_a_peer_per_member_and_those_that_left_until_they_know() -> None:
-    leader = Leader(1)
-    leader.streams()
-    every, leads = leader.leads.heartbeat_ns, leader.leads
-    leads._answers = {"n1": (0, TERM), "n2": (0, TERM)}
-    leads.changes._unrecorded = False
-    leader.replica.membership = Membership(("n0", "n4", "n1"), (), ("n3",))
-    leads.sync_peers()
-    assert {name: (each.session, each.next, each.contact_ns) for name, each in leads.peers.items()
-            if each.session > 2} == {
-        "n3": (3, 3, leader.now), "n4": (4, 3, leader.now)}
-    assert (leader.peer("n1").session, leader.peer("n2").departing_until_ns) == (1, leader.now + 20 * every)
-    assert leads.changes._unrecorded, "whom it knows by directory is looked at again"
-    leader.now += 1
-    leads.sync_peers()
-    assert leader.peer("n2").departing_until_ns == leader.now - 1 + 20 * every, "once"
-    leader.replica.membership = leader.membership
-    leads.sync_peers()
-    assert (leader.peer("n2").session, leader.peer("n2").departing_until_ns) == (5, 0), "it came back"
-    assert leads._answers == {"n1": (0, TERM)}
-    assert leader.peer("n3").departing_until_ns and leader.peer("n1").session == 1
-    leader.replica.strangers = frozenset({"n2"})
-    leads.sync_peers()
-    assert leads.uncounted == {"n2"}
-
-
-@pytest.mark.parametrize(("match", "sent", "until", "gone"), [
-    (2, 2, 1, True), (1, 2, 1, False), (2, 1, 1, False), (3, 3, 1, True), (0, 0, 0, True)])
-def test_who_left_is_fed_until_it_knows_or_for_a_time(match: int, sent: int, until: int, gone: bool) -> None:
-    leader = Leader(1, 1)
-    leads, peer = leader.leads, leader.peer("n2")
-    leader.replica.log.memberships.append((2, leader.membership))
-    peer.match, peer.sent_commit, peer.departing_until_ns = match, sent, leader.now + until
-    leads._answers = {"n2": (0, TERM)}
-    leads.beat()
-    assert ("n2" in leads.peers) is not gone and "n1" in leads.peers
-    assert "n2" not in leads._answers
-
-
-def test_a_peer_with_another_directory_begins_anew() -> None:
-    leader = Leader(1)
-    leader.streams()
-    leader.peer().lapsed = True
-    leader.leads.recount()
-    leader.leads.renew("n1")
-    assert (leader.peer().session, leader.peer().match, leader.leads.uncounted) == (3, 0, frozenset())
-    leader.leads.renew("n9")
-    assert set(leader.leads.peers) == {"n1", "n2"}
-
-
-def test_strangers_and_those_that_lost_what_they_said_do_not_count() -> None:
-    leader = Leader(1, peers=4)
-    leader.peer("n1").lapsed = True
-    leader.peer("n2").owed, leader.peer("n2").match = 2, 1
-    leader.peer("n3").owed, leader.peer("n3").match = 2, 2
-    leader.replica.strangers = frozenset({"n4"})
-    leader.leads.recount()
-    assert leader.leads.uncounted == {"n1", "n2", "n4"}
-    assert [leader.leads.counted(f"n{number}") for number in range(6)] == [2, 0, 0, 2, 0, 0]
-
-
-def test_who_is_close_to_the_end_of_the_log_may_become_a_voter() -> None:
-    leader = Leader(*[1] * 9, peers=5, config=Config(learner_lag_entries=3))
-    assert leader.last == 10
-    for number, match in enumerate((7, 6, 8, 10, 10), 1):
-        peer = leader.peer(f"n{number}")
-        peer.match, peer.state = match, State.REPLICATE
-    leader.peer("n4").departing_until_ns = 1
-    leader.peer("n5").state = State.PROBE
-    assert leader.leads.caught_up() == {"n1", "n3"}
-    leader = Leader(peers=3, config=Config(learner_lag_entries=3))
-    for number in (1, 2):
-        leader.peer(f"n{number}").match, leader.peer(f"n{number}").state = number - 1, State.REPLICATE
-    assert leader.leads.caught_up() == {"n2"}, "who holds nothing is not"
-
-
-def test_the_best_successor_holds_most_then_ranks_first() -> None:
-    leader = Leader(1, 1, peers=4, learners=("l0",))
-    leads = leader.leads
-    for number, match in enumerate((2, 3, 3, 1), 1):
-        leader.peer(f"n{number}").match = match
-    leader.peer("l0").match = 3
-    assert leads.best_successor() == "n3"
-    members = leader.replica.membership.members
-    members["n2"] = Member("n2", priority=1)  # type: ignore[index]
-    assert leads.best_successor() == "n2"
-    leader.replica.strangers = frozenset({"n2"})
-    leads.recount()
-    assert leads.best_successor() == "n3"
-    leader.now = leader.replica.now = NOW + 4 * leads.heartbeat_ns
-    assert leads.best_successor() == "n3"
-    leader.replica.now += 1
-    assert leads.best_successor() is None
-    leader.peer("n4").heard_ns += 1
-    assert leads.best_successor() == "n4"
-
-
-@pytest.mark.parametrize(("without", "best"), [("n1", "n2"), ("n2", "n2")])
-def test_who_has_no_priority_ranks_as_any_other(without: str, best: str) -> None:
-    leader = Leader(1)
-    leader.streams()
-    del leader.replica.membership.members[without]  # type: ignore[attr-defined]
-    assert leader.leads.best_successor() == best
 
 
 # --- proposing
@@ -600,13 +492,13 @@ def test_a_beat_carries_what_is_known_of_a_peer() -> None:
     leader = Leader(1, 1)
     leads = leader.leads
     leader.streams("n2")
-    leads._answers = {"n1": (0, TERM)}
+    leads.tracker.answers = {"n1": (0, TERM)}
     leads.reads.round = 6
     leader.now = leader.replica.now = NOW + 7
     leads.beat()
     assert leader.said() == [("n1", leader.append(2, 2, 1, commit=3, read_round=6)),
                              ("n2", leader.append(2, 3, 5, commit=3, read_round=6, session=2))]
-    assert (leads._beaten_at, leads._next_beat, leads._notice_at, leads._answers) == (
+    assert (leads._beaten_at, leads._next_beat, leads._notice_at, leads.tracker.answers) == (
         leader.now, leader.now + leads.heartbeat_ns, NEVER, {})
     assert leader.peer("n2").sent_commit == 3
 

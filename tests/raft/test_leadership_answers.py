@@ -37,7 +37,7 @@ def test_an_answer_to_another_message_says_nothing(other: dict[str, Any]) -> Non
     leader.now += 1
     assert leader.reply(**{"match": 2, **other}) == []
     assert leader.drops == ["another term, session or sequence"]
-    assert (leader.peer().match, leader.leads._answers, leader.peer().heard_ns) == (0, {}, NOW)
+    assert (leader.peer().match, leader.leads.tracker.answers, leader.peer().heard_ns) == (0, {}, NOW)
 
 
 def test_an_answer_is_contact_as_of_its_message() -> None:
@@ -48,7 +48,7 @@ def test_an_answer_is_contact_as_of_its_message() -> None:
     leader.reply(match=2, sequence=1)
     peer = leader.peer()
     assert (peer.contact_ns, peer.heard_ns, peer.last_index) == (NOW, leader.now, 2)
-    assert leader.leads._answers == {"n1": (Code.SUCCESS, TERM)}
+    assert leader.leads.tracker.answers == {"n1": (Code.SUCCESS, TERM)}
 
 
 def test_a_read_round_is_confirmed_as_far_as_it_was_asked() -> None:
@@ -93,7 +93,7 @@ def test_an_objection_is_judged_by_the_rules(code: Code, term: int, ends: str) -
     assert leader.replica.term == max(term, TERM)
     late = code == Code.EXPIRED_TERM and not ends
     assert leader.drops == ["an objection to an earlier leadership"] * late
-    assert leader.leads._answers == ({} if late else {"n1": (code, term)})
+    assert leader.leads.tracker.answers == ({} if late else {"n1": (code, term)})
 
 
 def test_a_peer_that_cannot_take_the_term_gets_the_next_beat_soon_and_not_at_once() -> None:
@@ -275,7 +275,7 @@ def test_a_peer_that_gets_a_snapshot_refuses_nothing() -> None:
 
 def lost(leader: Leader) -> bool:
     """Whether n1 is taken to have lost what it had acknowledged."""
-    return "n1" in leader.leads.uncounted
+    return "n1" in leader.leads.tracker.uncounted
 
 
 @pytest.mark.parametrize(("code", "last", "hint"), [
@@ -512,7 +512,7 @@ def test_a_reply_of_a_higher_term_ends_a_leadership(other: dict[str, Any], ends:
     taken(leader, **{"term": TERM + 1, "offset": 3, "code": Code.EXPIRED_TERM, **other})
     assert (leader.replica.leadership is None) is ends
     assert leader.reasons == ["a peer is in a higher term"] * ends
-    assert leader.leads._answers == ({"n1": (Code.EXPIRED_TERM, TERM + 1)} if ends else {})
+    assert leader.leads.tracker.answers == ({"n1": (Code.EXPIRED_TERM, TERM + 1)} if ends else {})
     assert leader.others(LoadChunk) == leader.drops == []
 
 
@@ -534,15 +534,15 @@ def test_an_entry_of_an_earlier_term_commits_with_one_of_its_own() -> None:
 def test_its_own_disk_counts_as_any_other() -> None:
     leader = Leader(1, durable=False)
     leader.reply("n1", match=2)
-    assert (leader.commit, leader.leads.needs_disk) == (0, True)
+    assert (leader.commit, leader.leads.tracker.needs_disk) == (0, True)
     leader.synced()
-    assert (leader.commit, leader.leads.needs_disk) == (2, False)
+    assert (leader.commit, leader.leads.tracker.needs_disk) == (2, False)
     leader.propose(b"x")
-    assert (leader.commit, leader.leads.needs_disk) == (2, False), "the others do not hold it either"
+    assert (leader.commit, leader.leads.tracker.needs_disk) == (2, False), "the others do not hold it either"
     leader.reply("n1", match=3)
-    assert (leader.commit, leader.leads.needs_disk) == (2, True)
+    assert (leader.commit, leader.leads.tracker.needs_disk) == (2, True)
     leader.reply("n2", match=3)
-    assert (leader.commit, leader.leads.needs_disk) == (3, False)
+    assert (leader.commit, leader.leads.tracker.needs_disk) == (3, False)
 
 
 def test_a_hand_over_waits_for_its_own_disk_too() -> None:
@@ -622,62 +622,13 @@ def test_a_removed_leader_tells_nobody_who_lacks_something() -> None:
     leader.propose(b"x")
     removed(leader)
     leader.synced()
-    leader.leads.best_successor = lambda: None  # type: ignore[method-assign]
+    leader.leads.tracker.best_successor = lambda: None  # type: ignore[method-assign]
     leader.reply("n1", match=3)
     leader.reply("n2", match=3)
     assert leader.reasons == ["removed from the group"]
 
 
 # --- contact and leases
-
-
-def test_a_quorum_is_in_contact_since_its_slowest_member() -> None:
-    leader = Leader(1, peers=4)
-    for number, at in enumerate((10, 30, 20, 5), 1):
-        leader.peer(f"n{number}").contact_ns = NOW + at
-    leader.replica.now = NOW + 100
-    assert leader.leads.quorum_contact() == NOW + 20
-    leader.peer("n2").owed = 9
-    leader.leads.recount()
-    assert leader.leads.quorum_contact() == NOW + 20, "who lost something is in contact"
-    assert leader.leads.quorum_contact(counted=True) == NOW + 10
-    leader.replica.strangers = frozenset({"n3"})
-    leader.leads.recount()
-    assert leader.leads.quorum_contact() == NOW + 10, "a stranger is not"
-    leader.peer("n1").counted_ns = NOW + 10
-    assert leader.leads.quorum_contact(counted=True) == NOW + 5
-    leader.peer("n1").counted_ns += 1
-    assert leader.leads.quorum_contact(counted=True) == 0, "what it promised before it counts again is void"
-
-
-def test_who_is_not_known_is_in_contact_with_nobody() -> None:
-    leader = Leader(1)
-    leader.replica.membership = Membership(("n0", "n8", "n9"))
-    assert leader.leads.quorum_contact() == leader.leads.quorum_contact(counted=True) == 0
-    leader.replica.membership = leader.membership
-    leader.replica.strangers = frozenset({"n1", "n2"})
-    assert leader.leads.quorum_contact() == 0
-
-
-def test_of_a_joint_membership_both_halves_are_asked() -> None:
-    leader = Leader(1, peers=3)
-    leader.replica.membership = Membership(("n0", "n1", "n9"), ("n0", "n2", "n3"))
-    for number, at in enumerate((10, 30, 20), 1):
-        leader.peer(f"n{number}").contact_ns = NOW + at
-        leader.peer(f"n{number}").read_round = number
-    leader.replica.now = NOW + 100
-    assert leader.leads.quorum_contact() == NOW + 10
-    assert leader.leads.round_confirmed(1) and not leader.leads.round_confirmed(2)
-
-
-def test_a_round_is_confirmed_by_those_who_count() -> None:
-    leader = Leader(1, peers=4)
-    for number, seen in enumerate((5, 4, 3, 3), 1):
-        leader.peer(f"n{number}").read_round = seen
-    assert [leader.leads.round_confirmed(number) for number in (3, 4, 5)] == [True, True, False]
-    leader.peer("n1").lapsed = True
-    leader.leads.recount()
-    assert [leader.leads.round_confirmed(number) for number in (3, 4)] == [True, False]
 
 
 def test_a_lease_lasts_from_when_a_quorums_messages_were_sent() -> None:
@@ -695,9 +646,9 @@ def test_a_lease_rests_on_those_who_count() -> None:
     leader = Leader(1)
     leader.streams()
     leader.peer("n1").lapsed = leader.peer("n2").lapsed = True
-    leader.leads.recount()
-    assert leader.leads.quorum_contact() == NOW and leader.leads.quorum_contact(counted=True) == 0
-    assert not leader.leads.lease_valid() and not leader.leads.round_confirmed(1)
+    leader.leads.tracker.recount()
+    assert leader.leads.tracker.quorum_contact() == NOW and leader.leads.tracker.quorum_contact(counted=True) == 0
+    assert not leader.leads.lease_valid() and not leader.leads.tracker.round_confirmed(1)
 
 
 @pytest.mark.parametrize("without", ["rules", "dead", "transfer", "vote", "floor"])

@@ -353,7 +353,7 @@ def test_a_leader_begins_anew_with_a_directory_that_it_does_not_know(monkeypatch
     assert not renewed("n1", b"one") and recorded == [1], "met again"
     assert renewed("n1", b"other") and recorded == [1, 1]
     assert renewed("n2", b"stranger")
-    assert node.replica.leadership.uncounted == {"n2"}
+    assert node.replica.leadership.tracker.uncounted == {"n2"}
 
 
 def test_so_many_directories_are_remembered() -> None:

@@ -104,13 +104,13 @@ def test_leadership_goes_to_a_voter_that_counts_or_to_nobody() -> None:
         with pytest.raises(Rejected, match=f"{target} is not a voter that can lead") as error:
             script.transfer("n0", target)
         assert error.value.reason == RejectReason.NO_SUCH_MEMBER
-    leading.uncounted = frozenset(["n1"])
+    leading.tracker.uncounted = frozenset(["n1"])
     for named in ("n1", None):
         with pytest.raises(Rejected) as error:
             script.transfer("n0", named)
         assert error.value.reason == RejectReason.NO_SUCH_MEMBER
     assert not leading.transfer.busy
-    leading.uncounted = frozenset()
+    leading.tracker.uncounted = frozenset()
     script.transfer("n0", None)
     script.settle()
     assert script.leader() is script["n1"]

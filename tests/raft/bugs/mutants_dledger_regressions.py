@@ -85,7 +85,7 @@ MUTANTS = [
            old="length = core.rules.lease_ns * (100 - core.config.clock_drift_percent) // 100",
            new="length = 2 * core.rules.lease_ns",
            tests=(TESTS + "test_DL_R15_a_leader_that_is_cut_off_is_fenced_before_another_can_lead",)),
-    Mutant("DL_R15", "raft/leadership.py",
+    Mutant("DL_R15", "raft/tracker.py",
            old="return quorum_value(core.membership.voters, core.membership.outgoing, seen) >= number",
            new="return seen(core.node_id) >= number",
            tests=(TESTS + "test_DL_R15_a_leader_that_is_cut_off_is_fenced_before_another_can_lead",)),

@@ -7,10 +7,11 @@ from tests.raft.bugs.mutant import Impossible, Mutant
 TESTS = "tests/raft/bugs/test_durability.py::"
 
 MUTANTS = [
-    Mutant("D1", "raft/leadership.py",
+    Mutant("D1", "raft/tracker.py",
            old="            return core.log.durable_index\n        progress = ",
            new="            return core.log.last_index\n        progress = ",
-           tests=(TESTS + "test_BUG_D1_a_single_voter_answers_after_its_own_sync",)),
+           tests=(TESTS + "test_BUG_D1_a_single_voter_answers_after_its_own_sync",
+                  TESTS + "test_BUG_D1_a_leader_counts_its_own_log_after_its_own_sync")),
     Mutant("D2", "raft/following.py",
            old="            match = min(self.verified, core.log.durable_index)\n",
            new="            match = self.verified\n",
@@ -43,10 +44,10 @@ MUTANTS = [
            old="self.log.snapshot.index if self.log.snapshot else self.log.purged_index)",
            new="self.log.purged_index)",
            tests=(TESTS + "test_BUG_D8_a_restart_applies_each_entry_once",)),
-    Mutant("D10", "raft/leadership.py",
-           old="index = quorum_value(membership.voters, membership.outgoing, self._match)",
-           new="index = quorum_value(membership.voters, membership.outgoing, lambda node:\n"
-               "            core.log.last_index if node == core.node_id else self._match(node))",
+    Mutant("D10", "raft/tracker.py",
+           old="return quorum_value(membership.voters, membership.outgoing, self.counted)",
+           new="return quorum_value(membership.voters, membership.outgoing, lambda node:\n"
+               "            self.core.log.last_index if node == self.core.node_id else self.counted(node))",
            tests=(TESTS + "test_BUG_D10_a_leader_counts_itself_when_its_disk_says_so",)),
     Mutant("D11", "raft/storage/segment.py",
            old="        if self._failed is not None:\n            raise WriteFailed(self._failed)\n",

@@ -7,7 +7,7 @@ from tests.raft.bugs.mutant import Impossible, Mutant
 TESTS = "tests/raft/bugs/test_guards.py::"
 
 MUTANTS = [
-    Mutant("U1", "raft/leadership.py",
+    Mutant("U1", "raft/tracker.py",
            old="membership.voters, membership.outgoing, self._counted_contact if counted else self._contact)",
            new="membership.voters, (), self._counted_contact if counted else self._contact)",
            tests=(TESTS + "test_BUG_U1_while_joint_a_lease_needs_both_halves",)),

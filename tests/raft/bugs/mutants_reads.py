@@ -36,11 +36,11 @@ MUTANTS = [
            old="        if leadership.transfer.busy:\n            raise Rejected(RejectReason.TRANSFERRING)\n",
            new="",
            tests=(TESTS + "test_BUG_Q7_reads_are_gated_during_a_hand_over_like_writes",)),
-    Mutant("Q8", "raft/leadership.py",
+    Mutant("Q8", "raft/tracker.py",
            old="return quorum_value(core.membership.voters, core.membership.outgoing, seen) >= number",
            new="return quorum_value(core.membership.everyone, core.membership.outgoing, seen) >= number",
            tests=(TESTS + "test_BUG_Q8_a_read_round_needs_the_voters_quorum",)),
-    Mutant("Q8", "raft/leadership.py",
+    Mutant("Q8", "raft/tracker.py",
            old="return quorum_value(core.membership.voters, core.membership.outgoing, seen) >= number",
            new="return quorum_value(core.membership.voters, (), seen) >= number",
            tests=(TESTS + "test_BUG_Q8_while_joint_a_read_needs_both_halves",)),
@@ -61,7 +61,7 @@ MUTANTS = [
            new="",
            tests=(TESTS + "test_BUG_Q12_no_read_while_a_snapshot_is_installed",)),
     Mutant("Q13", "raft/reads.py",
-           old="            if leadership.round_confirmed(self.round):\n                self.advance()\n",
+           old="            if leadership.tracker.round_confirmed(self.round):\n                self.advance()\n",
            new="            if core.applied_index >= self._round_index:\n"
                "                asked, self._asked = self._asked, []\n"
                "                for ticket, origin in asked:\n"

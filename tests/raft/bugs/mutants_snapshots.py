@@ -81,7 +81,7 @@ MUTANTS = [
            old="        self.memberships = [(meta.membership_index, meta.membership)]\n",
            new="        self.memberships = [(meta.index, meta.membership)]\n",
            tests=(TESTS + "test_BUG_S12_the_membership_keeps_its_own_index",)),
-    Mutant("S13", "raft/leadership.py",
+    Mutant("S13", "raft/tracker.py",
            old="if p.state == REPLICATE and p.match >= max(least, 1) and not p.departing_until_ns)",
            new="if p.state == REPLICATE and not p.departing_until_ns)",
            tests=(TESTS + "test_BUG_S13_a_snapshot_that_names_me_a_voter_does_not_make_me_one",)),

@@ -662,7 +662,7 @@ def test_DL_R15_a_leader_that_is_cut_off_is_fenced_before_another_can_lead(rules
     script.elapse(2_000)
     old, silent_at = script["n0"], script.now
     old_term = old.term
-    contact = leadership(script, "n0").quorum_contact()
+    contact = leadership(script, "n0").tracker.quorum_contact()
     script.cut("n0")
     if rules is Rules.STRICT:  # the earliest another leader can be: both voters at the end of their patience
         script["n1"].election_deadline = contact + LEASE_MS * MS + 1

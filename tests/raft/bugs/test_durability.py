@@ -99,6 +99,20 @@ def test_BUG_D1_a_single_voter_answers_after_its_own_sync() -> None:
     assert script.nodes["n0"].applied == [b"paid"]
 
 
+def test_BUG_D1_a_leader_counts_its_own_log_after_its_own_sync() -> None:
+    """etcd 14370, KAFKA-10533: with one follower that is enough for a quorum, and a crash of both leaves nothing."""
+    script = Script(3)
+    leader = script.elect("n0")
+    script.cut("n2")
+    node, before = script.nodes["n0"], leader.commit_index
+    node.syncing = False
+    script.propose("n0", b"paid")
+    script.settle()
+    assert leader.peers["n1"].match == leader.last_index and leader.commit_index == before
+    script.sync("n0")
+    assert leader.commit_index == leader.last_index
+
+
 def test_BUG_D2_a_majority_that_loses_power_loses_nothing_acknowledged() -> None:
     """etcd 12589, PySyncObj 84, robustmq 2039: followers acknowledged from memory. Here they say nothing."""
     script = Script(3)

@@ -91,7 +91,7 @@ def test_BUG_Q3_a_lease_ends_before_another_leader_can_be_elected() -> None:
         others = [script[name] for name in ("n1", "n2")]
         if any(replica.role == Role.LEADER for replica in others):
             break
-        fresh = script.now - old.leadership.quorum_contact() if old.leadership else 1 << 60
+        fresh = script.now - old.leadership.tracker.quorum_contact() if old.leadership else 1 << 60
         assert old.lease_valid(script.now) == (fresh < LEASE * MS)
     assert script.leader() is not old
     assert not old.lease_valid(script.now)
@@ -157,7 +157,7 @@ def test_BUG_Q6_the_lease_leaves_room_for_clock_drift() -> None:
     """
     script = led(settled_ms=10)
     leader = script["n0"]
-    start = leader.leadership.quorum_contact()  # type: ignore[union-attr]
+    start = leader.leadership.tracker.quorum_contact()  # type: ignore[union-attr]
     leader.leadership.pause_ns = 1 << 60  # type: ignore[union-attr]
     silence = make_rules(script.config).lease_ns
     end = start + silence * (100 - script.config.clock_drift_percent) // 100

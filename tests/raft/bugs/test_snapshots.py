@@ -266,7 +266,7 @@ def test_BUG_S5_a_leader_without_a_log_serves_a_peer_it_knows_nothing_of() -> No
     script = led()
     left_behind(script)
     assert script["n0"].log.purged_index == script["n0"].last_index
-    leadership(script, "n0").renew("n2")
+    leadership(script, "n0").tracker.renew("n2")
     seen: list[Mail] = []
 
     def note(mail: Mail) -> bool:
@@ -725,7 +725,7 @@ def test_BUG_S16_an_answer_of_another_session_moves_no_transfer() -> None:
     old = leading.peers["n2"]
     assert old.state == State.SNAPSHOT and old.snapshot_index == meta.index
     stale = SnapshotReply(1, script["n0"].term, old.session, old.sequence, Code.SUCCESS, meta.index, 300, False)
-    leading.renew("n2")
+    leading.tracker.renew("n2")
     script.elapse(200)
     fresh = leading.peers["n2"]
     assert fresh.state == State.SNAPSHOT and fresh.snapshot_index == meta.index and fresh.session != old.session
