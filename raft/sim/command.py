@@ -177,7 +177,8 @@ class Campaign:
     def report(self) -> int:
         """Print the sums; returns the exit status."""
         took, program = time.monotonic() - self._started, self._program
-        holes = [] if self._single else self._program.missing(self._predicates, self._applied)
+        holes = [] if self._single else self._program.missing(
+            self._predicates, self._applied, self._events)
         verdict = "failed" if self._failures else "invalid" if holes and self._options.profile == "swarm" else "passed"
         if sys.stdout.isatty():
             _say("")

@@ -12,7 +12,7 @@ from raft.following import Following
 from raft.invariants import DECLARED
 from raft.messages import Append
 from raft.sim import command
-from raft.sim.campaign import DECLARED_FAULTS, RAFT, Ledger, name_of, run
+from raft.sim.campaign import DECLARED_FAULTS, LONG_EVENTS, RAFT, Ledger, name_of, run
 from raft.sim.swarm import PROFILES, draw_plan
 from raft.sim.tape import Tape, count, load
 
@@ -90,6 +90,13 @@ def test_what_is_missing_is_named() -> None:
     everything["INV_R8"] = 0
     everything["wipe"] = 0
     assert RAFT.missing(everything, everything) == ["INV_R8", "wipe"]
+
+
+def test_a_short_campaign_need_not_meet_what_is_rare() -> None:
+    everything = Counter(dict.fromkeys((*DECLARED, *DECLARED_FAULTS), 1))
+    everything["neighbour damaged"] = everything["crash"] = 0
+    assert RAFT.missing(everything, everything, LONG_EVENTS - 1) == ["crash"]
+    assert RAFT.missing(everything, everything, LONG_EVENTS) == ["crash", "neighbour damaged"]
 
 
 def test_an_exception_has_a_name_without_line_numbers() -> None:
