@@ -356,6 +356,12 @@ def test_every_module_is_a_core_or_a_shell_or_of_a_simulator() -> None:
     assert not unclear, "\n".join(unclear)
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """Else it is found here, and not in the zip that Spark's workers get, which knows no namespace packages."""
+    folders = {each.path.parent for each in TREE.modules}
+    assert not [str(folder) for folder in sorted(folders) if not (ROOT / folder / "__init__.py").is_file()]
+
+
 def test_every_core_and_shell_that_is_named_exists() -> None:
     names = {each.name for each in TREE.modules}
     gone = [pattern for kind in TREE.patterns.values() for pattern in kind if "*" not in pattern
