@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -256,6 +257,7 @@ async def test_BUG_G6_rot_in_one_groups_old_entries_stops_its_node_in_words_and_
     """Upkeep meets it, inline or in the writer's helper. Status, explain, the callers' error and the log say where."""
     if threads:
         monkeypatch.setattr(host_module, "InlineWriter", partial(LogWriter, scrub=False))
+        autojump_clock.autojump_threshold, autojump_clock.rate = math.inf, 1.0  # threads take real time
     files = VirtualDisk()
     async with hosted(files) as host:
         idle, other = await begin(host, "idle", Busy()), await begin(host, "other", Silent())
