@@ -44,6 +44,7 @@ from broker.replicas.outputs import (
     WriteIdentity,
 )
 from broker.replicas.timetable import Kind, Timetable
+from broker.store.health import DiskHealth
 from remoting.bodies.controller import ElectMasterResponseBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
@@ -122,13 +123,16 @@ class ManagerConfig:
 
 @attrs.frozen
 class LogState:
-    """What a heartbeat says of the log."""
+    """What there is to tell of the log, and of what carries it."""
 
     epoch: int = -1
     max_offset: int = 0
     confirm_offset: int = 0
     in_doubt: bool = False
     """This replica's machine went down, and it may lack what it acknowledged."""
+    master_silent: bool = False
+    """A slave's: its master said nothing for so long that it would have."""
+    disk: DiskHealth = DiskHealth.WELL
 
 
 class _Announced(TypedDict):
