@@ -437,7 +437,7 @@ class ReplicasManager:
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
             self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
             log_in_doubt=True if self._in_doubt else None, doubt_epoch=self._doubt_epoch if self._in_doubt else None,
-            broker_life=self._life, **self._announced())
+            broker_life=self._life, heartbeat_interval_ms=config.heartbeat_interval_ms, **self._announced())
         held = self.in_sync
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 

@@ -39,6 +39,14 @@ class BrokerHeartbeatRequest(Header):
     """Ours, beside ``log_in_doubt``: the group's master epoch as it was told before it sent this."""
     broker_life: Int64 | None = None
     """Ours: a number of the life of this process, another one after each start. Above 0."""
+    silent_epoch: Int32 | None = None
+    """Ours: the master of this epoch is silent on the sender's HA connection."""
+    reaches: str | None = None
+    """Ours, beside ``silent_epoch``: members that answered a probe of the sender, ``2,3``."""
+    disk_trouble: str | None = None
+    """Ours: ``full`` or ``stalled``, of the sender's disk."""
+    heartbeat_interval_ms: Int64 | None = None
+    """Ours: the sender beats so often."""
 
 
 @header
@@ -84,6 +92,12 @@ class ElectMasterRequest(Header):
     invoke_time: Int64 = 0
     lost_epoch: Int32 | None = None
     """Ours: the master of this epoch asks for another one, as it may have lost what others hold of it."""
+    yield_epoch: Int32 | None = None
+    """Ours: the master of this epoch lives, is hindered, and asks for a successor."""
+    yield_reason: str | None = None
+    """Ours, beside ``yield_epoch``: ``silence`` of its members, or its own ``disk``."""
+    holders: str | None = None
+    """Ours, beside ``yieldReason=disk``: accepted members that may follow, ``2,3``."""
 
 
 @header
@@ -96,6 +110,8 @@ class ElectMasterResponse(Header):
     sync_state_set_epoch: Int32 | None = None
     master_life: Int64 | None = None
     """Ours: of the master's process, where it told one."""
+    yield_wait: bool | None = None
+    """Ours: not yet, as members that live have not said whom they reach."""
 
 
 @header

@@ -14,6 +14,7 @@ from remoting.errors import HeaderError
 from remoting.fields import described
 from remoting.header import Header, Int32, Int64, header, wire_name
 from remoting.headers import broker, controller, namesrv
+from remoting.headers.controller import BrokerHeartbeatRequest, ElectMasterRequest, ElectMasterResponse
 from remoting.headers.namesrv import RegisterBrokerRequest
 
 
@@ -108,3 +109,16 @@ def test_names_are_those_of_java() -> None:
         "brokerName", "brokerAddr", "clusterName", "brokerId", "haServerAddr", "heartbeatTimeoutMillis",
         "enableActingMaster", "compressed", "bodyCrc32",
     }
+
+
+def test_what_is_ours_leaves_a_frame_of_java_as_it_is() -> None:
+    """Its readers pick their fields by name: nothing of ours may have a name of theirs, or be there unasked."""
+    beat, elect = BrokerHeartbeatRequest("c", "a:1", "b", 1), ElectMasterRequest("c", "b", 1)
+    java = {"clusterName", "brokerAddr", "brokerName", "brokerId"}
+    assert set(beat.to_ext()) == java
+    assert set(elect.to_ext()) == {"clusterName", "brokerName", "brokerId", "designateElect", "invokeTime"}
+    told = attrs.evolve(beat, silent_epoch=3, reaches="2", disk_trouble="full", heartbeat_interval_ms=250)
+    assert set(told.to_ext()) - java == {"silentEpoch", "reaches", "diskTrouble", "heartbeatIntervalMs"}
+    asked = attrs.evolve(elect, yield_epoch=3, yield_reason="disk", holders="2")
+    assert set(asked.to_ext()) - set(elect.to_ext()) == {"yieldEpoch", "yieldReason", "holders"}
+    assert ElectMasterResponse(yield_wait=True).to_ext() == {"yieldWait": "true"}

@@ -36,7 +36,8 @@ OPERATOR_MS = 400
 SCALE = 1 << 24
 """Of offsets, as heartbeats tell them: logs are far longer than 32 bits count."""
 LATER_RELEASES = (
-    "masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner", "brokerLife", "logInDoubt", "doubtEpoch")
+    "masterLeaseMs", "allAckInSyncStateSet", "minInSyncReplicas", "learner", "brokerLife", "logInDoubt", "doubtEpoch",
+    "silentEpoch", "reaches", "diskTrouble", "heartbeatIntervalMs")
 """Fields of a heartbeat that no Java broker sends."""
 
 
