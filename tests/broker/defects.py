@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from harness.simulation.brokers.watch import STATEMENTS
+from harness.simulation.brokers.statements import STATEMENTS
 from tests.harness.simulation.brokers.mutants import PLANTED
 
 ROOT: Final = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from controller.metadata.invariants import INVARIANTS
-from harness.simulation.brokers.watch import STATEMENTS as OF_BROKERS
+from harness.simulation.brokers.statements import STATEMENTS as OF_BROKERS
 from harness.simulation.controllers.watch import PREDICATES
 from harness.simulation.controllers.watch import STATEMENTS as OF_CONTROLLERS
 from tests.controller.metadata.bugs import HAZARDS, Defect

@@ -11,7 +11,7 @@ from controller.metadata.invariants import INVARIANTS
 from harness.scenarios.failovers.history import Promise as Asked
 from harness.scenarios.interop import __main__ as _registers  # noqa: F401  the scenarios
 from harness.scenarios.interop.scenario import SCENARIOS
-from harness.simulation.brokers.watch import PREDICATES as OF_BROKERS
+from harness.simulation.brokers.statements import PREDICATES as OF_BROKERS
 from harness.simulation.controllers.watch import PREDICATES as OF_CONTROLLERS
 from raft.invariants import DECLARED
 from tests.docs.test_guarantees import names_in

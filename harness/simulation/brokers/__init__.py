@@ -11,6 +11,8 @@ draws everything; all chance is on ``raft.sim``'s tape.
     controller  the active controller, and failovers   process      one run of a broker: the cores and their turns
     streams     connections that break                 replication  streams and waits for the shipped replication
     client      producers, and who reads               scene        all of it: faults, then healing and progress
-    watch       B1-B30, C14-C17: what must hold        contract     what each mode may lose
-    history     of them: what consumers saw            doubts       of them: logs that outlived their machine
+    statements  B1-B31, C14-C17: what must hold        contract     what each mode may lose
+    watch       asks them: roles, puts, who is in sync copies       of them: what slaves store and acknowledge
+    runs        of them: each start of a broker        doubts       of them: logs that outlived their machine
+    history     of them: what consumers saw            demands      of them: what operators demand
 """

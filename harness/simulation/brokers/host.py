@@ -123,16 +123,16 @@ class Host:
         process.dead = True
         watch = self.scene.watch
         if process.opened:
-            watch.ended(process, power=power)
+            watch.runs.ended(process, power=power)
         elif power:
-            watch.ended_in_its_start(self)
+            watch.runs.ended_in_its_start(self)
         if power:
             self.scene.counts["power cut"] += 1
             self.boots += 1
             if process.journal.log.flushed_offset < process.journal.log.written_offset:
-                watch.lost_by_power(self)
+                watch.runs.lost_by_power(self)
             if not self.scene.plan.sync_flush:
-                watch.doubted(self)
+                watch.runs.doubted(self)
             self.files.crash(self.scene.survivors())
         process.gone(noticed=noticed)
 

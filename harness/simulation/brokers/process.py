@@ -163,7 +163,7 @@ class BrokerProcess:
         journal.open()
         self.switch = Switch(self)
         self.opened = True
-        self.scene.watch.recovered(self)
+        self.scene.watch.runs.recovered(self)
         self.demanded = host.min_in_sync
         """``minInSyncReplicas`` as it is in force."""
         self.behind_a_beat: list[Callable[[], None]] = []

@@ -389,20 +389,20 @@ class Following(Copying[MasterHandshake | Transfer]):
         process, watch = self.process, self.scene.watch
         match output:
             case Send(data):
-                watch.acknowledges(process, self.end_, data)
+                watch.copies.acknowledges(process, self.end_, data)
             case TruncateLog(point):
-                watch.truncates(process, point)
+                watch.copies.truncates(process, point)
         super()._one(output)
         match output:
             case SetConfirm():
                 watch.confirms(process)
             case WriteEpochs():
-                watch.wrote_epochs(process)
+                watch.copies.wrote_epochs(process)
             case LogTrusted():
                 watch.doubts.trusted(process)
             case TruncateLog(point):
-                watch.truncated(process, point)
+                watch.copies.truncated(process, point)
 
     def _append_whole(self, whole: list[bytes | memoryview], begin: int) -> None:
-        self.scene.watch.stores(self.process, self.end_, begin, b"".join(whole))
+        self.scene.watch.copies.stores(self.process, self.end_, begin, b"".join(whole))
         super()._append_whole(whole, begin)

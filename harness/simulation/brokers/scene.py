@@ -19,7 +19,8 @@ from harness.simulation.brokers.group import Group, calls
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import CLUSTER, GROUP, PROFILES, BrokerPlan, draw
 from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, E_TOLD, BrokerProcess
-from harness.simulation.brokers.watch import KEY, PREDICATES, BrokerWatch
+from harness.simulation.brokers.statements import PREDICATES
+from harness.simulation.brokers.watch import KEY, BrokerWatch
 from raft.config import MS
 from raft.sim.campaign import Program
 from raft.sim.links import LinkProfile, Network

@@ -11,13 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.ha.acks import PutStatus
-from broker.ha.epochs import EpochList
 from broker.ha.tail import undispatched
 from broker.ha.taking import Become, BecomeMaster
-from broker.ha.wire import Ack, SlaveMessages
 from broker.puts import PutResult
 from broker.replicas.manager import REFUSALS
-from broker.store.consumequeue import NOWHERE_SIZE
 from controller.metadata.commands import AlterSyncStateSet, CleanBrokerData, ElectMaster, Trigger
 from controller.metadata.events import Applied
 from controller.metadata.groups import BrokerGroup, GroupKey
@@ -25,10 +22,12 @@ from controller.metadata.invariants import Checker
 from controller.metadata.outcomes import Elected
 from harness.simulation.brokers.client import TOPIC
 from harness.simulation.brokers.contract import Excuse, Loss, excuse
+from harness.simulation.brokers.copies import Copies
 from harness.simulation.brokers.demands import Demands
 from harness.simulation.brokers.doubts import Doubts
 from harness.simulation.brokers.history import ConsumerHistory
 from harness.simulation.brokers.plan import CLUSTER, GROUP
+from harness.simulation.brokers.runs import Runs
 from raft.config import MS
 from raft.invariants import InvariantViolation, require
 from remoting.bodies.controller import SyncStateSet
@@ -41,56 +40,9 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.group import Group
     from harness.simulation.brokers.host import Host
     from harness.simulation.brokers.process import BrokerProcess
-    from harness.simulation.brokers.streams import End
 
-STATEMENTS: Final[dict[str, str]] = {
-    "INV_B1": "a later master holds all that was acknowledged, but for what the mode may lose",
-    "INV_B2": "what a slave acknowledges is what its master has there",
-    "INV_B3": "what is confirmed is held by every member of the SyncStateSet that the controllers have",
-    "INV_B4": "the confirm offset does not fall within an epoch",
-    "INV_B5": "consumers see nothing that is not confirmed, and what they saw once is there for ever",
-    "INV_B6": "the epoch file rises, is what the broker goes by, and begins no epoch behind the log's end",
-    "INV_B7": "replicas that agreed have one start for one epoch",
-    "INV_B8": "a slave stores bytes under the epoch of the master that wrote them, and no epoch's end in mid-frame",
-    "INV_B9": "a member of the SyncStateSet cuts nothing that was confirmed",
-    "INV_B10": "after a cut nothing tells of what is behind it: log, queues, epochs, confirm offset",
-    "INV_B11": "a slave stores what comes next, and nothing else",
-    "INV_B12": "a slave acknowledges what it has stored, and flushed where that is waited for",
-    "INV_B13": "who joins the SyncStateSet holds all that is confirmed, and the epoch's beginning, as it joins",
-    "INV_B14": "while a change of the SyncStateSet is under way, its members hold what is acknowledged, too",
-    "INV_B15": "every member of the SyncStateSet holds what is acknowledged",
-    "INV_B16": "a master goes by no SyncStateSet that the controllers have not committed",
-    "INV_B17": "with fewer in sync than minInSyncReplicas nothing is written",
-    "INV_B18": "offsets of a queue have no gaps, and each names one message for ever",
-    "INV_B19": "a producer's messages are in order, twice only where an outcome was unknown",
-    "INV_B20": "no consumer is ahead of the queues of a new master",
-    "INV_B21": "a log opens at a message's end, with all that was safe, and nothing counts on more than there is",
-    "INV_B22": "healed, all replicas are level with the master and in sync, and go by what their operators demand",
-    "INV_B23": "what is acknowledged is held, at that moment, by an accepted SyncStateSet of minInSyncReplicas members "
-               "or more, and by everybody whom a clean election may choose",
-    "INV_B24": "what consumers could see once is in the log of every later master, and is seen again",
-    "INV_B25": "a replica that was killed starts where consumers could see it; none starts with more than it was told",
-    "INV_B27": "no two living processes are master of one epoch",
-    "INV_B28": "what a slave appends is whole messages and blanks, however its master's frames cut them",
-    "INV_B29": "who lost something to a power cut leads only where all lost something who might have been elected, or "
-               "where an operator says so",
-    "INV_B30": "what was not synced before a power cut is acknowledged when it was copied again",
-    "INV_B31": "a raised minimum is in force at once; a lowered one not while others are eligible on account of the "
-               "higher one",
-    "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
-    "INV_C15": "a broker's epoch never falls, and an epoch has one master",
-    "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",
-    "INV_C17": "healed, all brokers agree with the controllers, though notifications be lost",
-    "INV_C25": "who is eligible beside the SyncStateSet holds all that was acknowledged",
-    "INV_LEASE": "where leases are waited for, no write is accepted beside another master",
-}
 NOBODY: Final = 0
 KEY: Final = GroupKey(CLUSTER, GROUP)
-OF_CONTROLLERS: Final = (
-    "INV_C1", "INV_C2", "INV_C3", "INV_C4", "INV_C5", "INV_C6", "INV_C7", "INV_C8", "INV_C9", "INV_C10", "INV_C11",
-    "INV_C12", "INV_C22", "INV_C23", "INV_C24", "INV_ELIGIBLE")
-"""Of the metadata, as ``controller.metadata.invariants`` asks them; only ``simulation.controllers`` cleans ids."""
-PREDICATES: Final = (*STATEMENTS, *OF_CONTROLLERS)
 
 
 class BrokerWatch:
@@ -102,7 +54,7 @@ class BrokerWatch:
         self.checker = checker or Checker()
         self.counts = self.checker.counts
         self.history = ConsumerHistory(self)
-        self.doubts, self.demands = Doubts(self), Demands(self)
+        self.doubts, self.demands, self.copies, self.runs = Doubts(self), Demands(self), Copies(self), Runs(self)
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
         """Nothing was lost so far, and nothing may be."""
@@ -116,12 +68,8 @@ class BrokerWatch:
         acknowledged, and may lack that."""
         self.shown = bytearray()
         """The log up to ``confirmed``."""
-        self._cuts_at: dict[Host, int] = {}
-        """A cut that is under way."""
         self._shown_before: dict[BrokerProcess, int] = {}
         """What anybody had seen as this one became master."""
-        self._told: dict[Host, tuple[int, int, bool]] = {}
-        """What consumers could see of the last run, how far it was confirmed, and whether power went."""
         self.acknowledged = bytearray()
         """The log up to the last acknowledged message."""
         self.committed: dict[int, frozenset[int]] = {}
@@ -143,31 +91,15 @@ class BrokerWatch:
         self._whole: dict[BrokerProcess, int] = {}
         """Of the confirm offset of a master: it may be within a message, of which nobody sees anything."""
         self._asked: dict[BrokerProcess, list[tuple[int, frozenset[int]]]] = {}
-        self._compared: dict[End, int] = {}
-        self._before: dict[Host, tuple[int, int]] = {}
-        """Where the last run certainly ended, by whole messages and in bytes."""
-        self._synced: dict[Host, tuple[int, int]] = {}
-        """And up to where it was on disk then."""
-        self._floor: dict[Host, int] = {}
-        """A part of a message that was acknowledged and is cut off at a start counts as held: nobody needs it."""
 
     # --- looking ---------------------------------------------------------------------------------------------
-
-    def _held(self, host: Host) -> int | None:
-        """Up to where this machine's log is safe; None: a power cut took from it what an excuse covers."""
-        if host.unsafe and not self.scene.plan.sync_flush:
-            return None
-        process = host.process
-        if process is None:
-            return max(host.held, self._floor.get(host, 0))
-        return max(process.journal.durable_end, self._floor.get(host, 0))
 
     def _all_hold(self, members: frozenset[int], end: int) -> list[tuple[int, int]]:
         """Members that do not hold the log up to ``end``; whoever is lost is not asked."""
         lacking = []
         for member in sorted(members - self.scene.lost):
             host = self.scene.host_of(member)
-            held = self._held(host) if host is not None else -1
+            held = self.runs.held(host) if host is not None else -1
             if held is not None and held < end:
                 lacking.append((member, held))
         return lacking
@@ -489,7 +421,7 @@ class BrokerWatch:
         elif not plan.all_ack and plan.in_sync_replicas > 1:
             self.counts["INV_B15"] += 1
             holding = [host for host in (*scene.hosts, *scene.copies)
-                       if not host.learner and (self._held(host) or 0) >= end]
+                       if not host.learner and (self.runs.held(host) or 0) >= end]
             if len(holding) < plan.in_sync_replicas and not self._some_unsafe():
                 self.broken("INV_B15", "acknowledged by too few", process, end, [host.name for host in holding])
         self._remember(process, epoch, end)
@@ -541,188 +473,16 @@ class BrokerWatch:
             if len(self.shown) >= process.journal.begin:  # else nobody has all that was in front of it
                 self.shown += self.log(process, len(self.shown), whole)
 
-    def stores(self, process: BrokerProcess, end: End | None, offset: int, body: bytes) -> None:
-        """INV_B8, INV_B11, INV_B28: right before a slave appends."""
-        log = process.journal.log
-        self.doubts.appends(process, offset, body)
-        self.counts["INV_B11"] += 1
-        if log.max_offset != offset and log.max_offset != log.min_offset:
-            self.broken("INV_B11", "not what comes next", process, log.max_offset, offset)
-        following = process.switch.following
-        master = end.other.process if end is not None and end.other is not None else None
-        if following is None or master is None or self.leads_in(master) is None:
-            return
-        self.counts["INV_B8"] += 1
-        theirs, mine, last = master.switch.epochs, following.core.epochs, offset + len(body) - 1
-        if not theirs.find(offset) == theirs.find(last) == mine.find(offset) == mine.find(last):
-            self.broken("INV_B8", "bytes of another epoch", process, offset, last, mine, theirs)
-        if master.journal.begin <= offset and self.log(master, offset, offset + len(body)) != body:
-            self.broken("INV_B8", "bytes that the master does not have", process, offset, len(body))
-
-    def acknowledges(self, process: BrokerProcess, end: End | None, data: bytes) -> None:
-        """INV_B2, INV_B7, INV_B12, INV_C14: as a slave sends."""
-        for message in SlaveMessages().feed(data):
-            if isinstance(message, Ack):
-                self._acknowledges(process, end, message.offset)
-
-    def _acknowledges(self, process: BrokerProcess, end: End | None, offset: int) -> None:
-        journal, host = process.journal, process.host
-        self.counts["INV_B12"] += 1
-        log = journal.log
-        safe = log.flushed_offset if self.scene.plan.sync_flush else log.written_offset
-        if offset > safe:
-            self.broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
-        self.doubts.acknowledges(process, offset)
-        master = end.other.process if end is not None and end.other is not None else None
-        epoch, following = self.leads_in(master), process.switch.following
-        if master is None or end is None or epoch is None or following is None:
-            return
-        self.counts["INV_C14"] += 1
-        role = process.switch.role
-        if role is not None and role.epoch > epoch and (
-                isinstance(role, BecomeMaster) or role.master_id != master.switch.broker_id):
-            self.broken("INV_C14", "acknowledges in an epoch that it left", process, role, epoch)
-        begin = max(self._compared.get(end, 0), journal.begin, master.journal.begin)
-        self.counts["INV_B2"] += 1
-        upto = min(offset, master.journal.log.max_offset)
-        if self.log(process, begin, upto) != self.log(master, begin, upto):
-            self.broken("INV_B2", "it holds other bytes than its master", process, begin, offset,
-                         following.core.epochs, master.switch.epochs)
-        self._compared[end] = upto
-        self._same_starts(process, following.core.epochs, master.switch.epochs)
-        level = offset >= journal.end >= master.journal.end and not master.host.unsafe  # what that one lacks is lost
-        if level or (offset >= self.confirmed and offset >= len(self.acknowledged)):
-            host.unsafe = False
-
-    def _same_starts(self, process: BrokerProcess, mine: EpochList, theirs: EpochList) -> None:
-        """INV_B7."""
-        self.counts["INV_B7"] += 1
-        for epoch, start in mine:
-            other = theirs.start_of(epoch)
-            if other is not None and other != start:
-                self.broken("INV_B7", "two starts of one epoch", process, epoch, start, other)
-
-    def wrote_epochs(self, process: BrokerProcess) -> None:
-        """INV_B6."""
-        following = process.switch.following
-        assert following is not None
-        self._epoch_file(process, following.core.epochs)
-
-    def _epoch_file(self, process: BrokerProcess, known: EpochList) -> None:
-        self.counts["INV_B6"] += 1
-        written = process.switch.epoch_file.read().epochs
-        if written != known:
-            self.broken("INV_B6", "the epoch file is not what the broker goes by", process, written, known)
-        last, end = written.last, process.journal.log.max_offset
-        if last is not None and last.start > end and process.journal.begin != end:
-            self.broken("INV_B6", "an epoch behind the log's end", process, last, end)
-
-    def truncates(self, process: BrokerProcess, point: int) -> None:
-        """INV_B9: right before a cut."""
-        self.scene.counts["truncated"] += 1
-        self._cuts_at[process.host] = point
-        group = self.scene.group()
-        if self.lossless and group is not None and process.switch.broker_id in group.electable:
-            self.counts["INV_B9"] += 1
-            floor = self.boundary(process, min(self.confirmed, process.journal.end))
-            if point < floor and not (process.host.unsafe and not self.scene.plan.sync_flush):
-                self.broken("INV_B9", "what was confirmed is cut", process, point, self.confirmed, process.journal.end)
-        self._floor.pop(process.host, None)
-        self._confirm.pop(process, None)
-
-    def truncated(self, process: BrokerProcess, point: int) -> None:
-        """INV_B10: after the log was cut and everybody told."""
-        self._cuts_at.pop(process.host, None)
-        if process.dead or process.journal.end != point:
-            return
-        self._confirm.pop(process, None)
-        self.history.forget(process)
-        following = process.switch.following
-        self._nothing_behind(process, point, following.core.epochs if following is not None else process.switch.epochs)
-
-    def cut_off(self, process: BrokerProcess) -> None:
-        """A new master has cut off the part of a message, which may have been confirmed as far as it went."""
-        self._confirm.pop(process, None)
-
-    def _nothing_behind(self, process: BrokerProcess, point: int, epochs: EpochList) -> None:
-        """INV_B10."""
-        self.counts["INV_B10"] += 1
-        journal, messages = process.journal, process.journal.messages
-        for topic, number in messages.queues():
-            queue = messages.queue(topic, number)
-            if queue is not None and queue.max_offset > queue.min_offset:
-                offset, size, _ = queue.entry(queue.max_offset - 1)
-                if size != NOWHERE_SIZE and offset + size > point:
-                    self.broken("INV_B10", "a queue points behind the cut", process, number, offset, size, point)
-        if epochs.last is not None and epochs.last.start > point:
-            self.broken("INV_B10", "an epoch begins behind the cut", process, epochs.last, point)
-        if max(journal.confirm_offset, journal.visible.offset) > point:
-            self.broken("INV_B10", "confirmed behind the cut", process, journal.confirm_offset, point)
-
-    # --- starts and ends -------------------------------------------------------------------------------------
-
-    def ended(self, process: BrokerProcess, *, power: bool) -> None:
-        """A run ends: what is safe."""
-        host, journal = process.host, process.journal
-        log = journal.log
-        safe = min(log.flushed_offset if power else log.written_offset, log.max_offset)
-        whole = self.boundary(process, safe)
-        host.held = safe
-        self._before[host] = whole, safe
-        on_disk = min(log.flushed_offset, log.max_offset)
-        self._synced[host] = self.boundary(process, on_disk), on_disk
-        seen = journal.visible.offset
-        self._told[host] = min(seen, self._cuts_at.pop(host, seen)), journal.confirm_offset, power
+    def forget(self, process: BrokerProcess) -> None:
+        """A run is over, and what was known of it."""
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
         self.demands.ended(process)
         self.history.forget(process)
 
-    def ended_in_its_start(self, host: Host) -> None:
-        """A power cut before its store was open: the run before it had given more to the system than to the disk."""
-        before, synced = self._before.get(host), self._synced.get(host)
-        if host in self._told:
-            self._told[host] = *self._told[host][:2], True
-        if before is not None and synced is not None and synced < before:
-            self._before[host], host.held = synced, synced[1]
-            self.lost_by_power(host)
-
-    def recovered(self, process: BrokerProcess) -> None:
-        """INV_B21, INV_B6, INV_B10: right after a start."""
-        host, journal = process.host, process.journal
-        self.counts["INV_B21"] += 1
-        whole, safe = self._before.get(host, (0, 0))
-        end = journal.end
-        if end < whole:
-            self.broken("INV_B21", "a start lost what was safe", process, end, whole)
-        self._floor[host] = safe
-        whole = self.boundary(process, end)
-        if end not in (whole, journal.log.next_offset(whole)):
-            self.broken("INV_B21", "a log that ends within a message", process, end)
-        if journal.confirm_offset > end:
-            self.broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)
-        self._keeps_its_mark(process)
-        self._epoch_file(process, process.switch.epochs)
-        self._nothing_behind(process, end, process.switch.epochs)
-
-    def _keeps_its_mark(self, process: BrokerProcess) -> None:
-        """INV_B25. What a copy was told was told to its original."""
-        if process.host in self.scene.copies and process.host not in self._told:
-            return
-        seen, told, power = self._told.get(process.host, (0, 0, True))
-        self.counts["INV_B25"] += told > 0
-        confirm = process.journal.confirm_offset
-        if confirm > told or (not power and confirm < min(seen, process.journal.end)):
-            self.broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
-
-    def lost_by_power(self, host: Host) -> None:
-        """A power cut may have taken what was not synced."""
-        self.scene.counts["bytes lost by power"] += 1
-        host.unsafe = True
-
-    def doubted(self, host: Host) -> None:
-        """A power cut under asynchronous flush."""
-        self.doubts.cut(host, self._synced.get(host, (None, 0))[0])
+    def cut_off(self, process: BrokerProcess) -> None:
+        """A new master has cut off the part of a message, which may have been confirmed as far as it went."""
+        self._confirm.pop(process, None)
 
     # --- consumers -------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from controller.metadata.events import Applied
 from controller.metadata.groups import GroupKey
 from controller.metadata.invariants import INVARIANTS, Checker
 from controller.metadata.outcomes import Elected
-from harness.simulation.brokers.watch import STATEMENTS as BROKER_STATEMENTS
+from harness.simulation.brokers.statements import STATEMENTS as BROKER_STATEMENTS
 from raft.config import MS
 from raft.invariants import require
 from raft.violation import InvariantViolation

@@ -15,7 +15,7 @@ from broker.store.files import MemoryFiles
 from harness.simulation.brokers.contract import Excuse, Loss, excuse
 from harness.simulation.brokers.plan import draw
 from harness.simulation.brokers.scene import BROKERS
-from harness.simulation.brokers.watch import PREDICATES, STATEMENTS
+from harness.simulation.brokers.statements import PREDICATES, STATEMENTS
 from raft.sim.campaign import Result, run
 from raft.sim.command import main
 from raft.sim.tape import Tape, count, load

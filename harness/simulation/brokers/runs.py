@@ -1,0 +1,96 @@
+"""What must hold of each start of a broker, by what was safe as the run before it ended: INV_B21 and INV_B25, for
+``BrokerWatch``. Knows no role and no promise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.host import Host
+    from harness.simulation.brokers.process import BrokerProcess
+    from harness.simulation.brokers.watch import BrokerWatch
+
+
+class Runs:
+    """Remembers the runs of one scene."""
+
+    def __init__(self, watch: BrokerWatch) -> None:
+        self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
+        self._told: dict[Host, tuple[int, int, bool]] = {}
+        """What consumers could see of the last run, how far it was confirmed, and whether power went."""
+        self._before: dict[Host, tuple[int, int]] = {}
+        """Where the last run certainly ended, by whole messages and in bytes."""
+        self._synced: dict[Host, tuple[int, int]] = {}
+        """And up to where it was on disk then."""
+        self.floors: dict[Host, int] = {}
+        """A part of a message that was acknowledged and is cut off at a start counts as held: nobody needs it."""
+
+    def held(self, host: Host) -> int | None:
+        """Up to where this machine's log is safe; None: a power cut took from it what an excuse covers."""
+        if host.unsafe and not self._scene.plan.sync_flush:
+            return None
+        process = host.process
+        if process is None:
+            return max(host.held, self.floors.get(host, 0))
+        return max(process.journal.durable_end, self.floors.get(host, 0))
+
+    def ended(self, process: BrokerProcess, *, power: bool) -> None:
+        """A run ends: what is safe."""
+        host, journal = process.host, process.journal
+        log = journal.log
+        safe = min(log.flushed_offset if power else log.written_offset, log.max_offset)
+        whole = self._watch.boundary(process, safe)
+        host.held = safe
+        self._before[host] = whole, safe
+        on_disk = min(log.flushed_offset, log.max_offset)
+        self._synced[host] = self._watch.boundary(process, on_disk), on_disk
+        seen = journal.visible.offset
+        self._told[host] = self._watch.copies.cut_at(host, seen), journal.confirm_offset, power
+        self._watch.forget(process)
+
+    def ended_in_its_start(self, host: Host) -> None:
+        """A power cut before its store was open: the run before it had given more to the system than to the disk."""
+        before, synced = self._before.get(host), self._synced.get(host)
+        if host in self._told:
+            self._told[host] = *self._told[host][:2], True
+        if before is not None and synced is not None and synced < before:
+            self._before[host], host.held = synced, synced[1]
+            self.lost_by_power(host)
+
+    def recovered(self, process: BrokerProcess) -> None:
+        """INV_B21, INV_B6, INV_B10: right after a start."""
+        host, journal = process.host, process.journal
+        self._counts["INV_B21"] += 1
+        whole, safe = self._before.get(host, (0, 0))
+        end = journal.end
+        if end < whole:
+            self._broken("INV_B21", "a start lost what was safe", process, end, whole)
+        self.floors[host] = safe
+        whole = self._watch.boundary(process, end)
+        if end not in (whole, journal.log.next_offset(whole)):
+            self._broken("INV_B21", "a log that ends within a message", process, end)
+        if journal.confirm_offset > end:
+            self._broken("INV_B21", "confirmed behind the end", process, journal.confirm_offset, end)
+        self._keeps_its_mark(process)
+        self._watch.copies.epoch_file(process, process.switch.epochs)
+        self._watch.copies.nothing_behind(process, end, process.switch.epochs)
+
+    def _keeps_its_mark(self, process: BrokerProcess) -> None:
+        """INV_B25. What a copy was told was told to its original."""
+        if process.host in self._scene.copies and process.host not in self._told:
+            return
+        seen, told, power = self._told.get(process.host, (0, 0, True))
+        self._counts["INV_B25"] += told > 0
+        confirm = process.journal.confirm_offset
+        if confirm > told or (not power and confirm < min(seen, process.journal.end)):
+            self._broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
+
+    def lost_by_power(self, host: Host) -> None:
+        """A power cut may have taken what was not synced."""
+        self._scene.counts["bytes lost by power"] += 1
+        host.unsafe = True
+
+    def doubted(self, host: Host) -> None:
+        """A power cut under asynchronous flush."""
+        self._watch.doubts.cut(host, self._synced.get(host, (None, 0))[0])
