@@ -10,8 +10,7 @@ This module knows codes, answers and the SyncStateSet's bookkeeping, and neither
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import Final, TypedDict
 
 import attrs
@@ -20,6 +19,7 @@ from broker.ha.config import NS_PER_MS
 from broker.ha.insync import InSync
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.identity import Application, Identity
+from broker.replicas.leader import LeaderSearch
 from broker.replicas.lease import Gate, Lease
 from broker.replicas.machine import (
     REGISTERED,
@@ -38,16 +38,16 @@ from broker.replicas.outputs import (
     Output,
     RemoveApplication,
     Report,
-    Send,
     Serve,
     WriteApplication,
     WriteIdentity,
 )
-from broker.replicas.timetable import Kind, Timetable
+from broker.replicas.timetable import Kind
+from broker.replicas.underway import OnAnswer, UnderWay
 from broker.store.health import DiskHealth
 from remoting.bodies.controller import ElectMasterResponseBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, request
+from remoting.command import Command
 from remoting.errors import BodyError, HeaderError
 from remoting.header import Header
 from remoting.headers.controller import (
@@ -57,7 +57,6 @@ from remoting.headers.controller import (
     BrokerHeartbeatResponse,
     ElectMasterRequest,
     ElectMasterResponse,
-    GetMetadataResponse,
     GetNextBrokerIdRequest,
     GetNextBrokerIdResponse,
     GetReplicaInfoRequest,
@@ -142,14 +141,6 @@ class _Announced(TypedDict):
     learner: bool | None
 
 
-@attrs.frozen
-class _Sent:
-    address: str
-    sent_ns: int
-    on_answer: Callable[[Command | None, int], list[Output]]
-    generation: int = 0
-
-
 class ReplicasManager:
     """One broker. ``log`` and ``in_sync`` are set by the caller: the latter when mastership begins, None at its end."""
 
@@ -170,7 +161,6 @@ class ReplicasManager:
         self.in_sync: InSync | None = None
         self.lease = Lease(config.master_lease_ms * NS_PER_MS)
         self.gate = Gate(config.min_in_sync_replicas)
-        self.leader: str | None = None
         self.serving = False
         self._config = config
         self._found = found
@@ -192,16 +182,10 @@ class ReplicasManager:
         self._writing = False
         self._heard = False
         self._seen = 0
-        self._looked_ns = 0
-        self._renewed_ns = 0
-        """When the heartbeat was sent that the active controller last renewed this lease for."""
-        self._names: dict[str, str] = {}
-        """What active controllers call themselves -> where it was asked, as configured."""
-        self._sure = False
-        """The active controller said so itself, and has refused nothing and left nothing unanswered since."""
-        self._requests = 0
-        self._pending: dict[int, _Sent] = {}
-        self._times = Timetable()
+        self._under_way = UnderWay(config.request_timeout_ms)
+        self._times = self._under_way.times
+        self._search = LeaderSearch(config.controllers, self._under_way, retry_ms=config.retry_ms,
+                                    period_ms=config.sync_controller_metadata_period_ms)
 
     # --- what happens ----------------------------------------------------------------------------------------
 
@@ -209,13 +193,7 @@ class ReplicasManager:
         """Time passed, or anything that ``log`` and ``in_sync`` tell changed. Does all that is due."""
         if self.machine.state is State.STOPPED:
             return []
-        outputs: list[Output] = []
-        for address in self._config.controllers if self._times.due(Kind.DISCOVER, now_ns) else ():
-            outputs += self._send(Kind.DISCOVER, address, RequestCode.CONTROLLER_GET_METADATA_INFO, None,
-                                  now_ns, partial(self._discovered, address), slot=address)
-            self._looked_ns = now_ns
-            self._times.put(Kind.DISCOVER, now_ns + NS_PER_MS * (
-                self._config.sync_controller_metadata_period_ms if self.leader else self._config.retry_ms))
+        outputs = self._search.look(now_ns)
         if self.leader is not None:
             outputs += self._register(now_ns) + self._record(now_ns)
             outputs += self._beat(now_ns)
@@ -225,16 +203,15 @@ class ReplicasManager:
 
     def answered(self, number: int, answer: Command | None, now_ns: int) -> list[Output]:
         """The answer to a ``Send``; None when the connection failed or the time was over."""
-        sent = self._pending.pop(number, None)
-        if sent is None or self.machine.state is State.STOPPED:
+        asked = self._under_way.ended(number)
+        if asked is None or self.machine.state is State.STOPPED:
             return []
         try:
-            outputs = sent.on_answer(answer, number)
+            outputs = asked.on_answer(answer, number)
         except (HeaderError, BodyError) as wrong:
-            outputs = [Report(f"controller {sent.address} gave an answer that cannot be read: {wrong}")]
-        if (answer is None or answer.code == ResponseCode.CONTROLLER_NOT_LEADER) and sent.address == self.leader:
-            self._sure = False
-            self._look_soon(now_ns)
+            outputs = [Report(f"controller {asked.address} gave an answer that cannot be read: {wrong}")]
+        if answer is None or answer.code == ResponseCode.CONTROLLER_NOT_LEADER:
+            self._search.failed(asked.address, now_ns)
         return outputs + self.tick(now_ns)
 
     def written(self, now_ns: int) -> list[Output]:
@@ -255,7 +232,7 @@ class ReplicasManager:
         if not known:
             if header.master_epoch is not None and header.master_epoch > self.epoch:
                 times.put(Kind.POLL)
-                self._look_soon(now_ns)
+                self._search.look_soon(now_ns)
             return self.tick(now_ns)
         if self._another(header.master_broker_id, header.master_address, header.master_life):
             times.put(Kind.POLL)  # the active controller knows
@@ -281,7 +258,7 @@ class ReplicasManager:
 
     def shutdown(self, now_ns: int) -> list[Output]:
         self.machine.stop()
-        self._pending.clear()
+        self._under_way.forget()
         return self._fence(now_ns)
 
     def next_deadline(self, now_ns: int) -> int | None:
@@ -294,6 +271,11 @@ class ReplicasManager:
     def role(self) -> Become | None:
         """What replication has taken last, and still counts."""
         return self.machine.role
+
+    @property
+    def leader(self) -> str | None:
+        """Where the active controller is asked."""
+        return self._search.address
 
     @property
     def broker_id(self) -> int | None:
@@ -322,7 +304,7 @@ class ReplicasManager:
                 case Action.FORGET:
                     self._heard = self._unrecorded = self._told = False
                     self._doubt_epoch = None
-                    self._pending.clear()
+                    self._under_way.forget()
                     self._times.keep((Kind.REGISTER, Kind.DISCOVER))
                 case Action.BEAT | Action.ELECT | Action.POLL:
                     self._times.put(_NOW[action])
@@ -441,12 +423,13 @@ class ReplicasManager:
         held = self.in_sync
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
-        def on_answer(address: str) -> Callable[[Command | None, int], list[Output]]:
+        def on_answer(address: str) -> OnAnswer:
             return lambda answer, _: self._beat_answered(answer, address, generation, now_ns)
 
         outputs: list[Output] = []
         for address in config.controllers:
-            outputs += self._send(None, address, RequestCode.BROKER_HEARTBEAT, header, now_ns, on_answer(address))
+            outputs += self._under_way.send(None, address, RequestCode.BROKER_HEARTBEAT, header, now_ns,
+                                            on_answer(address))
         return outputs
 
     def _beat_answered(self, answer: Command | None, address: str, generation: int, sent_ns: int) -> list[Output]:
@@ -459,17 +442,14 @@ class ReplicasManager:
                 return self._give_way(self.epoch)
             self._unrecorded = True
         self.lease.answered(sent_ns, renewed)
-        leads = self.leader is not None and address in (self.leader, self._names.get(self.leader))
+        leads = self._search.leads(address)
         self._told = self._told or bool(leads and header.log_in_doubt)
         if (renewed or leads) and not self.machine.resigning:
             self._heard = True
         if renewed or (leads and not self.lease.granted):
             self.gate.answered(generation)
-        if renewed and sent_ns >= self._renewed_ns:
-            self._renewed_ns = sent_ns
-            if not leads:
-                self._lead_by(address)  # who renews a lease leads: nobody has to be asked who does
-            self._sure = True
+        if renewed:
+            self._search.renewed(address, sent_ns)
         return []
 
     def _elect_or_poll(self, now_ns: int) -> list[Output]:
@@ -493,7 +473,7 @@ class ReplicasManager:
             return self._poll(now_ns)
         return []
 
-    def _poll(self, now_ns: int, on_answer: Callable[[Command | None, int], list[Output]] | None = None,
+    def _poll(self, now_ns: int, on_answer: OnAnswer | None = None,
               ) -> list[Output]:
         poll = GetReplicaInfoRequest(self._config.broker_name, self._config.cluster_name)
         return self._ask(Kind.POLL, RequestCode.CONTROLLER_GET_REPLICA_INFO, poll, now_ns, on_answer or self._polled)
@@ -568,31 +548,6 @@ class ReplicasManager:
             return self._act(actions)
         return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
                              members.sync_state_set, members.sync_state_set_epoch)
-
-    def _look_soon(self, now_ns: int) -> None:
-        """For the active controller; not more often than each ``retry_ms``."""
-        soon = max(now_ns, self._looked_ns + self._config.retry_ms * NS_PER_MS)
-        self._times.put_by(Kind.DISCOVER, soon)
-
-    def _discovered(self, address: str, answer: Command | None, _: int) -> list[Output]:
-        if answer is not None and answer.code == ResponseCode.SUCCESS:
-            told = GetMetadataResponse.from_ext(answer.ext)
-            leader = told.controller_leader_address
-            if leader and told.is_leader:
-                self._names = {name: known for name, known in self._names.items() if known != address}
-                self._names[leader] = address
-            said = told.is_leader or not self._sure  # who left the group names for ever who led it then
-            if leader and said and self.leader not in (leader, self._names.get(leader, leader)):
-                self._lead_by(leader)
-            self._sure = self._sure or bool(leader and told.is_leader)
-        return []
-
-    def _lead_by(self, leader: str) -> None:
-        """That controller is the active one. What the one before was asked may be answered still, or never, as by a
-        host that is gone; it is asked again."""
-        self.leader = leader
-        asked = (Kind.ELECT, Kind.POLL, Kind.ALTER)
-        self._times.ask_again(due=(Kind.REGISTER, Kind.BEAT, *asked), waiting=asked)
 
     # --- another process of this id --------------------------------------------------------------------------
 
@@ -683,7 +638,7 @@ class ReplicasManager:
         outputs = self._ask(Kind.ALTER, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, now_ns, on_answer,
                             SyncStateSet(members, held.accepted_epoch).to_json())
         if outputs:
-            held.ask(self._requests, members, now_ns)
+            held.ask(self._under_way.number, members, now_ns)
         return outputs
 
     def _altered(self, held: InSync, answer: Command | None, number: int, sent_ns: int) -> list[Output]:
@@ -723,28 +678,11 @@ class ReplicasManager:
 
     # --- requests --------------------------------------------------------------------------------------------
 
-    def _ask(self, kind: Kind, code: RequestCode, header: Header, now_ns: int,
-             on_answer: Callable[[Command | None, int], list[Output]], body: bytes = b"") -> list[Output]:
+    def _ask(self, kind: Kind, code: RequestCode, header: Header | None, now_ns: int, on_answer: OnAnswer,
+             body: bytes = b"") -> list[Output]:
+        """It is the active controller that is asked."""
         assert self.leader is not None
-        return self._send(kind, self.leader, code, header, now_ns, on_answer, body)
-
-    def _send(self, kind: Kind | None, address: str, code: RequestCode, header: Header | None, now_ns: int,
-              on_answer: Callable[[Command | None, int], list[Output]], body: bytes = b"", *, slot: str = "",
-              ) -> list[Output]:
-        """One request of a kind at a time; without a kind, as it comes."""
-        if kind is not None and self._times.waits(kind, slot):
-            return []
-
-        def done(answer: Command | None, number: int) -> list[Output]:
-            if kind is not None:
-                self._times.answered(number, kind, slot)
-            return on_answer(answer, number)
-
-        self._requests += 1
-        if kind is not None:
-            self._times.sent(self._requests, kind, slot)
-        self._pending[self._requests] = _Sent(address, now_ns, done)
-        return [Send(self._requests, address, request(code, header, body), self._config.request_timeout_ms)]
+        return self._under_way.send(kind, self.leader, code, header, now_ns, on_answer, body)
 
 
 def _ignored(answer: Command | None, number: int) -> list[Output]:

@@ -9,7 +9,7 @@ from typing import Final
 
 class Kind(enum.Enum):
     """One of a kind is under way at a time; but heartbeats leave whatever became of the ones before, and discovery asks
-    each controller for itself."""
+    each controller for itself, as probes do each member."""
 
     DISCOVER = "discover"
     REGISTER = "register"
@@ -18,6 +18,9 @@ class Kind(enum.Enum):
     ELECT = "elect"
     POLL = "poll"
     ALTER = "alter"
+    YIELD = "yield"
+    MEMBERS = "members"
+    PROBE = "probe"
 
     __hash__ = object.__hash__  # each turn of a broker looks some up; that of enumerations is not C
 
@@ -26,7 +29,7 @@ AT_ONCE: Final = 0
 
 
 class Timetable:
-    """``slot`` is the address for a kind that is asked of each controller for itself, and "" otherwise."""
+    """``slot`` says who is asked, for a kind that is asked of each for itself; else it is ""."""
 
     def __init__(self) -> None:
         self._due: dict[Kind, int] = {}

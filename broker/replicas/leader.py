@@ -1,0 +1,86 @@
+"""Which controller is the active one: all that are configured are asked, and who renews a lease says so itself.
+
+It knows what controllers answer, and neither the group nor its roles.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from broker.ha.config import NS_PER_MS
+from broker.replicas.outputs import Output
+from broker.replicas.timetable import Kind
+from broker.replicas.underway import UnderWay
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.headers.controller import GetMetadataResponse
+
+_ASKED_ANEW: Final = (Kind.ELECT, Kind.POLL, Kind.ALTER, Kind.YIELD, Kind.MEMBERS)
+
+
+class LeaderSearch:
+    """``address`` is where the active controller is asked; None while none is known."""
+
+    def __init__(self, controllers: tuple[str, ...], under_way: UnderWay, *, retry_ms: int, period_ms: int) -> None:
+        self.address: str | None = None
+        self._controllers, self._under_way = controllers, under_way
+        self._retry_ns, self._period_ns = retry_ms * NS_PER_MS, period_ms * NS_PER_MS
+        self._looked_ns = 0
+        self._renewed_ns = 0
+        """When the heartbeat was sent that the active controller last renewed the lease for."""
+        self._names: dict[str, str] = {}
+        """What active controllers call themselves -> where it was asked, as configured."""
+        self._sure = False
+        """The active controller said so itself, and has refused nothing and left nothing unanswered since."""
+
+    def look(self, now_ns: int) -> list[Output]:
+        """Ask whoever is configured, where it is time to."""
+        outputs: list[Output] = []
+        times = self._under_way.times
+        for address in self._controllers if times.due(Kind.DISCOVER, now_ns) else ():
+            outputs += self._under_way.send(Kind.DISCOVER, address, RequestCode.CONTROLLER_GET_METADATA_INFO, None,
+                                            now_ns, partial(self._told, address), slot=address)
+            self._looked_ns = now_ns
+            times.put(Kind.DISCOVER, now_ns + (self._period_ns if self.address else self._retry_ns))
+        return outputs
+
+    def look_soon(self, now_ns: int) -> None:
+        """Not more often than each ``retry_ms``."""
+        self._under_way.times.put_by(Kind.DISCOVER, max(now_ns, self._looked_ns + self._retry_ns))
+
+    def failed(self, address: str, now_ns: int) -> None:
+        """That one did not answer, or says that it does not lead."""
+        if address == self.address:
+            self._sure = False
+            self.look_soon(now_ns)
+
+    def leads(self, address: str) -> bool:
+        return self.address is not None and address in (self.address, self._names.get(self.address))
+
+    def renewed(self, address: str, sent_ns: int) -> None:
+        """That one renewed the lease, for a heartbeat that was sent then."""
+        if sent_ns >= self._renewed_ns:
+            self._renewed_ns = sent_ns
+            if not self.leads(address):
+                self._lead_by(address)  # who renews a lease leads: nobody has to be asked who does
+            self._sure = True
+
+    def _told(self, address: str, answer: Command | None, _: int) -> list[Output]:
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            told = GetMetadataResponse.from_ext(answer.ext)
+            leader = told.controller_leader_address
+            if leader and told.is_leader:
+                self._names = {name: known for name, known in self._names.items() if known != address}
+                self._names[leader] = address
+            said = told.is_leader or not self._sure  # who left the group names for ever who led it then
+            if leader and said and self.address not in (leader, self._names.get(leader, leader)):
+                self._lead_by(leader)
+            self._sure = self._sure or bool(leader and told.is_leader)
+        return []
+
+    def _lead_by(self, leader: str) -> None:
+        """That controller is the active one. What the one before was asked may be answered still, or never, as by a
+        host that is gone; it is asked again."""
+        self.address = leader
+        self._under_way.times.ask_again(due=(Kind.REGISTER, Kind.BEAT, *_ASKED_ANEW), waiting=_ASKED_ANEW)

@@ -1,0 +1,64 @@
+"""Requests of a broker to controllers and members that are under way: numbered, and one of a kind at a time.
+
+It knows times and who was asked, and neither what for nor what an answer means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from broker.replicas.outputs import Output, Send
+from broker.replicas.timetable import Kind, Timetable
+from remoting.codes import RequestCode
+from remoting.command import Command, request
+from remoting.header import Header
+
+OnAnswer = Callable[[Command | None, int], list[Output]]
+"""What follows from an answer to the request of that number; None: none came in time."""
+
+
+@attrs.frozen
+class Asked:
+    """One that waits for its answer."""
+
+    address: str
+    sent_ns: int
+    on_answer: OnAnswer
+
+
+class UnderWay:
+    """``number`` is the last request's; ``times`` says when the next of each kind is due."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.times = Timetable()
+        self.number = 0
+        self._timeout_ms = timeout_ms
+        self._asked: dict[int, Asked] = {}
+
+    def send(self, kind: Kind | None, address: str, code: RequestCode | int, header: Header | None, now_ns: int,
+             on_answer: OnAnswer, body: bytes = b"", *, slot: str = "", timeout_ms: int = 0) -> list[Output]:
+        """Nothing while one of the kind waits for its answer; without a kind, as it comes."""
+        times = self.times
+        if kind is not None and times.waits(kind, slot):
+            return []
+
+        def done(answer: Command | None, number: int) -> list[Output]:
+            if kind is not None:
+                times.answered(number, kind, slot)
+            return on_answer(answer, number)
+
+        self.number += 1
+        if kind is not None:
+            times.sent(self.number, kind, slot)
+        self._asked[self.number] = Asked(address, now_ns, done)
+        return [Send(self.number, address, request(code, header, body), timeout_ms or self._timeout_ms)]
+
+    def ended(self, number: int) -> Asked | None:
+        """It was answered, or never will be. None: it counts no more."""
+        return self._asked.pop(number, None)
+
+    def forget(self) -> None:
+        """No answer counts any more."""
+        self._asked.clear()
