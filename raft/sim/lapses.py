@@ -34,16 +34,22 @@ class Lapses:
         self._scene, self._cluster = scene, scene.cluster
         self._copies: dict[str, tuple[MemoryDisk, Copy, bytes, bytes]] = {}
         """An older copy of a node's disk, what it holds, its lives, and whose directory it is."""
-        self._untold: set[str] = set()
-        """Nodes on an older copy that will be told of it."""
+        self._back: dict[str, bytes] = {}
+        """Nodes on an older copy, and whose directory it is."""
 
     def lapsed(self) -> set[str]:
         """Nodes that lack what they had acknowledged, whether or not they know, or believe that they do."""
         checker = self._cluster.checker
-        self._untold = {name for name in self._untold
-                        if checker.nodes[name].lost is not None and not checker.nodes[name].was_told}
-        return {name for name, ghost in checker.nodes.items() if self._knows(name) or (ghost.lost is not None and (
-            name in self._untold or ghost.rotten or not ghost.whole(checker.marks)))}
+        return {name for name, ghost in checker.nodes.items()
+                if self._knows(name) or self._will_be_told(name) or (
+                    ghost.lost is not None and (ghost.rotten or not ghost.whole(checker.marks)))}
+
+    def _will_be_told(self, name: str) -> bool:
+        """On an older copy, and a peer met a later life: it is told at each start, until it regained what it lost."""
+        if self._back.get(name) != self._cluster.nodes[name].incarnation:
+            return False
+        ghosts = self._cluster.checker.nodes
+        return any(set(other.kept.get(name, ())) - ghosts[name].own for other in ghosts.values())
 
     def _knows(self, name: str) -> bool:
         """Whether it knows, or will once it starts, and so does not vote."""
@@ -97,7 +103,7 @@ class Lapses:
         node.disk, shadow, node.lives, _ = copied
         cluster.checker.lost(name, shadow)
         cluster.counts["older copy"] += 1
-        self._untold.add(name)
+        self._back[name] = node.incarnation
         if not held and self._lose_leader(name, span_ms):
             cluster.counts["older copy, leader lost"] += 1
 

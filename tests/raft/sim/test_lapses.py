@@ -1,0 +1,28 @@
+"""Disks that lose what was acknowledged: whom the simulator counts as lacking something."""
+
+from __future__ import annotations
+
+import pytest
+
+from raft.sim.campaign import run
+from raft.sim.lapses import Lapses
+from raft.sim.tape import Tape
+
+
+def test_who_was_told_of_its_loss_counts_as_lapsed_while_it_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told again at each start: whoever lost something beside it meanwhile would leave no majority."""
+    met: set[str] = set()
+    lapsed = Lapses.lapsed
+
+    def asked(self: Lapses) -> set[str]:
+        answer, cluster = lapsed(self), self._cluster
+        told = {name for name, ghost in cluster.checker.nodes.items() if ghost.told_of and ghost.lost is not None}
+        assert told <= answer, (told, answer)
+        met.update(name for name in told if cluster.nodes[name].life is None
+                   and cluster.checker.nodes[name].whole(cluster.checker.marks))
+        return answer
+
+    monkeypatch.setattr(Lapses, "lapsed", asked)
+    result = run(Tape(400_000_814), until_ns=17_050_000_000)
+    assert result.failure is None, result.message
+    assert met
