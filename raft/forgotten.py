@@ -63,11 +63,11 @@ def greets(node: Ghost, source: Ghost) -> None:
     """A peer's hello reaches a node: which life it is, and which lives of this node it met."""
     if source.replica is None:
         return  # what it had sent before it died
-    lives = node.met.setdefault(source.name, [])
+    lives = node.met.setdefault(source.directory, [])
     if source.life not in lives:
         lives.append(source.life)
         del lives[:-LIVES_MET]
-    unknown = set(source.met.get(node.name, ())) - node.own
+    unknown = set(source.met.get(node.directory, ())) - node.own
     node.told_of |= unknown
     if unknown and node.lost is not None and not node.knows:
         node.knows = node.was_told = True

@@ -18,6 +18,9 @@ from raft.replica import Replica
 
 MEMBERSHIP: Final = Kind.MEMBERSHIP
 
+Directory = tuple[str, bytes]
+"""A node's name, and the incarnation that its directory was made for."""
+
 
 class LogShadow:
     """A log as its ``Write``s make it: frames by last index, and the point they stand on. Purging is ignored."""
@@ -144,6 +147,7 @@ class Ghost:
 
     def __init__(self, name: str, incarnation: bytes, bootstrap: Membership) -> None:
         self.name, self.incarnation = name, incarnation
+        self.directory: Directory = name, incarnation
         self.replica: Replica | None = None
         """None while the node is down."""
         self.memory = LogShadow(bootstrap)
@@ -174,9 +178,10 @@ class Ghost:
         self.own: set[int] = set()
         """Lives that the disk had, or that it was told of and that are settled."""
         self.told_of: set[int] = set()
-        self.met: dict[str, list[int]] = {}
-        """Lives that were met of each peer, the newest last, as this process knows; and as its disk does."""
-        self.kept: dict[str, list[int]] = {}
+        self.met: dict[Directory, list[int]] = {}
+        """Lives that were met of each peer's directory, the newest last, as this process knows; and as its disk does.
+        A directory made anew owes nothing for the lives of the one before."""
+        self.kept: dict[Directory, list[int]] = {}
         self.rotten = False
         """Its disk gives back less than its writes allow: the next start is to be believed."""
         self.said: set[tuple[str, int, int, int, int]] = set()

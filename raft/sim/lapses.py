@@ -48,8 +48,8 @@ class Lapses:
         """On an older copy, and a peer met a later life: it is told at each start, until it regained what it lost."""
         if self._back.get(name) != self._cluster.nodes[name].incarnation:
             return False
-        ghosts = self._cluster.checker.nodes
-        return any(set(other.kept.get(name, ())) - ghosts[name].own for other in ghosts.values())
+        ghosts, ghost = self._cluster.checker.nodes, self._cluster.checker.nodes[name]
+        return any(set(other.kept.get(ghost.directory, ())) - ghost.own for other in ghosts.values())
 
     def _knows(self, name: str) -> bool:
         """Whether it knows, or will once it starts, and so does not vote."""
@@ -141,7 +141,7 @@ class Lapses:
         """Whether its mark, a peer's record of its lives, or a leader knows what this node lost."""
         ghosts, ghost = self._cluster.checker.nodes, self._cluster.checker.nodes[name]
         return self._knows(name) or any(
-            set(other.kept.get(name, ())) - ghost.own or (
+            set(other.kept.get(ghost.directory, ())) - ghost.own or (
                 other.replica is not None and name in other.replica.peers
                 and other.replica.peers[name].match > ghost.disk.last)
             for other in ghosts.values())
@@ -150,7 +150,9 @@ class Lapses:
         """Whether every other voter has on its disk that it met a life of this node which the copy never had."""
         ghosts = self._cluster.checker.nodes
         _, membership = max((ghost.disk.memberships[-1] for ghost in ghosts.values()), key=lambda each: each[0])
-        return all(set(ghosts[voter].kept.get(name, ())) - copy.own for voter in membership.voters if voter != name)
+        directory = ghosts[name].directory
+        return all(set(ghosts[voter].kept.get(directory, ())) - copy.own
+                   for voter in membership.voters if voter != name)
 
     def _may_lapse(self, name: str, *, down: bool = False) -> bool:
         scene, ghosts = self._scene, self._cluster.checker.nodes
