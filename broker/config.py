@@ -181,6 +181,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     disk_space_clean_forcibly_ratio: int = key(85, "percent; above it files younger than fileReservedTime as well, if "
                                                    "cleanFileForciblyEnable", least=10, most=100)
     disk_space_warning_level_ratio: int = key(90, "percent; above it writes are refused", least=10, most=100)
+    disk_stall_ms: int = key(3_000, "ours: a write or a sync that takes so long stalls the disk: a slave leaves its "
+                             "master, a master asks for a successor; 0: never", least=0, most=_INT_MAX)
     clean_file_forcibly_enable: bool = key(False, "a full disk deletes young files rather than refuse writes; if not "
                                                   "given, true where diskSpaceCleanForciblyRatio is", live=True)
 

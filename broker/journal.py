@@ -18,13 +18,16 @@ import attrs
 import trio
 
 from broker.moments import Moment
-from broker.store.disk import Disk, DiskThread
+from broker.store.diagnosis import Diagnosis
+from broker.store.disk import Disk, DiskThread, Steps
 from broker.store.errors import StoreFailed, StoreFull
 from broker.store.flush import Flush
 from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
+from broker.store.health import DiskHealth
 from broker.store.log import Raw, Recovered, SyncJob
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
+from broker.store.trial import no_room
 from broker.store.writing import Put
 from broker.veil import Veil
 from remoting.errors import DamagedRecord
@@ -69,6 +72,10 @@ class JournalConfig:
     one pace."""
     retention: RetentionConfig = RetentionConfig()
     clean_resource_interval_ms: int = 10_000
+    room_interval_ms: int = 1_000
+    """Ours: how often the disk is asked for its room."""
+    disk_stall_ms: int = 3_000
+    """``diskStallMs``, ours: what the disk has been at for so long stalls it; 0: nothing does."""
 
     @property
     def flush_policy(self) -> FlushPolicy:
@@ -107,6 +114,8 @@ class Journal:
         """Hears the topic of each queue that gets its first message."""
         self.ticks: Moment[[int]] = Moment("Journal.ticks")
         """Called every ``tick_interval_ms`` with the time in nanoseconds."""
+        self.disk_changed: Moment[[]] = Moment("Journal.disk_changed")
+        """Called when ``health`` is another."""
         self.on_failure: Moment[[StoreFailed]] = Moment("Journal.on_failure")
         """Called once, when the store has failed for good."""
         self.cutting: Callable[[int], None] = lambda end: None
@@ -133,8 +142,13 @@ class Journal:
         self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
         self._answers_first = False
         """Dispatch was put off to the next turn."""
-        self._syncing = self._flushing = self._deleting = False
-        """What the disk is busy with: the log, what is built from it, old files."""
+        self._syncing = self._flushing = self._deleting = self._trying = False
+        """What the disk is busy with: the log, what is built from it, old files, a trial."""
+        self._diagnosis = Diagnosis(config.disk_stall_ms)
+        self._told_health = DiskHealth.WELL
+        self._jobs_done = self._steps_done = 0
+        """The second is counted by the disk's thread."""
+        self._room_due_ns = 0
         self._flush_began_ns = self._checkpoint_due_ns = self._clean_due_ns = self._dispatch_after_ns = 0
 
     def open(self) -> Recovered:
@@ -153,6 +167,11 @@ class Journal:
     def begin(self) -> int:
         return self.log.min_offset
 
+    @property
+    def health(self) -> DiskHealth:
+        """Of the disk under the store."""
+        return self._diagnosis.health
+
     # --- what others do with it ------------------------------------------------------------------------------
 
     def append(self, messages: Sequence[Message]) -> list[Put]:
@@ -170,7 +189,11 @@ class Journal:
             self._store.take_over()
         if not self._appended_ms:
             self._appended_ms = self._wall_ms()
-        puts = self._writer.put_all(messages, self._appended_ms)
+        try:
+            puts = self._writer.put_all(messages, self._appended_ms)
+        except StoreFull:
+            self._diagnosis.no_room(self.now_ns())
+            raise
         self._bell.ring()
         return puts
 
@@ -183,6 +206,9 @@ class Journal:
         """
         try:
             self._writer.append_raw(data, offset, cached=not self.copying)
+        except StoreFull:
+            self._diagnosis.no_room(self.now_ns())
+            raise
         finally:
             self._written()
             self._bell.ring()
@@ -287,7 +313,7 @@ class Journal:
         self._flusher.cancel()
         if self._disk is not None and not self._disk.inline:
             await trio.to_thread.run_sync(self._disk.close)
-            while self._syncing or self._flushing or self._deleting:  # it has said so, and is yet to be heard
+            while self._is_disk_busy:  # it has said so, and is yet to be heard
                 await trio.lowlevel.checkpoint()
 
     def _turn(self) -> bool:
@@ -342,6 +368,7 @@ class Journal:
 
     def _tick(self) -> None:
         now_ns = self.now_ns()
+        self._look_at_disk(now_ns)
         self.ticks(now_ns)
         self._flush(now_ns)
         self._clean(now_ns)
@@ -363,6 +390,7 @@ class Journal:
                                              aside=self.config.copy_ahead if self.copying else 0)
         except OSError as error:
             self._dispatch_after_ns = self.now_ns() + RETRY_MS * NS_PER_MS
+            self._refused(error)
             logger.warning("consume queues or index cannot be written, tried again in %d ms: %s", RETRY_MS, error)
             return False
         except DamagedRecord as damage:
@@ -397,6 +425,7 @@ class Journal:
     def _synced(self, job: SyncJob, error: OSError | None) -> None:
         """On the loop."""
         self._syncing = False
+        self._jobs_done += 1
         log = self.log
         if error is not None:
             self._fail(log.sync_failed(error))
@@ -421,18 +450,20 @@ class Journal:
             return
         self._flushing = True
         assert self._disk is not None, "its task runs"
-        self._disk.submit_steps(flush.steps(), lambda error: self._flushed(flush, error))
+        self._disk.submit_steps(self._counted(flush.steps()), lambda error: self._flushed(flush, error))
 
     def _flushed(self, flush: Flush | None, error: OSError | None) -> None:
         """On the loop."""
         self._flushing = False
+        self._jobs_done += 1
         if flush is not None:
             self._flusher.end(flush)
         if error is not None:
+            self._refused(error)
             logger.warning("consume queues, index or checkpoint were not flushed: %s", error)
 
     def _clean(self, now_ns: int) -> None:
-        """Delete what is old, and look whether the disk has room, if it is due."""
+        """Delete what is old, if it is due."""
         if self._cleaning:
             self._cleaning = self._cleaner.clean(CLEANED_QUEUES)
         if self._deleting or now_ns < self._clean_due_ns:
@@ -443,22 +474,69 @@ class Journal:
         if self._at_any_hour:
             self._at_any_hour, retention = False, attrs.evolve(retention, delete_when=str(hour))
         try:
-            verdict, offset = self._cleaner.judge(retention, wall_ms, hour)
+            count, offset = self._cleaner.old(retention, wall_ms, hour)
         except OSError as error:
             logger.warning("the room on the disk is not known: %s", error)
             return
-        if verdict.refuse != self.refusing:
-            logger.warning("%s", verdict.refuse or "the disk has room again: messages are written")
-            self.refusing = verdict.refuse
-        if verdict.delete:
+        if count:
             steps = self._cleaner.release_before(offset)
             logger.info("files of the log below %d are deleted", self.begin)
             self._deleting = self._cleaning = True
             assert self._disk is not None, "its task runs"
-            self._disk.submit_steps(steps, self._deleted)
+            self._disk.submit_steps(self._counted(steps), self._deleted)
 
     def _deleted(self, error: OSError | None) -> None:
         """On the loop."""
         self._deleting = False
+        self._jobs_done += 1
         if error is not None:
             logger.warning("an old file of the log was not deleted: %s", error)
+
+    # --- its health ------------------------------------------------------------------------------------------
+
+    @property
+    def _is_disk_busy(self) -> bool:
+        return self._syncing or self._flushing or self._deleting or self._trying
+
+    def _counted(self, steps: Steps) -> Steps:
+        """Each step is noted in the disk's own thread."""
+        for _ in steps:
+            self._steps_done += 1
+            yield
+
+    def _look_at_disk(self, now_ns: int) -> None:
+        """What it is at, and, each ``room_interval_ms``, its room."""
+        if now_ns >= self._room_due_ns:
+            self._room_due_ns = now_ns + self.config.room_interval_ms * NS_PER_MS
+            self._look_for_room()
+        diagnosis, busy = self._diagnosis, self._is_disk_busy
+        diagnosis.look(now_ns, busy=busy, pieces=self._jobs_done + self._steps_done, refuses=bool(self.refusing))
+        if not busy and diagnosis.due(now_ns):
+            self._trying = True
+            assert self._disk is not None, "its task runs"
+            self._disk.submit(self._cleaner.try_disk, partial(self._tried, now_ns))
+        if diagnosis.health is not self._told_health:
+            self._told_health = diagnosis.health
+            logger.warning("the disk is %s", diagnosis.health.value or "well again")
+            self.disk_changed()
+
+    def _look_for_room(self) -> None:
+        try:
+            refusal = self._cleaner.refusal(self.retention, refuses=bool(self.refusing))
+        except OSError as error:
+            logger.warning("the room on the disk is not known: %s", error)
+            return
+        if bool(refusal) != bool(self.refusing):
+            logger.warning("%s", refusal or "the disk has room again: messages are written")
+        self.refusing = refusal
+
+    def _refused(self, error: OSError) -> None:
+        if no_room(error):
+            self._diagnosis.no_room(self.now_ns())
+
+    def _tried(self, began_ns: int, error: OSError | None) -> None:
+        """What the disk made of it, on the loop."""
+        self._trying = False
+        self._jobs_done += 1
+        self._diagnosis.tried(
+            began_ns, self.now_ns(), room=error is None or not no_room(error), works=error is None)

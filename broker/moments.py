@@ -48,6 +48,11 @@ ORDERS: Final[Mapping[str, Order]] = {
             "copying": "a slave reports, and leaves a master that is silent",
         }, "a put that is late is late, whoever acknowledges in this tick; the SyncStateSet is counted by the minimum "
            "that is in force"),
+    "Journal.disk_changed": Order(
+        "the disk became full, stalled or well, before `ticks`", {
+            "role": "controllers are told",
+            "copying": "a slave in trouble leaves its master; one that is well again comes back",
+        }, "controllers hear why a slave goes before its master misses it"),
     "Journal.on_failure": Order(
         "the disk failed, once", {
             "role": "the next start is told to doubt the log",

@@ -189,6 +189,7 @@ class ControlledRole(Bearer):
         self._stopping = False
         self._demand = Demand(lambda: self.member.manager.gate, self._apply)
         journal.ticks.join("demand", lambda _: self._demand.settle())
+        journal.disk_changed.join("role", self._changed)
         self._sync_flush_timeout_ms = 0
         """As configured last."""
         self._nursery: trio.Nursery | None = None
@@ -205,7 +206,8 @@ class ControlledRole(Bearer):
     def log_state(self) -> LogState:
         """For heartbeats."""
         journal, last = self._journal, self._replication.epochs.last
-        return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset, journal.trust.in_doubt)
+        return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset, journal.trust.in_doubt,
+                        disk=journal.health)
 
     def _changed(self) -> None:
         self.member.bell.ring()

@@ -28,7 +28,8 @@ def store(config: BrokerConfig) -> StoreConfig:
 def journal(config: BrokerConfig) -> JournalConfig:
     return JournalConfig(
         FlushDiskType(config.flush_disk_type), config.flush_interval_commit_log, config.flush_commit_log_least_pages,
-        config.flush_commit_log_thorough_interval, retention=pick(config, RetentionConfig))
+        config.flush_commit_log_thorough_interval, retention=pick(config, RetentionConfig),
+        disk_stall_ms=config.disk_stall_ms)
 
 
 def replication(config: BrokerConfig) -> HaConfig:

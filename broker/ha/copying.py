@@ -29,6 +29,7 @@ from broker.ha.whole import WholeRecords
 from broker.ha.wire import HaFrameError
 from broker.journal import Journal
 from broker.store.errors import StoreError
+from broker.store.health import DiskHealth
 from remoting.errors import DamagedRecord
 
 logger = logging.getLogger("broker")
@@ -96,19 +97,20 @@ class Copying(ABC, Generic[MessageT]):
         """Where the master's HA port is; None while nobody knows. Another's connection ends in this turn."""
         if address == self.address:
             return
-        self.address, self._to_connect = address, None
-        self._do(self._core.follow(address, self._journal.now_ns()))
-        self._leave("the master's HA address changed")
+        self.address = address
+        self._follow("the master's HA address changed")
 
     def begin(self) -> None:
         """Hear of the journal, from now on."""
         self._journal.grown.join("copying", self._grown)
         self._journal.ticks.join("copying", self._tick)
+        self._journal.disk_changed.join("copying", self._disk_changed)
         self._tick(self._journal.now_ns())
 
     def end(self) -> None:
         self._journal.grown.leave("copying", self._grown)
         self._journal.ticks.leave("copying", self._tick)
+        self._journal.disk_changed.leave("copying", self._disk_changed)
 
     # --- for the heir ----------------------------------------------------------------------------------------
 
@@ -166,6 +168,19 @@ class Copying(ABC, Generic[MessageT]):
         """The connection is over, and whatever it had under way."""
         if not self._left:
             self._core.closed(self._journal.now_ns())
+
+    # --- whom it follows -------------------------------------------------------------------------------------
+
+    def _disk_changed(self) -> None:
+        health = self._journal.health
+        self._follow(f"this replica's disk is {health.value or 'well again'}")
+
+    def _follow(self, reason: str) -> None:
+        """Nobody, while the disk is in trouble: who cannot store holds up all who wait for it."""
+        address = self.address if self._journal.health is DiskHealth.WELL else None
+        self._to_connect = None
+        self._leave(reason)
+        self._do(self._core.follow(address, self._journal.now_ns()))
 
     # --- what the core says ----------------------------------------------------------------------------------
 

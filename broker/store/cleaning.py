@@ -8,22 +8,30 @@ from broker.store.files import Files
 from broker.store.indexfile import KeyIndex
 from broker.store.log import Log
 from broker.store.queues import Queues
-from broker.store.retention import RetentionConfig, Verdict, judge
+from broker.store.retention import RetentionConfig, old_files, refusal
+from broker.store.trial import ROOM_BYTES, try_disk
 from broker.store.visible import Visible
 
 
 class Cleaner:
-    """``judge``, then ``release_before``, then ``clean`` until nothing waits."""
+    """``old``, then ``release_before``, then ``clean`` until nothing waits; ``refusal`` at any time."""
 
     def __init__(self, files: Files, log: Log, queues: Queues, index: KeyIndex | None, visible: Visible) -> None:
         self._files, self._log, self._queues, self._index, self._visible = files, log, queues, index, visible
 
-    def judge(self, config: RetentionConfig, now_ms: int, hour: int) -> tuple[Verdict, int]:
-        """What to delete by time and room, and below which offset that is. Raises ``OSError``."""
+    def refusal(self, config: RetentionConfig, *, refuses: bool) -> str:
+        """Why the disk is too full to write, as ``broker.store.retention``. Raises ``OSError``."""
+        return refusal(config, self._files.space().used_ratio, refuses=refuses)
+
+    def old(self, config: RetentionConfig, now_ms: int, hour: int) -> tuple[int, int]:
+        """How many files to delete by time and room, and below which offset they are. Raises ``OSError``."""
         space, log = self._files.space(), self._log
-        verdict = judge(
-            config, log.newest_ms(), now_ms, hour, space.used_ratio, log.file_bytes / max(1, space.total))
-        return verdict, log.min_offset - log.min_offset % log.file_bytes + verdict.delete * log.file_bytes
+        count = old_files(config, log.newest_ms(), now_ms, hour, space.used_ratio, log.file_bytes / max(1, space.total))
+        return count, log.min_offset - log.min_offset % log.file_bytes + count * log.file_bytes
+
+    def try_disk(self) -> None:
+        """Whether it has room and works, as ``broker.store.trial``; on any thread. Raises ``OSError``."""
+        try_disk(self._files, min(self._log.file_bytes, ROOM_BYTES))
 
     def release_before(self, offset: int) -> Iterator[None]:
         """Forget whole files of the log below ``offset``; the iterator deletes them, in another thread if need be. What

@@ -8,10 +8,12 @@ Source: ``CleanCommitLogService`` of RocketMQ 5.5.0, which deletes ten files how
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
-_MS_PER_HOUR = 3_600_000
+_MS_PER_HOUR: Final = 3_600_000
+HYSTERESIS_PERCENT: Final = 1
 
 
 def _hours(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
@@ -45,18 +47,19 @@ class RetentionConfig:
         return frozenset(int(hour) for hour in self.delete_when.split(";") if hour.strip())
 
 
-@attrs.frozen
-class Verdict:
-    """``delete`` whole files from the oldest on; ``refuse``: why nothing is written, "" if all is well."""
+def refusal(config: RetentionConfig, used_ratio: float, *, refuses: bool = False) -> str:
+    """Why nothing is written, "" if all is well. Who ``refuses`` already goes on until a percent more is free."""
+    used, most = 100 * used_ratio, config.disk_space_warning_level_ratio
+    if used <= most - refuses * HYSTERESIS_PERCENT:
+        return ""
+    return (f"the disk is {used:.0f}% full, above diskSpaceWarningLevelRatio ({most}%): nothing is written until there "
+            "is room")
 
-    delete: int = 0
-    refuse: str = ""
 
-
-def judge(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, hour: int, used_ratio: float,
-          file_ratio: float) -> Verdict:
-    """``newest_ms``: of each file but the last, oldest first, when its last message was stored, or a little later.
-    ``file_ratio``: the share of the disk that one of them takes.
+def old_files(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, hour: int, used_ratio: float,
+              file_ratio: float) -> int:
+    """How many to delete, from the oldest on. ``newest_ms``: of each but the last, oldest first, when its last message
+    was stored, or a little later. ``file_ratio``: the share of the disk that one of them takes.
 
     ========================= ======================================================================
     disk used                 deleted
@@ -67,17 +70,13 @@ def judge(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, hour: 
     ========================= ======================================================================
     """
     used = 100 * used_ratio
-    refuse = ""
-    if used > config.disk_space_warning_level_ratio:
-        refuse = (f"the disk is {used:.0f}% full, above diskSpaceWarningLevelRatio "
-                  f"({config.disk_space_warning_level_ratio}%): nothing is written until there is room")
     forcibly = config.clean_file_forcibly_enable and used > config.disk_space_clean_forcibly_ratio
     if not (forcibly or used > config.disk_max_used_space_ratio or hour in config.hours):
-        return Verdict(0, refuse)
+        return 0
     count = 0
     for newest in newest_ms[: config.delete_files_batch_max]:
         needed = forcibly and used - 100 * file_ratio * count > config.disk_space_clean_forcibly_ratio
         if not needed and now_ms - newest < config.file_reserved_time * _MS_PER_HOUR:
             break
         count += 1
-    return Verdict(count, refuse)
+    return count

@@ -28,6 +28,7 @@ def test_the_orders() -> None:
         "Journal.grown": ["role", "copying"],
         "Journal.settled": ["puts", "role"],
         "Journal.ticks": ["puts", "parts", "demand", "role", "copying"],
+        "Journal.disk_changed": ["role", "copying"],
         "Journal.on_failure": ["role", "server"],
         "TopicTable.on_delete": ["queues", "parts"],
         "TopicTable.on_change": ["file", "sends", "name servers"],

@@ -22,6 +22,8 @@ ALONE = tests_of("broker/ha", "acks", "table", "every_combination")
 LEASE = tests_of("broker/replicas", "manager", "a_master_without_a_controller_fences_itself_and_comes_back")
 SENDING = tests_of("broker/client", "sending", "no_answer_in_time_is_unknown", "stored_without_its_replicas_is_unknown")
 DEMO = tests_of("harness/demo", "demo", "masters_and_controllers_die_and_nothing_acknowledged_is_lost")
+AWAY = tests_of("broker", "disk_health", "a_slave_in_trouble_leaves_its_master_in_words_and_comes_back_by_itself")
+DISKS = "simulated disks neither fill nor stall"
 
 PAGE = Page("docs/explanation/durability.md", (
     Promise("`allAckInSyncStateSet` | false", "B15 B14", tests=ALONE, real=("failovers LOST", "failovers TWICE")),
@@ -95,6 +97,21 @@ PAGE = Page("docs/explanation/durability.md", (
         "interop our_master_whose_machine_went_down_resigns_under_java_controllers",), tests=tests_of(
         "broker/replicas", "doubt", "java_controllers_are_asked_once_for_somebody_better",
         "controllers_of_an_earlier_release_are_asked_once_for_somebody_better")),
+    Promise("It is *stalled* when one write", not_simulated=DISKS, not_real=ORDERS, tests=both(
+        tests_of("broker", "disk_health", "a_sync_that_hangs_is_told_in_time_and_over_after_a_calm_while",
+                 "a_disk_that_others_fill_is_told_within_a_second", "queues_without_room_say_it_too"),
+        tests_of("broker/store", "diagnosis", "of_any_disk_trouble_is_seen_in_time_and_ends_late"))),
+    Promise("While that lasts it tries the disk", not_simulated=DISKS, not_real=ORDERS, tests=both(
+        tests_of("broker", "disk_health", "a_try_asks_for_room_a_write_and_a_sync",
+                 "a_disk_that_stalls_each_time_that_it_is_used_is_not_well"),
+        tests_of("broker/store", "diagnosis",
+                 "a_full_disk_is_full_at_once_and_well_after_good_tries_in_a_row"))),
+    Promise("A process that stood still itself", not_simulated=DISKS, real=("failovers LOST",),
+            tests=tests_of("broker/store", "diagnosis", "a_pause_of_the_process_itself_accuses_no_disk")),
+    Promise("**A slave in trouble leaves its master**", not_simulated=DISKS, real=("failovers LOST",), tests=AWAY),
+    Promise("So it leaves the SyncStateSet at once", not_simulated=DISKS, real=("failovers LOST",), tests=AWAY),
+    Promise("**A master whose disk is full** refuses", not_simulated=DISKS, real=("failovers DENIED",),
+            tests=tests_of("broker", "disk_health", "a_disk_that_others_fill_is_told_within_a_second")),
     Promise("Every folder that a broker or a controller makes", not_simulated=FILES, not_real=FILES,
             tests=both(tests_of("broker/store", "directory", "every_new_folder_of_a_store_is_on_disk"),
                        tests_of("raft/storage", "directory", "every_new_folder_above_a_data_directory_is_on_disk"))),
@@ -123,5 +140,5 @@ PAGE = Page("docs/explanation/durability.md", (
     "Java's slaves write records in pieces", "A new master does not know which", "Excepted is what all replicas lost",
     "With `minInSyncReplicas=1` a new master", "A file is only as durable", "`SEND_OK` is a promise",
     "`FLUSH_SLAVE_TIMEOUT`, `FLUSH_DISK_TIMEOUT`", "A producer that sends again", "In the default mode they see",
-    "A topic without messages",
+    "A topic without messages", "A replica watches its own disk", "What a broker appends it writes on its own loop",
 ))

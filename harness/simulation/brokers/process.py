@@ -174,6 +174,7 @@ class BrokerProcess:
         self.demand = Demand(lambda: self.member.manager.gate, self._demands)
         journal.ticks.join("demand", lambda _: self.demand.settle())
         self.switch.changed = self.member.ring
+        journal.disk_changed.join("role", self.member.ring)
         journal.begin_turns(self.wake)
         journal.arrived.call = lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
             self, queue_id, offset, outline)
@@ -243,7 +244,7 @@ class BrokerProcess:
     def log_state(self) -> LogState:
         last = self.switch.epochs.last
         return LogState(-1 if last is None else last.epoch, self.journal.end, self.journal.confirm_offset,
-                        self.journal.trust.in_doubt)
+                        self.journal.trust.in_doubt, disk=self.journal.health)
 
 
 class _SmallFiles:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.retention import RetentionConfig, Verdict, judge
+from broker.store.retention import RetentionConfig, old_files, refusal
 
 HOUR = 3_600_000
 CONFIG = RetentionConfig(clean_file_forcibly_enable=True)
@@ -18,31 +18,37 @@ AGES = (200, 100, 72, 71, 5)
     (0.86, 3, 5, False), (0.90, 3, 5, False), (0.91, 3, 5, True),
 ])
 def test_the_table(used: float, hour: int, deleted: int, refused: bool) -> None:
-    found = judge(CONFIG, [NOW - age * HOUR for age in AGES], NOW, hour, used, 0.0)
-    assert (found.delete, bool(found.refuse)) == (deleted, refused)
+    assert old_files(CONFIG, [NOW - age * HOUR for age in AGES], NOW, hour, used, 0.0) == deleted
+    assert bool(refusal(CONFIG, used)) == refused
 
 
 def test_limits() -> None:
     old = [0] * 30
-    assert judge(CONFIG, old, NOW, 4, 0.1, 0.0) == Verdict(10), "no more at one time"
-    assert judge(CONFIG, [0, NOW, 0], NOW, 4, 0.1, 0.0) == Verdict(1), "never one in the middle"
-    assert judge(CONFIG, [], NOW, 4, 0.95, 0.0) == Verdict(0, (
-        "the disk is 95% full, above diskSpaceWarningLevelRatio (90%): nothing is written until there is room"))
+    assert old_files(CONFIG, old, NOW, 4, 0.1, 0.0) == 10, "no more at one time"
+    assert old_files(CONFIG, [0, NOW, 0], NOW, 4, 0.1, 0.0) == 1, "never one in the middle"
+    assert old_files(CONFIG, [], NOW, 4, 0.95, 0.0) == 0
+    assert refusal(CONFIG, 0.95) == (
+        "the disk is 95% full, above diskSpaceWarningLevelRatio (90%): nothing is written until there is room")
     assert RetentionConfig(delete_when="04;16").hours == {4, 16}
 
 
 @pytest.mark.parametrize("used", [0.1, 0.8, 0.86, 0.95, 1.0])
 @pytest.mark.parametrize("hour", [3, 4])
 def test_nothing_young_goes_where_nobody_asked_for_it(used: float, hour: int) -> None:
-    found = judge(RetentionConfig(), [NOW - age * HOUR for age in AGES], NOW, hour, used, 0.02)
-    assert found.delete == (3 if hour == 4 or used > 0.75 else 0)
-    assert bool(found.refuse) == (used > 0.9)
+    found = old_files(RetentionConfig(), [NOW - age * HOUR for age in AGES], NOW, hour, used, 0.02)
+    assert found == (3 if hour == 4 or used > 0.75 else 0)
+
+
+def test_who_refuses_goes_on_until_a_percent_more_is_free() -> None:
+    assert not refusal(CONFIG, 0.9)
+    assert refusal(CONFIG, 0.9, refuses=True) and refusal(CONFIG, 0.895, refuses=True)
+    assert not refusal(CONFIG, 0.89, refuses=True)
 
 
 @pytest.mark.parametrize(("used", "deleted"), [(0.86, 1), (0.87, 1), (0.88, 2), (0.95, 5), (1.0, 8)])
 def test_no_more_young_files_go_than_have_to(used: float, deleted: int) -> None:
-    assert judge(CONFIG, [NOW] * 30, NOW, 3, used, 0.02).delete == deleted
-    assert judge(CONFIG, [0] * 4 + [NOW] * 9, NOW, 3, used, 0.02).delete == max(4, deleted), "old ones go as ever"
+    assert old_files(CONFIG, [NOW] * 30, NOW, 3, used, 0.02) == deleted
+    assert old_files(CONFIG, [0] * 4 + [NOW] * 9, NOW, 3, used, 0.02) == max(4, deleted), "old ones go as ever"
 
 
 @pytest.mark.parametrize("wrong", ["24", "x", "4,16", "-1"])
