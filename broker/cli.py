@@ -126,6 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _tell_of(config: BrokerConfig, given: Mapping[str, str]) -> None:
     """Log what an operator who comes from Java may not expect of these keys."""
     tell_of_idle_keys(config.without_meaning, None)
+    if config.detection_profile == "quick" and config.enable_controller_mode:
+        logger.info("silence of members of ours is noticed sooner; Java's, and older ones, are judged as ever",
+                    extra={"detection_profile": config.detection_profile})
     if not config.clean_file_forcibly_enable and "cleanFileForciblyEnable" not in given:
         logger.info("a full disk refuses sends and deletes nothing younger than fileReservedTime; RocketMQ's way is "
                     "cleanFileForciblyEnable = true", extra={"file_reserved_time": config.file_reserved_time})

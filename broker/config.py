@@ -21,9 +21,11 @@ from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.keys import (
     ConfigError,
     every_property,
+    in_profile,
     key,
     live_names,
     names,
+    properties,
     read,
     refuse_unknown,
 )
@@ -98,6 +100,9 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
         False, "refuse writes as RIP-34 says where too few replicas live; acting itself is not offered")
 
     # --- controllers -------------------------------------------------------------------------------------------
+    detection_profile: str = key(
+        "default", "ours: quick: silence and hung disks are noticed sooner, by the keys of that profile; a key that is "
+        "given itself wins", choices=("default", "quick"))
     enable_controller_mode: bool = key(False, "let controllers choose the master")
     controller_addr: str = key("", "controllers: host:port;host:port")
     controller_heart_beat_timeout_mills: int = _ms(
@@ -253,6 +258,14 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
         return frozenset((*ALWAYS_BLACKLISTED, *filter(None, self.config_black_list.split(";"))))
 
 
+QUICK: Final[Mapping[str, str]] = {
+    "brokerHeartbeatInterval": "250", "controllerHeartBeatTimeoutMills": "2000", "masterLeaseMs": "1500",
+}
+"""Keys of ``detectionProfile=quick``, each with its value."""
+PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
+    "default": {name: text for name, text in properties(BrokerConfig()).items() if name in QUICK}, "quick": QUICK}
+
+
 def _addresses(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.strip() for item in text.replace(",", ";").split(";") if item.strip()))
 
@@ -268,6 +281,7 @@ def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = No
     kept = {**start.without_meaning, **{name: text for name, text in given.items() if name not in ours}}
     if "diskSpaceCleanForciblyRatio" in given:  # who names the ratio of a deletion wants it
         given = {"cleanFileForciblyEnable": "true", **given}
+    given = in_profile(given, start, start.detection_profile, given.get("detectionProfile", "").strip(), PROFILES)
     return attrs.evolve(read(type(start), given, start=start), without_meaning=kept)
 
 

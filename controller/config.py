@@ -26,9 +26,11 @@ from remoting.daemon.keys import (
     NETTY_WITHOUT_MEANING,
     ConfigError,
     every_property,
+    in_profile,
     key,
     live_names,
     names,
+    properties,
     read,
     refuse_unknown,
 )
@@ -105,6 +107,9 @@ class ControllerConfig(MetricsKeys, TLSKeys):
     broker_heartbeat_timeout_ms: int = key(
         10_000, "ours: silence allowed to a broker that does not say", name="brokerHeartbeatTimeoutMillis",
         least=100, most=3_600_000)
+    detection_profile: str = key(
+        "default", "ours: quick: silence is noticed sooner, by the keys of that profile; a key that is given itself "
+        "wins", choices=("default", "quick"))
     elect_policy: str = key("default", "ours: how a master is chosen among those that may be", choices=tuple(POLICIES),
                             live=True)
     preferred_masters: str = key("", "ours, for electPolicy=preferred: cluster/group:id;cluster/group:id", live=True)
@@ -200,6 +205,12 @@ class ControllerConfig(MetricsKeys, TLSKeys):
             frame_bytes_max=min(message // 8, 256 << 10))
 
 
+QUICK: Mapping[str, str] = {"brokerHeartbeatTimeoutMillis": "3000"}
+"""Keys of ``detectionProfile=quick``, each with its value. What brokers say of themselves counts before it."""
+PROFILES: Mapping[str, Mapping[str, str]] = {
+    "default": {name: text for name, text in properties(ControllerConfig()).items() if name in QUICK}, "quick": QUICK}
+
+
 def from_properties(
     given: Mapping[str, str], *, start: ControllerConfig | None = None, others: Collection[str] = (),
 ) -> ControllerConfig:
@@ -212,6 +223,7 @@ def from_properties(
         given.pop("processReadEvent")
     refuse_unknown(given, {*names(ControllerConfig), "processReadEvent", *WITHOUT_MEANING, *others})
     start = start or ControllerConfig()
+    given = in_profile(given, start, start.detection_profile, given.get("detectionProfile", "").strip(), PROFILES)
     kept = {**start.without_meaning, **{name: text for name, text in given.items() if name in WITHOUT_MEANING}}
     return attrs.evolve(read(ControllerConfig, given, start=start), without_meaning=kept)
 

@@ -25,7 +25,8 @@ sys.path[:0] = [str(REFERENCE.parents[1]), str(REFERENCE.parent)]
 
 import role_tables  # noqa: E402
 
-from benchmarks import broker_figures, failover_timeline  # noqa: E402
+from benchmarks import broker_figures, failover_timeline, rto_figures  # noqa: E402
+from broker.config import PROFILES, QUICK  # noqa: E402
 from broker.idle_keys import IDLE  # noqa: E402
 from broker.moments import ORDERS  # noqa: E402
 from broker.parts import configuration  # noqa: E402
@@ -49,6 +50,9 @@ FAILOVERS: Final = BROKER_FIGURES.with_name("failover_timeline.json")
 """Written by ``python -m benchmarks.failover_timeline --json benchmarks/results/failover_timeline.json``."""
 FAILOVERS_TOGETHER: Final = FAILOVERS.with_stem("failover_timeline_together")
 """The same with ``--together --kills 200``."""
+
+RTO: Final = FAILOVERS.with_name("rto.json")
+"""Written by ``python -m benchmarks.rto``."""
 
 _PART: Final = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -141,6 +145,19 @@ def broker_benchmarks() -> Iterator[str]:
     yield from broker_figures.page(results)
 
 
+def profiles() -> Iterator[str]:
+    """A row per key that a profile of the broker sets."""
+    yield f"| key | {' | '.join(f'`{name}`' for name in PROFILES)} |"
+    yield "|---" * (1 + len(PROFILES)) + "|"
+    for name in QUICK:
+        yield f"| `{name}` | {' | '.join(values[name] for values in PROFILES.values())} |"
+
+
+def rto() -> Iterator[str]:
+    """What clients were not acknowledged to, from the recorded run."""
+    yield from rto_figures.page(json.loads(RTO.read_text()))
+
+
 def failovers(recorded: Path) -> Iterator[str]:
     """The moments of a failover, from the recorded run."""
     if not recorded.exists():
@@ -207,7 +224,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, configuration()), "broker-idle-keys": partial(idle_keys, IDLE),
     "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
-    "broker-moments": broker_moments,
+    "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, **role_tables.PARTS}

@@ -55,7 +55,10 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--port", type=int, default=FIRST_PORT,
                     help="of the name server; others lie above; default: %(default)s")
     up.add_argument("--fast", action="store_true",
-                    help="RocketMQ's default mode: the master alone acknowledges, and its loss may lose messages")
+                    help="RocketMQ's default mode, in which the master alone acknowledges, and its loss may lose "
+                         "messages; with --quick")
+    up.add_argument("--quick", action="store_true",
+                    help="detectionProfile=quick: who falls silent is replaced within seconds")
     commands.add_parser("status", help="who runs, who leads, who is in sync")
     kill = commands.add_parser("kill", help="send a signal to servers")
     kill.add_argument("names", nargs="+", metavar="NAME",
@@ -85,10 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _up(options: argparse.Namespace) -> int:
     size = Size(options.controllers, options.groups, options.replicas)
     mode = DEFAULT_MODE if options.fast else Durability(min_in_sync=min(2, options.replicas))
-    planned = cluster(options.dir, size, options.port, mode)
+    planned = cluster(options.dir, size, options.port, mode, quick=options.fast or options.quick)
     if (options.dir / FILE).exists():
         there = Cluster.load(options.dir)
-        asked = (size, options.port, options.fast) != (Size(), FIRST_PORT, False)
+        asked = (size, options.port, options.fast, options.quick) != (Size(), FIRST_PORT, False, False)
         if asked and to_json(planned) != to_json(there.plan):
             raise ClusterError(f"{options.dir} holds another cluster already: `mqcluster up` without other options "
                                "starts that one again, another --dir makes another one")

@@ -97,8 +97,11 @@ class Hosts:
 
 
 def cluster(root: Path, size: Size, first_port: int, durability: Durability,
-            extra: Mapping[str, object] | None = None, hosts: Hosts | None = None) -> list[Planned]:
+            extra: Mapping[str, object] | None = None, hosts: Hosts | None = None, *,
+            quick: bool = False) -> list[Planned]:
     """All servers, in the order in which they are started. Directories lie below ``root``; ``extra`` is for brokers.
+
+    ``quick`` gives all of them ``detectionProfile=quick``.
 
     Raises:
         ValueError: the ports do not fit above ``first_port``.
@@ -107,8 +110,17 @@ def cluster(root: Path, size: Size, first_port: int, durability: Durability,
     if not 1_024 <= first_port or last > 65_535:
         raise ValueError(f"port {first_port}: this cluster needs {first_port} to {last}, within 1024 to 65535")
     hosts = hosts or Hosts()
-    return [_namesrv(root, first_port, hosts), *_controllers(root, size, first_port, hosts),
+    made = [_namesrv(root, first_port, hosts), *_controllers(root, size, first_port, hosts),
             *_brokers(root, size, first_port, durability, extra or {}, hosts)]
+    return [_quick(each) if quick else each for each in made]
+
+
+def _quick(server: Planned) -> Planned:
+    if server.kind is Kind.NAMESRV:
+        return server
+    key, value = "detectionProfile", "quick"
+    mode = f"{server.mode}, {key}={value}" if server.mode else ""
+    return attrs.evolve(server, settings={**server.settings, key: value}, mode=mode)
 
 
 def _namesrv(root: Path, port: int, hosts: Hosts) -> Planned:

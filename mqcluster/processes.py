@@ -53,6 +53,17 @@ class Server:
     def running(self) -> bool:
         return self.born != "" and _born(self.pid) == self.born
 
+    @property
+    def command(self) -> Sequence[str]:
+        """What is run on its host to start it."""
+        run = f"import sys; from {self.plan.kind.value} import main; sys.exit(main())"
+        return [sys.executable, "-c", run, "-c", str(self.file)]
+
+    @property
+    def file(self) -> Path:
+        """Where its configuration is written to."""
+        return self.home / "server.conf"
+
     def start(self) -> None:
         """Launch it, detached. Raises ``ClusterError`` when it runs."""
         if self.running:
@@ -60,9 +71,8 @@ class Server:
         self.home.mkdir(parents=True, exist_ok=True)
         self.printed = self.out.stat().st_size if self.out.exists() else 0
         with self.out.open("ab") as out:
-            run = f"import sys; from {self.plan.kind.value} import main; sys.exit(main())"
             process = subprocess.Popen(
-                [*self.prefix, sys.executable, "-c", run, "-c", str(self.home / "server.conf")],
+                [*self.prefix, *self.command],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=self.home, start_new_session=True)
         self.pid, self.born = process.pid, _born(process.pid)
         _reap_later(process)
@@ -103,9 +113,9 @@ class Cluster:
     def create(cls, root: Path, planned: list[Planned]) -> Cluster:
         """Write every server's configuration."""
         for each in planned:
-            home = root / each.name
-            home.mkdir(parents=True, exist_ok=True)
-            (home / "server.conf").write_text(each.file)
+            server = Server(each, root / each.name)
+            server.home.mkdir(parents=True, exist_ok=True)
+            server.file.write_text(each.file)
         made = cls(root, {each.name: Server(each, root / each.name) for each in planned})
         made.save()
         return made

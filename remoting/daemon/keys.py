@@ -122,6 +122,20 @@ def every_property(
     return dict(sorted({**idle, **kept, **properties(config)}.items()))
 
 
+def in_profile(
+    given: Mapping[str, str], start: attrs.AttrsInstance, former: str, wanted: str,
+    profiles: Mapping[str, Mapping[str, str]],
+) -> Mapping[str, str]:
+    """``given`` with the keys of the profile that is wanted, where ``start`` has them as the former one sets them.
+
+    Any other value was chosen by somebody, and stays, as does what ``given`` says itself.
+    """
+    if wanted == former or wanted not in profiles:  # one that there is not is refused when it is read
+        return given
+    now = properties(start)
+    return {**{name: text for name, text in profiles[wanted].items() if now[name] == profiles[former][name]}, **given}
+
+
 def live_names(cls: type[attrs.AttrsInstance]) -> frozenset[str]:
     """Keys whose change a running server follows."""
     return frozenset(name for name, field in names(cls).items() if field.metadata["live"])

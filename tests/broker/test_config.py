@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import settings
-from broker.config import BrokerConfig, check, from_properties, listing, live_keys, pick, to_properties
+from broker.config import QUICK, BrokerConfig, check, from_properties, listing, live_keys, pick, to_properties
 from broker.ha.acks import BrokerRole
 from broker.idle_keys import IDLE, NOT_OFFERED
 from broker.journal import FlushDiskType, JournalConfig
@@ -39,6 +39,35 @@ def test_young_messages_are_deleted_only_where_the_file_asks_for_it(given: dict[
     assert config.clean_file_forcibly_enable is forcibly
     assert from_properties({"fileReservedTime": "48"}, start=config).clean_file_forcibly_enable is forcibly
     assert from_properties(to_properties(config)).clean_file_forcibly_enable is forcibly
+
+
+CONTROLLED = {**NAMED, "enableControllerMode": "true", "controllerAddr": "10.0.0.1:9877"}
+
+
+def test_a_profile_sets_its_keys_and_single_keys_in_the_file_win() -> None:
+    quick = from_properties({**CONTROLLED, "detectionProfile": " quick "})
+    check(quick)
+    assert {name: to_properties(quick)[name] for name in QUICK} == QUICK
+    assert not any(to_properties(BrokerConfig())[name] == value for name, value in QUICK.items())
+    chosen = from_properties({**CONTROLLED, "masterLeaseMs": "1800", "detectionProfile": "quick"})
+    assert to_properties(chosen) == {**to_properties(quick), "masterLeaseMs": "1800"}
+    assert to_properties(from_properties(to_properties(chosen))) == to_properties(chosen), "as written down"
+
+
+def test_a_change_of_the_profile_leaves_what_was_chosen() -> None:
+    chosen = from_properties({"masterLeaseMs": "1800"})
+    quick = from_properties({"detectionProfile": "quick"}, start=chosen)
+    assert to_properties(quick)["brokerHeartbeatInterval"] == QUICK["brokerHeartbeatInterval"]
+    assert quick.master_lease_ms == 1800
+    assert from_properties({"detectionProfile": "default"}, start=quick) == chosen
+    assert from_properties({"brokerPermission": "4"}, start=quick).broker_heartbeat_interval == 250
+
+
+def test_a_profile_that_there_is_not_is_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match="detectionProfile = fast: must be one of default, quick"):
+        from_properties({"detectionProfile": "fast"})
+    with pytest.raises(ConfigError, match="masterLeaseMs = 5000: must be below controllerHeartBeatTimeoutMills"):
+        check(from_properties({**CONTROLLED, "masterLeaseMs": "5000", "detectionProfile": "quick"}))
 
 
 def test_no_key_has_and_lacks_a_meaning() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from controller.cli import main, parser
 from controller.config import (
+    QUICK,
     WITHOUT_MEANING,
     ControllerConfig,
     check,
@@ -86,6 +87,16 @@ def test_an_unknown_key_is_told_with_the_near_one(name: str, near: str | None) -
     with pytest.raises(ConfigError, match=f"^{name} = 1: is no known key") as refused:
         from_properties({name: "1"})
     assert (f"; {near} is" in str(refused.value)) == bool(near)
+
+
+def test_a_profile_sets_its_keys_and_single_keys_win() -> None:
+    quick = from_properties({**THREE, "detectionProfile": "quick"})
+    check(quick)
+    assert {name: to_properties(quick)[name] for name in QUICK} == QUICK
+    chosen = from_properties({"detectionProfile": "quick", "brokerHeartbeatTimeoutMillis": "5000"})
+    assert chosen.broker_heartbeat_timeout_ms == 5000
+    assert from_properties({"detectionProfile": "default"}, start=quick) == from_properties(THREE)
+    assert to_properties(from_properties(to_properties(chosen))) == to_properties(chosen)
 
 
 def test_dledger_keys() -> None:

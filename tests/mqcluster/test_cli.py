@@ -70,3 +70,4 @@ def test_another_cluster_in_its_place_is_refused(tmp_path: Path, capsys: pytest.
     assert "holds another cluster already" in up("--groups", "1", "--port", "20001")
     Cluster.create(tmp_path, cluster(tmp_path, Size(), cli.FIRST_PORT, Durability()))
     assert "holds another cluster already" in up("--fast"), "one that may lose messages is another one"
+    assert "holds another cluster already" in up("--quick"), "one that notices silence sooner is another one"

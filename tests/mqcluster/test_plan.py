@@ -34,6 +34,17 @@ def test_every_server_takes_its_file(tmp_path: Path) -> None:
                 assert made.all_ack_in_sync_state_set and made.min_in_sync_replicas == 2
 
 
+def test_a_quick_cluster_is_so_as_a_whole_and_remembers_it(tmp_path: Path) -> None:
+    planned = cluster(tmp_path, Size(), 20_000, DEFAULT_MODE, quick=True)
+    for each in planned:
+        assert (each.settings.get("detectionProfile") == "quick") is (each.kind is not Kind.NAMESRV)
+        assert each.mode.endswith("detectionProfile=quick") is (each.kind is Kind.BROKER)
+    made = broker.config.from_properties(properties.parse(planned[-1].file))
+    broker.config.check(made)
+    assert made.controller_heart_beat_timeout_mills == 2_000
+    assert to_json(planned) != to_json(cluster(tmp_path, Size(), 20_000, DEFAULT_MODE))
+
+
 def test_no_two_servers_share_a_port(tmp_path: Path) -> None:
     ports = []
     for each in cluster(tmp_path, Size(9, 26, 9), 20_000, DEFAULT_MODE):

@@ -186,6 +186,24 @@ async def cut_master(scene: Scene) -> Begun:
     return await _cut(scene, master, False, False, scene.others(master))
 
 
+async def cut_master_from_clients(scene: Scene) -> Begun:
+    """Servers reach it, and nobody who sends."""
+    return await _cut(scene, scene.master, False, False, [CLIENTS])
+
+
+async def lose_masters_host(scene: Scene) -> Begun:
+    """It dies and nobody is told: no connection closes, as when a host loses its power."""
+    master = scene.master
+    cut = await _cut(scene, master, False, False, scene.others(master))
+    killed = await _killed(scene, master)
+
+    async def back() -> None:
+        await cut.undo()
+        await killed.undo()
+
+    return Begun(f"lose the host of {master.plan.name}", back)
+
+
 async def mute_master(scene: Scene) -> Begun:
     """It hears and is not heard."""
     master = scene.master
@@ -269,7 +287,7 @@ FAULTS: Final[Mapping[Fault, int]] = {
     kill_slaves_then_master: 2, kill_everything: 2,
     stop_master: 1, stop_slave: 1, stop_active_controller: 1,
     cut_master: 1, mute_master: 1, deafen_master: 1, cut_master_from_controllers: 1, cut_master_from_slaves: 1,
-    cut_slave: 1, cut_active_controller: 1,
+    cut_master_from_clients: 1, lose_masters_host: 1, cut_slave: 1, cut_active_controller: 1,
     stall_masters_disk: 1, stall_slaves_disk: 1, stall_active_controllers_disk: 1,
     fill_masters_disk: 1, fill_slaves_disk: 1, fill_active_controllers_disk: 1,
 }
