@@ -102,8 +102,6 @@ class Puts:
         self._replication: Replication | None = None
         self._reason = NOT_SERVING
         self._may: Callable[[int], bool] = _always
-        self._turn_ns = 0
-        """When the first put of this turn came."""
         self._young_until_ns = 0
         self._held: deque[tuple[Sequence[Message], Done]] = deque()
         """In their order. None of them is written before the replicas that it needs are in sync."""
@@ -160,8 +158,8 @@ class Puts:
         replication, journal = self._replication, self._journal
         if replication is None:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=self._reason))
-        now_ns = self._turn_ns or journal.now_ns()
-        if not self._turn_ns and not self._may(now_ns):
+        now_ns = journal.now_ns()  # for each: a process may be stopped within a turn, and go on with the next put
+        if not self._may(now_ns):
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=LEASE_OVER))
         need = needed_acks(replication.mode, self._config, replication.replicas(), wait_store_ok)
         if isinstance(need, Deny):
@@ -186,7 +184,6 @@ class Puts:
             return done(PutResult(status, remark=str(error)))
         except (StoreFull, StoreFailed) as error:
             return done(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, remark=str(error)))
-        self._turn_ns = now_ns
         waiting = _Waiting(done, puts, need, now_ns)
         if journal.sync_flush and wait_store_ok:
             self._unflushed.append(waiting)
@@ -235,7 +232,6 @@ class Puts:
     def _settle(self) -> None:
         """The system has what is below ``end`` of the journal."""
         journal = self._journal
-        self._turn_ns = 0
         for waiting, end in ((self._unwritten, journal.end), (self._unflushed, journal.durable_end)):
             while waiting and waiting[0].end <= end:
                 self._stored(waiting.popleft())

@@ -127,6 +127,18 @@ async def test_a_process_that_was_stopped_writes_nothing_before_it_sees_that_its
         assert "lease" in sent.heard[1][1].remark and journal.messages.max_offset(b"t", 0) == 1
 
 
+async def test_a_process_that_was_stopped_within_a_turn_asks_for_its_lease_again(autojump_clock: MockClock) -> None:
+    async with master() as (sent, _, journal):
+        until_ns = journal.now_ns() + 1_000
+        sent.puts.serve(Alone(journal), lambda now_ns: now_ns < until_ns)
+        sent.put()
+        autojump_clock.jump(1)
+        sent.put()  # it came while the process stood still, and the turn goes on with it
+        await wait_all_tasks_blocked()
+        assert dict(sent.statuses) == {0: OK, 1: PutStatus.SERVICE_NOT_AVAILABLE}
+        assert journal.messages.max_offset(b"t", 0) == 1
+
+
 async def test_acknowledgements_release_in_order_and_once(autojump_clock: MockClock) -> None:
     async with master() as (sent, group, journal):
         ends = []

@@ -69,6 +69,8 @@ class Controller:
         self.active = ActiveController(scene.machine, Liveness(default_timeout_ms=plan.timeout_ms), ElectionSettings(
             unclean=plan.unclean, wait_master_lease=plan.wait_master_lease))
         self._timer = NEVER
+        self.paused: list[Callable[[], None]] | None = None
+        """What comes while its process stands still."""
 
     @property
     def now(self) -> int:
@@ -81,9 +83,29 @@ class Controller:
         self.active.activate(self.now, term)
         self.act()
 
+    # --- its process -----------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        self.paused = self.paused or []
+
+    def resume(self) -> None:
+        waiting, self.paused = self.paused or [], None
+        for call in waiting:
+            self.do(call)
+
+    def do(self, call: Callable[[], None]) -> None:
+        """When its loop runs."""
+        if self.paused is not None:
+            self.paused.append(call)
+        else:
+            call()
+
     # --- what comes ------------------------------------------------------------------------------------------
 
     def closed(self, channel: BrokerChannel) -> None:
+        self.do(lambda: self._closed(channel))
+
+    def _closed(self, channel: BrokerChannel) -> None:
         if channel.open_there:
             channel.open_there = False
             self.fold(E_CLOSED)
@@ -91,6 +113,9 @@ class Controller:
             self.act()
 
     def asked(self, channel: BrokerChannel, command: Command, reply: Reply) -> None:
+        self.do(lambda: self._asked(channel, command, reply))
+
+    def _asked(self, channel: BrokerChannel, command: Command, reply: Reply) -> None:
         if not channel.open_there:
             return
         self.fold(E_ASK, command.code)
@@ -162,18 +187,22 @@ class Controller:
             self.fold(E_COMMIT)
             if lost:
                 scene.counts["proposal lost"] += 1
-                then(None)
+                self.do(lambda: then(None))
                 return
             outcome = scene.machine.apply_at(data, term)
             for controller in scene.controllers:
-                controller.active.applied(self.now, outcome)
-            then(outcome if self.active.active else None)
+                controller.applied(outcome)
+            self.do(lambda: then(outcome if self.active.active else None))
             for controller in scene.controllers:
-                controller.act()
+                controller.do(controller.act)
 
         scene.pending.append(commit)
         late = scene.commits.seldom(0.1, lambda _, chance: 1 + int(chance() * 250)) or 0
         scene.after((scene.commits.between(0, 4, 1) + late) * MS, commit)
+
+    def applied(self, outcome: Outcome) -> None:
+        """An entry of the log, whoever proposed it."""
+        self.do(lambda: self.active.applied(self.now, outcome))
 
     def act(self) -> None:
         todo = self.active.poll(self.now)
@@ -186,7 +215,7 @@ class Controller:
         due = self.active.next_deadline()
         if due is not None and due != self._timer:
             self._timer = due
-            self.scene.world.at(due, self._tick, due)
+            self.scene.world.at(due, lambda due: self.do(lambda: self._tick(due)), due)
 
     def _own(self, command: AnyCommand, done: Outcome | None) -> None:
         self.active.answered(self.now, command, done)
@@ -213,5 +242,6 @@ class Controller:
                 self.active.notifications.failed(self.now, notification)
                 self.act()
 
-        self.scene.notify(self, notification.address, answers.role_changed(notification.change), acknowledged)
-        self.scene.after(NOTIFY_TIMEOUT_NS, failed)
+        self.scene.notify(self, notification.address, answers.role_changed(notification.change),
+                          lambda: self.do(acknowledged))
+        self.scene.after(NOTIFY_TIMEOUT_NS, lambda: self.do(failed))

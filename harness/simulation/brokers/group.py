@@ -43,8 +43,8 @@ class Group(ABC):
         self.outcomes: Counter[str] = Counter()
         (self.pieces, self.syncs, self.turns, self.bodies) = (
             tape.stream(name + what) for what in ("pieces", "syncs", "turns", "bodies"))
-        self._sites, self._luck, self._closes, self._acts, self._guesses = (
-            tape.stream(name + what) for what in ("sites", "luck", "closes", "client", "guesses"))
+        self._sites, self._luck, self._closes, self._acts, self._guesses, self._resumes = (
+            tape.stream(name + what) for what in ("sites", "luck", "closes", "client", "guesses", "resumes"))
         self.healed = False
         self._demands = tape.stream(name + "demands")
         self._ends = ends_ns
@@ -136,6 +136,10 @@ class Group(ABC):
         if kind < 2:
             return lambda size: size * kind
         return lambda size: self._luck.between(0, size, 0)
+
+    def first_found(self) -> bool | None:
+        """What a loop that stood still finds first: True, its overdue timers; False, what came; None, as it was."""
+        return (None, True, False)[self._resumes.between(0, 2, 0)]
 
     def seen(self) -> bool:
         """Whether a controller hears of a channel's end."""

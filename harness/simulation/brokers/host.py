@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.store.files import MemoryFiles
+from harness.simulation.brokers.disks import MachineDisk
 from harness.simulation.brokers.process import E_DEMAND, BrokerProcess
 from raft.sim.world import Clock
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.group import Group
 
-E_START = 1
+E_START: Final = 1
+SIGSTOP: Final = "SIGSTOP"
 
 
 class Killed(BaseException):
@@ -31,12 +33,15 @@ class Host:
         self.scene, self.number, self.name = scene, number, f"b{number}"
         self.learner = scene.plan.learns(number)
         self.files = MemoryFiles(hook=self._site)
+        self.disk = MachineDisk(self, self.files)
         self.min_in_sync = scene.plan.min_in_sync
         """As its runs are configured from now on."""
         self.clock = Clock((number + 1) * 7_000_000_000)
         self.process: BrokerProcess | None = None
         self.life = 0
-        self.paused: list[Callable[[], None]] | None = None
+        self.paused: list[tuple[bool, Callable[[], None]]] | None = None
+        """What comes while its process stands still; True: a timer's."""
+        self._stopped_by: set[str] = set()
         self.held = 0
         """Up to where the log certainly is on this machine, as of the end of the last run."""
         self.boots = 1
@@ -63,7 +68,7 @@ class Host:
         if self.process is not None:
             return
         self.life += 1
-        self.paused = None
+        self._stands_no_longer()
         self.scene.world.fold(self.number, E_START, self.life, 0, 0, 0)
         self._running = True
         process = self.process = BrokerProcess(self)
@@ -73,12 +78,12 @@ class Host:
         except Killed:
             self._died()
 
-    def do(self, process: BrokerProcess | None, kind: int, call: Callable[[], None]) -> None:
+    def do(self, process: BrokerProcess | None, kind: int, call: Callable[[], None], *, timer: bool = False) -> None:
         """An event of this run; nothing if that is over. Waits while the process is stopped."""
         if process is None or self.process is not process:
             return
         if self.paused is not None:
-            self.paused.append(lambda: self.do(process, kind, call))
+            self.paused.append((timer, lambda: self.do(process, kind, call, timer=timer)))
             return
         self.scene.world.fold(self.number, kind, self.life, 0, 0, 0)
         try:
@@ -107,6 +112,7 @@ class Host:
         if self.scene.site(what):
             self._running = False
             raise Killed
+        self.disk.operation(what)
 
     def _died(self) -> None:
         self.scene.counts["crash at a file operation"] += 1
@@ -119,7 +125,7 @@ class Host:
         self._running = False
         if process is None:
             return
-        self.paused = None
+        self._stands_no_longer()
         process.dead = True
         watch = self.scene.watch
         if process.opened:
@@ -138,18 +144,29 @@ class Host:
 
     # --- stopped ---------------------------------------------------------------------------------------------
 
-    def pause(self) -> None:
-        """As SIGSTOP."""
-        if self.process is not None and self.paused is None:
-            self.paused = []
+    def pause(self, why: str = SIGSTOP) -> None:
+        """Its event loop stands still until each reason is gone."""
+        if self.process is not None:
+            self._stopped_by.add(why)
+            if self.paused is None:
+                self.paused = []
 
-    def resume(self) -> None:
-        waiting, self.paused = self.paused or [], None
-        for call in waiting:
+    def resume(self, why: str = SIGSTOP) -> None:
+        """What its loop finds first, timers that are overdue or what came meanwhile, is chance."""
+        self._stopped_by.discard(why)
+        if self.paused is None or self._stopped_by:
+            return
+        waiting, self.paused = self.paused, None
+        first = self.scene.first_found()
+        for _, call in waiting if first is None else sorted(waiting, key=lambda each: each[0] is not first):
             call()
 
+    def _stands_no_longer(self) -> None:
+        self.paused = None
+        self._stopped_by.clear()
+
     def later(self, process: BrokerProcess, delay_ns: int, kind: int, call: Callable[[], None]) -> None:
-        self.scene.world.at(self.scene.world.now + delay_ns, _call, lambda: self.do(process, kind, call))
+        self.scene.world.at(self.scene.world.now + delay_ns, _call, lambda: self.do(process, kind, call, timer=True))
 
 
 def _call(action: Callable[[], None]) -> None:

@@ -18,18 +18,23 @@ CLUSTER: Final = "c"
 GROUP: Final = "g"
 HARMS: Final = (
     "kill", "power cut", "pause", "cut", "one way", "severed", "failover", "reset", "designate", "notify late", "both",
-    "blink", "forged",
+    "blink", "forged", "lonely", "deaf", "mute", "controller pause", "slow disk", "stalled disk", "hanging disk",
+    "full disk",
 )
 """What happens at moments; ``severed``: from controllers; ``both``: a kill and a failover at once; ``blink``: a power
 cut that no controller notices, while another broker does not hear this one; ``forged``: somebody tells of a role that
-no controller gave. Where operators change what is demanded, ``alone``, too: all others die, and the operator has this
-one go on without them."""
-PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak", "demands")
-"""``demands``: an operator changes ``minInSyncReplicas`` of running brokers again and again."""
+no controller gave; ``lonely``: from all other brokers; ``deaf`` and ``mute``: one way, between it and all servers.
+Where operators change what is demanded, ``alone``, too: all others die, and the operator has this one go on without
+them."""
+PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks")
+"""``demands``: an operator changes ``minInSyncReplicas`` of running brokers again and again. ``silence``: nobody dies,
+and processes stand still or are not heard. ``disks``: they are slow, stall, hang or are full."""
 _OF: Final = {
     "calm": (), "kills": ("kill",), "power": ("kill", "power cut", "blink"),
     "network": ("cut", "one way", "severed", "reset"),
     "demands": ("kill", "cut", "one way", "severed", "failover", "designate"),
+    "silence": ("pause", "cut", "one way", "severed", "lonely", "deaf", "mute", "controller pause"),
+    "disks": ("slow disk", "stalled disk", "hanging disk", "full disk", "full disk"),
     "roles": ("failover", "designate", "pause", "notify late", "severed", "forged"),
 }
 
@@ -170,5 +175,5 @@ def _harm(plan: BrokerPlan, stream: Stream, profile: str) -> None:
     plan.harm_chance = strength if harms else 0.0
     if profile in ("swarm", "weak", "power"):
         plan.site_chance = site
-    if profile in ("swarm", "weak", "network", "demands"):
+    if profile in ("swarm", "weak", "network", "demands", "silence"):
         plan.links = shape

@@ -1,12 +1,11 @@
 """One run of a broker: store, journal, puts, replication and replicas manager, in turns as its event loop makes them.
 
-``Turns`` is the shipped journal, woken by the world instead of a task; ``LateDisk`` is its disk thread. ``Member`` is
-the shipped membership with simulated requests.
+``Turns`` is the shipped journal, woken by the world instead of a task. ``Member`` is the shipped membership with
+simulated requests.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,9 @@ from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import Membership
 from broker.replicas.outputs import Leave, Send
-from broker.store.disk import Job, Steps, Told
 from broker.store.files import MemoryFiles, read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig
+from harness.simulation.brokers.disks import LateDisk
 from harness.simulation.brokers.replication import Switch
 from raft.config import MS
 from remoting.bodies.controller import SyncStateSet
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.controller import BrokerChannel
     from harness.simulation.brokers.host import Host
 
-(E_TURN, E_TICK, E_DISK, E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD, E_DEMAND) = range(20, 28)
+(E_TURN, E_TICK) = range(20, 22)
+(E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD, E_DEMAND) = range(23, 28)
 PRIORITY_DEFAULT = 2**31 - 1
 TICK_NS = 50 * MS
-SYNC_NS = MS
 FLUSH_TIMEOUT_MS = 600
 IDENTITY = "brokerIdentity"
 
@@ -55,68 +54,6 @@ class _TurnBell(Bell):
 
     def ring(self) -> None:
         self.wake()
-
-
-class LateDisk:
-    """The disk thread: one job after another, each of which takes its time. Implements ``broker.store.disk.Disk``."""
-
-    inline = False
-
-    def __init__(self, process: BrokerProcess) -> None:
-        self._process = process
-        self._jobs: deque[tuple[Job, Told]] = deque()
-        self._aside: deque[tuple[Steps, Told]] = deque()
-        self._busy = False
-
-    def submit(self, job: Job, told: Told) -> None:
-        self._jobs.append((job, told))
-        self._next()
-
-    def submit_steps(self, steps: Steps, told: Told) -> None:
-        self._aside.append((steps, told))
-        self._next()
-
-    def settle(self) -> None:
-        while self._jobs or self._aside:
-            self._one()
-
-    def close(self) -> None:
-        self.settle()
-
-    def _next(self) -> None:
-        if not self._busy and (self._jobs or self._aside):
-            self._busy = True
-            scene = self._process.host.scene
-            late = scene.syncs.between(0, scene.plan.sync_ms, 0) * MS
-            self._process.later(SYNC_NS + late, E_DISK, self._work)
-
-    def _work(self) -> None:
-        if self._jobs or self._aside:
-            self._one()
-        self._busy = False
-        self._next()
-
-    def _one(self) -> None:
-        error: OSError | None = None
-        if self._jobs:
-            job, told = self._jobs.popleft()
-            try:
-                job()
-            except OSError as failed:
-                error = failed
-        else:
-            steps, told = self._aside[0]
-            try:
-                if next(steps, True) is None:
-                    return
-            except OSError as failed:
-                error = failed
-            self._aside.popleft()
-        self._process.later(MS // 10, E_DISK, lambda: _tell(told, error))
-
-
-def _tell(told: Told, error: OSError | None) -> None:
-    told(error)
 
 
 class Turns(Journal):
@@ -147,6 +84,7 @@ class BrokerProcess:
         self.dead = self.opened = False
         self.channels: dict[str, BrokerChannel] = {}
         self._turn_wanted = False
+        self.disk = LateDisk(self)
         plan = self.scene.plan
         kind = FlushDiskType.SYNC_FLUSH if plan.sync_flush else FlushDiskType.ASYNC_FLUSH
         self.journal: Turns = Turns(
@@ -154,8 +92,9 @@ class BrokerProcess:
                 log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=plan.index, index_slots=64,
                 index_entries=128), boot=f"{host.name}.{host.boots}", synced=plan.sync_flush),
             JournalConfig(flush_disk_type=kind, flush_interval_commit_log_ms=100, flush_commit_log_least_pages=1,
-                          flush_commit_log_thorough_interval_ms=700, checkpoint_interval_ms=600, dispatch_slice=20),
-            disk=LateDisk(self), now_ns=lambda: host.now, wall_ms=lambda: self.scene.world.now // MS)
+                          flush_commit_log_thorough_interval_ms=700, checkpoint_interval_ms=600, dispatch_slice=20,
+                clean_resource_interval_ms=400),
+            disk=self.disk, now_ns=lambda: host.now, wall_ms=lambda: self.scene.world.now // MS)
 
     def open(self) -> None:
         """As ``broker.server`` does."""

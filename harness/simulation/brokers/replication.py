@@ -329,7 +329,7 @@ class Following(Copying[MasterHandshake | Transfer]):
         self.switch.dialled += 1
         number = self._connecting = self.switch.dialled
 
-        def through(there: BrokerProcess, theirs: End) -> None:
+        def through() -> None:
             if self._connecting != number or self._is_over:
                 mine.close()
                 return
@@ -340,16 +340,18 @@ class Following(Copying[MasterHandshake | Transfer]):
 
         mine = End(self.process, number)
 
-        def dialled() -> None:
+        def reached() -> None:
+            """Its system takes the connection at once; the process may stand still, and hears of it later."""
             there = target.process
-            assert there is not None
+            if there is None or not there.opened:
+                return
             theirs = End(there, number, mine)
             mine.other = theirs
-            there.switch.port.accept(theirs)
+            target.do(there, E_CONNECTED, lambda: there.switch.port.accept(theirs))
             scene.send(target, host, mine.kind, lambda: host.do(
-                self.process, E_CONNECTED, lambda: through(there, theirs)))
+                self.process, E_CONNECTED, through))
 
-        scene.send(host, target, mine.kind, lambda: target.do(target.process, E_CONNECTED, dialled))
+        scene.send(host, target, mine.kind, reached)
         self.process.later(self.switch.config.connect_timeout_ms * MS, E_CONNECTED, lambda: self._not_connected(number))
 
     def _not_connected(self, number: int) -> None:
