@@ -94,6 +94,7 @@ class BrokerPlan:
     """That a broker's operator changes what it demands, in each ``demand_ns``."""
     demand_ns: int = 150 * MS
     slave_timeout_ms: int = 700
+    disk_stall_ms: int = 600
 
     def ha(self) -> HaConfig:
         return HaConfig(

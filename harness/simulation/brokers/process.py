@@ -93,7 +93,7 @@ class BrokerProcess:
                 index_entries=128), boot=f"{host.name}.{host.boots}", synced=plan.sync_flush),
             JournalConfig(flush_disk_type=kind, flush_interval_commit_log_ms=100, flush_commit_log_least_pages=1,
                           flush_commit_log_thorough_interval_ms=700, checkpoint_interval_ms=600, dispatch_slice=20,
-                clean_resource_interval_ms=400),
+                room_interval_ms=200, disk_stall_ms=plan.disk_stall_ms),
             disk=self.disk, now_ns=lambda: host.now, wall_ms=lambda: self.scene.world.now // MS)
 
     def open(self) -> None:
