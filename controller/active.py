@@ -23,6 +23,7 @@ from controller.metadata.eligible import announces_gate
 from controller.metadata.groups import BrokerGroup, GroupKey, Replica
 from controller.metadata.outcomes import Cleaned, Elected, Imported, NotElected, Outcome, Registered
 from controller.notifications import Notification, Notifications
+from controller.yielding import Ask, NoSuccessor, Successors, Yielding
 
 MS = 1_000_000
 LONGEST = "default"
@@ -59,6 +60,8 @@ class Todo:
 
     commands: list[AnyCommand] = attrs.field(factory=list)
     notifications: list[Notification] = attrs.field(factory=list)
+    replaced: list[tuple[GroupKey, int, str]] = attrs.field(factory=list)
+    """Masters that live and are to be replaced, and why: for the log."""
 
 
 class ActiveController:
@@ -70,6 +73,7 @@ class ActiveController:
         self.active = False
         self.term = 0
         self._metadata = metadata
+        self._yielding = Yielding(liveness)
         self._marked: dict[GroupKey, None] = {}
         """In the order in which things happened to them."""
         self._asked: dict[GroupKey, list[AnyCommand]] = {}
@@ -79,6 +83,7 @@ class ActiveController:
         self._later: list[tuple[int, GroupKey]] = []
         self._due: int | None = None
         """The deadline as of the last ``poll``."""
+        self._replaced: list[tuple[GroupKey, int, str]] = []
 
     # --- inputs ----------------------------------------------------------------------------------------------
 
@@ -102,6 +107,8 @@ class ActiveController:
         self._asked.clear()
         self._doubted.clear()
         self._later.clear()
+        self._yielding.clear()
+        self._replaced.clear()
 
     def heartbeat(
         self, now: int, beat: Heartbeat, connection: object, *, raft_lease: bool = False, opened: int = 0
@@ -109,9 +116,9 @@ class ActiveController:
         """Returns whether the answer may renew the sender's lease as a master; ``opened`` as ``Liveness`` wants it.
 
         That needs ``raft_lease`` (nobody else can be the active controller now), that it is the recorded master, that
-        no election of its group is under way or in doubt, and that nobody is eligible whom a gate would have to
-        protect: so a master that lowered its gate in an announcement may lower it in fact once that was answered with a
-        renewal.
+        no election of its group is under way or in doubt, that it did not ask to be replaced, and that nobody is
+        eligible whom a gate would have to protect: so a master that lowered its gate in an announcement may lower it in
+        fact once that was answered with a renewal.
         """
         key, broker_id = beat.key, beat.broker_id
         group = self._metadata.groups.get(key)
@@ -129,12 +136,16 @@ class ActiveController:
             return False
         if group.leader is None:
             self._marked[key] = None
+        if self._yielding.accuses(group, beat):
+            self._marked[key] = None
         if group.leader != broker_id:
             return False
         if group.eligible and not announces_gate(beat.replica, len(group.sync_state_set)):
             self._marked[key] = None
             return False
         if not raft_lease or key in self._asked or key in self._doubted:
+            return False
+        if self._yielding.holds_back(now, key, group):
             return False
         self.liveness.renew_lease(now, key, broker_id)
         return True
@@ -168,6 +179,8 @@ class ActiveController:
                 for broker_id in ids:
                     self.liveness.forget(key, broker_id)
                     self.notifications.forget(key, broker_id)
+                if outcome.group_removed:
+                    self._yielding.forget(key)
                 self._changed(now, (key,))
             case Registered(key=key, broker_id=broker_id, changed=True):
                 self.liveness.registered(now, key, broker_id, self._metadata.groups[key].replicas[broker_id])
@@ -200,6 +213,7 @@ class ActiveController:
                     self._asked[key] = [command]
                     todo.commands.append(command)
         todo.notifications = self.notifications.due(now, self._reachable_at(now))
+        todo.replaced, self._replaced = self._replaced, []
         self._due = self.next_deadline()
         return todo
 
@@ -209,7 +223,7 @@ class ActiveController:
         change nothing, and a turn for each of them costs more than they do."""
         if not self.active:
             return False
-        if self._marked:
+        if self._marked or self._replaced:
             return True
         due = self.next_deadline()
         return due is not None and (self._due is None or due < self._due)
@@ -246,23 +260,35 @@ class ActiveController:
         here and in doubt, nobody has more than they: the latest epoch and the longest log wins. What a heartbeat says
         of doubt may be over, as a master made that log level: only who knows of the epoch in which there is no master
         says it of now. With ``unclean`` elections nobody is waited for. A master that lives is none of those: it is not
-        replaced.
+        replaced. Who has trouble with its disk is passed over where others may win and hold as much.
         """
         group, settings = self._metadata.groups.get(key), self.settings
         if group is None or not group.sync_state_set:
             return observation, settings.policy
+        without_trouble = self._yielding.without_trouble
         doubted = {broker_id: beat.doubt_epoch for broker_id in observation.live.keys() - {group.leader}
                    if (beat := self.liveness.beat(key, broker_id)) is not None and beat.log_in_doubt}
         if not doubted:
-            return observation, settings.policy
+            return without_trouble(key, group, observation), settings.policy
         still = {broker_id for broker_id, epoch in doubted.items()
                  if group.master is None and epoch >= group.master_epoch}
         among = {broker_id for broker_id in group.electable
                  if broker_id in group.replicas and not group.replicas[broker_id].learner}
         if among <= still or (settings.unclean and not among & observation.live.keys() - doubted.keys()):
             return observation, LONGEST
-        return Observation({broker_id: replica for broker_id, replica in observation.live.items()
-                            if broker_id not in doubted}), settings.policy
+        trusted = {broker_id: replica for broker_id, replica in observation.live.items() if broker_id not in doubted}
+        return without_trouble(key, group, Observation(trusted)), settings.policy
+
+    def yields(self, now: int, key: GroupKey, ask: Ask) -> ElectMaster | NoSuccessor:
+        """The recorded master lives, and asks for a successor in its own epoch."""
+        if key in self._asked or key in self._doubted:
+            return NoSuccessor(remark=f"an election of {key} is under way", wait=True)
+        found = self._yielding.asked(now, key, self._metadata.groups[key], ask)
+        if isinstance(found, Successors):
+            return self._follows(now, key, ask.broker_id, found)
+        if found.wait:
+            self._marked[key] = None
+        return found
 
     def on_record(self, beat: Heartbeat) -> int | None:
         """Which life is on record for this id where it is not the sender's, 0 for none; None: there is nothing to tell.
@@ -296,6 +322,10 @@ class ActiveController:
             waited_for = group.leader == broker_id and self._lease_until(now, key, broker_id) is not None
         return (member.address, member.life) if dead and not waited_for else None
 
+    def explain(self, now: int) -> list[str]:
+        """What is the matter with groups whose master lives, in sentences."""
+        return list(self._yielding.explain(now, self._metadata.groups)) if self.active else []
+
     def owed(self, now: int) -> int:
         """Living brokers that this controller, as the active one, has not yet told of their master."""
         alive = self.liveness.life
@@ -321,6 +351,11 @@ class ActiveController:
             return None
         if life in (Life.CLOSED, Life.SILENT):
             return self._election(key, *self.candidates(key, self.liveness.observe(now, key, group.leader)))
+        found = self._yielding.silent(now, key, group) if key not in self._doubted else None
+        if isinstance(found, Successors):
+            return self._follows(now, key, group.master, found)
+        if found is not None:
+            heapq.heappush(self._later, (found, key))
         beat = self.liveness.beat(key, group.master)
         if group.eligible and beat is not None and not announces_gate(beat.replica, len(group.sync_state_set)):
             return DropEligible(term=self.term, key=key, broker_id=group.master, master_epoch=group.master_epoch)
@@ -349,6 +384,16 @@ class ActiveController:
         return ElectMaster(
             term=self.term, key=key, trigger=Trigger.CONTROLLER, broker_id=None, unclean=settings.unclean,
             policy=policy, preferred=settings.preferred.get(key), observation=observation)
+
+    def _follows(self, now: int, key: GroupKey, master: int, found: Successors) -> ElectMaster:
+        """As if one of them had asked: where it fails, the group keeps its master."""
+        settings = self.settings
+        self._yielding.decided(now, key)
+        self._replaced.append((key, master, found.why))
+        return ElectMaster(
+            term=self.term, key=key, trigger=Trigger.BROKER, broker_id=min(found.among),
+            policy=LONGEST if found.by_length else settings.policy, preferred=settings.preferred.get(key),
+            observation=Observation(found.among))
 
     def _somebody(self, group: BrokerGroup, observation: Observation) -> bool:
         """Whether an election could succeed: it would write nothing otherwise, but why ask."""

@@ -157,6 +157,9 @@ class Actor:
 
     def _turn(self) -> None:
         todo, nursery = self.active.poll(self._clock()), self._nursery
+        for key, master, why in todo.replaced:
+            logger.warning("a master that lives is replaced", extra={
+                **_of_group(key), "broker_id": master, "why": why})
         if nursery is None:
             return
         if todo.commands:

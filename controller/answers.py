@@ -18,6 +18,7 @@ from controller.metadata.outcomes import (
     Outcome,
     Registered,
 )
+from controller.yielding import NoSuccessor
 from remoting.bodies.controller import (
     BrokerMemberGroup,
     BrokerReplicasInfo,
@@ -57,6 +58,8 @@ def answer(to: Command, outcome: Outcome) -> Command:
             members = BrokerMemberGroup(outcome.key.cluster, outcome.key.name, dict(outcome.members))
             elected = ElectMasterResponseBody(outcome.sync_state_set, members)
             return response(to, code, header, elected.to_json(), remark)
+        case NoSuccessor(wait=True):
+            return response(to, code, ElectMasterResponse(yield_wait=True), b"", remark)
         case Registered():
             key, master = outcome.key, outcome.master
             header = RegisterBrokerToControllerResponse(

@@ -168,7 +168,8 @@ class Controller:
 
     def explain(self, _: Connection, request: Command) -> Command:
         """Ours: what there is to say."""
-        return response(request, body="\n".join([*self.node.explain(), *self._format_held_back()]).encode())
+        return response(request, body="\n".join([
+            *self.node.explain(), *self._format_held_back(), *self.active.explain(self.clock())]).encode())
 
     def _format_held_back(self) -> Iterator[str]:
         for name, newest in sorted(self.holding_back.items()):

@@ -67,6 +67,13 @@ class Heartbeat:
     """Its machine went down, and it may lack what it acknowledged."""
     doubt_epoch: int = -1
     """It knew of this master epoch of its group when it said so; -1: of none."""
+    silent_epoch: int | None = None
+    """It does not hear the master of this epoch."""
+    reaches: frozenset[int] = frozenset()
+    """Members that it reaches, while it does not hear its master."""
+    disk_trouble: bool = False
+    interval_ms: int | None = None
+    """It beats so often; None of one that does not say so, nor would it of silence."""
 
 
 @attrs.define(eq=False)
@@ -286,6 +293,11 @@ class Liveness:
         """The latest heartbeat, however old."""
         broker = self._find(key, broker_id)
         return broker.beat if broker is not None else None
+
+    def heard_ns(self, key: GroupKey, broker_id: int) -> int | None:
+        """When its latest heartbeat came, in this clock."""
+        broker = self._find(key, broker_id)
+        return broker.heard_ns if broker is not None and broker.beat is not None else None
 
     def rivals(self, now: int, key: GroupKey, members: Iterable[int]) -> list[Heartbeat]:
         """Of processes that beat and are not on record, the one of each member that was heard last."""

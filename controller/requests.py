@@ -29,9 +29,11 @@ from controller.metadata.groups import GroupKey
 from controller.metadata.identity import address_problem, displaces, key_problem, name_problem, not_dead
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Refused
+from controller.yielding import Ask
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.fields import decimal, shown
 from remoting.headers.controller import (
     NOBODY,
     AlterSyncStateSetRequest,
@@ -80,6 +82,11 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
         return refused(f"brokerLife = {header.broker_life}: must be above 0")
     if header.heartbeat_timeout_ms is not None and header.heartbeat_timeout_ms < 1:
         return refused(f"heartbeatTimeoutMills = {header.heartbeat_timeout_ms}: must be above 0")
+    if header.heartbeat_interval_ms is not None and header.heartbeat_interval_ms < 1:
+        return refused(f"heartbeatIntervalMs = {header.heartbeat_interval_ms}: must be above 0")
+    reaches = _members(header.reaches)
+    if reaches is None:
+        return refused(f"reaches = {shown(header.reaches)}: must be ids of brokers, with commas between them")
     replica = LiveReplica(
         epoch=-1 if header.epoch is None else header.epoch,
         max_offset=-1 if header.max_offset is None else header.max_offset,
@@ -90,7 +97,8 @@ def read_heartbeat(request: Command) -> Heartbeat | Refused:
     return Heartbeat(
         key, header.broker_id, header.broker_addr, replica,
         header.heartbeat_timeout_ms, header.master_lease_ms or 0, bool(header.all_ack_in_sync_state_set),
-        bool(header.log_in_doubt), -1 if header.doubt_epoch is None else header.doubt_epoch)
+        bool(header.log_in_doubt), -1 if header.doubt_epoch is None else header.doubt_epoch,
+        header.silent_epoch, reaches, bool(header.disk_trouble), header.heartbeat_interval_ms)
 
 
 def read_command(request: Command, seen: Seen) -> AnyCommand | Refused:
@@ -125,6 +133,10 @@ def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
         if group is not None and (group.master, group.master_epoch) == (broker_id, header.lost_epoch):
             return ElectMaster(  # as if it were dead: an epoch without a master, and whoever is alive may follow
                 term=seen.active.term, key=key, trigger=Trigger.CONTROLLER, broker_id=None, observation=Observation())
+    if broker_id is not None and by_itself:
+        yielded = _yield(header, broker_id, key, seen)
+        if yielded is not None:
+            return yielded
     observation, policy = seen.observe(key), settings.policy
     if not header.designate_elect:  # who names a broker takes it as it is
         observation, policy = seen.active.candidates(key, observation)
@@ -132,6 +144,26 @@ def _elect(request: Command, seen: Seen) -> AnyCommand | Refused:
         term=seen.active.term, key=key, trigger=Trigger.BROKER if by_itself else Trigger.ADMIN, broker_id=broker_id,
         designate=header.designate_elect, unclean=settings.unclean, policy=policy,
         preferred=settings.preferred.get(key), observation=observation)
+
+
+def _yield(
+    header: ElectMasterRequest, broker_id: int, key: GroupKey, seen: Seen
+) -> AnyCommand | Refused | None:
+    """None: it is no master that asks for a successor, or its epoch is over, and it asks as anybody does."""
+    group, holders = seen.machine.group(key), _members(header.holders)
+    if holders is None:
+        return refused(f"holders = {shown(header.holders)}: must be ids of brokers, with commas between them")
+    if group is None or (group.leader, group.master_epoch) != (broker_id, header.yield_epoch):
+        return None
+    return seen.active.yields(
+        seen.now, key, Ask(broker_id, group.master_epoch, header.yield_reason or "", holders))
+
+
+def _members(text: str | None) -> frozenset[int] | None:
+    """``2,3``; None if it is no such list."""
+    numbers = [decimal(each) for each in text.split(",")] if text else []
+    members = frozenset(number for number in numbers if number is not None)
+    return members if None not in numbers else None
 
 
 def _register(request: Command, seen: Seen) -> AnyCommand | Refused:

@@ -23,6 +23,7 @@ from controller.metadata.outcomes import (
     Registered,
     Superseded,
 )
+from controller.yielding import NoSuccessor
 from remoting.bodies.controller import ElectMasterResponseBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
@@ -57,6 +58,8 @@ ROWS: list[tuple[int, Outcome, int, dict[str, str], Any]] = [
      {**NAMES, "nextBrokerId": "4"}, None),
     (RequestCode.CLEAN_BROKER_DATA,
      Cleaned(key=KEY, removed_ids=frozenset({1}), group_removed=False, lost_master=False), 0, {}, None),
+    (RequestCode.CONTROLLER_ELECT_MASTER, NoSuccessor(remark="soon", wait=True), 2012, {"yieldWait": "true"}, None),
+    (RequestCode.CONTROLLER_ELECT_MASTER, NoSuccessor(remark="no"), 2012, {}, None),
     (RequestCode.CONTROLLER_ELECT_MASTER,
      NotElected(code=ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, remark="no", key=KEY, master_epoch=3), 2012, {},
      None),

@@ -25,6 +25,7 @@ from controller.metadata.groups import GroupKey
 from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Refused
 from controller.requests import WRITES, Seen, read_command, read_heartbeat
+from controller.yielding import NoSuccessor
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
@@ -159,6 +160,42 @@ def test_a_master_may_resign_from_the_epoch_that_it_leads(broker_id: str, epoch:
     assert (group.master, group.master_epoch) == ((None, 2) if resigns else (1, 1))
 
 
+def led_by_the_first() -> Seen:
+    """Brokers 1 and 2; 1 leads epoch 1."""
+    moment = seen()
+    for number in (1, 2):
+        moment.machine.apply_at(encode(RegisterBroker(
+            term=1, key=KEY, broker_id=number, address=f"b{number}:1", observation=LIVE), moment.machine.format), 1)
+    moment.machine.apply_at(encode(ElectMaster(
+        term=1, key=KEY, trigger=Trigger.BROKER, broker_id=1, observation=Observation({1: LiveReplica()})),
+        moment.machine.format), 1)
+    return moment
+
+
+@pytest.mark.parametrize(("broker_id", "epoch", "more"), [
+    ("2", "1", {}), ("1", "0", {}), ("1", "1", {"designateElect": "true"}), ("-1", "1", {})])
+def test_only_the_master_asks_for_a_successor_in_its_own_epoch(
+    broker_id: str, epoch: str, more: dict[str, str]
+) -> None:
+    """From anybody else, or too late, it is an election like others: it tells who leads."""
+    moment = led_by_the_first()
+    asked = sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId=broker_id, yieldEpoch=epoch,
+                 yieldReason="silence", **more)
+    assert isinstance(read_command(asked, moment), ElectMaster)
+    master = read_command(sent(
+        RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="1", yieldEpoch="1", yieldReason="disk",
+        holders="2"), moment)
+    assert isinstance(master, NoSuccessor) and master.remark.startswith("of 2 nobody may follow it")
+
+
+@pytest.mark.parametrize("holders", ["2;3", "two", "2,,3", "9" * 30])
+def test_holders_that_are_no_ids(holders: str) -> None:
+    asked = sent(RequestCode.CONTROLLER_ELECT_MASTER, **NAMES, brokerId="1", yieldEpoch="1", holders=holders)
+    refused = read_command(asked, led_by_the_first())
+    assert isinstance(refused, Refused) and refused.code == ResponseCode.CONTROLLER_INVALID_REQUEST
+    assert "with commas" in refused.remark and len(refused.remark) < 120
+
+
 @pytest.mark.parametrize(("asked", "error"), [
     (sent(RequestCode.CONTROLLER_APPLY_BROKER_ID, **NAMES, appliedBrokerId="x", registerCheckCode="b"), HeaderError),
     (sent(RequestCode.CONTROLLER_REGISTER_BROKER, brokerName="a"), HeaderError),
@@ -187,10 +224,21 @@ BEAT = {**NAMES, "brokerAddr": "b1:1", "brokerId": "1"}
      Heartbeat(KEY, 1, "b1:1", LiveReplica(3, 2**40, 5, 1, address="b1:1"), 3_000)),
     ({"masterLeaseMs": "900", "allAckInSyncStateSet": "true", "minInSyncReplicas": "2", "learner": "true"},
      Heartbeat(KEY, 1, "b1:1", LiveReplica(learner=True, min_in_sync_replicas=2, address="b1:1"), None, 900, True)),
+    ({"silentEpoch": "4", "reaches": "2,3", "diskTrouble": "stalled", "heartbeatIntervalMs": "250"},
+     Heartbeat(KEY, 1, "b1:1", LiveReplica(address="b1:1"), silent_epoch=4, reaches=frozenset({2, 3}),
+               disk_trouble=True, interval_ms=250)),
+    ({"silentEpoch": "4", "reaches": "", "diskTrouble": ""},
+     Heartbeat(KEY, 1, "b1:1", LiveReplica(address="b1:1"), silent_epoch=4)),
 ])
 def test_what_a_heartbeat_tells(ext: dict[str, str], beat: Heartbeat) -> None:
     """Java's announces neither lease nor gate, an old one no epoch: absent is not zero."""
     assert read_heartbeat(sent(RequestCode.BROKER_HEARTBEAT, **BEAT, **ext)) == beat
+
+
+@pytest.mark.parametrize("ext", [{"reaches": "2;3"}, {"reaches": "2,"}, {"heartbeatIntervalMs": "0"}])
+def test_heartbeats_that_say_nonsense_of_silence(ext: dict[str, str]) -> None:
+    refused = read_heartbeat(sent(RequestCode.BROKER_HEARTBEAT, **BEAT, **ext))
+    assert isinstance(refused, Refused) and refused.code == ResponseCode.CONTROLLER_INVALID_REQUEST
 
 
 def test_a_heartbeat_for_a_name_server_is_none_for_a_controller() -> None:
