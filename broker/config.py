@@ -194,6 +194,11 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     # --- replication -------------------------------------------------------------------------------------------
     ha_send_heartbeat_interval: int = _ms(5_000, "between two signs of life of an idle connection", least=10)
     ha_housekeeping_interval: int = _ms(20_000, "a connection silent for so long is closed", least=20)
+    ha_beat_interval_ms: int = _ms(
+        500, "ours: so often a replica repeats itself, to a master of any make, and to a slave that does so; 0: never",
+        least=0)
+    ha_silence_ms: int = _ms(2_000, "ours: who repeats itself, and says nothing for so long, is silent: a slave leaves "
+                                    "the SyncStateSet", least=100)
     ha_handshake_timeout: int = _ms(2_000, "ours: who connects to haListenPort and says nothing for so long is closed")
     ha_transfer_batch_size: int = _count(32 << 10, "bytes of the log sent at a time", most=4 << 20)
     ha_flow_control_enable: bool = key(False, "see maxHaTransferByteInSecond")
@@ -260,6 +265,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
 
 QUICK: Final[Mapping[str, str]] = {
     "brokerHeartbeatInterval": "250", "controllerHeartBeatTimeoutMills": "2000", "masterLeaseMs": "1500",
+    "haBeatIntervalMs": "200", "haSilenceMs": "1000",
 }
 """Keys of ``detectionProfile=quick``, each with its value."""
 PROFILES: Final[Mapping[str, Mapping[str, str]]] = {

@@ -207,7 +207,7 @@ class ControlledRole(Bearer):
         """For heartbeats."""
         journal, last = self._journal, self._replication.epochs.last
         return LogState(-1 if last is None else last.epoch, journal.end, journal.confirm_offset, journal.trust.in_doubt,
-                        disk=journal.health)
+                        master_silent=self._replication.master_silent, disk=journal.health)
 
     def _changed(self) -> None:
         self.member.bell.ring()

@@ -38,6 +38,7 @@ def replication(config: BrokerConfig) -> HaConfig:
     return pick(
         config, HaConfig, computed={"flow_control_bytes_per_second": flow},
         heartbeat_interval_ms="ha_send_heartbeat_interval", housekeeping_interval_ms="ha_housekeeping_interval",
+        beat_interval_ms="ha_beat_interval_ms", silence_ms="ha_silence_ms",
         handshake_timeout_ms="ha_handshake_timeout",
         max_time_not_caught_up_ms="ha_max_time_slave_not_catchup", transfer_batch_bytes="ha_transfer_batch_size")
 

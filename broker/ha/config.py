@@ -23,6 +23,10 @@ class HaConfig:
     """``haSendHeartbeatInterval``."""
     housekeeping_interval_ms: int = 20_000
     """``haHousekeepingInterval``: a connection silent for so long is closed."""
+    beat_interval_ms: int = 500
+    """``haBeatIntervalMs``, ours: so often this end repeats itself, 0: never (``broker.ha.silence``)."""
+    silence_ms: int = 2_000
+    """``haSilenceMs``, ours: who beats and says nothing for so long is silent."""
     handshake_timeout_ms: int = 2_000
     """``haHandshakeTimeout``, ours: who connects and says nothing, as a port probe does, is closed
     (apache/rocketmq#8875)."""
@@ -67,6 +71,9 @@ class HaConfig:
             raise ValueError(f"heartbeat_interval_ms is {self.heartbeat_interval_ms}, more than "
                              f"max_time_not_caught_up_ms ({self.max_time_not_caught_up_ms}): idle slaves would leave "
                              "the SyncStateSet")
+        if self.beat_interval_ms * 3 > self.silence_ms:
+            raise ValueError(f"beat_interval_ms is {self.beat_interval_ms}, more than a third of silence_ms "
+                             f"({self.silence_ms}): nobody would see that this broker beats")
         for name in ("transfer_batch_bytes", "catch_up_batch_bytes"):
             if not 1 <= getattr(self, name) <= BODY_BYTES_MAX:
                 raise ValueError(f"{name} is {getattr(self, name)}; 1 to {BODY_BYTES_MAX} are possible")

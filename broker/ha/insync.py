@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from broker.ha.config import NS_PER_MS, HaConfig
+from broker.ha.silence import Ear
 
 _RESTS: Final = 4
 """Times ``admission_ms`` that a slave is not waited for, after it was in vain for once; doubled each time."""
@@ -29,6 +30,8 @@ class _Slave:
     gone: bool = False
     """Its connection was here and closed."""
     learner: bool = False
+    ear: Ear | None = None
+    """Of its present connection."""
     ack: int | None = None
     """Of this connection."""
     sent_max: int = 0
@@ -78,10 +81,10 @@ class InSync:
         self.log_end, self.durable_end = log_end, durable_end
         self._confirm()
 
-    def opened(self, broker_id: int, learner: bool, now_ns: int) -> None:
-        """A slave's handshake came, on its first connection or on a new one."""
+    def opened(self, broker_id: int, learner: bool, now_ns: int, ear: Ear | None = None) -> None:
+        """A slave's handshake came, on its first connection or on a new one, of which ``ear`` hears."""
         slave = self._slave(broker_id)
-        slave.connected, slave.gone, slave.learner = True, False, learner
+        slave.connected, slave.gone, slave.learner, slave.ear = True, False, learner, ear
         slave.ack, slave.joins_until_ns, self._counted = None, None, None
         slave.failed = min(slave.failed, 1)
         slave.sent_max, slave.sent_ns = self.log_end, now_ns
@@ -106,7 +109,7 @@ class InSync:
     def closed(self, broker_id: int) -> None:
         """Its present connection ended."""
         slave = self._slave(broker_id)
-        slave.connected, slave.gone, slave.ack, slave.joins_until_ns = False, True, None, None
+        slave.connected, slave.gone, slave.ack, slave.joins_until_ns, slave.ear = False, True, None, None, None
         self._counted = None
 
     def tick(self, now_ns: int) -> None:
@@ -122,6 +125,10 @@ class InSync:
         self.least = least
         self._confirm()
 
+    def silent(self, now_ns: int) -> frozenset[int]:
+        """Members that beat, and have said nothing for so long that they are not waited for."""
+        return frozenset(member for member in self.accepted if self._is_silent(member, now_ns))
+
     # --- requests to the controller --------------------------------------------------------------------------
 
     def wanted(self, now_ns: int) -> frozenset[int] | None:
@@ -129,7 +136,7 @@ class InSync:
         controller which is away finds no queue of old wishes."""
         limit = now_ns - self.config.max_time_not_caught_up_ms * NS_PER_MS
         stay = {member for member in self.accepted if member == self.self_id or self._keeps_up(member, limit)}
-        target = frozenset(stay | {self.self_id} | set(self._ready()))
+        target = frozenset((stay | set(self._ready())) - self.silent(now_ns) | {self.self_id})
         if target != self.accepted:
             return target
         # One without an answer keeps its members counted: ask again, until the epoch moves or a refusal is certain.
@@ -204,7 +211,10 @@ class InSync:
         """When time alone may change what is wanted or waited for."""
         limit = self.config.max_time_not_caught_up_ms * NS_PER_MS
         due = [slave.joins_until_ns for slave in self._slaves.values() if slave.joins_until_ns is not None]
-        due += [self._slave(member).caught_up_ns + limit for member in self.accepted - {self.self_id}]
+        for slave in map(self._slave, self.accepted - {self.self_id}):
+            due.append(slave.caught_up_ns + limit)
+            if slave.ear is not None and slave.ear.deadline_ns is not None:
+                due.append(slave.ear.deadline_ns)
         return min(due, default=None)
 
     # --- inside ----------------------------------------------------------------------------------------------
@@ -223,6 +233,10 @@ class InSync:
     def _ack(self, member: int) -> int:
         slave = self._slaves.get(member)
         return -1 if slave is None or slave.ack is None else slave.ack
+
+    def _is_silent(self, member: int, now_ns: int) -> bool:
+        slave = self._slaves.get(member)
+        return slave is not None and slave.ear is not None and slave.ear.silent(now_ns)
 
     def _keeps_up(self, member: int, limit_ns: int) -> bool:
         slave = self._slave(member)

@@ -8,6 +8,8 @@ SyncStateSet's bookkeeping; it reads no log and owns no socket.
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from broker.ha.config import NS_PER_MS, HaConfig
@@ -15,8 +17,11 @@ from broker.ha.epochs import Epoch, EpochList
 from broker.ha.insync import InSync
 from broker.ha.pace import Pace
 from broker.ha.places import Standing
+from broker.ha.silence import Attention, Ear
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake
 from remoting.bodies.controller import END_OFFSET_OPEN
+
+_NEVER: Final = 2**63 - 1
 
 
 @attrs.frozen
@@ -58,7 +63,7 @@ class Close:
 
 @attrs.define
 class _Connection:
-    read_ns: int
+    ear: Ear
     written_ns: int
     pace: Pace
     handshake: SlaveHandshake | None = None
@@ -71,6 +76,8 @@ class _Connection:
     """Offset of the next byte to send."""
     told: Epoch | None = None
     told_confirm: int = -1
+    beat_ns: int = _NEVER
+    """When to say again what was told last; to a slave that beats, or has."""
 
 
 class HaMaster:
@@ -82,6 +89,7 @@ class HaMaster:
         self._config = config
         self._connections: dict[int, _Connection] = {}
         self._present: dict[int, int] = {}  # broker id -> its connection
+        self._attention = Attention(config)
         self._began = in_sync.log_end
         self._met: set[int] = set()
         """Who has acknowledged to this run of the master: what they hold behind ``_began`` comes from it."""
@@ -90,14 +98,14 @@ class HaMaster:
 
     def opened(self, connection: int, now_ns: int) -> None:
         """Somebody connected, and has said nothing yet."""
-        self._connections[connection] = _Connection(now_ns, now_ns, Pace(self._config, now_ns))
+        self._connections[connection] = _Connection(Ear(self._attention, now_ns), now_ns, Pace(self._config, now_ns))
 
     def received(self, connection: int, message: SlaveHandshake | Ack, now_ns: int) -> list[Close]:
         """A slave's message; the connections to close, which may be another one of the same slave."""
         here = self._connections.get(connection)
         if here is None:
             return []  # closed before its last words were read
-        here.read_ns = now_ns
+        here.ear.heard_ns = now_ns
         if isinstance(message, SlaveHandshake):
             return self._handshake(connection, here, message, now_ns)
         return self._ack(connection, here, message.offset, now_ns)
@@ -117,19 +125,21 @@ class HaMaster:
         for broker_id, connection in self._present.items():
             here = self._connections[connection]
             assert here.handshake is not None
-            in_sync.opened(broker_id, here.handshake.async_learner, now_ns)
+            in_sync.opened(broker_id, here.handshake.async_learner, now_ns, here.ear)
             if here.ack is not None:
                 in_sync.acked(broker_id, here.ack, now_ns)
 
     def tick(self, now_ns: int) -> list[Close]:
         """Time passed: who has been silent for too long."""
         self.in_sync.tick(now_ns)
+        self._attention.look(now_ns)
         silent = []
         for connection, here in self._connections.items():
+            here.ear.look(now_ns)
             if here.handshake is None:
-                if now_ns - here.read_ns >= self._config.handshake_timeout_ms * NS_PER_MS:
+                if now_ns - here.ear.heard_ns >= self._config.handshake_timeout_ms * NS_PER_MS:
                     silent.append(Close(connection, f"no handshake in {self._config.handshake_timeout_ms} ms"))
-            elif now_ns - here.read_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
+            elif now_ns - here.ear.heard_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
                 silent.append(Close(connection, f"slave {here.handshake.broker_id} said nothing for "
                                                 f"{self._config.housekeeping_interval_ms} ms"))
         return silent
@@ -157,7 +167,7 @@ class HaMaster:
         here = self._connections[connection]
         heartbeat_ns = here.written_ns + self._config.heartbeat_interval_ms * NS_PER_MS
         if here.handshake is None or (here.answered and here.ack is None):
-            return Idle(heartbeat_ns if here.handshake is None else here.read_ns
+            return Idle(heartbeat_ns if here.handshake is None else here.ear.heard_ns
                         + self._config.housekeeping_interval_ms * NS_PER_MS)
         if not here.answered:
             here.answered, here.written_ns = True, now_ns
@@ -165,7 +175,12 @@ class HaMaster:
             # of it is of the same epoch as what was written there since, and not the same.
             here.told_end = log.end if here.handshake.broker_id in self._met else min(log.end, self._began)
             return MasterHandshake(here.told_end, self.epochs)
-        begin = self._position(here, log)
+        begin = here.next
+        if begin is None:
+            begin = self._position(here, log)
+        elif here.beat_ns <= now_ns and here.told is not None:
+            here.beat_ns = now_ns + self._config.beat_interval_ms * NS_PER_MS
+            return SendLog(begin, 0, here.told, here.told_confirm)
         if not log.begin <= begin <= log.end:
             return Close(connection, f"slave {here.handshake.broker_id} asks for offset {begin}; the log holds "
                                      f"{log.begin} to {log.end}: its copy must be made anew")
@@ -203,7 +218,7 @@ class HaMaster:
         here.handshake = message
         older = self._present.get(message.broker_id)
         self._present[message.broker_id] = connection
-        self.in_sync.opened(message.broker_id, message.async_learner, now_ns)
+        self.in_sync.opened(message.broker_id, message.async_learner, now_ns, here.ear)
         if older is None:
             return []
         return [Close(older, f"slave {message.broker_id} has connected again")]
@@ -222,14 +237,21 @@ class HaMaster:
             return [Close(connection, f"slave {slave.broker_id} acknowledged {offset} after {here.ack}")]
         if self._present.get(slave.broker_id) != connection:
             return []  # an older connection's last words
+        if here.ack is None:
+            here.ear.began_ns = now_ns
+        elif here.ack == offset:
+            self._repeated(here, now_ns)
         here.ack = offset
         self._met.add(slave.broker_id)
         self.in_sync.acked(slave.broker_id, offset, now_ns)
         return []
 
+    def _repeated(self, here: _Connection, now_ns: int) -> None:
+        here.ear.repeated(now_ns)
+        if here.ear.beats and here.beat_ns == _NEVER and self._config.beat_interval_ms:
+            here.beat_ns = now_ns
+
     def _position(self, here: _Connection, log: LogView) -> int:
-        if here.next is not None:
-            return here.next
         if here.ack:
             return here.ack
         assert here.handshake is not None

@@ -16,6 +16,7 @@ import attrs
 
 from broker.ha.config import NS_PER_MS, HaConfig
 from broker.ha.epochs import Epoch, EpochList, consistent_point
+from broker.ha.silence import Attention, Ear
 from broker.ha.wire import Ack, HaState, MasterHandshake, SlaveHandshake, Transfer
 
 NEVER: Final = 2**63 - 1
@@ -107,7 +108,13 @@ class HaSlave:
         self._no_epochs = no_epochs
         self._address: str | None = None
         self._connect_ns = NEVER
-        self._read_ns = self._written_ns = 0
+        self._attention = Attention(config)
+        self._ear = Ear(self._attention, 0)
+        self._away_ns: int | None = None
+        """Since when its master answers on no connection; None where it does, and while there is none to connect to."""
+        self._greeted = False
+        """The master of this connection has."""
+        self._written_ns = self._beat_ns = 0
         self._received_end = log_end
         self._reported = -1
         self._empty = log_end == 0
@@ -125,6 +132,12 @@ class HaSlave:
         """It is behind what every replica in sync holds, so it is none of them and fills in what is old."""
         return self._confirm_of_master > self._received_end
 
+    def master_silent(self, now_ns: int) -> bool:
+        """Its master beats and has said nothing for ``haSilenceMs``, or has answered on no connection for so long."""
+        if self._greeted:
+            return self._ear.silent(now_ns)
+        return self._away_ns is not None and self._attention.silent(self._away_ns, now_ns)
+
     # --- connections -----------------------------------------------------------------------------------------
 
     def follow(self, address: str | None, now_ns: int) -> list[Output]:
@@ -135,13 +148,15 @@ class HaSlave:
         outputs: list[Output] = []
         if self.state is not HaState.READY:
             outputs += self._leave("the master's HA address changed", now_ns, 0)
+        self._away_ns = None if address is None else now_ns
         self._connect_ns = NEVER if address is None else now_ns
         return outputs + self.tick(now_ns)
 
     def connected(self, now_ns: int) -> list[Output]:
         """The connection stands."""
         self.state = HaState.HANDSHAKE
-        self._read_ns = self._written_ns = now_ns
+        self._ear = Ear(self._attention, now_ns)
+        self._written_ns, self._beat_ns = now_ns, 0
         self._reported = -1
         return [Send(self._hello.to_bytes())]
 
@@ -150,16 +165,18 @@ class HaSlave:
         self._leave("", now_ns, self._config.reconnect_wait_ms)
 
     def tick(self, now_ns: int) -> list[Output]:
+        self._attention.look(now_ns)
+        self._ear.look(now_ns)
         if self.state is HaState.READY:
             if self._address is None or now_ns < self._connect_ns:
                 return []
             self._connect_ns = NEVER  # until ``connected`` or ``closed``
             return [Connect(self._address)]
-        if now_ns - self._read_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
+        if now_ns - self._ear.heard_ns >= self._config.housekeeping_interval_ms * NS_PER_MS:
             return self._leave(f"the master said nothing for {self._config.housekeeping_interval_ms} ms", now_ns,
                                self._config.reconnect_wait_ms)
-        if (self.state is HaState.TRANSFER and self._reported >= 0
-                and now_ns - self._written_ns >= self._config.heartbeat_interval_ms * NS_PER_MS):
+        if self.state is HaState.TRANSFER and self._reported >= 0 and now_ns >= self._repeat_ns:
+            self._beat_ns = now_ns
             return [self._ack(now_ns)]
         return []
 
@@ -168,15 +185,22 @@ class HaSlave:
         """When ``tick`` is next due; ``NEVER`` while only an event can change anything."""
         if self.state is HaState.READY:
             return self._connect_ns
-        silent = self._read_ns + self._config.housekeeping_interval_ms * NS_PER_MS
-        if self._reported < 0:
-            return silent
-        return min(silent, self._written_ns + self._config.heartbeat_interval_ms * NS_PER_MS)
+        silent = self._ear.heard_ns + self._config.housekeeping_interval_ms * NS_PER_MS
+        return silent if self._reported < 0 else min(silent, self._repeat_ns)
+
+    @property
+    def _repeat_ns(self) -> int:
+        """When to repeat the last acknowledgement. Who beats does so whatever else it says, and right behind the first:
+        that is how its master knows."""
+        config = self._config
+        if config.beat_interval_ms:
+            return self._beat_ns + config.beat_interval_ms * NS_PER_MS if self._beat_ns else 0
+        return self._written_ns + config.heartbeat_interval_ms * NS_PER_MS
 
     # --- the master's words ----------------------------------------------------------------------------------
 
     def received(self, message: MasterHandshake | Transfer, now_ns: int) -> list[Output]:
-        self._read_ns = now_ns
+        self._ear.heard_ns = now_ns
         expected = MasterHandshake if self.state is HaState.HANDSHAKE and self._cutting is None else Transfer
         if self.state is HaState.READY:
             return []
@@ -184,6 +208,7 @@ class HaSlave:
             return self._leave(f"the master sent {type(message).__name__} where a slave in state {self.state.name} "
                                "expected something else", now_ns, self._config.reconnect_wait_ms)
         if isinstance(message, MasterHandshake):
+            self._greeted, self._away_ns = True, None
             return self._handshake(message, now_ns)
         return self._transfer(message, now_ns)
 
@@ -268,11 +293,15 @@ class HaSlave:
             return self._leave(f"the master sent epoch {message.epoch.epoch} from {message.epoch.start} behind epoch "
                                f"{last.epoch} from {last.start}", now_ns, self._config.reconnect_wait_ms)
         outputs: list[Output] = []
+        if self._ear.began_ns is None:
+            self._ear.began_ns = now_ns
         if size or message.offset == self._received_end:  # an empty log may begin anywhere, with the first byte
             known = self._with_epochs(message.offset, end, message.epoch)
             if known != self.epochs:
                 self.epochs = known
                 outputs.append(WriteEpochs(known))
+            elif not size and message.confirm == self._confirm_of_master:
+                self._ear.repeated(now_ns)
         if size:
             self._received_end = end
             outputs.append(AppendLog(message.offset, message.body))
@@ -317,6 +346,9 @@ class HaSlave:
         return Send(Ack(self.log_end).to_bytes())
 
     def _leave(self, reason: str, now_ns: int, wait_ms: int) -> list[Output]:
+        if self._greeted and self._address is not None:
+            self._away_ns = self._ear.heard_ns if self._ear.silent(now_ns) else now_ns
+        self._greeted = False
         self.state, self._cutting = HaState.READY, None
         self._connect_ns = NEVER if self._address is None else now_ns + wait_ms * NS_PER_MS
         return [Disconnect(reason)] if reason else []

@@ -139,7 +139,7 @@ class Switching(ABC):
         """Of a master between its record and its opening."""
         self._recording = False
         """The epoch file is being written."""
-        self._was_joining = False
+        self._was_joining = self._was_silent = False
         self._replicas = Replicas()
 
     def begin(self) -> None:
@@ -324,6 +324,11 @@ class Switching(ABC):
         """So much is held, as far as this master knows."""
         self._journal.confirm(offset)
 
+    @property
+    def master_silent(self) -> bool:
+        """Of a slave: nothing comes from its master, as ``HaSlave`` judges it."""
+        return self._slave is not None and self._slave.master_silent(self._journal.now_ns())
+
     def epoch_entries(self) -> list[EpochEntry]:
         """``epoch_list`` of the answer to 1007."""
         epochs = self.epochs
@@ -350,6 +355,10 @@ class Switching(ABC):
         kept = self.epochs.drop_before(self._journal.begin)
         if kept != self.epochs and not self._recording:
             self._forget(kept)
+        silent = self.master_silent
+        if silent is not self._was_silent:
+            self._was_silent = silent
+            self._tell()
 
     def _forget(self, kept: EpochList) -> None:
         """Epochs whose last byte was deleted with the oldest files. A role in whose way that comes writes them anew."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from broker import settings
 from broker.config import QUICK, BrokerConfig, check, from_properties, listing, live_keys, pick, to_properties
 from broker.ha.acks import BrokerRole
+from broker.ha.config import HaConfig
 from broker.idle_keys import IDLE, NOT_OFFERED
 from broker.journal import FlushDiskType, JournalConfig
 from remoting.daemon.keys import ConfigError, names
@@ -140,6 +141,9 @@ def test_parts_are_told_what_the_keys_say() -> None:
     assert settings.journal(from_properties({})) == JournalConfig()
     assert settings.replication(config).flow_control_bytes_per_second == 100 << 20
     assert settings.replication(config).all_ack_in_sync_state_set
+    beats = settings.replication(from_properties({"haBeatIntervalMs": "200", "haSilenceMs": "1000"}))
+    assert (beats.beat_interval_ms, beats.silence_ms) == (200, 1_000)
+    assert settings.replication(from_properties({})) == HaConfig()
     assert settings.replication(from_properties({})).flow_control_bytes_per_second == 0
     quorum = settings.quorum(config)
     assert (quorum.total_replicas, quorum.in_sync_replicas, quorum.slave_timeout_ms) == (3, 2, 9)
@@ -151,6 +155,8 @@ def test_parts_are_told_what_the_keys_say() -> None:
 def test_what_a_part_refuses_is_an_error_of_the_configuration() -> None:
     with pytest.raises(ConfigError, match=r"haSendHeartbeatInterval = 5000: .*haHousekeepingInterval .6000."):
         settings.replication(from_properties({"haHousekeepingInterval": "6000"}))
+    with pytest.raises(ConfigError, match=r"haBeatIntervalMs = 500: .*haSilenceMs .1000.: nobody would see"):
+        settings.replication(from_properties({"haSilenceMs": "1000"}))
     with pytest.raises(ConfigError, match=r"inSyncReplicas = 3: .*totalReplicas 2: no put could"):
         settings.quorum(from_properties({"totalReplicas": "2", "inSyncReplicas": "3"}))
 

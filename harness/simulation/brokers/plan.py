@@ -99,10 +99,11 @@ class BrokerPlan:
     def ha(self) -> HaConfig:
         return HaConfig(
             all_ack_in_sync_state_set=self.all_ack, heartbeat_interval_ms=200, housekeeping_interval_ms=900,
-            handshake_timeout_ms=600, role_wait_ms=600, max_time_not_caught_up_ms=1_200, admission_ms=100,
-            asked_void_ms=120_000, transfer_batch_bytes=700, catch_up_batch_bytes=3_000, confirm_interval_ms=20,
-            reconnect_wait_ms=80, connect_timeout_ms=300, truncate_retry_ms=150, dispatch_wait_ms=2_000,
-            flow_control_bytes_per_second=self.flow_bytes, young_master_shows_all=self.shows_all)
+            beat_interval_ms=100, silence_ms=500, handshake_timeout_ms=600, role_wait_ms=600,
+            max_time_not_caught_up_ms=1_200, admission_ms=100, asked_void_ms=120_000, transfer_batch_bytes=700,
+            catch_up_batch_bytes=3_000, confirm_interval_ms=20, reconnect_wait_ms=80, connect_timeout_ms=300,
+            truncate_retry_ms=150, dispatch_wait_ms=2_000, flow_control_bytes_per_second=self.flow_bytes,
+            young_master_shows_all=self.shows_all)
 
     def learns(self, number: int) -> bool:
         return number >= self.brokers - self.learners

@@ -183,7 +183,8 @@ class BrokerProcess:
     def log_state(self) -> LogState:
         last = self.switch.epochs.last
         return LogState(-1 if last is None else last.epoch, self.journal.end, self.journal.confirm_offset,
-                        self.journal.trust.in_doubt, disk=self.journal.health)
+                        self.journal.trust.in_doubt, master_silent=self.switch.master_silent,
+                        disk=self.journal.health)
 
 
 class _SmallFiles:

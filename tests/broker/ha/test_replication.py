@@ -672,7 +672,7 @@ def test_a_master_that_does_not_fit_is_left(frame: Transfer | MasterHandshake, w
 
 
 def test_a_slaves_timers_and_a_new_address() -> None:
-    slave = HaSlave(CONFIG, 2, EpochList([(1, 0)]), 4, 0)
+    slave = HaSlave(attrs.evolve(CONFIG, beat_interval_ms=0), 2, EpochList([(1, 0)]), 4, 0)
     greeted(slave, 4, [(1, 0)])
     assert slave.deadline_ns == 5_000 * MS
     assert slave.tick(5_000 * MS) == [Send(Ack(4).to_bytes())]
@@ -685,7 +685,8 @@ def test_a_slaves_timers_and_a_new_address() -> None:
 
 
 @pytest.mark.parametrize("fields", [
-    {"heartbeat_interval_ms": 11_000}, {"max_time_not_caught_up_ms": 4_000}, {"transfer_batch_bytes": 0}])
+    {"heartbeat_interval_ms": 11_000}, {"beat_interval_ms": 700}, {"max_time_not_caught_up_ms": 4_000},
+    {"transfer_batch_bytes": 0}])
 def test_limits_that_contradict_each_other(fields: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(fields))):
         HaConfig(**fields)  # type: ignore[arg-type]

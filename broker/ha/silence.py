@@ -1,0 +1,102 @@
+"""Whether the other end of an HA connection beats, and whether it is silent.
+
+Who beats repeats itself each ``haBeatIntervalMs``. That is seen, never declared: RocketMQ's peers, and ours of before,
+repeat themselves each ``haSendHeartbeatInterval``, which is too seldom to count, so they are never silent here. Silence
+counts only while the judge's own loop ran: what was said in its pause waits unread.
+It knows times, and neither frames nor what a silence leads to.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.ha.config import NS_PER_MS, HaConfig
+
+LOOK_NS: Final = 100 * NS_PER_MS
+"""A judge plans to look so often: the journal's tick."""
+
+
+@attrs.define
+class Attention:
+    """This end, of all its connections. It looks at each tick."""
+
+    config: HaConfig
+    _looked_ns: int | None = None
+    _resumed_ns: int | None = None
+    """The end of its last pause."""
+
+    def look(self, now_ns: int) -> None:
+        if self._looked_ns is not None and self._paused(now_ns):
+            self._resumed_ns = now_ns
+        self._looked_ns = now_ns
+
+    def silent(self, heard_ns: int, now_ns: int) -> bool:
+        """Whether nothing said since then is a silence."""
+        return not self._paused(now_ns) and now_ns >= self.silent_ns(heard_ns)
+
+    def silent_ns(self, heard_ns: int) -> int:
+        """When nothing said since then becomes one."""
+        return max(heard_ns, self._resumed_ns or heard_ns) + self.config.silence_ms * NS_PER_MS
+
+    def sees(self, now_ns: int) -> bool:
+        """Whether what comes now was said now. Behind a pause comes what was said in it, all at once."""
+        return not self._paused(now_ns) and (self._resumed_ns is None or now_ns - self._resumed_ns > self.seldom_ns)
+
+    @property
+    def seldom_ns(self) -> int:
+        """Who repeats itself, and lets more than that pass between, does not beat."""
+        return self.config.silence_ms * NS_PER_MS // 3
+
+    @property
+    def burst_ns(self) -> int:
+        """What a network held up, and lets go, comes within that."""
+        return self.config.silence_ms * NS_PER_MS // 8
+
+    def _paused(self, now_ns: int) -> bool:
+        return (self._looked_ns is None
+                or now_ns - self._looked_ns > LOOK_NS + self.config.silence_ms * NS_PER_MS // 4)
+
+
+@attrs.define
+class Ear:
+    """Of one connection, at the judge's end. Set ``heard_ns`` at each word, ``began_ns`` at the first that can be
+    repeated."""
+
+    attention: Attention
+    heard_ns: int
+    began_ns: int | None = None
+    beats: bool = False
+    _repeated_ns: int | None = None
+    """When it repeated itself, once: twice, at a beat's distance, is no burst of what was held up."""
+    _silent_ns: int | None = None
+    """The last word before the silence that was found."""
+
+    def repeated(self, now_ns: int) -> None:
+        """It says once more what it said last. Whoever beats does so right behind its first words, too: it may be too
+        busy later to be silent, and is known by then."""
+        attention = self.attention
+        if self.beats or self.began_ns is None or not attention.sees(now_ns):
+            return
+        since_ns = attention.seldom_ns + 1 if self._repeated_ns is None else now_ns - self._repeated_ns
+        if now_ns - self.began_ns <= attention.seldom_ns or attention.burst_ns <= since_ns <= attention.seldom_ns:
+            self.beats = True
+        elif since_ns > attention.seldom_ns:
+            self._repeated_ns = now_ns
+
+    def look(self, now_ns: int) -> None:
+        """At each tick, behind the judge's own look. Who was silent and speaks again is to show anew that it beats:
+        one that was taken for what it is not is accused once."""
+        if self._silent_ns is not None and self._silent_ns != self.heard_ns:
+            self.beats, self._repeated_ns, self._silent_ns = False, None, None
+        elif self.silent(now_ns):
+            self._silent_ns = self.heard_ns
+
+    def silent(self, now_ns: int) -> bool:
+        return self.beats and self.attention.silent(self.heard_ns, now_ns)
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When it would be silent, if it said nothing more."""
+        return self.attention.silent_ns(self.heard_ns) if self.beats else None
