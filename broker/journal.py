@@ -21,13 +21,13 @@ from broker.moments import Moment
 from broker.store.diagnosis import Diagnosis
 from broker.store.disk import Disk, DiskThread, Steps
 from broker.store.errors import StoreFailed, StoreFull
+from broker.store.files import no_room
 from broker.store.flush import Flush
 from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
 from broker.store.health import DiskHealth
 from broker.store.log import Raw, Recovered, SyncJob
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
-from broker.store.trial import no_room
 from broker.store.writing import Put
 from broker.veil import Veil
 from remoting.errors import DamagedRecord

@@ -42,6 +42,7 @@ from broker.standing import Role, Standing
 from broker.store.disk import Disk
 from broker.store.errors import StoreFailed
 from broker.store.files import Files as StoreFiles
+from broker.store.files import with_spare
 from broker.store.flush import Flusher
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
@@ -108,6 +109,23 @@ class World:
     """Of the machine: another one after each time that it went down; "" if that is not known."""
     ram_bytes: int = 1 << 62
     """Of the whole machine: messages that lie far behind the end of the log, by this measure, count as on the disk."""
+
+
+@attrs.frozen
+class Spared:
+    """Small files outside the store, for which its spare gives way. Implements ``remoting.daemon.files.Files``."""
+
+    files: Files
+    store: StoreFiles
+
+    def read(self, path: str) -> bytes | None:
+        return self.files.read(path)
+
+    def replace(self, path: str, content: bytes) -> None:
+        with_spare(self.store, lambda: self.files.replace(path, content))
+
+    def remove(self, path: str) -> None:
+        self.files.remove(path)
 
 
 @attrs.frozen
@@ -228,7 +246,8 @@ class Broker:
                 self.parts, self.puts, journal, self.standing, self.registration, self.ha_addresses, switch,
                 self.forwarder, forward_ms=config.forward_ms, hand_over_ms=config.hand_over_ms)
             role.member = Member(
-                settings.manager(config), files=world.files, identity_path=config.identity_path,
+                settings.manager(config), files=Spared(world.files, world.store_files),
+                identity_path=config.identity_path,
                 check_code=f"{config.address};{world.wall_ms()}", client=self.client, clock=world.now_ns,
                 log_state=role.log_state, replication=switch, steps=role,
                 doubtful_epoch=switch.doubtful_epoch, life=1 + world.rng.getrandbits(62))

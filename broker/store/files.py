@@ -5,6 +5,7 @@ It calls nothing of the operating system: ``broker.store.directory`` does.
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
@@ -115,7 +116,12 @@ def read_whole(files: Files, path: str) -> bytes | None:
 
 def write_whole(files: Files, path: str, data: bytes) -> None:
     """Replace a small file: after any crash it is the old one or the new one. The old one stays as ``.bak``, which is
-    not waited for: a power cut right now may damage the copy, and leaves the file itself whole."""
+    not waited for: a power cut right now may damage the copy, and leaves the file itself whole. On a disk without room
+    the spare gives way."""
+    with_spare(files, lambda: _replace(files, path, data))
+
+
+def _replace(files: Files, path: str, data: bytes) -> None:
     folder = path.rpartition("/")[0]
     new = f"{path}.tmp"
     _write(files, new, data)
@@ -139,6 +145,48 @@ def _write(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
             file.sync()
     finally:
         file.close()
+
+
+# --- a disk without room -------------------------------------------------------------------------------------
+
+SPARE: Final = "spare"
+SPARE_BYTES: Final = (256 << 10, 64 << 10, 16 << 10)
+"""As much as there is room for."""
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def no_room(error: OSError) -> bool:
+    """Whether the disk, or what this user may take of it, has none."""
+    return error.errno in _NO_ROOM
+
+
+def keep_spare(files: Files) -> None:
+    """Room for the smallest files, which say who this replica is and what its log is worth, whoever fills the disk."""
+    for size in SPARE_BYTES:
+        if files.exists(SPARE):
+            return
+        try:
+            spare = files.open(SPARE, create=True)
+            try:
+                spare.reserve(0, size)
+            finally:
+                spare.close()
+        except OSError:
+            files.remove(SPARE)
+
+
+def with_spare(files: Files, write: Callable[[], None]) -> None:
+    """Again without the spare, if there is no room else; what is left is kept. Raises what ``write`` raises."""
+    try:
+        write()
+    except OSError as error:
+        if not no_room(error) or not files.exists(SPARE):
+            raise
+        files.remove(SPARE)
+        try:
+            write()
+        finally:
+            keep_spare(files)
 
 
 # --- in memory -----------------------------------------------------------------------------------------------

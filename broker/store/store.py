@@ -18,7 +18,7 @@ from broker.store.commitlog import FILE_BYTES, CommitLog
 from broker.store.consumequeue import FILE_BYTES as QUEUE_FILE_BYTES
 from broker.store.dispatch import DELAYS_MS, TagCodes
 from broker.store.errors import OffsetGone
-from broker.store.files import Files
+from broker.store.files import Files, keep_spare
 from broker.store.flush import Flusher
 from broker.store.indexfile import ENTRIES, SLOTS, KeyIndex
 from broker.store.log import Log, Recovered
@@ -83,6 +83,7 @@ class MessageStore:
             WrongStore: another process holds it, its files have other sizes, or what was flushed is damaged.
         """
         self._files.lock()
+        keep_spare(self._files)
         killed = self._files.exists(ABORT)
         _mark(self._files, ABORT)
         read = self.flusher.open()

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Final
 
-from broker.store.files import Files
+from broker.store.files import Files, keep_spare
 
 PATH: Final = "diskTrial"
 ROOM_BYTES: Final = 16 << 20
 """As much as a log takes ahead at a time."""
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Of ``OSError``: the disk, or what this user may take of it, has no room."""
-
-
-def no_room(error: OSError) -> bool:
-    """Whether that is why it was refused."""
-    return error.errno in FULL
 
 
 def try_disk(files: Files, room: int) -> None:
-    """On any thread. Leaves nothing behind but what a crash or a broken disk leaves. Raises ``OSError``."""
+    """On any thread. Leaves nothing behind but the spare, if that was given up. Raises ``OSError``."""
     try:
         file = files.open(PATH, create=True)
         try:
@@ -32,3 +24,4 @@ def try_disk(files: Files, room: int) -> None:
             file.close()
     finally:
         files.remove(PATH)
+    keep_spare(files)

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,16 +15,31 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.ha.epochfile import EpochFile
+from broker.ha.epochs import EpochList
 from broker.journal import FlushDiskType, Journal, JournalConfig
 from broker.moments import WATCH
 from broker.roles import ControlledRole
+from broker.server import Spared
+from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.directory import DirectoryFiles
 from broker.store.disk import DiskThread
 from broker.store.errors import StoreFull
-from broker.store.files import MemoryFile, MemoryFiles, Space
+from broker.store.files import (
+    SPARE,
+    SPARE_BYTES,
+    MemoryFile,
+    MemoryFiles,
+    Space,
+    keep_spare,
+    no_room,
+    read_whole,
+    with_spare,
+    write_whole,
+)
 from broker.store.health import DiskHealth
 from broker.store.store import MessageStore, StoreConfig
-from broker.store.trial import PATH, no_room, try_disk
+from broker.store.trial import PATH, try_disk
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, controlled, in_sync, new_master, until
 from harness.simulation.worlds.disks import StallingDisk
 from remoting.codes import ResponseCode
@@ -185,7 +201,7 @@ async def test_the_disks_thread_counts_pieces_that_end() -> None:
 def test_what_a_try_finds(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     files = DirectoryFiles(tmp_path)
     try_disk(files, 1 << 16)
-    assert files.list("") == []
+    assert files.list("") == [SPARE]
 
     def refused(fd: int, offset: int, size: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -194,7 +210,7 @@ def test_what_a_try_finds(tmp_path: Path, number: int, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match=os.strerror(number)) as raised:
         try_disk(files, 1 << 16)
     assert no_room(raised.value) == (number != errno.EIO)
-    assert files.list("") == []
+    assert files.list("") == [SPARE]
 
 
 def full_at(step: str) -> Callable[[str], None]:
@@ -211,6 +227,94 @@ def test_a_try_asks_for_room_a_write_and_a_sync(step: str) -> None:
     with pytest.raises(OSError, match="No space left"):
         try_disk(files, 1 << 16)
     assert not files.exists(PATH)
+
+
+@attrs.define
+class Full:
+    """No room but what somebody gives up."""
+
+    room: bool = False
+
+    def __call__(self, what: str) -> None:
+        if what in ("write", "reserve") and not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        if what in ("remove", "reserve"):
+            self.room = what == "remove"
+
+
+@attrs.define
+class Small:
+    """Another directory of that disk."""
+
+    hook: Full
+    identity: bytes = b""
+
+    def read(self, path: str) -> bytes | None:
+        return self.identity
+
+    def replace(self, path: str, content: bytes) -> None:
+        self.hook("write")
+        self.identity = content
+
+    def remove(self, path: str) -> None:
+        self.identity = b""
+
+
+def test_a_full_disk_has_room_for_what_says_who_a_replica_is_and_what_its_log_is_worth() -> None:
+    files = MemoryFiles()
+    store = MessageStore(files, SMALL, boot="first")
+    store.open()
+    hook = files.hook = Full()
+    for file in files.content.values():
+        file.hook = hook
+    epochs, small = EpochList().append(1, 0), Small(hook)
+    EpochFile(files, boot="first").lead(epochs)
+    for write in (partial(write_whole, files, CHECKPOINT, b"checkpoint"),
+                  partial(Spared(small, files).replace, "brokerIdentity", b"c#a#1")):
+        with pytest.raises(OSError, match="No space left"):
+            hook("write")
+        write()
+        assert files.exists(SPARE), "it is kept again for the next one"
+    assert EpochFile(files, boot="first").read().epochs == epochs and small.identity == b"c#a#1"
+    assert read_whole(files, CHECKPOINT) == b"checkpoint"
+
+
+def test_what_a_spare_cannot_help_is_raised_and_costs_no_spare() -> None:
+    files = MemoryFiles()
+    keep_spare(files)
+
+    def broken() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for write, words in ((broken, "Input/output"), (full, "No space left")):
+        with pytest.raises(OSError, match=words):
+            with_spare(files, write)
+        assert files.exists(SPARE)
+
+
+def test_the_spare_is_kept_again_as_far_as_there_is_room_and_whole_after_a_good_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files, reserve, least = DirectoryFiles(tmp_path), os.posix_fallocate, SPARE_BYTES[-1]
+
+    def small(fd: int, offset: int, size: int) -> None:
+        if size > least:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        reserve(fd, offset, size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", small)
+        keep_spare(files)
+        assert (tmp_path / SPARE).stat().st_size == least
+        monkeypatch.setattr(os, "posix_fallocate", lambda *_: small(0, 0, 1 << 40))
+        files.remove(SPARE)
+        keep_spare(files)
+        assert not files.exists(SPARE)
+    try_disk(files, 1 << 16)
+    assert (tmp_path / SPARE).stat().st_size == SPARE_BYTES[0]
 
 
 ALL_ACK: Final = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"}

@@ -108,6 +108,8 @@ PAGE = Page("docs/explanation/durability.md", (
                  "a_full_disk_is_full_at_once_and_well_after_good_tries_in_a_row"))),
     Promise("A process that stood still itself", not_simulated=DISKS, real=("failovers LOST",),
             tests=tests_of("broker/store", "diagnosis", "a_pause_of_the_process_itself_accuses_no_disk")),
+    Promise("Whoever fills the disk, a file `spare`", not_simulated=DISKS, real=("failovers LOST",), tests=tests_of(
+        "broker", "disk_health", "a_full_disk_has_room_for_what_says_who_a_replica_is_and_what_its_log_is_worth")),
     Promise("**A slave in trouble leaves its master**", not_simulated=DISKS, real=("failovers LOST",), tests=AWAY),
     Promise("So it leaves the SyncStateSet at once", not_simulated=DISKS, real=("failovers LOST",), tests=AWAY),
     Promise("**A master whose disk is full** refuses", not_simulated=DISKS, real=("failovers DENIED",),

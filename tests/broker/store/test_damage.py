@@ -121,7 +121,7 @@ def test_a_message_whose_place_no_writer_gave_is_in_no_queue(changed: dict[str, 
     store = opened(files, told)
     assert len(told) == 1 and "is in no queue" in told[0]
     assert bodies(store)[0] == b"m0" and bodies(store)[-1] == b"m2"
-    assert all(name.startswith(("consumequeue/T/", "commitlog", "index", "abort")) for name in files.content)
+    assert all(name.startswith(("consumequeue/T/", "commitlog", "index", "abort", "spare")) for name in files.content)
     put = store.writer.put(Message(b"T", b"new"), TIME_MS)
     assert put.queue_offset == 3
     assert sum(len(file.data) for file in files.content.values()) < 10_000
