@@ -23,7 +23,7 @@ from broker.roles import ControlledRole
 from broker.server import Spared
 from broker.store.checkpoint import PATH as CHECKPOINT
 from broker.store.directory import DirectoryFiles
-from broker.store.disk import DiskThread
+from broker.store.disk import InlineDisk
 from broker.store.errors import StoreFull
 from broker.store.files import (
     SPARE,
@@ -68,6 +68,29 @@ async def running(disk: StallingDisk, config: JournalConfig = SYNC, files: Memor
 
 def put(journal: Journal, size: int = 100) -> None:
     journal.append([Message(b"t", b"x" * size, 0)])
+
+
+@attrs.define
+class SteppingDisk(StallingDisk):
+    """Each step of a flush takes its time."""
+
+    sync_s: float = 0
+    steps_done: int = 0
+
+    def _go_on(self) -> None:
+        while self._jobs:
+            InlineDisk().submit(*self._jobs.pop(0))
+
+    async def run(self) -> None:
+        while True:
+            await trio.sleep(0.01)
+            while self._steps:
+                await trio.sleep(self.sync_s)
+                steps, told = self._steps[0]
+                self.steps_done += 1
+                if next(steps, True):
+                    self._steps.pop(0)
+                    told(None)
 
 
 async def until_told(told: list[DiskHealth], *wanted: DiskHealth) -> float:
@@ -169,32 +192,20 @@ async def test_queues_without_room_say_it_too(autojump_clock: MockClock) -> None
         await until_told(told, FULL, WELL)
 
 
-async def test_the_disks_thread_counts_pieces_that_end() -> None:
-    """On real time: many short pieces are no stall, one long one is."""
-    journal = Journal(MessageStore(MemoryFiles(), SMALL), JournalConfig(disk_stall_ms=400, tick_interval_ms=10))
-    journal.open()
-    told: list[DiskHealth] = []
-    journal.disk_changed.join(WATCH, lambda: told.append(journal.health))
-    hung = trio.Event()
-
-    async with trio.open_nursery() as nursery:
-        await nursery.start(journal.run)
-        disk = journal._disk
-        assert isinstance(disk, DiskThread)
-        journal._deleting = True
-        journal.disk_changed.join(WATCH, hung.set)
-        lock = trio.lowlevel.current_trio_token()
-
-        def wait() -> None:
-            trio.from_thread.run(hung.wait, trio_token=lock)
-
-        disk.submit(wait, journal._deleted)
-        with trio.fail_after(60):
-            while told[-1:] != [WELL]:
-                await trio.sleep(0.01)
-        nursery.cancel_scope.cancel()
-    assert told == [STALLED, WELL]
-    await journal.close()
+async def test_a_flush_of_many_short_syncs_is_no_stall(autojump_clock: MockClock) -> None:
+    disk = SteppingDisk(sync_s=2)
+    async with running(disk, JournalConfig()) as (journal, told):
+        for number in range(12):
+            journal.append([Message(b"t", b"x", number)])
+        await trio.sleep(0.2)
+        journal.confirm(journal.end)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(disk.run)
+            await trio.sleep(60)
+            assert disk.steps_done > 12 and told == []
+            disk.sync_s = 4
+            await until_told(told, STALLED)
+            nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
@@ -350,7 +361,7 @@ def copying(made: Cluster, slave: Node, master: Node) -> int:
     return sum(link[:2] == (slave.address, f"{master.host}:10912") for link in made.network.links)
 
 
-@pytest.mark.parametrize("kind", [FULL, STALLED])
+@pytest.mark.parametrize("kind", [FULL, STALLED], ids=["full", "stalled"])
 async def test_a_slave_in_trouble_leaves_its_master_in_words_and_comes_back_by_itself(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, kind: DiskHealth,
 ) -> None:
