@@ -91,6 +91,7 @@ class Client:
     def __init__(self, session: Session, random: Random) -> None:
         self._session, self._random = session, random
         self._producer = Producer(session, random.randrange(1 << 16))
+        session.nursery.start_soon(self._producer.follow, name="sends that hang")
         self._queries = Queries(session)
 
     @property

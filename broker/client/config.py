@@ -74,6 +74,8 @@ class ClientSettings:
     """Between questions for a route that is needed and not right yet; the pause doubles from the least to the most."""
     connect_patience_ms: int = _limit(200)
     """A send that waits so long for a connection asks for the route again meanwhile."""
+    answer_patience_ms: int = _limit(500)
+    """While a send waits for its answer longer, the route is asked for; once another is master, the send goes there."""
 
     def __attrs_post_init__(self) -> None:
         if self.route_pause_max_ms < self.route_pause_min_ms:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Final
 
 import trio
@@ -35,6 +36,12 @@ _ONEWAY_BYTES: Final = 1 << 20
 _ONEWAY_TURN: Final = 32
 """One-way messages in one turn of the loop."""
 
+_LOOKS: Final = 5
+"""Of a send that hangs, while an answer is waited for as long as for the first look."""
+
+_Asked = tuple[float, tuple[str, str, str]]
+"""Since when; of which topic, which group, and at which address."""
+
 Choose = Callable[[Route], MessageQueue]
 """A queue that must be used, of a route."""
 
@@ -51,6 +58,8 @@ class Producer:
         self._oneways = 0
         self._free_bytes = session.settings.in_flight_bytes_max
         self._waiting: deque[tuple[int, trio.Event]] = deque()
+        self._under_way: dict[int, _Asked] = {}
+        """Sends that wait for their answer, the oldest first."""
 
     # --- public ----------------------------------------------------------------------------------------------
 
@@ -193,6 +202,7 @@ class Producer:
             else:
                 fields["e"], fields["n"] = str(queue.queue_id), queue.broker_name
                 command = Command(code, 0, 0, fields, body)
+                self._under_way[id(command)] = (started, (topic, queue.broker_name, address))
                 try:
                     if session.remoting.connection(address) is None:
                         await self._connection(address, deadline)
@@ -207,7 +217,9 @@ class Producer:
                         return queue, answer
                     failure, answer_code = of_answer(answer.code, answer.remark), answer.code
                     why = f"{topic}: {address} answered {answer.code}: {answer.remark or 'no remark'}"
-                if not failure.broker_is_well:
+                finally:
+                    del self._under_way[id(command)]
+                if not failure.broker_is_well and not self._followed(topic, queue.broker_name, address):
                     faults.note(queue.broker_name, FAILED_MS, now() * 1e3)
                 last = queue.broker_name
             maybe_stored |= failure.maybe_stored
@@ -225,6 +237,29 @@ class Producer:
                 if maybe_stored:
                     raise SendUnknown(why, message_id, answer_code)
                 raise SendFailed(why, answer_code)
+
+    async def follow(self) -> None:
+        """Until cancelled. A master that is silent or hangs closes no connection: those that wait for it are freed as
+        if it had, as soon as name servers know another one."""
+        patience_s = self._settings.answer_patience_ms / 1e3
+        while True:
+            hung = self._hanging(self._now() - patience_s)
+            for topic, broker, address in hung:
+                connection = self._session.remoting.connection(address)
+                if not self._followed(topic, broker, address):
+                    self._session.routes.renew_soon(topic)
+                elif connection is not None:
+                    connection.close("another broker is master of its group now")
+            await trio.sleep(patience_s / _LOOKS if hung else patience_s)
+
+    def _hanging(self, since: float) -> set[tuple[str, str, str]]:
+        """Whom sends wait for that were under way then."""
+        return {where for _, where in takewhile(lambda asked: asked[0] <= since, self._under_way.values())}
+
+    def _followed(self, topic: str, broker: str, address: str) -> bool:
+        """Whether the group has another master than that one."""
+        route = self._session.routes.cached(topic)
+        return route is not None and route.master(broker) not in (None, address)
 
     async def _route(self, topic: str, deadline: float) -> Route:
         """The first of a topic: name servers that do not answer are asked again until the deadline."""

@@ -43,11 +43,12 @@ async def test_every_block_of_the_page_runs(
 def test_the_defaults_on_the_page_are_those_of_the_code() -> None:
     table = PAGE.read_text().split("## What may be set")[1]
     rows = dict(re.findall(r"^\| `([\w`, ]+)` \| ([^|]+) \|", table, re.MULTILINE))
-    assert set(rows) == {"send_timeout_ms", "retries`, `resend_unknown", "in_flight_bytes_max", "route_poll_ms", "flow",
-                         "consume_timeout_ms", "commit_ms"}
+    assert set(rows) == {"send_timeout_ms", "retries`, `resend_unknown", "answer_patience_ms", "in_flight_bytes_max",
+                         "route_poll_ms", "flow", "consume_timeout_ms", "commit_ms"}
     client, consumer, flow = ClientSettings(), ConsumerSettings(), FlowLimits()
     assert rows["send_timeout_ms"] == f"{client.send_timeout_ms:,}"
     assert rows["retries`, `resend_unknown"] == f"{client.retries}, {'yes' if client.resend_unknown else 'no'}"
+    assert rows["answer_patience_ms"] == f"{client.answer_patience_ms:,}"
     assert rows["in_flight_bytes_max"] == f"{client.in_flight_bytes_max >> 20} MiB"
     assert rows["route_poll_ms"] == f"{client.route_poll_ms:,}"
     assert rows["flow"] == f"{flow.messages:,} messages, {flow.size_bytes >> 20} MiB, a span of {flow.span:,}"

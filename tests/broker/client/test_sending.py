@@ -389,6 +389,52 @@ async def test_a_machine_that_swallows_connections_is_left_for_the_new_master(au
             assert gap_ms <= 251, "connect_patience_ms, and a pause"
 
 
+async def test_a_silent_master_is_left_for_its_successor(autojump_clock: MockClock) -> None:
+    async with cluster("a", "b") as made, made.client() as client:
+        queue = MessageQueue("orders", "a", 0)
+        await client.send(message(), queue=queue)
+        made.brokers["a"].refuse = lambda command: SILENCE
+        await made.start("a:2", FakeBroker("a"))
+        began = trio.current_time()
+
+        async def heal() -> None:
+            await trio.sleep(1.2)
+            made.name_server.set("orders", {"a": {0: "a:2"}, "b": {0: "b:1"}})
+
+        made.name_server.set("orders", {"a": {0: "a:1"}, "b": {0: "b:1"}})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(heal)
+            await client.send(message(b"after"), queue=queue)
+        assert trio.current_time() - began < 1.5, "and not the end of its time, which is 3 s"
+        assert bodies(made.brokers["a"]) == [b"after"]
+        spared = [await client.send(message()) for _ in range(4)]
+        assert {sent.queue.broker_name for sent in spared} == {"a", "b"}, "the group is not blamed for its old master"
+
+
+async def test_a_send_that_only_takes_long_stays_where_it_is(autojump_clock: MockClock) -> None:
+    async with cluster("a") as made, made.client() as client:
+        await client.send(message())
+        asked = made.name_server.asked["orders"]
+        made.brokers["a"].delay_ms = 2_000
+        await client.send(message(b"slow"))
+        assert bodies(made.brokers["a"]) == [b"x", b"slow"], "once"
+        assert 0 < made.name_server.asked["orders"] - asked < 40
+
+
+async def test_who_does_not_send_again_is_told_at_once_that_a_hung_master_has_a_successor(
+    autojump_clock: MockClock,
+) -> None:
+    async with cluster("a") as made, made.client(settings=ClientSettings(resend_unknown=False)) as client:
+        await client.send(message())
+        made.brokers["a"].refuse = lambda command: SILENCE
+        await made.start("a:2", FakeBroker("a"))
+        made.name_server.set("orders", {"a": {0: "a:2"}})
+        began = trio.current_time()
+        with pytest.raises(SendUnknown, match="another broker is master of its group now"):
+            await client.send(message())
+        assert trio.current_time() - began < 1.1
+
+
 async def test_many_senders_in_a_failover_ask_for_the_route_together(autojump_clock: MockClock) -> None:
     async with cluster("a") as made, made.client() as client:
         await client.send(message())
