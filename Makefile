@@ -28,7 +28,7 @@ comma := ,
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
 
-demo: $(VENV)/.demo ## a whole cluster of real processes: masters and the active controller killed, nothing acknowledged lost
+demo: $(VENV)/.demo ## a whole cluster of real processes: masters killed, stopped, their disks stalled, and nothing acknowledged lost
 	$(RUN) -m harness.demo $(ARGS)
 
 demo-controllers: $(VENV)/.demo ## real controllers and sixty simulated brokers: many masters killed at once

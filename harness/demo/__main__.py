@@ -1,12 +1,13 @@
-"""Three controllers, a name server, two broker groups of three as real processes, and a hand that kills with -9.
+"""Three controllers, a name server, two broker groups of three as real processes, and a hand that does them harm.
 
     python -m harness.demo                 30 s of it; a live view in a terminal, lines elsewhere
     python -m harness.demo --seconds 120 --groups 3 --seed 7
 
 Producers send all the time, consumers read all the time, and meanwhile masters and the active controller are killed
-with -9 and started again. For each master it shows how long its group acknowledged nothing, as its producers saw it. At
-the end every message that was acknowledged is looked for among those that were consumed. Then the same once more for a
-group in RocketMQ's default mode, in which the master alone acknowledges: what a kill can lose there.
+with -9 and started again, a master is stopped with SIGSTOP, and the disk of a master stalls: each broker has a disk of
+its own where the demo runs as root. For each master it shows how long its group acknowledged nothing, as its producers
+saw it. At the end every message that was acknowledged is looked for among those that were consumed. Then the same once
+more for a group in RocketMQ's default mode, in which the master alone acknowledges: what a kill can lose there.
 
 Exit code 0; 1 when an acknowledged message was lost, or something did not come back.
 """
@@ -17,10 +18,11 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import attrs
 import trio
@@ -33,8 +35,10 @@ from harness.processes import ours
 from harness.processes.broker import Broker
 from harness.processes.handle import Handle, start_all
 from harness.scenarios import traffic
+from harness.scenarios.failovers import disks, sandbox
+from harness.scenarios.failovers.disks import Disk
 from harness.scenarios.traffic import Ledger, described
-from mqcluster.looking import ClusterView, look, until_settled
+from mqcluster.looking import ClusterView, GroupView, look, until_settled
 from mqcluster.plan import DEFAULT_MODE, Durability
 from remoting.client import Client, open_client
 
@@ -43,6 +47,13 @@ FAST_TOPIC = "demo-default"
 REPLICAS = 3
 SAFE = Durability(all_ack=True, min_in_sync=2)
 DEFAULT_GROUP = "broker-z"
+DISK_BYTES: Final = 1 << 30
+"""Of a file that grows with what is in it."""
+KILLED, STOPPED = "masters killed", "masters stopped with SIGSTOP"
+STALLED, TOGETHER = "masters' disks stalled", "masters killed with the active controller"
+DONE: Final = (KILLED, STOPPED, STALLED, TOGETHER)
+QUICK: Final[Mapping[str, object]] = {"detectionProfile": "quick"}
+"""A demo is short: who hangs is to be replaced within seconds."""
 
 
 @attrs.define(eq=False)
@@ -56,16 +67,48 @@ class Story:
     display: Display
     rng: Random
     ledger: Ledger = attrs.field(factory=Ledger)
-    gaps_s: list[float] = attrs.field(factory=list)
-    with_controller_s: list[float] = attrs.field(factory=list)
+    disks: Mapping[str, Disk] = attrs.field(factory=dict)
+    """By broker; empty where a disk cannot stall."""
+    gaps_s: dict[str, list[float]] = attrs.field(factory=lambda: {what: [] for what in DONE})
+    """Without an acknowledgement of its group, by what was done to a master."""
     controllers_s: list[float] = attrs.field(factory=list)
     latest_ms: dict[str, float] = attrs.field(factory=dict)
     view: ClusterView = ClusterView()
 
     # --- what is done ----------------------------------------------------------------------------------------
 
+    @property
+    def acts(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        """In their order, again and again."""
+        made = (self.kill_a_master, self.kill_the_active_controller, self.stop_a_master, self.stall_a_disk,
+                self.kill_both)
+        return [each for each in made if self.disks or each != self.stall_a_disk]
+
     async def kill_a_master(self) -> None:
-        self.gaps_s.append(await self._kill(None))
+        name, master = await self._master()
+        await self._without(name, master, KILLED, "killed with -9", master.kill, master.start)
+
+    async def stop_a_master(self) -> None:
+        name, master = await self._master()
+
+        async def pause() -> None:
+            await trio.lowlevel.checkpoint()
+            master.pause()
+
+        async def resume() -> None:
+            await trio.lowlevel.checkpoint()
+            master.resume()
+
+        await self._without(name, master, STOPPED, "stopped with SIGSTOP", pause, resume)
+
+    async def stall_a_disk(self) -> None:
+        name, master = await self._master()
+        disk = self.disks[_id(master)]
+        try:
+            await self._without(name, master, STALLED, "has a disk that stalls", disk.stall, disk.resume)
+        finally:
+            with trio.CancelScope(shield=True):
+                await disk.resume()  # else nobody could end its broker
 
     async def kill_the_active_controller(self) -> None:
         active, began = await self._active(), time.monotonic()
@@ -79,30 +122,48 @@ class Story:
 
     async def kill_both(self) -> None:
         active = await self._active()
-        self.with_controller_s.append(await self._kill(active))
-        await active.start()
+        name, master = await self._master()
 
-    async def _kill(self, controller: Handle | None) -> float:
-        """Kill the master of a group, and with it the active controller; seconds without an acknowledgement there."""
+        async def kill() -> None:
+            await active.kill()
+            await master.kill()
+
+        async def start() -> None:
+            await master.start()
+            await active.start()
+
+        await self._without(name, master, TOGETHER, f"and active controller {_id(active)} killed with -9", kill, start)
+
+    async def _master(self) -> tuple[str, Broker]:
+        """Of a group of which all are in sync."""
         name = self.rng.choice(list(self.groups))
-        view = await self.settled([name])
-        master = next(broker for broker in self.groups[name] if broker.address == view.groups[name].master)
-        before = self.ledger.last_ack.get(name, 0.0)
-        if controller is not None:
-            await controller.kill()
-        await master.kill()
-        killed = time.monotonic()
+        address = (await self.settled([name])).groups[name].master
+        return name, next(broker for broker in self.groups[name] if broker.address == address)
+
+    async def _without(self, name: str, master: Broker, what: str, words: str, begin: Callable[[], Awaitable[None]],
+                       undo: Callable[[], Awaitable[None]]) -> None:
+        """Do it, until another master leads and acknowledges; then undo it."""
+        before = len(self.ledger.gaps_s.get(name, []))
+        await begin()
         with trio.fail_after(PATIENCE_S):
-            while self.ledger.last_ack.get(name, 0.0) <= killed:
+            new = await self._another(name, master)
+            leads = time.monotonic()
+            while self.ledger.last_ack[name] <= leads:
                 await trio.sleep(0.005)
-        gap = max(self.ledger.gaps_s[name][-1], self.ledger.last_ack[name] - max(before, killed))
+        gap = max(self.ledger.gaps_s[name][before:])
+        self.gaps_s[what].append(gap)
         self.latest_ms[name] = gap * 1e3
-        new = (await self.settled([name], in_sync=2)).groups[name]
-        also = f" and active controller {_id(controller)}" if controller is not None else ""
-        self.display.say(f"master {_id(master)}{also} killed with -9; {self._name(name, new.master)} leads {name} in "
+        self.display.say(f"master {_id(master)} {words}; {self._name(name, new.master)} leads {name} in "
                          f"epoch {new.epoch}; {gap * 1e3:.0f} ms without an acknowledgement")
-        await master.start()
-        return gap
+        await undo()
+
+    async def _another(self, name: str, former: Broker) -> GroupView:
+        """Once another one leads, with a second one in sync."""
+        while True:
+            view = (await look(self.client, ours.addresses(self.controllers), [name])).groups.get(name, GroupView())
+            if view.master not in (None, former.address) and len(view.in_sync) >= SAFE.min_in_sync:
+                return view
+            await trio.sleep(0.02)
 
     # --- what is seen ----------------------------------------------------------------------------------------
 
@@ -177,27 +238,36 @@ async def staged(arguments: argparse.Namespace, data: Path, display: Display) ->
         controllers = await stack.enter_async_context(ours.controllers(data / "controllers"))
         namesrv = await stack.enter_async_context(ours.namesrv(data / "namesrv"))
         groups: dict[str, list[Broker]] = {}
-        for name in (f"broker-{letter}" for letter in "abcdefghij"[:arguments.groups]):
-            groups[name] = await _group(stack, data, name, controllers, namesrv, SAFE)
+        names = [f"broker-{letter}" for letter in "abcdefghij"[:arguments.groups]]
+        mounted = disks.make(data, [f"{name}-{number}" for name in names for number in range(REPLICAS)], DISK_BYTES,
+                             sandbox.inside())
+        for name in names:
+            groups[name] = await _group(stack, data, name, controllers, namesrv, {**SAFE.settings, **QUICK})
         await start_all([broker for group in groups.values() for broker in group])
         client = await stack.enter_async_context(open_client())
         await until_settled(client, ours.addresses(controllers), list(groups), REPLICAS, PATIENCE_S)
         display.say(f"3 controllers, 1 name server, {arguments.groups} broker groups of {REPLICAS}: all in sync after "
                     f"{trio.current_time() - began:.1f} s")
-        yield Story(controllers, namesrv, groups, client, display, Random(arguments.seed))
+        story = Story(controllers, namesrv, groups, client, display, Random(arguments.seed))
+        if all(disk.kind.stalls for disk in mounted.values()):
+            story.disks = mounted
+        else:
+            display.say("no disk stalls in this run: only root can mount disks that do")
+        yield story
 
 
 async def _group(stack: AsyncExitStack, data: Path, name: str, controllers: Sequence[Handle],
-                 namesrv: Handle, mode: Durability) -> list[Broker]:
+                 namesrv: Handle, settings: Mapping[str, object]) -> list[Broker]:
     return [await stack.enter_async_context(ours.broker(
         data / f"{name}-{number}", name, namesrv=[namesrv.address], controllers=ours.addresses(controllers),
-        extra={"totalReplicas": REPLICAS, **mode.settings}, start=False)) for number in range(REPLICAS)]
+        extra={"totalReplicas": REPLICAS, **settings}, start=False)) for number in range(REPLICAS)]
 
 
 async def default_mode(story: Story, data: Path) -> str:
     """One kill in RocketMQ's default mode: what was acknowledged and is gone."""
     async with AsyncExitStack() as stack:
-        group = await _group(stack, data, DEFAULT_GROUP, story.controllers, story.namesrv, DEFAULT_MODE)
+        group = await _group(stack, data, DEFAULT_GROUP, story.controllers, story.namesrv,
+                             DEFAULT_MODE.settings)
         await start_all(group)
         settled = await story.settled([DEFAULT_GROUP])
         queues = await story.create_topic(FAST_TOPIC, [DEFAULT_GROUP])
@@ -231,9 +301,8 @@ async def run(arguments: argparse.Namespace, data: Path) -> int:
             queues = await story.create_topic(TOPIC, list(story.groups))
             async with story.running(queues, arguments.producers):
                 ends = trio.current_time() + arguments.seconds
-                acts = (story.kill_a_master, story.kill_the_active_controller, story.kill_a_master, story.kill_both)
-                for number, act in enumerate(itertools.cycle(acts)):
-                    if trio.current_time() >= ends and number >= len(acts):
+                for number, act in enumerate(itertools.cycle(story.acts)):
+                    if trio.current_time() >= ends and number >= len(story.acts):
                         break
                     await act()
                     await trio.sleep(0.5)
@@ -246,9 +315,8 @@ def report(story: Story, second: str, data: Path) -> int:
     """The last lines, in either kind of display; the exit code."""
     say, ledger = Display().say, story.ledger
     say("")
-    say(f"masters killed: {len(story.gaps_s)}; without an acknowledgement: {described(story.gaps_s)}")
-    say(f"masters killed with the active controller: {len(story.with_controller_s)}; without an acknowledgement: "
-        f"{described(story.with_controller_s)}")
+    for what, gaps_s in story.gaps_s.items():
+        say(f"{what}: {len(gaps_s)}; without an acknowledgement: {described(gaps_s)}")
     say(f"active controllers killed: {len(story.controllers_s)}; until another is active: "
         f"{described(story.controllers_s)}")
     say(f"durability: {SAFE}")
@@ -278,7 +346,10 @@ def main() -> int:
                          help=f"broker groups of {REPLICAS}; default: %(default)s")
     options.add_argument("--producers", type=int, default=2, help="for each group; default: %(default)s")
     options.add_argument("--without-default-mode", action="store_true", help="leave out the last part")
-    return play(run, options.parse_args())
+    arguments = options.parse_args()
+    if not sandbox.inside() and sandbox.mounts():
+        sandbox.enter("harness.demo", sys.argv[1:], sandbox.DISKS)
+    return play(run, arguments)
 
 
 if __name__ == "__main__":

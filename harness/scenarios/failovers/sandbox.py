@@ -17,7 +17,10 @@ from typing import Final, NoReturn
 INSIDE: Final = "QUORATE_SANDBOX"
 """Set for the program inside, to what kind of sandbox it is in."""
 _NEEDED: Final = ("unshare", "ip", "mount")
-_NAMESPACES: Final = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+HOSTS: Final = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""Networks, mounts and processes of its own."""
+DISKS: Final = ("--mount",)
+"""Mounts of its own, which end with the program; its processes and ports are seen as ever."""
 _PROBE: Final = ("ip link add name quorate0 type bridge && mount -t tmpfs tmpfs /run && mkdir /run/netns "
                  "&& ip netns add probe")
 
@@ -36,13 +39,20 @@ def impossible() -> str:
     return f"this kernel gives no namespaces: {probed.stderr.strip()}" if probed.returncode else ""
 
 
-def enter(module: str, arguments: Sequence[str]) -> NoReturn:
+def mounts() -> bool:
+    """Whether this program may mount disks that nobody else sees: as root, ``enter`` with ``DISKS`` is possible."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("mount") is None:
+        return False
+    return subprocess.run(["unshare", *DISKS, "true"], capture_output=True, check=False).returncode == 0
+
+
+def enter(module: str, arguments: Sequence[str], namespaces: Sequence[str] = HOSTS) -> NoReturn:
     """Run ``python -m module`` in a sandbox in place of this program, where that is possible."""
     os.environ[INSIDE] = "root" if os.geteuid() == 0 else "user"
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    os.execvp("unshare", [*_prefix(), sys.executable, "-m", module, *arguments])
+    os.execvp("unshare", [*_prefix(namespaces), sys.executable, "-m", module, *arguments])
 
 
-def _prefix() -> list[str]:
-    return ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")), *_NAMESPACES]
+def _prefix(namespaces: Sequence[str] = HOSTS) -> list[str]:
+    return ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")), *namespaces]

@@ -40,6 +40,9 @@ def test_masters_and_controllers_die_and_nothing_acknowledged_is_lost(tmp_path: 
     assert re.search(r"master broker-a-\d killed with -9; broker-a-\d leads broker-a in epoch 2; \d+ ms", said)
     assert re.search(r"active controller n\d killed with -9; n\d is active after \d+ ms", said)
     assert re.search(r"master broker-a-\d and active controller n\d killed with -9", said)
+    assert re.search(r"master broker-a-\d stopped with SIGSTOP; broker-a-\d leads broker-a in epoch 3; \d+ ms", said)
+    stalled = re.search(r"master broker-a-\d has a disk that stalls; broker-a-\d leads broker-a in epoch 4", said)
+    assert stalled or "no disk stalls in this run" in said
     [counts] = re.findall(r"sent ([\d,]+), acknowledged ([\d,]+), .* lost (\d+), duplicated (\d+)", said)
     assert int(counts[1].replace(",", "")) > 100
     assert counts[2] == "0"
