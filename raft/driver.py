@@ -438,7 +438,7 @@ class Driver:
 
     async def restore(self) -> None:
         """Bring the machine to the newest snapshot. Raises ``UsageError`` if it cannot, ``Faulted`` if it refuses."""
-        meta = self.replica.snapshot
+        meta = self.replica.log.snapshot
         if meta is not None:
             if not self.applier.machine.snapshots:
                 raise UsageError(f"the directory holds a snapshot at {meta.index}; the state machine has no restore()")

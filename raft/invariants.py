@@ -121,7 +121,7 @@ class Checker:
         ghost.pending.clear()
         ghost.role, ghost.term, ghost.vote = replica.role, replica.term, replica.voted_for
         ghost.commit, ghost.applied = replica.commit_index, replica.applied_index
-        ghost.snapshot = ghost.snapshot_seen = replica.snapshot.index if replica.snapshot else 0
+        ghost.snapshot = ghost.snapshot_seen = replica.log.snapshot.index if replica.log.snapshot else 0
         ghost.broken = ghost.full = False
         ghost.alone, ghost.cut_since, ghost.term_first = None, None, (0, 0)
 
@@ -614,7 +614,7 @@ def INV_R14_commit(group: Checker, node: Ghost, replica: Replica) -> None:
 def INV_R14_snapshot(group: Checker, node: Ghost, replica: Replica) -> None:
     """Applied and snapshot index never fall either."""
     group.counts["INV_R14"] += 1
-    index = replica.snapshot.index if replica.snapshot else 0
+    index = replica.log.snapshot.index if replica.log.snapshot else 0
     require(index >= node.snapshot_seen, "INV_R14", f"snapshot index of {node.name} fell", node.snapshot_seen, index)
     node.snapshot_seen = index
 
@@ -633,7 +633,7 @@ def INV_R15(group: Checker, node: Ghost, replica: Replica) -> None:
     """Pointers in order: purged <= snapshot <= applied <= committed <= last, and durable <= last."""
     group.counts["INV_R15"] += 1
     log = replica.log
-    snapshot = replica.snapshot.index if replica.snapshot else 0
+    snapshot = replica.log.snapshot.index if replica.log.snapshot else 0
     pointers = (log.purged_index, snapshot, replica.applied_index, replica.commit_index, log.last_index)
     if replica.installing is not None:  # between the log's step onto a snapshot and the state machine's
         require(log.purged_index <= snapshot <= replica.commit_index <= log.last_index, "INV_R15",
@@ -774,7 +774,7 @@ def INV_R31(group: Checker, node: Ghost, replica: Replica, term: int) -> None:
     group.counts["INV_R31"] += 1
     membership = replica.membership
     grants = sorted(group.grants.get((term, node.name), ()))
-    belongs = membership.votes(node.name) or replica.membership_index > replica.commit_index
+    belongs = membership.votes(node.name) or replica.log.membership_index > replica.commit_index
     require(quorum(membership, grants) and belongs, "INV_R31",
             f"{node.name} leads term {term} by the votes of", *grants,
             f"of {membership.voters} and {membership.outgoing}")

@@ -65,5 +65,5 @@ def INV_R19_removed(group: Checker, node: Ghost, replica: Replica) -> None:
     if replica.membership.votes(node.name):
         return
     group.counts["INV_R19"] += 1
-    require(replica.membership_index > replica.commit_index, "INV_R19",
-            f"{node.name} leads on after its removal at {replica.membership_index} was committed")
+    require(replica.log.membership_index > replica.commit_index, "INV_R19",
+            f"{node.name} leads on after its removal at {replica.log.membership_index} was committed")

@@ -140,22 +140,6 @@ class Replica:
         return self.leadership.peers if self.leadership else {}
 
     @property
-    def last_index(self) -> int:
-        return self.log.last_index
-
-    @property
-    def durable_index(self) -> int:
-        return self.log.durable_index
-
-    @property
-    def membership_index(self) -> int:
-        return self.log.membership_index
-
-    @property
-    def snapshot(self) -> SnapshotMeta | None:
-        return self.log.snapshot
-
-    @property
     def deadline(self) -> int:
         """When ``tick`` is due, ns; ``NEVER`` when nothing is."""
         if self.faulted:

@@ -131,7 +131,7 @@ class SnapshotIO:
             if captured is None:
                 raise Rejected(RejectReason.STOPPED)
             index, view = captured
-            newest = replica.snapshot
+            newest = replica.log.snapshot
             if newest is not None and newest.index >= index:
                 self._let_go()
                 return newest

@@ -45,7 +45,7 @@ class Transfer:
             target = leadership.tracker.best_successor()
         if target is None or target not in core.membership.voters or target in leadership.tracker.uncounted:
             raise Rejected(RejectReason.NO_SUCH_MEMBER, f"{target} is not a voter that can lead")
-        if leadership.peers[target].match < core.membership_index:
+        if leadership.peers[target].match < core.log.membership_index:
             raise Rejected(RejectReason.NOT_CAUGHT_UP, f"{target} does not hold the latest membership yet")
         self.target, self.told, self._ticket = target, False, ticket
         self.deadline = core.now + core.config.transfer_timeout_ms * MS

@@ -580,7 +580,7 @@ class Life:
     def snapshot(self) -> bool:
         """Begin a snapshot of what is applied. False: nothing new to take, or busy."""
         replica, machine = self.replica, self.machine
-        newest = replica.snapshot.index if replica.snapshot else 0
+        newest = replica.log.snapshot.index if replica.log.snapshot else 0
         if (self.snapshotting or self.installing or replica.faulted or not machine.machine.snapshots
                 or machine.index <= newest):
             return False

@@ -125,7 +125,7 @@ class Leader:
 
     @property
     def last(self) -> int:
-        return self.replica.last_index
+        return self.replica.log.last_index
 
     @property
     def commit(self) -> int:

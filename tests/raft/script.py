@@ -88,7 +88,7 @@ class Node:
         """(index, term) of every entry in this node's log as its storage gives it back."""
         out: list[tuple[int, int]] = []
         index = self.replica.log.purged_index + 1
-        while index <= self.replica.last_index:
+        while index <= self.replica.log.last_index:
             frames = self.storage.read(1, index, 1 << 30)
             if not frames:
                 break

@@ -75,11 +75,11 @@ def test_a_directory_met_while_an_entry_is_under_way_is_recorded_behind_it() -> 
         script.nodes[name].syncing = False
     ticket = script.reconfigure("n0", ["n0", "n1", "n2"], ["n3", "n4"])
     script.settle()
-    under_way = replica.membership_index
+    under_way = replica.log.membership_index
     assert under_way > replica.commit_index and replica.membership.members["n4"].incarnation == b""
     replica.identify(script.now, "n4", script.incarnations["n4"])
     script.pump("n0")
-    assert replica.membership_index == under_way, "one entry at a time"
+    assert replica.log.membership_index == under_way, "one entry at a time"
     for name in ("n1", "n2"):
         script.nodes[name].syncing = True
         script.sync(name)
@@ -99,10 +99,10 @@ def test_a_directory_is_recorded_before_the_change_that_is_asked_for() -> None:
         script.nodes[name].syncing = False
     replica.incarnations["n2"] = script.incarnations["n2"]
     changes(script).met_again()
-    before = replica.last_index
+    before = replica.log.last_index
     script.reconfigure("n0", ["n0", "n1"])
     script.settle()
-    assert replica.last_index == before + 1
+    assert replica.log.last_index == before + 1
     assert replica.membership.voters == ("n0", "n1", "n2")
     assert replica.membership.members["n2"].incarnation == script.incarnations["n2"]
 

@@ -231,7 +231,7 @@ def test_while_a_snapshot_is_installed_no_entry_is_taken() -> None:
     node.append(1, 1)
     node.replica.install(meta(5, 2))
     assert node.append(5, 2, frame(6, 3)) == [answer(2, match=0, last=5)]
-    assert node.replica.last_index == 5
+    assert node.replica.log.last_index == 5
     node.full()
     assert node.append(5, 2) == [answer(3, Code.DISK_FULL, last=5)]
 
@@ -251,7 +251,7 @@ def test_frames_that_cannot_be_are_refused_in_words(frames: tuple[Frame, ...], r
     node.append(2, 1, commit=2)
     assert node.append(1, 1, *frames) == []
     assert node.drops[-1] == reason
-    assert (node.replica.last_index, node.replica.log.last_term) == (3, 2)
+    assert (node.replica.log.last_index, node.replica.log.last_term) == (3, 2)
 
 
 def test_only_what_conflicts_is_truncated() -> None:
@@ -260,7 +260,7 @@ def test_only_what_conflicts_is_truncated() -> None:
     third = frame(3, 3)
     assert node.append(1, 1, frame(2, 1), third) == []
     assert [write.truncate_from for write in node.outputs if isinstance(write, Write)] == [3]
-    assert (node.replica.last_index, node.replica.log.term_at(3), node.following.verified) == (3, 3, 3)
+    assert (node.replica.log.last_index, node.replica.log.term_at(3), node.following.verified) == (3, 3, 3)
     assert node.append(1, 1, frame(2, 1), third) == [answer(3, match=2, last=3)], "and nothing that is here already"
     assert node.synced() == [answer(3, match=3)]
 
@@ -269,7 +269,7 @@ def test_the_last_entry_alone_may_conflict() -> None:
     node = Follower(1, 1, 2)
     assert node.append(2, 1, frame(3, 3)) == []
     assert [write.truncate_from for write in node.outputs if isinstance(write, Write)] == [3]
-    assert (node.replica.last_index, node.replica.log.term_at(3)) == (3, 3)
+    assert (node.replica.log.last_index, node.replica.log.term_at(3)) == (3, 3)
 
 
 def test_a_frame_that_reaches_the_end_of_the_log_is_there_in_whole() -> None:
@@ -284,10 +284,10 @@ def test_a_disk_that_lags_takes_nothing_more_and_proves_what_it_has() -> None:
     node.append(1, 1, second)
     node.replica.writes.unsynced_bytes += node.replica.config.unsynced_bytes_max
     assert node.append(1, 1, second, third, frame(4, 3)) == [answer(2, match=1, last=2)]
-    assert (node.replica.last_index, node.following.verified) == (2, 2)
+    assert (node.replica.log.last_index, node.following.verified) == (2, 2)
     node.replica.writes.unsynced_bytes -= node.replica.config.unsynced_bytes_max
     assert node.synced() == [answer(2, match=2, last=2)]
-    assert node.append(2, 3, third) == [] and node.replica.last_index == 3
+    assert node.append(2, 3, third) == [] and node.replica.log.last_index == 3
 
 
 def test_a_disk_that_lags_proves_nothing_of_what_conflicts() -> None:

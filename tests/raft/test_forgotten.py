@@ -59,13 +59,13 @@ def test_BUG_F1_a_voter_whose_older_copy_is_put_back_is_fed_from_its_real_end(co
     script = led(config=config)
     copy = deepcopy(script.nodes["n1"].storage)
     write(script)
-    assert peer(script, "n1").match == script["n0"].last_index
+    assert peer(script, "n1").match == script["n0"].log.last_index
     put_back(script, "n1", copy)
     script.elapse(400)
-    assert peer(script, "n1").match == script["n0"].last_index == script["n1"].durable_index
+    assert peer(script, "n1").match == script["n0"].log.last_index == script["n1"].log.durable_index
     script.cut("n2")
     write(script, 2)
-    assert script["n0"].commit_index == script["n0"].last_index  # it counts again: two of three live
+    assert script["n0"].commit_index == script["n0"].log.last_index  # it counts again: two of three live
 
 
 def test_BUG_F1_it_is_fed_by_a_snapshot_where_the_log_does_not_reach_back() -> None:
@@ -75,8 +75,8 @@ def test_BUG_F1_it_is_fed_by_a_snapshot_where_the_log_does_not_reach_back() -> N
     script.snapshot("n0")
     put_back(script, "n1", copy)
     script.elapse(400)
-    assert script["n1"].snapshot is not None
-    assert peer(script, "n1").match == script["n0"].last_index
+    assert script["n1"].log.snapshot is not None
+    assert peer(script, "n1").match == script["n0"].log.last_index
 
 
 def test_BUG_F2_until_it_holds_what_it_had_acknowledged_it_counts_for_nothing(config: Config) -> None:
@@ -142,12 +142,12 @@ def test_BUG_F4_another_entry_where_it_had_acknowledged_ours_is_a_loss_too() -> 
     write(script, 1)
     script.elapse(200)
     match, term = peer(script, "n1").match, script["n0"].term
-    assert match == script["n0"].last_index == copy.open()[1].last_index
+    assert match == script["n0"].log.last_index == copy.open()[1].last_index
     put_back(script, "n1", copy)
     script.elapse(600)
     leader = found(script.leader())
     assert leader.term == term and script["n1"].log.term_at(match) == term
-    assert script["n1"].durable_index == leader.last_index
+    assert script["n1"].log.durable_index == leader.log.last_index
 
 
 # --- what the node's own mark knows -------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_BUG_F5_a_node_that_knows_of_its_loss_neither_votes_nor_asks_for_votes(c
     script.crash("n0")
     rotten(script, "n1")
     assert script["n1"].lapse is not None
-    assert script["n1"].last_index == script["n2"].last_index == committed - 1
+    assert script["n1"].log.last_index == script["n2"].log.last_index == committed - 1
     script.heal()
     script.elapse(20_000)
     assert script.leader() is None
@@ -179,7 +179,7 @@ def test_BUG_F5_a_node_that_knows_of_its_loss_neither_votes_nor_asks_for_votes(c
     assert max(script["n1"].term, script["n2"].term) == term  # nobody elects for ever
     script.restart("n0")
     script.elapse(20_000)
-    assert found(script.leader()).last_index >= committed
+    assert found(script.leader()).log.last_index >= committed
 
 
 def test_BUG_F6_it_votes_again_once_a_leader_has_given_it_what_it_lost(config: Config) -> None:
@@ -238,7 +238,7 @@ def test_BUG_F8_what_an_older_life_was_told_is_committed_does_not_end_a_later_la
     script.filter = keep
     rotten(script, "n1")
     script.elapse(200)
-    assert script["n1"].following.verified == script["n1"].last_index
+    assert script["n1"].following.verified == script["n1"].log.last_index
     for mail in old:
         script["n1"].receive(script.now, "n0", mail.message)
     script.elapse(100)

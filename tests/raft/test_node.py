@@ -632,7 +632,7 @@ async def test_a_peers_membership_that_is_none_is_not_taken(autojump_clock: trio
         node._driver.pump()
         await trio.testing.wait_all_tasks_blocked()
         (stored,) = net.disks["n0"].storage.read(1, 1, 1_000)
-        assert stored.kind == Kind.COMMANDS and node._driver.replica.durable_index == 1
+        assert stored.kind == Kind.COMMANDS and node._driver.replica.log.durable_index == 1
 
 
 async def test_a_change_that_is_refused_moves_nobody(autojump_clock: trio.testing.MockClock) -> None:

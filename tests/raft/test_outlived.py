@@ -86,16 +86,16 @@ def test_BUG_F15_an_older_copy_that_a_peer_tells_of_elects_nobody_without_what_i
     script = led(config=config)
     older_copy(script)
     committed = script["n0"].commit_index
-    assert script["n1"].last_index < committed
+    assert script["n1"].log.last_index < committed
     assert tell(script, "n1", LIFE)
     script.elapse(20_000)
     assert script.leader() is None
-    assert script["n1"].regaining.core.lapse == Lapse(script["n1"].last_index, UNKNOWN_TERM, (LIFE,))
+    assert script["n1"].regaining.core.lapse == Lapse(script["n1"].log.last_index, UNKNOWN_TERM, (LIFE,))
     script.restart("n0")
     script.elapse(20_000)
     leader = script.leader()
-    assert leader is not None and leader.last_index >= committed
-    assert script["n1"].lapse is None and script["n1"].durable_index == leader.last_index
+    assert leader is not None and leader.log.last_index >= committed
+    assert script["n1"].lapse is None and script["n1"].log.durable_index == leader.log.last_index
 
 
 def test_BUG_F15_without_the_peers_word_it_is_forgotten() -> None:
@@ -142,7 +142,7 @@ def test_BUG_F16_how_far_its_log_reaches_does_not_end_such_a_lapse() -> None:
     assert tell(script, "n1", LIFE)
     write(script)
     script.elapse(1_000)
-    assert script["n1"].lapse is not None and script["n1"].durable_index == script["n0"].last_index
+    assert script["n1"].lapse is not None and script["n1"].log.durable_index == script["n0"].log.last_index
     script.filter = None
     script.elapse(5_000)
     assert script["n1"].lapse is None

@@ -127,10 +127,10 @@ def test_a_leader_waits_for_its_disk_once_the_peers_hold_enough() -> None:
     assert not waits(leader), "no peer holds it yet, so its own disk would commit nothing"
     script.sync("n1")
     script.settle()
-    assert waits(leader) and leader.commit_index < leader.last_index
+    assert waits(leader) and leader.commit_index < leader.log.last_index
     script.sync("n2")
     script.settle()
-    assert waits(leader) and leader.commit_index == leader.last_index, "committed, but not to be applied here yet"
+    assert waits(leader) and leader.commit_index == leader.log.last_index, "committed, but not to be applied here yet"
     script.sync("n0")
     assert not waits(leader)
 

@@ -93,7 +93,7 @@ async def test_BUG_G4_idle_groups_do_not_keep_the_log_of_a_busy_one(autojump_clo
         for _ in range(8):
             await load(busy, 100)
             INV_R39(host.storage.log_bytes, SEGMENT_BYTES, 2 * SEGMENT_BYTES, 3_000)
-        assert host.drivers[group_number("one")].replica.snapshot is None
+        assert host.drivers[group_number("one")].replica.log.snapshot is None
     async with hosted(files) as host:
         for name in ("one", "two", "closed"):
             node = await begin(host, name, Busy() if name != "two" else Silent())
@@ -116,7 +116,7 @@ async def test_BUG_G4_a_group_with_much_takes_a_snapshot_when_it_keeps_the_log(
         for _ in range(8):
             await load(busy, 100)
         replica = idle._driver.replica
-        assert replica.snapshot is not None and replica.log.purged_index == replica.snapshot.index
+        assert replica.log.snapshot is not None and replica.log.purged_index == replica.log.snapshot.index
         INV_R39(host.storage.log_bytes, SEGMENT_BYTES, 2 * SEGMENT_BYTES, 3_000)
 
 

@@ -35,7 +35,8 @@ def test_a_node_begins_as_a_follower_of_nobody() -> None:
     replica = node.replica
     assert (replica.role, replica.term, replica.voted_for, replica.leader) == (Role.FOLLOWER, 2, None, None)
     assert (replica.commit_index, replica.applied_index, replica.announced_index) == (0, 0, 0)
-    assert (replica.last_index, replica.durable_index, replica.membership_index, replica.snapshot) == (2, 2, 0, None)
+    log = replica.log
+    assert (log.last_index, log.durable_index, log.membership_index, log.snapshot) == (2, 2, 0, None)
     assert (replica.led_term, replica.leadership_seq, replica.gave_way, replica.wall_ms) == (0, 0, 0, 0)
     assert replica.peers == {} and not replica.faulted and replica.leader_address() is None
     assert node.said() == [] and node.outputs == []
@@ -446,8 +447,8 @@ def test_a_machine_that_is_further_than_a_snapshot_stays_there() -> None:
 
 def kept(node: Node, *ends: int) -> None:
     """Everything is applied; frames end at these indexes."""
-    node.replica.advance_commit(node.replica.last_index, counted=False)
-    node.replica.applied(NOW, node.replica.last_index)
+    node.replica.advance_commit(node.replica.log.last_index, counted=False)
+    node.replica.applied(NOW, node.replica.log.last_index)
     for end in ends:
         node.replica.log.note_end(end)
     node.said()
@@ -461,7 +462,7 @@ def test_a_snapshot_lets_the_log_go_but_for_a_tail(tail: int, purged: int) -> No
     assert node.replica.log.purged_index == purged
     node.said()
     assert [each.purge_to for each in node.others(Write)] == [purged] * bool(purged)
-    assert node.replica.snapshot == meta(6)
+    assert node.replica.log.snapshot == meta(6)
     assert [each.index for each in node.events if isinstance(each, LogPurged)] == [purged] * bool(purged)
 
 
@@ -481,9 +482,9 @@ def test_an_older_snapshot_changes_nothing() -> None:
     node.replica.snapshot_taken(NOW, meta(6))
     for index in (5, 6):
         node.replica.snapshot_taken(NOW, attrs.evolve(meta(index), size=9))
-        assert node.replica.snapshot == meta(6)
+        assert node.replica.log.snapshot == meta(6)
     node.replica.snapshot_taken(NOW, meta(7))
-    assert node.replica.snapshot == meta(7) and node.replica.log.purged_index == 7
+    assert node.replica.log.snapshot == meta(7) and node.replica.log.purged_index == 7
 
 
 def test_a_log_that_is_too_long_is_let_go_up_to_the_snapshot() -> None:

@@ -238,10 +238,11 @@ def test_a_late_report_does_no_harm() -> None:
     node.append(1, frame(2, 3))
     node.append(2, frame(3, 3))
     told: list[int] = []
-    node.replica.following.on_durable = lambda: told.append(node.replica.durable_index)  # type: ignore[method-assign]
+    log = node.replica.log
+    node.replica.following.on_durable = lambda: told.append(log.durable_index)  # type: ignore[method-assign]
     for token, durable, calls in ((1, 2, 1), (1, 2, 1), (0, 2, 1), (2, 3, 2)):
         node.replica.durable(NOW, token)
-        assert (node.replica.durable_index, len(told)) == (durable, calls)
+        assert (log.durable_index, len(told)) == (durable, calls)
 
 
 def test_a_report_reaches_those_who_wait() -> None:
@@ -384,7 +385,7 @@ def test_a_node_that_failed_does_and_says_nothing_any_more() -> None:
     assert (replica.lapse, replica.installing) == (Lapse(1, 1), meta(7))
     assert replica.faulted == "a write or sync failed; what the disk holds is not known"
     assert before == (replica.term, replica.commit_index, replica.writes.durable_token, replica.incarnations)
-    assert node.said() == [] and node.outputs == [] and replica.snapshot == meta(1)
+    assert node.said() == [] and node.outputs == [] and replica.log.snapshot == meta(1)
 
 
 def test_a_machine_that_raised_ends_the_node() -> None:

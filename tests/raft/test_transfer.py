@@ -50,10 +50,10 @@ def test_the_target_is_told_once_it_holds_everything() -> None:
     with pytest.raises(Rejected) as error:
         script.transfer("n0", "n2")
     assert error.value.reason == RejectReason.TRANSFERRING
-    leading.peers["n1"].match = replica.last_index
+    leading.peers["n1"].match = replica.log.last_index
     leading.transfer.advance()
     script.pump("n0")
-    assert told(script) == [("n1", (1, replica.term, replica.last_index, replica.log.last_term))]
+    assert told(script) == [("n1", (1, replica.term, replica.log.last_index, replica.log.last_term))]
     assert (leading.transfer.told, leading.lease_dead) == (True, True)
     assert states(script) == [("n1", "begun"), ("n1", "told")]
     leading.transfer.advance()
@@ -123,7 +123,7 @@ def test_whoever_lacks_the_latest_membership_is_not_told_to_lead_by_it() -> None
     script.reconfigure("n0", ["n0", "n1", "n2"], ["n3"])
     script.settle()
     leading = leadership(script)
-    leading.peers["n1"].match = script["n0"].membership_index - 1
+    leading.peers["n1"].match = script["n0"].log.membership_index - 1
     with pytest.raises(Rejected, match="n1 does not hold the latest membership yet") as error:
         script.transfer("n0", "n1")
     assert error.value.reason == RejectReason.NOT_CAUGHT_UP and not leading.transfer.busy

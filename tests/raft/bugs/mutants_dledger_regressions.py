@@ -90,7 +90,7 @@ MUTANTS = [
            new="return seen(core.node_id) >= number",
            tests=(TESTS + "test_DL_R15_a_leader_that_is_cut_off_is_fenced_before_another_can_lead",)),
     Mutant("DL_R16", "raft/transfer.py",
-           old="        if leadership.peers[target].match < core.membership_index:\n",
+           old="        if leadership.peers[target].match < core.log.membership_index:\n",
            new="        if leadership.peers[target].match < core.log.last_index:\n",
            tests=(TESTS + "test_DL_R16_a_hand_over_in_a_fresh_term_succeeds_behind_a_long_log",)),
     Mutant("DL_R17", "raft/applier.py",

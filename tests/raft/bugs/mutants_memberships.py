@@ -68,7 +68,7 @@ MUTANTS = [
            new="                if progress.departing_until_ns or core.membership.votes(peer):  # left",
            tests=(TESTS + "test_BUG_M9_a_promoted_learner_keeps_its_progress",)),
     Mutant("M10", "raft/transfer.py",
-           old="        if leadership.peers[target].match < core.membership_index:\n",
+           old="        if leadership.peers[target].match < core.log.membership_index:\n",
            new="        if leadership.peers[target].match < 0:\n",
            tests=(TESTS + "test_BUG_M10_no_hand_over_to_a_voter_that_does_not_hold_its_promotion",)),
     Mutant("M11", "raft/hello.py",

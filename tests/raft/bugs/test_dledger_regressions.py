@@ -120,7 +120,7 @@ def files_of(script: Script, name: str) -> VirtualDisk:
 def content(script: Script, name: str, first: int) -> list[tuple[int, int, bytes]]:
     """(first index, term, bytes) of the frames from ``first`` on, as this node's storage gives them back."""
     out: list[tuple[int, int, bytes]] = []
-    while first <= script[name].last_index:
+    while first <= script[name].log.last_index:
         frames = script.nodes[name].storage.read(1, first, 1 << 30)
         assert frames, f"{name} does not have entry {first}"
         out += [(one.first, one.term, b"".join(one.payloads())) for one in frames]
@@ -137,14 +137,14 @@ def acknowledged_elsewhere(rules: Rules) -> Script:
     script.elect("n0")
     first, last = script.propose("n0", *MANY[:100])
     script.settle()
-    assert script["n0"].commit_index == script["n2"].last_index == last and script["n2"].commit_index < first
+    assert script["n0"].commit_index == script["n2"].log.last_index == last and script["n2"].commit_index < first
     script.crash("n0")
     return script
 
 
 def watch_size(script: Script, name: str, sizes: list[int]) -> None:
     def watch(mail: Mail) -> bool:
-        sizes.append(script[name].last_index)
+        sizes.append(script[name].log.last_index)
         return True
 
     script.filter = watch
@@ -222,11 +222,11 @@ def test_DL_R2_what_a_deposed_leader_sent_is_refused_with_the_present_term(rules
     script.elect("n0")
     script.propose("n0", b"a")
     script.settle()
-    old, at = script["n0"].term, script["n0"].last_index
+    old, at = script["n0"].term, script["n0"].log.last_index
     script.cut("n0")
     script.filter = lambda mail: not (mail.source == "n2" and isinstance(mail.message, AppendReply))
     term = take_over(script, "n1").term
-    wait_until(script, lambda: script["n2"].last_index > at)
+    wait_until(script, lambda: script["n2"].log.last_index > at)
     assert term > old and script["n2"].log.term_at(at + 1) == term
     script.crash("n2")
     voter = script.restart("n2").replica
@@ -256,12 +256,12 @@ def test_DL_R3_a_blank_peer_does_not_win_against_a_compacted_log(rules: Rules) -
     script.restart("n1")
     script.elapse(5_000)
     script.snapshot("n1")
-    assert script["n1"].log.purged_index == script["n1"].last_index
+    assert script["n1"].log.purged_index == script["n1"].log.last_index
     for name in ("n0", "n1", "n2"):
         script.crash(name)
     holder = script.restart("n1").replica
     blank = script.start("n2", MemoryStorage()).replica
-    assert holder.last_index == holder.log.purged_index > len(MANY) and holder.log.last_term == 1
+    assert holder.log.last_index == holder.log.purged_index > len(MANY) and holder.log.last_term == 1
     holder.election_deadline += 10_000 * MS
     for _ in range(200):
         if blank.campaign.last_outcome is not None:
@@ -298,7 +298,7 @@ def test_DL_R4_truncation_behind_an_installed_snapshot_survives_a_restart() -> N
     for number in range(10):
         script.propose("n2", b"removed %d" % number * 100)
     script.pump("n2")
-    longest = script["n2"].last_index
+    longest = script["n2"].log.last_index
     script.elect("n0")
     for number in range(5):
         script.propose("n0", b"new %d" % number * 60)
@@ -306,10 +306,10 @@ def test_DL_R4_truncation_behind_an_installed_snapshot_survives_a_restart() -> N
     script.heal()
     script.elapse(500)
     expected = content(script, "n0", boundary + 1)
-    assert script["n2"].last_index == script["n0"].last_index < longest
+    assert script["n2"].log.last_index == script["n0"].log.last_index < longest
     script.crash("n2")
     script.restart("n2")
-    assert (script["n2"].log.purged_index, script["n2"].last_index) == (boundary, script["n0"].last_index)
+    assert (script["n2"].log.purged_index, script["n2"].log.last_index) == (boundary, script["n0"].log.last_index)
     assert content(script, "n2", boundary + 1) == expected
     script.elapse(500)
     assert script.nodes["n2"].applied == script.nodes["n0"].applied
@@ -328,7 +328,7 @@ def test_DL_R5_one_process_installs_one_snapshot_after_another() -> None:
         script.settle()
         script.elapse(10)
         meta = script.snapshot("n0")
-        assert script["n0"].log.purged_index > script["n2"].last_index
+        assert script["n0"].log.purged_index > script["n2"].log.last_index
         script.heal()
         script.elapse(500)
         assert script["n2"].commit_index >= meta.index and script["n2"].installing is None, f"turn {turn}"
@@ -569,7 +569,7 @@ def test_DL_R11_a_cut_between_the_leader_and_one_follower_changes_nothing(rules:
     script.settle()
     assert script.leader() is script["n0"] and script["n0"].leadership_seq == 1
     assert [node.replica.term for node in script.nodes.values()] == [term] * 3
-    assert script["n0"].commit_index == script["n0"].last_index
+    assert script["n0"].commit_index == script["n0"].log.last_index
 
 
 @BOTH
@@ -605,7 +605,7 @@ def test_DL_R13_a_node_with_a_shorter_log_joins_without_deposing_the_leader() ->
     script.heal()
     script.elapse(2 * LEASE_MS)
     assert (leader.role, leader.term, leader.leadership_seq) == (Role.LEADER, term, 1)
-    assert script["n2"].leader == "n0" and script["n2"].last_index == leader.last_index
+    assert script["n2"].leader == "n0" and script["n2"].log.last_index == leader.log.last_index
     for voter in ("n0", "n1"):
         for transfer in (False, True):
             request = Vote(1, term + 9, 99, behind.last_index, behind.last_term, False, transfer)
@@ -703,7 +703,7 @@ def test_DL_R16_a_hand_over_in_a_fresh_term_succeeds_behind_a_long_log() -> None
     script.filter = lambda mail: not isinstance(mail.message, AppendReply)
     leader = script.elect("n0")
     script.filter = None
-    assert leader.last_index == 100_001 and leader.peers["n1"].match == 0
+    assert leader.log.last_index == 100_001 and leader.peers["n1"].match == 0
     ticket = script.transfer("n0", "n1")
     assert script.outcome("n0", ticket) == "open"
     script.elapse(500)
@@ -733,7 +733,7 @@ def test_DL_R19_a_full_disk_on_a_follower_costs_one_try_per_heartbeat() -> None:
     for number in range(200):
         script.propose("n0", b"%d" % number)
         script.settle()
-        assert script["n0"].commit_index == script["n0"].last_index
+        assert script["n0"].commit_index == script["n0"].log.last_index
         script.elapse(10)
     beats = (script.now - start) // MS // script.config.heartbeat_interval_ms
     assert 2 < len(tries) <= beats + 3
@@ -757,10 +757,10 @@ def test_DL_R20_a_batch_is_appended_in_one_step_or_not_at_all() -> None:
     assert last - first == 9 and frame_sizes(script, first) == [4, 4, 2]
     script["n0"].receive(script.now, "n1", Append(1, script["n0"].term + 1, 1, 1, 0, 0, 0, 0))
     script.pump("n0")
-    end = script["n0"].last_index
+    end = script["n0"].log.last_index
     with pytest.raises(NotLeader):
         script.propose("n0", *MANY[:10])
-    assert script["n0"].last_index == end
+    assert script["n0"].log.last_index == end
 
 
 def frame_sizes(script: Script, first: int) -> list[int]:

@@ -109,7 +109,7 @@ async def test_DL_R20_a_batch_that_was_cut_by_a_step_down_has_an_unknown_result(
         others = [node for node in net.nodes.values() if node is not old]
         await old.propose(b"0")
         await trio.sleep(1)
-        start, outcome = old._driver.replica.last_index, list[BaseException | object]()
+        start, outcome = old._driver.replica.log.last_index, list[BaseException | object]()
 
         async def call() -> None:
             try:
@@ -118,7 +118,7 @@ async def test_DL_R20_a_batch_that_was_cut_by_a_step_down_has_an_unknown_result(
                 outcome.append(error)
 
         nursery.start_soon(call)
-        while all(node._driver.replica.last_index == start for node in others):
+        while all(node._driver.replica.log.last_index == start for node in others):
             await trio.lowlevel.checkpoint()
         net.isolate(old.node_id)
         while not any(node.is_leader for node in others):

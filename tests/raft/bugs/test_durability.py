@@ -108,9 +108,9 @@ def test_BUG_D1_a_leader_counts_its_own_log_after_its_own_sync() -> None:
     node.syncing = False
     script.propose("n0", b"paid")
     script.settle()
-    assert leader.peers["n1"].match == leader.last_index and leader.commit_index == before
+    assert leader.peers["n1"].match == leader.log.last_index and leader.commit_index == before
     script.sync("n0")
-    assert leader.commit_index == leader.last_index
+    assert leader.commit_index == leader.log.last_index
 
 
 def test_BUG_D2_a_majority_that_loses_power_loses_nothing_acknowledged() -> None:
@@ -123,14 +123,14 @@ def test_BUG_D2_a_majority_that_loses_power_loses_nothing_acknowledged() -> None
     for number in range(3):
         script.propose("n0", b"%d" % number)
     script.elapse(100)  # heartbeats flow
-    assert leader.commit_index == before and script["n1"].last_index == leader.last_index
+    assert leader.commit_index == before and script["n1"].log.last_index == leader.log.last_index
     assert all(leader.peers[peer].match == before for peer in ("n1", "n2"))
     script.crash("n1")
     script.crash("n2")
     script.restart("n1")
     script.restart("n2")
     script.elapse(400)
-    assert leader.commit_index == leader.last_index == script["n1"].durable_index
+    assert leader.commit_index == leader.log.last_index == script["n1"].log.durable_index
 
 
 def test_BUG_D2_one_of_two_writes_is_durable() -> None:
@@ -149,7 +149,7 @@ def test_BUG_D3_a_heartbeat_is_answered_with_the_durable_index() -> None:
     """Yugabyte 32875: an append without entries arrives while earlier entries are not synced."""
     script = unsynced_follower(
         append(1, (0, 0), frame(1, 1, b"a", b"b")), append(1, (0, 0), sequence=2), append(1, (2, 1), sequence=3))
-    assert script["n1"].last_index == 2
+    assert script["n1"].log.last_index == 2
     assert acknowledged(script, "n1") == [0, 0]
     script.sync("n1")
     script["n1"].receive(script.now, "n0", append(1, (2, 1), sequence=4))
@@ -183,10 +183,10 @@ def test_BUG_D5_a_late_completion_of_a_truncated_append_proves_nothing() -> None
     assert newer > stale and script["n1"].log.term_at(2) == 2
     script["n1"].durable(script.now, stale)
     script.pump("n1")
-    assert script["n1"].durable_index == 1 and 2 not in acknowledged(script, "n1")
+    assert script["n1"].log.durable_index == 1 and 2 not in acknowledged(script, "n1")
     script["n1"].durable(script.now, newer)
     script.pump("n1")
-    assert script["n1"].durable_index == 2 and acknowledged(script, "n1")[-1] == 2
+    assert script["n1"].log.durable_index == 2 and acknowledged(script, "n1")[-1] == 2
 
 
 def test_BUG_D6_completions_out_of_order_lose_nothing() -> None:
@@ -196,7 +196,7 @@ def test_BUG_D6_completions_out_of_order_lose_nothing() -> None:
     for token in (second, first, second):
         script["n1"].durable(script.now, token)
         script.pump("n1")
-        assert (script["n1"].writes.durable_token, script["n1"].durable_index) == (second, 2)
+        assert (script["n1"].writes.durable_token, script["n1"].log.durable_index) == (second, 2)
     assert acknowledged(script, "n1") == [2]
 
 
@@ -226,7 +226,7 @@ def test_BUG_D8_a_restart_applies_each_entry_once() -> None:
     script.crash("n0")
     node = script.restart("n0")
     assert node.applied == [b"0", b"1", b"2", b"3"]
-    assert node.replica.snapshot is not None and node.replica.applied_index == node.replica.snapshot.index
+    assert node.replica.log.snapshot is not None and node.replica.applied_index == node.replica.log.snapshot.index
     script.elect("n0")
     script.settle()
     assert script.nodes["n0"].applied == [b"0", b"1", b"2", b"3", b"4", b"5"]
@@ -242,13 +242,13 @@ def test_BUG_D9_a_commit_index_never_outlives_its_entries() -> None:
         script.propose("n0", b"%d" % number)
         script.settle()
     script.elapse(100)
-    kept = script["n2"].durable_index
-    assert script["n2"].commit_index == leader.last_index > kept  # known to be committed, and not on its disk
+    kept = script["n2"].log.durable_index
+    assert script["n2"].commit_index == leader.log.last_index > kept  # known to be committed, and not on its disk
     script.crash("n2")
     node = script.restart("n2")
-    assert node.replica.last_index == kept and node.replica.commit_index == 0
+    assert node.replica.log.last_index == kept and node.replica.commit_index == 0
     script.elapse(200)
-    assert node.replica.commit_index == leader.last_index and node.applied == [b"0", b"1", b"2", b"3"]
+    assert node.replica.commit_index == leader.log.last_index and node.applied == [b"0", b"1", b"2", b"3"]
 
 
 def test_BUG_D10_a_leader_counts_itself_when_its_disk_says_so() -> None:
@@ -369,7 +369,7 @@ def test_BUG_D15_a_leader_whose_disk_hangs_steps_down() -> None:
     assert successor is not None and successor is not leader and successor.term > term
     script.propose(successor.node_id, b"y")
     script.settle()
-    assert successor.commit_index == successor.last_index
+    assert successor.commit_index == successor.log.last_index
 
 
 def test_BUG_D16_one_write_error_ends_a_leadership() -> None:

@@ -89,7 +89,7 @@ def test_BUG_E2_a_group_that_restarts_together_goes_on_above_its_old_term() -> N
     leader = script.elect("n0")
     script.propose("n0", b"kept")
     script.settle()
-    assert leader.term > 5 and leader.commit_index == leader.last_index > 3
+    assert leader.term > 5 and leader.commit_index == leader.log.last_index > 3
     script.restart("n2")
     script.now += A_WHILE
     for voter in ("n0", "n1"):
@@ -246,7 +246,7 @@ def test_BUG_E11_a_leader_that_restarts_does_not_resume_its_term(rules: Rules, r
     script.nodes[name].syncing = True
     script.restart(name)
     assert role(script, name) == Role.FOLLOWER and script[name].voted_for == name
-    assert bool(script[name].last_index) == remembers
+    assert bool(script[name].log.last_index) == remembers
     for other in script.nodes.values():
         if other.name != name:
             other.replica.election_deadline = script.now + 5_000 * MS
@@ -267,7 +267,7 @@ def test_BUG_E12_campaign_now_reaches_a_learner() -> None:
     """etcd db54973, cockroach 8535: whoever must not lead ignores the order to campaign."""
     script = Script(3, learners=["l0"])
     leader = script.elect("n0")
-    order = TimeoutNow(1, leader.term, leader.last_index, leader.log.last_term)
+    order = TimeoutNow(1, leader.term, leader.log.last_index, leader.log.last_term)
     script["l0"].receive(script.now, "n0", order)
     script.pump("l0")
     assert role(script, "l0") == Role.FOLLOWER
@@ -283,7 +283,7 @@ def test_BUG_E12_campaign_now_reaches_a_removed_node() -> None:
     ticket = script.reconfigure("n0", ["n0", "n1"])
     script.elapse(200)
     assert script.outcome("n0", ticket) == "done" and not script["n2"].membership.votes("n2")
-    order = TimeoutNow(1, leader.term, script["n2"].last_index, script["n2"].log.last_term)
+    order = TimeoutNow(1, leader.term, script["n2"].log.last_index, script["n2"].log.last_term)
     script["n2"].receive(script.now, "n0", order)
     script.pump("n2")
     assert role(script, "n2") == Role.FOLLOWER

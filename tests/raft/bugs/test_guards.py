@@ -208,7 +208,7 @@ def test_BUG_U6_a_voter_restarted_in_the_first_term_keeps_its_silence() -> None:
     script.crash("n1")
     script.restart("n1")
     for probe in (True, False):
-        script["n1"].receive(script.now, "n2", Vote(1, 2, 1, script["n2"].last_index, 1, probe))
+        script["n1"].receive(script.now, "n2", Vote(1, 2, 1, script["n2"].log.last_index, 1, probe))
         script.pump("n1")
     answers = [mail.message.result for mail in script.mail
                if mail.source == "n1" and isinstance(mail.message, VoteReply)]
@@ -221,7 +221,7 @@ def test_BUG_U7_a_read_through_the_log_waits_for_its_own_entry() -> None:
     script = led()
     _, last = script.propose("n0", b"x")
     ticket = script.read("n0", Read.LOG)
-    assert script["n0"].last_index == last + 1
+    assert script["n0"].log.last_index == last + 1
     script.filter = lambda mail: not (isinstance(mail.message, Append)
                                       and any(each.last > last for each in mail.message.frames))
     script.settle()
@@ -243,9 +243,9 @@ def test_BUG_U8_a_read_is_answered_by_the_leader_it_was_asked_of(peer: str, term
     script.filter = lambda mail: not isinstance(mail.message, (AppendReply, ReadReply)) and mail.target != "n1"
     script.settle()
     follower = script["n2"]
-    assert follower.following.verified == follower.last_index > follower.commit_index == script["n0"].commit_index
+    assert follower.following.verified == follower.log.last_index > follower.commit_index == script["n0"].commit_index
     follower.receive(script.now, peer, ReadReply(
-        1, follower.term + terms_on, question.ticket, Code.SUCCESS, follower.last_index))
+        1, follower.term + terms_on, question.ticket, Code.SUCCESS, follower.log.last_index))
     script.pump("n2")
     assert follower.commit_index == script["n0"].commit_index
     assert script.outcome("n2", ticket) == "open"
@@ -313,15 +313,15 @@ def test_BUG_U12_no_membership_entry_is_appended_while_leadership_is_handed_over
     change = script.reconfigure("n0", ["n0", "n1", "n3"])
     script.settle()
     leader = script["n0"]
-    assert leader.membership.joint and leader.membership_index > leader.commit_index
+    assert leader.membership.joint and leader.log.membership_index > leader.commit_index
     ticket = script.transfer("n0", "n1")
     assert leader.leadership is not None and leader.leadership.transfer.told
-    end = leader.last_index
+    end = leader.log.last_index
     script.nodes["n0"].syncing = True
     script.sync("n0")
     script.settle()
-    assert leader.commit_index >= leader.membership_index and leader.leadership.transfer.busy
-    assert leader.last_index == end
+    assert leader.commit_index >= leader.log.membership_index and leader.leadership.transfer.busy
+    assert leader.log.last_index == end
     script.filter = None
     script.elapse(5_000)
     assert script.outcome("n0", ticket) != "open" != script.outcome("n0", change)
@@ -357,7 +357,7 @@ def test_BUG_U14_a_frame_that_is_here_in_part_is_not_taken_for_whole() -> None:
     leader.give(2, 1)
     script.mail.clear()
     leader.give(2, 1, (frame(3, 3, b"one", b"two"),))
-    assert (replica.last_index, replica.following.verified) == (3, 2)
+    assert (replica.log.last_index, replica.following.verified) == (3, 2)
     assert leader.acknowledged() == 0 and not script.mail
 
 

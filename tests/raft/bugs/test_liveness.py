@@ -173,7 +173,7 @@ def test_BUG_V9_writes_stop_during_a_hand_over_and_resume_after_it() -> None:
     assert script.outcome("n0", ticket) is RejectReason.NOT_CAUGHT_UP
     script.propose("n0", b"d")
     script.settle()
-    assert script["n0"].commit_index == script["n0"].last_index
+    assert script["n0"].commit_index == script["n0"].log.last_index
 
 
 def test_BUG_V10_the_target_of_a_hand_over_asks_for_votes_at_once() -> None:
@@ -228,7 +228,7 @@ def test_BUG_V12_a_stuck_pipeline_is_torn_down() -> None:
     assert len(sent) >= 2 and script["n0"].role == Role.LEADER, "given up and sent anew"
     script.nodes["n1"].syncing = True
     script.elapse(200)
-    assert (peer.state, peer.match) == (State.REPLICATE, script["n0"].last_index)
+    assert (peer.state, peer.match) == (State.REPLICATE, script["n0"].log.last_index)
 
 
 def test_BUG_V13_a_busy_state_machine_starts_no_election() -> None:
@@ -275,7 +275,7 @@ def test_BUG_V15_after_a_restart_reads_cover_the_nodes_own_tail() -> None:
     for payload in (b"b", b"c"):
         script.propose("n0", payload)
     script.settle()
-    tail = script["n0"].last_index
+    tail = script["n0"].log.last_index
     for name in script.nodes:
         script.crash(name)
     for name in list(script.nodes):

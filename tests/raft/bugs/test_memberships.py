@@ -66,7 +66,7 @@ def joint(script: Script, voters: list[str]) -> int:
     script.reconfigure("n0", voters)
     for _ in range(5_000):
         if script["n0"].membership.joint:
-            return script["n0"].membership_index
+            return script["n0"].log.membership_index
         assert script.mail, "the group never became joint"
         script.deliver(script.mail[0])
     raise AssertionError("the group never became joint")
@@ -76,7 +76,7 @@ def step_until_left(script: Script, name: str = "n0") -> int:
     """Deliver until this node has appended the membership that ends the joint one. Returns its index."""
     for _ in range(5_000):
         if not script[name].membership.joint:
-            return script[name].membership_index
+            return script[name].log.membership_index
         assert script.mail, "the joint membership is never left"
         script.deliver(script.mail[0])
     raise AssertionError("the joint membership is never left")
@@ -103,11 +103,11 @@ def test_BUG_M1_no_change_before_an_entry_of_the_leaders_own_term_is_committed()
     assert script["n0"].membership.joint, "the first change is in n0's log alone"
     hold_replies(script, "n2", "n3")
     new = script.elect("n1")
-    before = new.membership_index
+    before = new.log.membership_index
     ticket = script.reconfigure("n1", ["n1", "n2", "n3"])
     script.settle()
     leading = leadership(script, "n1")
-    assert new.commit_index < leading.own_first and new.membership_index == before
+    assert new.commit_index < leading.own_first and new.log.membership_index == before
     script.filter = None
     script.elapse(300)
     assert script.outcome("n1", ticket) == "done"
@@ -134,7 +134,7 @@ def test_BUG_M2_a_joint_membership_is_left_once_and_only_when_it_is_committed() 
     for number in range(5):
         script.propose("n0", b"%d" % number)
         script.elapse(60)
-    assert script["n0"].commit_index < at and script["n0"].membership_index == at and script["n0"].membership.joint
+    assert script["n0"].commit_index < at and script["n0"].log.membership_index == at and script["n0"].membership.joint
     script.filter = None
     for _ in range(5):
         script.propose("n0", b"and on")
@@ -162,7 +162,7 @@ def test_BUG_M2_a_new_leader_leaves_a_joint_membership_once(has_leave: bool) -> 
     script.elect("n1")
     script.elapse(500)
     assert way_from(script, "n1", at) == [("n0", "n1", "n2"), ()]
-    assert script["n1"].commit_index == script["n1"].last_index
+    assert script["n1"].commit_index == script["n1"].log.last_index
 
 
 # --- M3, M4, M5: memberships that are not applied, rolled back, or restored ---------------------------------------
@@ -178,7 +178,7 @@ def test_BUG_M3_a_node_campaigns_by_the_latest_membership_in_its_log() -> None:
     ticket = script.reconfigure("n0", ["n0", "n1", "n2", "n3"])
     script.elapse(200)
     assert script.outcome("n0", ticket) == "done"
-    assert script["n3"].applied_index < script["n3"].membership_index
+    assert script["n3"].applied_index < script["n3"].log.membership_index
     script.crash("n0")
     hold = script["n3"].applied_index
     leader = script.elect("n3")
@@ -206,11 +206,11 @@ def test_BUG_M3_a_voter_goes_on_campaigning_while_its_removal_may_be_uncommitted
     script.crash("n4")
     script.heal()
     assert not script["n3"].membership.votes("n3") and script["n1"].membership.joint
-    assert script["n3"].last_index > script["n1"].last_index
+    assert script["n3"].log.last_index > script["n1"].log.last_index
     script.elapse(20 * TIMEOUT)
     leader = script.leader()
     assert leader is not None and leader.node_id in ("n1", "n2"), "n3 led until its removal was committed"
-    assert not leader.membership.joint and leader.commit_index == leader.last_index
+    assert not leader.membership.joint and leader.commit_index == leader.log.last_index
 
 
 def test_BUG_M4_what_a_rollback_needs_outlives_compaction() -> None:
@@ -225,7 +225,7 @@ def test_BUG_M4_what_a_rollback_needs_outlives_compaction() -> None:
     script.settle()
     script.elapse(10)
     at = script["n0"].commit_index
-    assert script["n0"].membership_index < at
+    assert script["n0"].log.membership_index < at
     script.cut("n0")
     script.reconfigure("n0", ["n0", "n1", "n2"], ["n3"])
     assert script["n0"].membership != old
@@ -282,7 +282,7 @@ def test_BUG_M5_an_outsider_that_is_silent_blocks_nothing() -> None:
     assert script.outcome("n0", ticket) == "done"
     script.propose("n0", b"b")
     script.settle()
-    assert script["n0"].commit_index == script["n0"].last_index
+    assert script["n0"].commit_index == script["n0"].log.last_index
 
 
 # --- M6: partitions, kills and pauses on the way ------------------------------------------------------------------
@@ -299,13 +299,13 @@ def test_BUG_M6_a_cut_off_half_of_a_shrinking_group_decides_nothing() -> None:
     script.cut("n0", "n1")
     script.propose("n0", b"minority")
     script.elapse(150)
-    assert script["n1"].membership.joint and script["n0"].commit_index < script["n0"].membership_index
+    assert script["n1"].membership.joint and script["n0"].commit_index < script["n0"].log.membership_index
     script.crash("n1")
     script.restart("n1")
     new = script.elect("n2")
     script.propose("n2", b"majority")
     script.settle()
-    assert new.commit_index == new.last_index
+    assert new.commit_index == new.log.last_index
     script.now += 5_000 * MS  # n0 and all others stood still
     script.heal()
     script.elapse(10 * TIMEOUT)
@@ -355,7 +355,7 @@ def test_BUG_M6_changes_among_partitions_kills_and_pauses_lose_nothing(seed: int
     script.cuts.clear()
     script.elapse(10 * TIMEOUT)
     leader = script.leader()
-    assert leader is not None and leader.commit_index == leader.last_index
+    assert leader is not None and leader.commit_index == leader.log.last_index
     assert acknowledged and set(acknowledged) <= set(script.nodes[leader.node_id].applied)
 
 
@@ -369,7 +369,7 @@ def test_BUG_M7_a_member_that_leaves_is_fed_until_it_knows() -> None:
     script.elapse(200)
     assert script.outcome("n0", ticket) == "done"
     assert script["n2"].membership.voters == ("n0", "n1")
-    assert script["n2"].commit_index >= script["n2"].membership_index and not script["n2"].may_campaign
+    assert script["n2"].commit_index >= script["n2"].log.membership_index and not script["n2"].may_campaign
     assert "n2" not in script["n0"].peers, "and no longer than that"
 
 
@@ -431,7 +431,7 @@ def test_BUG_M9_a_promoted_learner_keeps_its_progress() -> None:
     script = led(3, learners=["n3"])
     peer = script["n0"].peers["n3"]
     session, match = peer.session, peer.match
-    assert peer.state == State.REPLICATE and match == script["n0"].last_index
+    assert peer.state == State.REPLICATE and match == script["n0"].log.last_index
     script.cut("n3")
     ticket = script.reconfigure("n0", ["n0", "n1", "n2", "n3"])
     script.elapse(100)
@@ -439,7 +439,7 @@ def test_BUG_M9_a_promoted_learner_keeps_its_progress() -> None:
     assert script["n0"].peers["n3"] is peer and (peer.session, peer.match) == (session, match)
     script.heal()
     script.elapse(300)
-    assert peer.match == script["n0"].last_index and peer.session == session
+    assert peer.match == script["n0"].log.last_index and peer.session == session
 
 
 def test_BUG_M10_no_hand_over_to_a_voter_that_does_not_hold_its_promotion() -> None:
@@ -542,18 +542,18 @@ def test_BUG_M13_a_removal_behind_an_older_snapshot_is_taken_again_without_harm(
     """
     script = led()
     script.snapshot("n0")
-    snapshot = script["n0"].snapshot
+    snapshot = script["n0"].log.snapshot
     ticket = script.reconfigure("n0", ["n0", "n1"])
     script.elapse(200)
     assert script.outcome("n0", ticket) == "done"
     script.propose("n0", b"b")
     script.settle()
-    removed, at = script["n0"].membership, script["n0"].membership_index
+    removed, at = script["n0"].membership, script["n0"].log.membership_index
     for _ in range(2):
         script.crash("n0")
         node = script.restart("n0")
-        assert snapshot is not None and node.replica.snapshot == snapshot and "n2" in snapshot.membership.voters
-        assert (node.replica.membership, node.replica.membership_index) == (removed, at)
+        assert snapshot is not None and node.replica.log.snapshot == snapshot and "n2" in snapshot.membership.voters
+        assert (node.replica.membership, node.replica.log.membership_index) == (removed, at)
         script.elapse(3 * TIMEOUT)
         assert (node.replica.membership, node.applied) == (removed, [b"a", b"b"])
         assert "n2" not in node.replica.peers
@@ -574,7 +574,7 @@ def test_BUG_M14_a_member_that_leaves_is_in_no_quorum_though_it_is_still_fed() -
     before = leader.commit_index
     script.propose("n0", b"b")
     script.settle()
-    assert leader.peers["n2"].match == leader.last_index > leader.commit_index == before
+    assert leader.peers["n2"].match == leader.log.last_index > leader.commit_index == before
 
 
 def test_BUG_M14_busy_voters_are_still_voters() -> None:
@@ -587,4 +587,4 @@ def test_BUG_M14_busy_voters_are_still_voters() -> None:
     for name in ("n2", "n3", "n4"):
         leader.unreachable(script.now, name)
     script.elapse(100)
-    assert leader.peers["n1"].match == leader.last_index and leader.commit_index == before
+    assert leader.peers["n1"].match == leader.log.last_index and leader.commit_index == before

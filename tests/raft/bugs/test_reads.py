@@ -293,7 +293,7 @@ def test_BUG_Q12_no_read_while_a_snapshot_is_installed() -> None:
     script = led(settled_ms=10)
     replica = script["n1"]
     script.snapshot("n0")
-    replica.installing = script["n0"].snapshot
+    replica.installing = script["n0"].log.snapshot
     with pytest.raises(Rejected) as refused:
         script.read("n1")
     assert refused.value.reason is RejectReason.INSTALLING
@@ -305,7 +305,7 @@ def test_BUG_Q13_confirmation_comes_first_even_if_apply_is_current() -> None:
     Guards that no read is ready before a quorum answered its round.
     """
     script = led(settled_ms=10)
-    assert script["n0"].applied_index == script["n0"].last_index
+    assert script["n0"].applied_index == script["n0"].log.last_index
     script.cut("n0")
     ticket = script.read("n0")
     script.elapse(100)
@@ -340,4 +340,4 @@ def test_a_followers_read_waits_for_the_leaders_index() -> None:
     ticket = script.read("n1")
     assert any(isinstance(mail.message, ReadRequest) for mail in script.mail)
     script.settle()
-    assert script.nodes["n1"].reads[ticket].index == script["n0"].commit_index > script["n1"].last_index
+    assert script.nodes["n1"].reads[ticket].index == script["n0"].commit_index > script["n1"].log.last_index

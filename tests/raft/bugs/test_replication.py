@@ -52,7 +52,7 @@ def compacted(purged: int, last: int) -> Script:
     script = Script(3, config=NO_TAIL, disks={"n1": disk([1] * purged)})  # a log may be purged where one life ended
     hear(script, append(1, (purged, 1), *(frame(index, 1) for index in range(purged + 1, last + 1)), commit=purged))
     script.snapshot("n1")
-    assert script["n1"].log.purged_index == purged and script["n1"].last_index == last
+    assert script["n1"].log.purged_index == purged and script["n1"].log.last_index == last
     script.mail.clear()
     return script
 
@@ -225,13 +225,13 @@ def test_BUG_L9_commit_is_what_sorting_all_matches_gives(acks: list[tuple[str, i
     leader = script["n0"]
     for _ in range(10):
         script.propose("n0", b"x")
-    assert leader.durable_index == leader.last_index == 11
+    assert leader.log.durable_index == leader.log.last_index == 11
     held = dict.fromkeys(("n1", "n2", "n3", "n4"), 0)
     for peer, match in acks:
         acknowledge(script, peer, match)
-        if match <= leader.last_index:
+        if match <= leader.log.last_index:
             held[peer] = max(held[peer], match)
-        agreed = max(index for index in range(leader.last_index + 1)
+        agreed = max(index for index in range(leader.log.last_index + 1)
                      if 1 + sum(match >= index for match in held.values()) >= 3)
         assert leader.commit_index == agreed
 
@@ -244,7 +244,7 @@ def test_BUG_L10_a_leader_alone_commits_nothing_in_a_group_of_several() -> None:
     script.cut("n0")
     script.propose("n0", b"x")
     script.elapse(script.config.election_timeout_ms // 2)
-    assert leader.durable_index > before and leader.commit_index == before
+    assert leader.log.durable_index > before and leader.commit_index == before
 
 
 def test_BUG_L11_diverged_logs_meet_in_one_step_per_term() -> None:
@@ -404,8 +404,8 @@ def test_BUG_L17_a_load_for_another_position_is_not_sent() -> None:
     leader.loaded(script.now, "n1", progress.session, 6, late)
     script.pump("n0")
     sent = [mail.message for mail in script.mail if mail.target == "n1" and isinstance(mail.message, Append)]
-    assert [one.first for message in sent for one in message.frames] == list(range(4, leader.last_index + 1))
-    assert progress.next == leader.last_index + 1
+    assert [one.first for message in sent for one in message.frames] == list(range(4, leader.log.last_index + 1))
+    assert progress.next == leader.log.last_index + 1
 
 
 async def test_BUG_L18_applying_in_slices_keeps_order_while_more_is_committed() -> None:
@@ -487,7 +487,7 @@ def test_BUG_L20_bytes_in_flight_are_the_sum_of_what_is_in_flight() -> None:
     script.propose("n0", b"y")
     check(progress)
     script.settle()
-    assert progress.inflight_bytes == 0 and progress.match == leader.last_index
+    assert progress.inflight_bytes == 0 and progress.match == leader.log.last_index
 
 
 def test_BUG_L21_a_commit_index_alone_proves_nothing_about_this_log() -> None:

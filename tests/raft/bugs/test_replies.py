@@ -56,7 +56,7 @@ def test_BUG_R1_reordered_acknowledgements_never_lower_match() -> None:
         peer = progress(script, "n0", "n1")
         seen.append(peer.match)
         assert peer.next > peer.match
-    assert seen == [script["n0"].last_index] * 3
+    assert seen == [script["n0"].log.last_index] * 3
 
 
 def test_BUG_R2_an_acknowledgement_of_an_earlier_leadership_counts_for_nothing() -> None:
@@ -146,7 +146,7 @@ def test_BUG_R4_an_older_copy_of_a_directory_is_probed_once_per_beat() -> None:
     assert progress(script, "n0", "n2").sequence - before <= 12
     script.propose("n0", b"a")
     script.settle(1_000)
-    assert script["n0"].commit_index == script["n0"].last_index
+    assert script["n0"].commit_index == script["n0"].log.last_index
 
 
 def test_BUG_R5_a_conflict_that_arrives_after_success_is_history() -> None:
@@ -160,7 +160,7 @@ def test_BUG_R5_a_conflict_that_arrives_after_success_is_history() -> None:
     peer = progress(script, "n0", "n1")
     refusal = AppendReply(1, script["n0"].term, peer.session, peer.sequence, Code.INCONSISTENT_STATE, 0, 1, 1, 1, 0)
     script.elapse(200)
-    assert peer.state == State.REPLICATE and peer.match == script["n0"].last_index
+    assert peer.state == State.REPLICATE and peer.match == script["n0"].log.last_index
     script.deliver(Mail("n1", "n0", refusal))
     assert (peer.state, peer.match, peer.next) == (State.REPLICATE, peer.match, peer.match + 1)
 
@@ -197,7 +197,7 @@ def test_BUG_R6_learners_are_never_counted() -> None:
         (b, a) for a in ("n1", "n2") for b in script.nodes}
     script.propose("n0", b"a")
     script.settle()
-    assert progress(script, "n0", "n3").match == progress(script, "n0", "n4").match == leader.last_index
+    assert progress(script, "n0", "n3").match == progress(script, "n0", "n4").match == leader.log.last_index
     assert leader.commit_index == commit
 
 
@@ -234,7 +234,7 @@ def test_BUG_R8_a_hint_is_always_taken() -> None:
     script.filter = watch
     script.elect("n0")
     script.elapse(100)
-    assert progress(script, "n0", "n1").match == script["n0"].last_index
+    assert progress(script, "n0", "n1").match == script["n0"].log.last_index
     assert 1 <= len(refusals) <= 3
 
 

@@ -304,7 +304,7 @@ def test_BUG_A4_a_message_from_myself_is_none(rules: Rules) -> None:
     script.elapse(100)
     for name in ("n0", "n1"):
         node = script[name]
-        term, last = node.term, node.last_index
+        term, last = node.term, node.log.last_index
         forged: list[PeerMessage] = [
             Append(1, term + 5, 1, 1, last, term, last, 0, [frame(last + 1, term + 5)]),
             AppendReply(1, term + 5, 1, 1, Code.SUCCESS, last, last, 0, 0, 9), Vote(1, term + 5, 1, last + 9, term + 5),
@@ -312,13 +312,14 @@ def test_BUG_A4_a_message_from_myself_is_none(rules: Rules) -> None:
             ReadRequest(1, term, 7), ReadReply(1, term, 7, Code.SUCCESS, last),
             SnapshotChunk(1, term, 1, 1, b"", 0, b""),
         ]
-        before = (node.role, node.term, node.voted_for, node.leader, node.last_index, node.election_deadline)
+        before = (node.role, node.term, node.voted_for, node.leader, last, node.election_deadline)
         for message in forged:
             node.receive(script.now, name, message)
             assert node.drain() == []
             dropped = script.nodes[name].traces[-1]
             assert isinstance(dropped, Dropped) and (dropped.peer, dropped.reason) == (name, "misdirected")
-        assert before == (node.role, node.term, node.voted_for, node.leader, node.last_index, node.election_deadline)
+        assert before == (
+            node.role, node.term, node.voted_for, node.leader, node.log.last_index, node.election_deadline)
 
 
 def test_BUG_A4_a_peer_with_my_name_is_not_let_in() -> None:
@@ -576,7 +577,7 @@ def test_BUG_A8_what_found_no_room_twice_waits_for_it() -> None:
     script.elect("n0")
     script.elapse(200)
     voter = script["n1"]
-    kept, entries = voter.term, voter.last_index
+    kept, entries = voter.term, voter.log.last_index
     voter.storage_fault(script.now, "full")
     again, = (output for output in voter.drain() if isinstance(output, Write))
     assert again.hard_state == HardState(kept, voter.voted_for)
@@ -695,7 +696,7 @@ def test_BUG_A9_an_isolated_leader_takes_so_much_and_no_more() -> None:
     for partition in range(3):
         script.cut("n0")
         accepted = refused = 0
-        before = leader.last_index
+        before = leader.log.last_index
         for _ in range(10 * BOUNDED.uncommitted_bytes_max // 10_000):
             try:
                 script.propose("n0", bytes(10_000))
@@ -703,11 +704,11 @@ def test_BUG_A9_an_isolated_leader_takes_so_much_and_no_more() -> None:
             except Busy:
                 refused += 1
         assert 15 <= accepted <= 20 < refused, partition
-        assert leader.last_index == before + accepted
+        assert leader.log.last_index == before + accepted
         assert leader.leadership.uncommitted_bytes <= BOUNDED.uncommitted_bytes_max + 20 * 100
         script.heal()
         script.elapse(300)
-        assert leader.role == Role.LEADER and leader.commit_index == leader.last_index
+        assert leader.role == Role.LEADER and leader.commit_index == leader.log.last_index
         assert leader.leadership.uncommitted_bytes == 0
     assert script.nodes["n1"].applied == script.nodes["n0"].applied
 

@@ -177,12 +177,12 @@ def test_BUG_S1_a_snapshot_replaces_an_uncommitted_membership() -> None:
     script.cut("n2")
     phantom = Membership(voters=("n0", "n1", "n2", "ghost"))
     follower = script["n2"]
-    entry = frame(follower.last_index + 1, follower.term, phantom.encode(), chain=follower.log.last_mark,
+    entry = frame(follower.log.last_index + 1, follower.term, phantom.encode(), chain=follower.log.last_mark,
                   kind=Kind.MEMBERSHIP)
     follower.receive(script.now, "n0", Append(
-        1, follower.term, 99, 1, follower.last_index, follower.log.last_term, 0, 0, [entry]))
+        1, follower.term, 99, 1, follower.log.last_index, follower.log.last_term, 0, 0, [entry]))
     script.pump("n2")
-    assert follower.membership.votes("ghost") and follower.membership_index > follower.commit_index
+    assert follower.membership.votes("ghost") and follower.log.membership_index > follower.commit_index
     script.mail.clear()
     meta = purged(script)
     assert meta.index > entry.first and meta.membership_index < entry.first
@@ -191,7 +191,7 @@ def test_BUG_S1_a_snapshot_replaces_an_uncommitted_membership() -> None:
     assert traced(script, "n2", SnapshotInstalled)
     for _ in range(2):
         assert script["n2"].membership.voters == ("n0", "n1", "n2")
-        assert script["n2"].membership_index == meta.membership_index
+        assert script["n2"].log.membership_index == meta.membership_index
         script.crash("n2")
         script.restart("n2")
 
@@ -218,7 +218,7 @@ def test_BUG_S3_the_term_never_falls_with_a_snapshot() -> None:
     script.pump("n1")
     assert (node.term, node.log.last_term, node.applied_index) == (5, 3, 7)
     script.crash("n1")
-    assert script.restart("n1").replica.term == 5 and script["n1"].snapshot == meta
+    assert script.restart("n1").replica.term == 5 and script["n1"].log.snapshot == meta
 
 
 def test_BUG_S3_a_leader_of_an_earlier_term_installs_nothing() -> None:
@@ -265,7 +265,7 @@ def test_BUG_S5_a_leader_without_a_log_serves_a_peer_it_knows_nothing_of() -> No
     """
     script = led()
     left_behind(script)
-    assert script["n0"].log.purged_index == script["n0"].last_index
+    assert script["n0"].log.purged_index == script["n0"].log.last_index
     leadership(script, "n0").tracker.renew("n2")
     seen: list[Mail] = []
 
@@ -417,7 +417,7 @@ def test_BUG_S7_entries_that_arrive_while_a_snapshot_is_stored_are_not_thrown_aw
     node.chunk_stored(script.now, "n0", meta, meta.size, True)
     outputs = node.drain()
     assert not any(isinstance(out, Install) for out in outputs) and not replies(outputs)
-    assert (node.last_index, node.commit_index, node.installing) == (4, 3, None)
+    assert (node.log.last_index, node.commit_index, node.installing) == (4, 3, None)
     node.durable(script.now, 1 << 40)
     node.receive(script.now, "n0", chunk(meta, b"state", sequence=3))
     assert [(reply.index, reply.done) for reply in replies(node.drain())] == [(3, True)]
@@ -555,17 +555,17 @@ async def test_BUG_S10_a_new_leader_serves_the_snapshot_and_what_is_behind_it(
 def test_BUG_S11_a_snapshot_right_behind_a_membership_change_includes_it() -> None:
     """matrixone 23281 (dragonboat): the snapshot has the membership from before. Guards: the one in effect there."""
     script = led()
-    before = script["n1"].membership_index
+    before = script["n1"].log.membership_index
     script.nodes["n1"].applying = False
     ticket = script.reconfigure("n0", ("n0", "n1"), learners=("n2",))
     script.elapse(200)
     assert script.outcome("n0", ticket) == "done"
     leader = script["n0"]
     meta = script.snapshot("n0")
-    assert (meta.membership, meta.membership_index) == (leader.membership, leader.membership_index)
+    assert (meta.membership, meta.membership_index) == (leader.membership, leader.log.membership_index)
     assert meta.membership.voters == ("n0", "n1") and meta.membership.learners == ("n2",)
     early = script.snapshot("n1")  # its log has the change already, its machine is not there yet
-    assert script["n1"].membership_index > early.index
+    assert script["n1"].log.membership_index > early.index
     assert early.membership.voters == ("n0", "n1", "n2") and early.membership_index == before
 
 
@@ -575,20 +575,20 @@ def test_BUG_S12_the_membership_keeps_its_own_index() -> None:
     Guards that both are kept apart on the wire, in the log and over a restart.
     """
     script = led()
-    made_at = script["n0"].membership_index
+    made_at = script["n0"].log.membership_index
     script.cut("n2")
     script.reconfigure("n0", ("n0", "n1"), learners=("n2",))
     script.elapse(100)
-    changed_at = script["n0"].membership_index
+    changed_at = script["n0"].log.membership_index
     meta = left_behind(script)
     assert 0 < made_at < changed_at == meta.membership_index < meta.index
     assert decode_meta(encode_meta(meta)) == meta
     script.elapse(500)
     node = script.nodes["n2"]
-    assert node.replica.snapshot == meta and node.replica.membership_index == changed_at
+    assert node.replica.log.snapshot == meta and node.replica.log.membership_index == changed_at
     assert node.memberships[-1].index == changed_at
     script.crash("n2")
-    assert script.restart("n2").replica.membership_index == changed_at
+    assert script.restart("n2").replica.log.membership_index == changed_at
 
 
 def test_BUG_S13_a_snapshot_that_names_me_a_voter_does_not_make_me_one() -> None:
@@ -612,7 +612,7 @@ def test_BUG_S13_a_snapshot_that_names_me_a_voter_does_not_make_me_one() -> None
     ticket = script.reconfigure("n0", ("n0", "n1", "n2", "n3"))
     script.elapse(3_000)
     joiner = script["n3"]
-    assert joiner.snapshot == meta and joiner.membership.votes("n3") and not joiner.may_campaign
+    assert joiner.log.snapshot == meta and joiner.membership.votes("n3") and not joiner.may_campaign
     assert script["n0"].membership.learners == ("n3",) and script.outcome("n0", ticket) == "open"
     script.filter = None
     script.elapse(3_000)
@@ -630,7 +630,7 @@ def test_BUG_S14_behind_a_snapshot_the_very_next_entry_follows() -> None:
     sent: list[Append] = []
 
     def note(mail: Mail) -> bool:
-        if mail.target == "n2" and isinstance(mail.message, Append) and script["n2"].snapshot is not None:
+        if mail.target == "n2" and isinstance(mail.message, Append) and script["n2"].log.snapshot is not None:
             sent.append(mail.message)
         return True
 
@@ -757,7 +757,7 @@ def test_BUG_S17_a_joint_membership_survives_in_a_snapshot() -> None:
     script.reconfigure("n0", ("n0", "n2", "n3"))
     script.elapse(150)
     node = script.nodes["n3"]
-    assert node.replica.membership.joint and node.replica.applied_index == node.replica.membership_index
+    assert node.replica.membership.joint and node.replica.applied_index == node.replica.log.membership_index
     meta = script.snapshot("n3")
     assert meta.membership.joint and node.replica.log.purged_index == meta.index
     script.crash("n3")

@@ -143,7 +143,7 @@ def test_BUG_S19_a_snapshot_that_is_given_up_is_asked_for_again(loses: str) -> N
     else:
         script.filter = lambda mail: not isinstance(mail.message, SnapshotChunk)
     script.elapse(500)
-    assert state_of(script, "n2") == State.SNAPSHOT and script["n2"].snapshot is None
+    assert state_of(script, "n2") == State.SNAPSHOT and script["n2"].log.snapshot is None
     storage.read_snapshot = read  # type: ignore[method-assign]
     script.filter = None
     script.elapse(2 * script.config.replication_timeout_ms + 200)
@@ -171,7 +171,7 @@ def test_BUG_S19_a_snapshot_replaced_on_the_way_starts_over_with_the_new_one() -
     second = purged(script)
     script.filter = None
     script.elapse(3_000)
-    assert second.index > first.index and script["n2"].snapshot == second
+    assert second.index > first.index and script["n2"].log.snapshot == second
     assert script.nodes["n2"].applied == script.nodes["n0"].applied
 
 

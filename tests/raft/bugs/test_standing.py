@@ -38,7 +38,7 @@ def test_BUG_G1_a_sync_that_hangs_across_a_change_of_leader_holds_a_handful_of_r
     script.nodes["n1"].syncing = True
     script.propose("n2", b"later")
     script.elapse(2_000)
-    assert script["n1"].durable_index == script["n2"].last_index == script["n1"].commit_index
+    assert script["n1"].log.durable_index == script["n2"].log.last_index == script["n1"].commit_index
     assert len(script.nodes["n1"].held) == 0
 
 
@@ -87,7 +87,7 @@ def test_BUG_G2_tails_that_are_overwritten_fill_the_queue_of_a_disk_that_hangs_t
     assert script["n1"].writes.unsynced_bytes == 0
     script["n1"].receive(script.now, "n0", Append(1, 59, 1, 2, 1, 1, 0, 0, [frame(2, 59)]))
     script.pump("n1")
-    assert script["n1"].log.term_at(2) == 59 and script["n1"].durable_index == 2
+    assert script["n1"].log.term_at(2) == 59 and script["n1"].log.durable_index == 2
     assert script.restart("n1").replica.log.term_at(2) == 59
 
 
@@ -102,7 +102,7 @@ def test_BUG_G2_what_a_follower_does_not_take_it_does_not_acknowledge() -> None:
     for at in range(3, 30):
         script["n1"].receive(script.now, "n0", Append(1, 1, 1, at, at - 1, 1, 0, 0, [frame(at, 1, bytes(2_000))]))
         script.pump("n1")
-    assert script["n1"].writes.disk_lags and script["n1"].durable_index == 2
+    assert script["n1"].writes.disk_lags and script["n1"].log.durable_index == 2
     script["n1"].receive(script.now, "n2", Append(1, 3, 1, 1, 1, 1, 0, 0, [frame(2, 3), frame(3, 3)]))
     script.pump("n1")
     assert script["n1"].log.term_at(2) == 1 and script["n1"].following.verified == 1
@@ -121,10 +121,10 @@ def test_BUG_G2_a_follower_whose_disk_hangs_says_that_it_lives_and_takes_all_whe
         script.elapse(50)
         assert queued(script, "n1") <= TIGHT.unsynced_bytes_max + TIGHT.frame_bytes_max
     assert script["n0"].role.name == "LEADER" and script["n1"].leader == "n0"
-    assert script["n0"].commit_index == script["n0"].last_index
+    assert script["n0"].commit_index == script["n0"].log.last_index
     script.nodes["n1"].syncing = True
     script.elapse(5_000)
-    assert script["n1"].durable_index == script["n0"].last_index
+    assert script["n1"].log.durable_index == script["n0"].log.last_index
 
 
 def test_BUG_G2_a_leader_whose_own_disk_hangs_takes_so_much_and_no_more() -> None:
@@ -139,7 +139,7 @@ def test_BUG_G2_a_leader_whose_own_disk_hangs_takes_so_much_and_no_more() -> Non
         except Busy:
             refused += 1
         script.settle()
-    assert script["n0"].commit_index == script["n0"].last_index, "the others hold it"
+    assert script["n0"].commit_index == script["n0"].log.last_index, "the others hold it"
     assert 0 < refused < 100 and queued(script, "n0") <= TIGHT.unsynced_bytes_max + 2_000
     script.nodes["n0"].syncing = True
     script.settle()

@@ -240,4 +240,4 @@ def test_removed_voters_still_elect_while_their_removal_is_not_committed(rules: 
     assert (leader.membership.voters, leader.membership.joint) == (("n1",), False)
     assert script.outcome("n0", ticket) == "open"
     script.propose("n1", b"served")
-    assert leader.commit_index == leader.last_index
+    assert leader.commit_index == leader.log.last_index
