@@ -1,4 +1,4 @@
-"""What a node does with a leader's messages: entries, commit index, snapshots, reads it asked for, a hand-over.
+"""What a node does with a leader's messages: entries, commit index, reads it asked for, a hand-over.
 
 Truncation happens only here, only at the first frame that conflicts, never at or below the commit index
 (dledger F3, F4). Acknowledgements are made when the disk reports, from what is durable and proven equal.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raft.config import NEVER
-from raft.errors import MalformedMessage, RejectReason
+from raft.errors import RejectReason
 from raft.messages import (
     FOLLOWER,
     SUCCESS,
@@ -20,13 +20,8 @@ from raft.messages import (
     ReadReply,
     ReadRequest,
     Resolved,
-    SnapshotChunk,
-    SnapshotMeta,
-    SnapshotReply,
-    StoreChunk,
     TimeoutNow,
 )
-from raft.snapshotmeta import decode_meta
 
 if TYPE_CHECKING:
     from raft.replica import Replica
@@ -45,9 +40,6 @@ class Following:
         self._ack_due = False
         self._acked = -1
         """Early acknowledgements cover entries up to here; -1: none was sent."""
-        self._chunk: SnapshotChunk | None = None
-        """The latest chunk handed to storage, to be answered when stored."""
-        self._installed_for: tuple[SnapshotChunk, SnapshotMeta] | None = None
         self._timeout_now: TimeoutNow | None = None
         self._asked = core.life
         """Number of the latest question to a leader: never one of another life, to which answers may be under way."""
@@ -64,8 +56,6 @@ class Following:
         self._session = self._sequence = self._read_round = 0
         self._acked = -1
         self._ack_due = False
-        self._chunk = None
-        self._installed_for = None
         self._timeout_now = None
         self.refuse_reads(RejectReason.LEADER_LOST)
 
@@ -83,7 +73,7 @@ class Following:
             return peer in core.leadership.peers
         return peer == core.leader or core.leader is None or core.now >= core.election_deadline
 
-    def _hear(self, peer: str, term: int) -> Code:
+    def judge_leader(self, peer: str, term: int) -> Code:
         """Judge a message that only a leader sends; SUCCESS: follow it, the deadline is moved."""
         core = self.core
         if term == core.term and core.leader == peer and core.role == FOLLOWER:
@@ -101,7 +91,7 @@ class Following:
             core.become_follower(peer, f"{peer} leads term {term}")
         return decision.code
 
-    def _rearm(self) -> None:
+    def rearm(self) -> None:
         """Hearing the leader moves the deadline; drawn once, so that it costs nothing per message."""
         core = self.core
         core.election_deadline = core.now + core.silence_ns
@@ -119,11 +109,11 @@ class Following:
 
     def on_append(self, peer: str, message: Append) -> None:
         core = self.core
-        code = self._hear(peer, message.term)
+        code = self.judge_leader(peer, message.term)
         if code != SUCCESS:
             self._reply(peer, message, code)
             return
-        self._rearm()
+        self.rearm()
         if message.session != self._session:
             self._session, self._sequence, self.verified, self._acked = message.session, 0, 0, -1
         if message.sequence > self._sequence:
@@ -212,8 +202,7 @@ class Following:
             self._ack_due = match < self.verified
             if match > self._acked:
                 core.send(core.leader, self._acknowledgement(match))
-        if self._installed_for and not core.installing:
-            self._finish_install()
+        core.snapshots.answer_installed()
         if self._timeout_now:
             self._take_over()
 
@@ -239,87 +228,12 @@ class Following:
     @property
     def needs_disk(self) -> bool:
         """Whether a hand-over or a snapshot waits for the disk."""
-        return self._timeout_now is not None or self._installed_for is not None
+        return self._timeout_now is not None or self.core.snapshots.answer_due is not None
 
     def early_ack_sent(self, reply: AppendReply) -> None:
         """This acknowledgement left early; it need not be sent again."""
         if reply.term == self.core.term and reply.session == self._session:
             self._acked = max(self._acked, reply.match)
-
-    # --- snapshots
-
-    def on_chunk(self, peer: str, message: SnapshotChunk) -> None:
-        core = self.core
-        code = self._hear(peer, message.term)
-        if code != SUCCESS or core.writes.disk_full:
-            self._chunk_reply(peer, message, Code.DISK_FULL if code == SUCCESS else code, 0, 0, False)
-            return
-        self._rearm()
-        try:
-            meta = decode_meta(message.meta)
-        except MalformedMessage as error:
-            core.dropped(peer, message, str(error))
-            return
-        if core.installing or core.writes.disk_lags:
-            core.dropped(peer, message, "a snapshot is being installed" if core.installing else "the disk lags behind")
-        elif self._is_here(peer, message, meta):
-            return
-        elif message.offset + len(message.data) > meta.size:
-            core.dropped(peer, message, "beyond the size of the snapshot")
-        else:
-            self._chunk = message
-            core.output(StoreChunk(peer, meta, message.offset, message.data))
-
-    def _is_here(self, peer: str, message: SnapshotChunk, meta: SnapshotMeta) -> bool:
-        """Answer, without installing, a snapshot that the log covers; do not promise what is not durable."""
-        core = self.core
-        term = core.log.term_at(meta.index)
-        if meta.index > core.commit_index and term != meta.term:
-            return False
-        if term not in (0, meta.term):  # 0: purged
-            core.dropped(peer, message, f"contradicts committed entry {meta.index}")  # openraft 1892
-            return True
-        core.advance_commit(meta.index, counted=False)
-        if core.log.durable_index >= meta.index:
-            self._chunk_reply(peer, message, SUCCESS, meta.index, meta.size, True)
-        return True
-
-    def on_chunk_stored(self, peer: str, meta: SnapshotMeta, offset: int, complete: bool) -> None:
-        core, message = self.core, self._chunk
-        if message is None or core.leader != peer or core.installing:
-            return
-        self._chunk = None
-        if core.writes.disk_full:  # it filled up meanwhile: no log to stand on the snapshot (on_chunk)
-            self._chunk_reply(peer, message, Code.DISK_FULL, 0, 0, False)
-        elif not complete:
-            self._chunk_reply(peer, message, SUCCESS, meta.index, offset, False)
-        elif not self._is_here(peer, message, meta):  # its entries may have come while it was stored
-            core.install(meta)
-            self._installed_for = message, meta
-
-    def on_installed(self, meta: SnapshotMeta) -> None:
-        if self._installed_for:
-            self._finish_install()
-
-    def _finish_install(self) -> None:
-        """Answer once the log stands on the snapshot durably and the state machine holds it."""
-        core = self.core
-        assert self._installed_for is not None
-        message, meta = self._installed_for
-        if core.writes.durable_token < core.writes.install_token or core.leader is None:
-            return
-        self._installed_for = None
-        self.verified = max(self.verified, meta.index)
-        if core.lapse is not None:
-            core.regaining.look()
-        self._chunk_reply(core.leader, message, SUCCESS, meta.index, meta.size, True)
-
-    def _chunk_reply(
-        self, peer: str, message: SnapshotChunk, code: Code, index: int, offset: int, done: bool
-    ) -> None:
-        core = self.core
-        core.send(peer, SnapshotReply(
-            core.group, core.term, message.session, message.sequence, code, index, offset, done))
 
     # --- reads through the leader
 

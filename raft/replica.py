@@ -3,8 +3,8 @@
 Inputs are methods whose first argument is ``now``, the node's monotonic clock in nanoseconds. Outputs are values
 (``messages``) that ``drain`` hands over in order; the shell carries them out and reports back. Same inputs, same
 outputs. What a leader does lives in ``leadership``, what a candidate does in ``candidacy``, what a follower does
-with a leader's messages in ``following``, what is on its way to the disk in ``writes``; this file keeps term, vote,
-role and pointers.
+with a leader's messages in ``following``, what snapshots do to the log in ``snapshots``, what is on its way to the disk
+in ``writes``; this file keeps term, vote, role and pointers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from raft.messages import (
     Code,
     Committed,
     HardState,
-    Install,
     MembershipChanged,
     Output,
     PeerMessage,
@@ -48,15 +47,14 @@ from raft.messages import (
 from raft.progress import Progress
 from raft.regaining import Regaining
 from raft.rules.interface import ElectionRules, Voter
+from raft.snapshots import Snapshots
 from raft.trace import (
     Appended,
     BecameCandidate,
     BecameFollower,
     CommitAdvanced,
     Dropped,
-    LogPurged,
     MembershipSet,
-    SnapshotInstalled,
     Started,
     StorageTrouble,
     Trace,
@@ -79,7 +77,7 @@ class Replica:
         "election_deadline", "faulted", "following", "gave_way", "group", "heard_leader_at", "incarnation",
         "incarnations", "installing", "lapse", "leader", "leadership", "leadership_seq", "led_term", "life", "log",
         "membership", "node_id", "now", "output", "previous_leader", "regaining", "rng", "role", "rules", "send",
-        "silence_ns", "strangers", "term", "trace", "voted_for", "wall_ms", "writes",
+        "silence_ns", "snapshots", "strangers", "term", "trace", "voted_for", "wall_ms", "writes",
     )
 
     def __init__(
@@ -126,6 +124,7 @@ class Replica:
         self.gave_way = 0
         self.campaign = Campaign(self)
         self.following, self.regaining = Following(self), Regaining(self, recovered.told)
+        self.snapshots = Snapshots(self)
         self.lapse = recovered.lapse
         """What this node acknowledged and lost; None: nothing. Until it is here again it neither votes nor counts."""
         self.leadership: Leadership | None = None
@@ -174,14 +173,6 @@ class Replica:
     def leader_address(self) -> str | None:
         member = self.membership.members.get(self.leader) if self.leader else None
         return member.address if member else None
-
-    def snapshot_meta(self, index: int) -> SnapshotMeta:
-        """Meta for a snapshot of the state at ``index``: applied, and the end of a frame. Size and crc come later."""
-        assert self.log.purged_index <= index <= self.applied_index, (index, self.applied_index)
-        at, membership = self.log.membership_at(index)
-        frames = self.log.cached(index, 1)
-        mark = frames[0].mark if frames and frames[0].last == index else 0
-        return SnapshotMeta(index, self.log.term_at(index), mark, membership, at, wall_ms=self.wall_ms)
 
     # --- drain
 
@@ -253,6 +244,7 @@ class Replica:
         self.campaign.stop()
         self.following.wait_for_leader()
         self.following.reset()
+        self.snapshots.reset()
         self._role_changed()
         if self.trace:
             self.trace(BecameFollower(self.now, self.node_id, self.group, self.term, leader, reason))
@@ -322,9 +314,9 @@ class Replica:
         self.commit_index = index
         if self.trace:
             self.trace(CommitAdvanced(self.now, self.node_id, self.group, self.term, index, counted))
-        self._announce()
+        self.announce()
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
         """Let the shell apply what is committed and on this node's own disk."""
         index, durable = self.commit_index, self.log.durable_index
         if index > durable:
@@ -335,7 +327,7 @@ class Replica:
 
     # --- inputs
 
-    def _enter(self, now: int) -> bool:
+    def enter(self, now: int) -> bool:
         """Take the time; False: a faulted node does nothing any more."""
         if self.leadership and now - self.now > self.leadership.pause_ns:
             self.leadership.void_lease(now)
@@ -345,7 +337,7 @@ class Replica:
 
     def receive(self, now: int, peer: str, message: PeerMessage) -> None:
         """A message from ``peer``, as the transport vouches for it."""
-        if not self._enter(now):
+        if not self.enter(now):
             return
         if peer == self.node_id or message.group != self.group:
             self.dropped(peer, message, "misdirected")
@@ -368,7 +360,7 @@ class Replica:
         elif isinstance(message, VoteReply):
             self.campaign.on_reply(peer, message)
         elif isinstance(message, SnapshotChunk):
-            self.following.on_chunk(peer, message)
+            self.snapshots.on_chunk(peer, message)
         elif isinstance(message, SnapshotReply):
             if leadership:
                 leadership.on_snapshot_reply(peer, message)
@@ -391,7 +383,7 @@ class Replica:
 
     def tick(self, now: int) -> None:
         """Time has passed; due at ``deadline``, harmless earlier."""
-        if not self._enter(now):
+        if not self.enter(now):
             return
         self.following.tick()
         if self.leadership:
@@ -408,7 +400,7 @@ class Replica:
 
         Raises ``NotLeader``, ``Rejected`` or ``Busy``: then nothing was appended.
         """
-        self._enter(now)
+        self.enter(now)
         self.wall_ms = wall_ms
         if self.faulted or self.leadership is None:
             raise NotLeader(self.leader, self.leader_address())
@@ -416,7 +408,7 @@ class Replica:
 
     def read(self, now: int, ticket: int, level: Read) -> None:
         """Ask from which applied index reads may be answered; ``ReadReady`` follows. Raises ``NotLeader``."""
-        self._enter(now)
+        self.enter(now)
         if self.faulted:
             raise NotLeader(None, None)
         if level is Read.UNSAFE:
@@ -432,12 +424,12 @@ class Replica:
 
     def lease_valid(self, now: int) -> bool:
         """Whether this leader may answer a read at once, from its own state."""
-        self._enter(now)
+        self.enter(now)
         return self.leadership is not None and self.leadership.lease_valid()
 
     def void_lease(self, now: int) -> None:
         """The shell noticed that its clock stood still (suspend, long pause): earlier contacts prove nothing."""
-        self._enter(now)
+        self.enter(now)
         if self.leadership:
             self.leadership.void_lease(self.now)
 
@@ -446,14 +438,14 @@ class Replica:
         priorities: Mapping[str, int] | None = None,
     ) -> None:
         """Move to this membership (id -> address), step by step; ``Resolved`` follows. Raises ``NotLeader``."""
-        self._enter(now)
+        self.enter(now)
         if self.faulted or self.leadership is None:
             raise NotLeader(self.leader, self.leader_address())
         self.leadership.changes.begin(ticket, voters, learners, priorities or {})
 
     def transfer(self, now: int, ticket: int, target: str | None) -> None:
         """Hand leadership to ``target`` (None: the best placed voter); ``Resolved`` follows. Raises ``NotLeader``."""
-        self._enter(now)
+        self.enter(now)
         if self.faulted or self.leadership is None:
             raise NotLeader(self.leader, self.leader_address())
         self.leadership.transfer.begin(ticket, target)
@@ -461,7 +453,7 @@ class Replica:
     def durable(self, now: int, token: int) -> None:
         """Every write up to ``token`` is on disk. Late, repeated or reordered reports do no harm."""
         writes = self.writes
-        if not self._enter(now) or token <= writes.durable_token:
+        if not self.enter(now) or token <= writes.durable_token:
             return
         if writes.durable_token < writes.hard_token <= token and self.role == FOLLOWER and self.leader is None:
             # Patience with whom the vote went to starts when the vote may leave (Ratis 980).
@@ -472,7 +464,7 @@ class Replica:
         else:
             self.campaign.on_durable()
             self.following.on_durable()
-        self._announce()
+        self.announce()
 
     @property
     def needs_disk(self) -> bool:
@@ -484,71 +476,19 @@ class Replica:
 
     def applied(self, now: int, index: int) -> None:
         """The state machine has taken everything up to ``index``."""
-        self._enter(now)
+        self.enter(now)
         assert self.applied_index <= index <= self.commit_index, (self.applied_index, index, self.commit_index)
         self.applied_index = index
 
-    def snapshot_taken(self, now: int, meta: SnapshotMeta) -> None:
-        """This node's own snapshot is finished; the log may lose what lies far enough behind it."""
-        if not self._enter(now) or (self.log.snapshot and self.log.snapshot.index >= meta.index):
-            return
-        self.log.snapshot = meta
-        self.log.note_end(meta.index)
-        config = self.config
-        self.purge(max(meta.index - config.snapshot_tail_entries,
-                       self.log.tail_start(meta.index, config.snapshot_tail_bytes)))
-
-    def let_go(self, now: int) -> None:
-        """The log that this group shares is too long: nothing is kept behind the snapshot."""
-        if self._enter(now) and self.log.snapshot:
-            self.purge(self.log.snapshot.index)
-
-    def purge(self, index: int) -> None:
-        """Let the log go up to the last frame end at or below ``index``, never beyond the snapshot."""
-        if self.writes.purge(index) and self.trace:
-            self.trace(LogPurged(self.now, self.node_id, self.group, self.term, self.log.purged_index))
-
     def loaded(self, now: int, peer: str, session: int, first: int, frames: list[Frame]) -> None:
         """Answer to ``Load``; [] if storage does not hold it any more."""
-        if self._enter(now) and self.leadership:
+        if self.enter(now) and self.leadership:
             self.leadership.on_loaded(peer, session, first, frames)
-
-    def chunk_loaded(
-        self, now: int, peer: str, session: int, meta: SnapshotMeta | None, offset: int, data: bytes | None
-    ) -> None:
-        """Answer to ``LoadChunk``; None: that snapshot is gone."""
-        if self._enter(now) and self.leadership:
-            self.leadership.on_chunk_loaded(peer, session, meta, offset, data)
-
-    def chunk_stored(self, now: int, peer: str, meta: SnapshotMeta, offset: int, complete: bool) -> None:
-        """Answer to ``StoreChunk``: ``offset`` bytes are staged; ``complete``: whole, checked and visible."""
-        if self._enter(now):
-            self.following.on_chunk_stored(peer, meta, offset, complete)
-
-    def install(self, meta: SnapshotMeta) -> None:
-        """A complete snapshot from the leader is here: stand on it."""
-        assert meta.index > self.commit_index and self.log.term_at(meta.index) != meta.term
-        self.writes.install(meta, self.now)
-        self.installing = meta
-        self.membership_changed()
-        self.commit_index = self.announced_index = meta.index
-        self.output(Install(meta))
-        if self.trace:
-            self.trace(SnapshotInstalled(self.now, self.node_id, self.group, self.term, meta.index, meta.term))
-
-    def installed(self, now: int, meta: SnapshotMeta) -> None:
-        """The state machine stands at ``meta.index``."""
-        if not self._enter(now) or self.installing is not meta:
-            return
-        self.installing = None
-        self.applied_index = max(self.applied_index, meta.index)
-        self._announce()
-        self.following.on_installed(meta)
 
     def identify(self, now: int, peer: str, incarnation: bytes) -> None:
         """A peer's hello named the incarnation of its directory (random at format)."""
         known = self.incarnations.get(peer)
-        if not self._enter(now) or known == incarnation:
+        if not self.enter(now) or known == incarnation:
             return
         self.incarnations[peer] = incarnation
         if len(self.incarnations) > GUESTS_MAX:  # whoever greets under ever new names must not fill the memory
@@ -562,16 +502,16 @@ class Replica:
 
     def outlived(self, now: int, peer: str, lives: tuple[int, ...]) -> bool:
         """A peer's hello named lives of this directory that it never had; whether that is news."""
-        return self._enter(now) and self.regaining.outlived(peer, lives)
+        return self.enter(now) and self.regaining.outlived(peer, lives)
 
     def accept_loss(self, now: int) -> None:
         """An operator gives up what this node lost, or knows that nothing that counts is lost."""
-        if self._enter(now) and self.lapse is not None:
+        if self.enter(now) and self.lapse is not None:
             self.regaining.end("accepted")
 
     def unreachable(self, now: int, peer: str) -> None:
         """Hint: messages to ``peer`` may have been lost."""
-        if not self._enter(now):
+        if not self.enter(now):
             return
         if self.leadership:
             self.leadership.on_unreachable(peer)
@@ -580,7 +520,7 @@ class Replica:
 
     def storage_fault(self, now: int, kind: str) -> None:
         """``full``: no write since the durable token was kept. ``room``: space is back. ``failed``: final."""
-        if not self._enter(now):
+        if not self.enter(now):
             return
         if self.trace:
             self.trace(StorageTrouble(self.now, self.node_id, self.group, self.term, kind))
@@ -596,7 +536,7 @@ class Replica:
 
     def faulted_apply(self, now: int, reason: str) -> None:
         """The state machine raised: stop applying and leading; nothing is skipped."""
-        if self._enter(now):
+        if self.enter(now):
             self.fault(f"the state machine raised: {reason}")
 
     def fault(self, reason: str) -> None:

@@ -87,7 +87,7 @@ class SnapshotIO:
     def _let_go(self) -> None:
         if self._letting_go:
             self._letting_go = False
-            self._replica.let_go(self._clock())
+            self._replica.snapshots.let_go(self._clock())
             self._pump()
 
     def _serving(self) -> bool:
@@ -139,7 +139,7 @@ class SnapshotIO:
                 raise UsageError("nothing is applied yet")
             if replica.applied_index < index:
                 replica.applied(self._clock(), index)
-            meta = replica.snapshot_meta(index)
+            meta = replica.snapshots.meta(index)
             self.taking = index
             try:
                 finished: SnapshotMeta = await self._run_blocking(self._write, meta, view)
@@ -148,7 +148,7 @@ class SnapshotIO:
                 raise
             finally:
                 self.taking = 0
-        replica.snapshot_taken(self._clock(), finished)
+        replica.snapshots.taken(self._clock(), finished)
         self._events.put(SnapshotTaken(finished))
         self._let_go()
         self._pump()
@@ -197,7 +197,7 @@ class SnapshotIO:
 
     async def _load(self, wanted: LoadChunk) -> None:
         meta, data = await self._run_blocking(self._read_piece, wanted)
-        self._replica.chunk_loaded(self._clock(), wanted.peer, wanted.session, meta, wanted.offset, data)
+        self._replica.snapshots.chunk_loaded(self._clock(), wanted.peer, wanted.session, meta, wanted.offset, data)
 
     def _read_piece(self, wanted: LoadChunk) -> tuple[SnapshotMeta | None, bytes | None]:
         group = self._replica.group
@@ -220,7 +220,7 @@ class SnapshotIO:
 
     async def _store(self, piece: StoreChunk) -> None:
         offset, complete = await self._run_blocking(self._stage, piece)
-        self._replica.chunk_stored(self._clock(), piece.peer, piece.meta, offset, complete)
+        self._replica.snapshots.chunk_stored(self._clock(), piece.peer, piece.meta, offset, complete)
 
     def _stage(self, piece: StoreChunk) -> tuple[int, bool]:
         if self._sink is None or self._sink[0] != piece.meta:
@@ -252,7 +252,7 @@ class SnapshotIO:
             self._applier.fail(error)
             return
         self._proposals.jump(meta.index)
-        self._replica.installed(self._clock(), meta)
+        self._replica.snapshots.installed(self._clock(), meta)
 
     async def restore(self, meta: SnapshotMeta) -> None:
         """Let the machine stand at ``meta``, which is on this disk."""

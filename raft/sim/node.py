@@ -586,7 +586,7 @@ class Life:
             return False
         self.snapshotting = True
         self.log_bytes = 0
-        meta = attrs.evolve(replica.snapshot_meta(machine.index), mark=machine.mark)
+        meta = attrs.evolve(replica.snapshots.meta(machine.index), mark=machine.mark)
         self.later(LOAD_NS, self._take_snapshot, (meta, machine.capture()))
         return True
 
@@ -601,7 +601,7 @@ class Life:
         finished = sink.finish()
         self.cluster.counts["snapshot"] += 1
         self.checker.snapshot_taken(self.name, finished)
-        self.replica.snapshot_taken(self.now, finished)
+        self.replica.snapshots.taken(self.now, finished)
         self.settle(E_SNAPSHOT)
 
     def _load(self, load: Load) -> None:
@@ -629,7 +629,7 @@ class Life:
                 return
         if data is None:
             meta = None
-        self.replica.chunk_loaded(self.now, load.peer, load.session, meta, load.offset, data)
+        self.replica.snapshots.chunk_loaded(self.now, load.peer, load.session, meta, load.offset, data)
         self.settle(E_CHUNK)
 
     def _store_chunk(self, chunk: StoreChunk) -> None:
@@ -649,7 +649,7 @@ class Life:
             else:
                 complete = True
                 self.checker.snapshot_taken(self.name, finished)
-        self.replica.chunk_stored(self.now, chunk.peer, chunk.meta, offset, complete)
+        self.replica.snapshots.chunk_stored(self.now, chunk.peer, chunk.meta, offset, complete)
         self.settle(E_STORE)
 
     def _install(self, install: Install) -> None:
@@ -665,7 +665,7 @@ class Life:
         while self.proposals and self.proposals[0].first <= meta.index:
             lost = self.proposals.popleft()
             lost.outcome = Unknown(lost.first, lost.last, "a snapshot took the place of these entries")
-        self.replica.installed(self.now, meta)
+        self.replica.snapshots.installed(self.now, meta)
         self._answer_reads()
         self.settle(E_INSTALL)
         self._want_apply()

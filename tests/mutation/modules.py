@@ -27,6 +27,8 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/leadership.py": ("tests/raft/test_leadership.py", "tests/raft/test_leadership_answers.py",
                            "tests/raft/test_tracker.py"),
     "raft/replica.py": ("tests/raft/test_replica.py", "tests/raft/test_replica_inputs.py"),
+    "raft/snapshots.py": ("tests/raft/test_snapshots.py", "tests/raft/bugs/test_snapshots.py",
+                          "tests/raft/bugs/test_guards.py"),
     "raft/tracker.py": ("tests/raft/test_tracker.py", "tests/raft/test_leadership.py",
                         "tests/raft/test_leadership_answers.py"),
     "raft/writes.py": ("tests/raft/test_writes.py",),

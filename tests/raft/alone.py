@@ -97,5 +97,5 @@ class Node:
         return [(each.role, each.term, each.leader, each.leadership_seq) for each in self.others(RoleChanged)]
 
 
-def meta(index: int, term: int = 1, membership: Membership = THREE) -> SnapshotMeta:
-    return SnapshotMeta(index, term, 0, membership, 0)
+def meta(index: int, term: int = 1, membership: Membership = THREE, *, size: int = 0) -> SnapshotMeta:
+    return SnapshotMeta(index, term, 0, membership, 0, size=size)

@@ -152,6 +152,6 @@ def purged(leader: Leader, index: int) -> None:
     replica.applied(leader.now, index)
     replica.log.note_end(index)
     replica.log.snapshot = SnapshotMeta(index, replica.log.term_at(index), 0, leader.membership, 0, 1_000)
-    replica.purge(index)
+    replica.snapshots.purge(index)
     assert replica.log.purged_index == index
     leader.synced()

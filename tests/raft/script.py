@@ -237,7 +237,7 @@ class Script:
             if meta and output.index not in (0, meta.index):
                 meta = None
             data = storage.read_snapshot(1, meta.index, output.offset, output.max_bytes) if meta else None
-            replica.chunk_loaded(self.now, output.peer, output.session, meta, output.offset, data)
+            replica.snapshots.chunk_loaded(self.now, output.peer, output.session, meta, output.offset, data)
         elif isinstance(output, StoreChunk):
             node.sink = sink = storage.receive_snapshot(1, output.meta)
             if sink.offset == output.offset:
@@ -245,12 +245,12 @@ class Script:
             complete = sink.offset == output.meta.size
             if complete:
                 sink.finish()
-            replica.chunk_stored(self.now, output.peer, output.meta, sink.offset, complete)
+            replica.snapshots.chunk_stored(self.now, output.peer, output.meta, sink.offset, complete)
         else:
             state = storage.read_snapshot(1, output.meta.index, 0, 1 << 30) or b""
             node.applied = state.split(b"\0") if state else []
             node.to_apply = max(node.to_apply, output.meta.index)
-            replica.installed(self.now, output.meta)
+            replica.snapshots.installed(self.now, output.meta)
         self.pump(node.name)
 
     def deliver(self, mail: Mail) -> None:
@@ -361,11 +361,11 @@ class Script:
     def snapshot(self, name: str) -> SnapshotMeta:
         """Take a snapshot of what this node has applied, at once."""
         node = self.nodes[name]
-        meta = node.replica.snapshot_meta(node.replica.applied_index)
+        meta = node.replica.snapshots.meta(node.replica.applied_index)
         sink = node.storage.create_snapshot(1, meta)
         sink.write(b"\0".join(node.applied))
         meta = sink.finish()
-        node.replica.snapshot_taken(self.now, meta)
+        node.replica.snapshots.taken(self.now, meta)
         self.pump(name)
         return meta
 

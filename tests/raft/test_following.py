@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import pytest
 
@@ -12,79 +10,23 @@ from raft.errors import RejectReason
 from raft.frame import Frame
 from raft.membership import Member, Membership
 from raft.messages import (
-    Append,
     AppendReply,
     Code,
-    Install,
     Lapse,
     Output,
-    PeerMessage,
     ReadReady,
     ReadReply,
     ReadRequest,
     Resolved,
     Role,
-    Send,
-    SnapshotChunk,
     SnapshotMeta,
-    SnapshotReply,
-    StoreChunk,
     TimeoutNow,
     Write,
 )
-from raft.snapshotmeta import encode_meta
-from raft.trace import CommitAdvanced, Dropped
-from tests.raft.script import Script, disk, frame
-
-SESSION = 5
-
-
-class Follower:
-    """n1, which has entries of these terms; n0 leads term 3."""
-
-    def __init__(self, *terms: int, config: Config | None = None) -> None:
-        self.script = Script(3, disks={"n1": disk(terms, term=3)}, config=config)
-        self.replica, self.following = self.script["n1"], self.script["n1"].following
-        self.outputs: list[Output] = []
-        self.sequence = 0
-        self.replica.drain()
-
-    def tell(self, message: PeerMessage, peer: str = "n0") -> list[Any]:
-        """What it says at once."""
-        self.script.now += 1
-        self.replica.receive(self.script.now, peer, message)
-        return self.said()
-
-    def said(self) -> list[Any]:
-        self.outputs = self.replica.drain()
-        return [output.message for output in self.outputs if isinstance(output, Send)]
-
-    def append(
-        self, previous: int, previous_term: int, *frames: Frame, term: int = 3, commit: int = 0, read_round: int = 0,
-        session: int = SESSION, sequence: int | None = None, peer: str = "n0",
-    ) -> list[Any]:
-        self.sequence += 1
-        return self.tell(Append(1, term, session, self.sequence if sequence is None else sequence, previous,
-                                previous_term, commit, read_round, list(frames)), peer)
-
-    def synced(self) -> list[Any]:
-        """All that it wrote is on its disk."""
-        self.replica.durable(self.script.now, self.replica.writes._next_token - 1)
-        return self.said()
-
-    def full(self) -> None:
-        self.replica.storage_fault(self.script.now, "full")
-        self.synced()
-
-    def lost(self) -> bool:
-        return self.replica.lapse is not None
-
-    def waits(self) -> bool:
-        return self.following.needs_disk
-
-    @property
-    def drops(self) -> list[str]:
-        return [event.reason for event in self.script.nodes["n1"].traces if isinstance(event, Dropped)]
+from raft.trace import CommitAdvanced
+from tests.raft.alone import meta
+from tests.raft.follower import SESSION, Follower, chunk
+from tests.raft.script import Script, frame
 
 
 def ready(outputs: list[Output]) -> list[tuple[int, int, RejectReason | None]]:
@@ -99,8 +41,8 @@ def answer(
 
 
 KNOWN_OF_A_LEADER = {
-    "verified": 0, "_session": 0, "_sequence": 0, "_read_round": 0, "_ack_due": False, "_acked": -1, "_chunk": None,
-    "_installed_for": None, "_timeout_now": None}
+    "verified": 0, "_session": 0, "_sequence": 0, "_read_round": 0, "_ack_due": False, "_acked": -1,
+    "_timeout_now": None}
 
 
 def test_nothing_is_known_of_a_leader_before_it_is_heard_and_once_it_is_gone() -> None:
@@ -155,8 +97,8 @@ def test_what_is_purged_fits_whatever_its_term_is_said_to_be() -> None:
     node.append(3, 2, commit=3)
     node.replica.applied(node.script.now, 3)
     node.replica.log.note_end(2)
-    node.replica.snapshot_taken(node.script.now, SnapshotMeta(2, 1, 0, node.replica.membership, 0))
-    node.replica.purge(2)
+    node.replica.snapshots.taken(node.script.now, SnapshotMeta(2, 1, 0, node.replica.membership, 0))
+    node.replica.snapshots.purge(2)
     assert node.replica.log.purged_index == 2
     node.said()
     assert [reply.code for reply in node.append(1, 9)] == [Code.SUCCESS]
@@ -229,7 +171,7 @@ def test_a_full_disk_takes_no_frames_and_answers_beats() -> None:
 def test_while_a_snapshot_is_installed_no_entry_is_taken() -> None:
     node = Follower(1)
     node.append(1, 1)
-    node.replica.install(meta(5, 2))
+    node.replica.snapshots.install(meta(5, 2))
     assert node.append(5, 2, frame(6, 3)) == [answer(2, match=0, last=5)]
     assert node.replica.log.last_index == 5
     node.full()
@@ -390,12 +332,12 @@ def test_who_regained_what_it_lost_says_so_with_the_proof() -> None:
     node.replica.lapse = Lapse(2, 3)
     assert node.append(2, 3, read_round=5) == [answer(3, match=2, last=2, read_round=5)]
     node.replica.lapse = Lapse(4, 2)
-    of = meta(5, 3, 3)
+    of = meta(5, 3, size=3)
     node.tell(chunk(of, 0, b"123"))
-    node.replica.chunk_stored(node.script.now, "n0", of, 3, True)
+    node.replica.snapshots.chunk_stored(node.script.now, "n0", of, 3, True)
     node.synced()
     assert node.lost()
-    node.replica.installed(node.script.now, of)
+    node.replica.snapshots.installed(node.script.now, of)
     assert not node.lost()
 
 
@@ -409,141 +351,6 @@ def test_the_leaders_word_regains_what_was_lost_and_reads_are_answered_meanwhile
     assert ready(node.outputs) == [(70, 1, None)] and node.lost()
     node.tell(ReadReply(1, 3, asked[0].ticket, Code.SUCCESS, 1))
     assert not node.lost() and node.drops == []
-
-
-# --- snapshots
-
-
-def meta(index: int, term: int, size: int = 0) -> SnapshotMeta:
-    return SnapshotMeta(index, term, 0, Membership(("n0", "n1", "n2")), 0, size=size)
-
-
-def chunk(of: SnapshotMeta, offset: int = 0, data: bytes = b"", *, term: int = 3) -> SnapshotChunk:
-    return SnapshotChunk(1, term, SESSION, 8, encode_meta(of), offset, data)
-
-
-def staged(code: Code, index: int = 0, offset: int = 0, done: bool = False) -> list[SnapshotReply]:
-    return [SnapshotReply(1, 3, SESSION, 8, code, index, offset, done)]
-
-
-def test_a_piece_is_stored_and_then_answered() -> None:
-    node = Follower(1)
-    of = meta(5, 2, 10)
-    node.append(1, 1)
-    node.script.now += 5
-    assert node.tell(chunk(of, 0, b"12345")) == []
-    assert [(each.peer, each.meta, each.offset, each.data) for each in node.outputs
-            if isinstance(each, StoreChunk)] == [("n0", of, 0, b"12345")]
-    assert node.replica.election_deadline == node.script.now + node.replica.silence_ns
-    node.replica.chunk_stored(node.script.now, "n2", of, 5, False)
-    assert node.said() == [], "of another leader"
-    node.replica.chunk_stored(node.script.now, "n0", of, 5, False)
-    assert node.said() == staged(Code.SUCCESS, 5, 5)
-    node.replica.chunk_stored(node.script.now, "n0", of, 5, False)
-    assert node.said() == [], "answered once"
-    assert node.tell(chunk(of, 5, b"123456")) == [] and node.drops == ["beyond the size of the snapshot"]
-    assert node.tell(chunk(of, 5, b"67890")) == [] and len(node.drops) == 1
-
-
-def test_a_whole_snapshot_is_installed_and_answered_when_it_is_durable_and_taken() -> None:
-    node = Follower(1)
-    of = meta(5, 2, 3)
-    node.append(1, 1)
-    node.tell(chunk(of, 0, b"123"))
-    node.replica.chunk_stored(node.script.now, "n0", of, 3, True)
-    assert node.said() == []
-    assert [each.meta for each in node.outputs if isinstance(each, Install)] == [of]
-    assert node.waits()
-    assert node.tell(chunk(of, 0, b"123")) == [] and node.drops == ["a snapshot is being installed"]
-    assert node.synced() == [], "the state machine does not hold it yet"
-    node.replica.installed(node.script.now, of)
-    assert node.said() == staged(Code.SUCCESS, 5, 3, True)
-    assert node.following.verified == 5 and not node.waits()
-    assert node.tell(chunk(of, 0, b"123")) == staged(Code.SUCCESS, 5, 3, True)
-
-
-def test_a_snapshot_that_is_taken_before_it_is_durable_is_answered_by_the_sync() -> None:
-    node = Follower(1)
-    of = meta(5, 2, 3)
-    node.tell(chunk(of, 0, b"123"))
-    node.replica.chunk_stored(node.script.now, "n0", of, 3, True)
-    node.replica.installed(node.script.now, of)
-    assert node.said() == []
-    assert node.synced() == staged(Code.SUCCESS, 5, 3, True)
-    assert node.synced() == []
-
-
-def test_a_snapshot_installed_for_a_leader_that_is_gone_is_answered_to_nobody() -> None:
-    node = Follower(1)
-    of = meta(5, 2, 3)
-    node.tell(chunk(of, 0, b"123"))
-    node.replica.chunk_stored(node.script.now, "n0", of, 3, True)
-    node.replica.become_follower(None, "for this test")
-    node.said()
-    node.replica.installed(node.script.now, of)
-    assert node.synced() == [] and not node.waits()
-
-
-def test_a_snapshot_that_the_log_covers_is_done_when_that_is_durable() -> None:
-    node = Follower(1, 1, 2)
-    assert node.tell(chunk(meta(3, 2, 4))) == staged(Code.SUCCESS, 3, 4, True)
-    assert node.replica.commit_index == 3, "a snapshot is of what is committed"
-    node.append(3, 2, frame(4, 3))
-    assert node.tell(chunk(meta(4, 3, 4))) == [], "not durable yet"
-    assert node.replica.commit_index == 4
-    assert not [each for each in node.outputs if isinstance(each, StoreChunk)]
-
-
-def test_a_snapshot_of_what_is_purged_is_here() -> None:
-    node = Follower(1, 1, 2)
-    node.append(3, 2, commit=3)
-    node.replica.applied(node.script.now, 3)
-    node.replica.log.note_end(2)
-    node.replica.snapshot_taken(node.script.now, meta(2, 1))
-    node.replica.purge(2)
-    assert node.tell(chunk(meta(1, 1, 4))) == staged(Code.SUCCESS, 1, 4, True)
-
-
-def test_a_snapshot_that_contradicts_what_is_committed_is_refused_in_words() -> None:
-    node = Follower(1, 1, 2)
-    node.append(3, 2, commit=2)
-    assert node.tell(chunk(meta(2, 2, 4))) == []
-    assert node.drops == ["contradicts committed entry 2"]
-    assert node.tell(chunk(meta(3, 1, 4))) == []
-    assert [each.meta.index for each in node.outputs if isinstance(each, StoreChunk)] == [3], "not committed: taken"
-
-
-def test_entries_that_came_while_a_snapshot_was_stored_save_installing_it() -> None:
-    node = Follower(1)
-    of = meta(2, 3, 3)
-    node.tell(chunk(of, 0, b"123"))
-    node.append(1, 1, frame(2, 3))
-    node.synced()
-    node.replica.chunk_stored(node.script.now, "n0", of, 3, True)
-    assert node.said() == staged(Code.SUCCESS, 2, 3, True)
-    assert node.replica.installing is None
-
-
-def test_no_snapshot_is_taken_on_a_full_disk() -> None:
-    node = Follower(1)
-    of = meta(5, 2, 3)
-    node.tell(chunk(of, 0, b"123"))
-    node.full()
-    node.replica.chunk_stored(node.script.now, "n0", of, 3, True)
-    assert node.said() == staged(Code.DISK_FULL) and node.replica.installing is None
-    deadline = node.replica.election_deadline
-    assert node.tell(chunk(of, 0, b"123")) == staged(Code.DISK_FULL)
-    assert node.replica.election_deadline == deadline
-    assert node.tell(chunk(of, term=2)) == staged(Code.EXPIRED_TERM)
-
-
-def test_a_piece_that_makes_no_sense_or_meets_a_lagging_disk_is_dropped() -> None:
-    node = Follower(1)
-    assert node.tell(SnapshotChunk(1, 3, SESSION, 8, b"rubbish", 0, b"")) == []
-    assert len(node.drops) == 1
-    node.replica.writes.unsynced_bytes += node.replica.config.unsynced_bytes_max
-    assert node.tell(chunk(meta(5, 2, 3), 0, b"123")) == []
-    assert node.drops[-1] == "the disk lags behind"
 
 
 # --- reads through the leader

@@ -383,7 +383,7 @@ def sending(leader: Leader, offset: int = 0) -> None:
 
 def loaded(leader: Leader, meta: SnapshotMeta | None, offset: int, data: bytes | None, **other: Any) -> list[Any]:
     asked = {"peer": "n1", "session": leader.peer().session, **other}
-    leader.replica.chunk_loaded(leader.now, asked["peer"], asked["session"], meta, offset, data)
+    leader.replica.snapshots.chunk_loaded(leader.now, asked["peer"], asked["session"], meta, offset, data)
     return leader.said()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-import attrs
 import pytest
 
 from raft.config import MS, NEVER, Config, Read
@@ -14,16 +13,14 @@ from raft.membership import Membership
 from raft.messages import (
     Committed,
     HardState,
-    Install,
     Lapse,
     MembershipChanged,
     ReadReady,
     Role,
-    SnapshotMeta,
     Write,
 )
 from raft.replica import GUESTS_MAX
-from raft.trace import CommitAdvanced, LogPurged, Started
+from raft.trace import CommitAdvanced, Started
 from tests.raft.alone import DLEDGER, NOW, THREE, Node, among, meta
 from tests.raft.script import frame
 
@@ -148,20 +145,6 @@ def test_a_leader_is_told_by_its_address() -> None:
     for leader, address in (("n1", "n1:1"), ("n9", None), (None, None)):
         node.replica.leader = leader
         assert node.replica.leader_address() == address
-
-
-def test_a_snapshot_is_described_as_of_its_index() -> None:
-    node = Node(1, 1)
-    later = among("n0", "n1")
-    (last,) = [frame(3, 3, b"x", b"y")]
-    node.append(2, last, frame(5, 3, later.encode(), kind=Kind.MEMBERSHIP), commit=5)
-    node.synced()
-    node.replica.applied(node.now, 5)
-    node.replica.wall_ms = 77
-    assert node.replica.snapshot_meta(4) == SnapshotMeta(4, 3, last.mark, THREE, 0, wall_ms=77)
-    assert node.replica.snapshot_meta(5).membership == later and node.replica.snapshot_meta(5).membership_index == 5
-    assert node.replica.snapshot_meta(3).mark == 0, "within a frame"
-    assert (node.replica.snapshot_meta(2).mark, node.replica.snapshot_meta(2).term) == (0, 1), "not in memory"
 
 
 # --- term and vote
@@ -399,100 +382,3 @@ def test_what_is_committed_is_applied_when_it_is_durable() -> None:
     assert node.replica.applied_index == 2
     node.replica.applied(NOW + 4, 3)
     assert (node.replica.applied_index, node.replica.now) == (3, NOW + 4)
-
-
-def test_nothing_is_applied_while_a_snapshot_is_installed() -> None:
-    node = Node(1)
-    node.append(1)
-    snapshot = meta(5, 2)
-    node.replica.install(snapshot)
-    node.said()
-    assert [type(output) for output in node.outputs] == [Write, Install]
-    assert node.others(Install)[0].meta is snapshot
-    assert (node.replica.commit_index, node.replica.announced_index, node.replica.installing) == (5, 5, snapshot)
-    node.replica.append(frame(6, 3))
-    node.synced()
-    node.replica.advance_commit(6, counted=False)
-    assert node.said() == [] and node.others(Committed) == []
-    node.replica.installed(NOW, meta(5, 2))
-    assert node.replica.installing is snapshot, "another one"
-    done: list[SnapshotMeta] = []
-    node.replica.following.on_installed = done.append  # type: ignore[method-assign, assignment]
-    node.replica.installed(NOW, snapshot)
-    node.said()
-    assert (node.replica.installing, node.replica.applied_index, done) == (None, 5, [snapshot])
-    assert [each.index for each in node.others(Committed)] == [6]
-
-
-def test_a_snapshot_brings_its_membership() -> None:
-    node = Node(1)
-    later = among("n0", "n4")
-    node.replica.install(meta(5, 2, later))
-    node.said()
-    assert node.replica.membership == later
-    assert [each.membership for each in node.others(MembershipChanged)] == [later]
-
-
-def test_a_machine_that_is_further_than_a_snapshot_stays_there() -> None:
-    node = Node(1)
-    snapshot = meta(5, 2)
-    node.replica.install(snapshot)
-    node.replica.applied_index = 7
-    node.replica.installed(NOW, snapshot)
-    assert node.replica.applied_index == 7
-
-
-# --- snapshots of its own
-
-
-def kept(node: Node, *ends: int) -> None:
-    """Everything is applied; frames end at these indexes."""
-    node.replica.advance_commit(node.replica.log.last_index, counted=False)
-    node.replica.applied(NOW, node.replica.log.last_index)
-    for end in ends:
-        node.replica.log.note_end(end)
-    node.said()
-
-
-@pytest.mark.parametrize(("tail", "purged"), [(0, 6), (2, 4), (6, 0), (9, 0)])
-def test_a_snapshot_lets_the_log_go_but_for_a_tail(tail: int, purged: int) -> None:
-    node = Node(*[1] * 8, config=Config(snapshot_tail_entries=tail))
-    kept(node, 2, 4)
-    node.replica.snapshot_taken(NOW, meta(6))
-    assert node.replica.log.purged_index == purged
-    node.said()
-    assert [each.purge_to for each in node.others(Write)] == [purged] * bool(purged)
-    assert node.replica.log.snapshot == meta(6)
-    assert [each.index for each in node.events if isinstance(each, LogPurged)] == [purged] * bool(purged)
-
-
-def test_a_tail_has_a_limit_in_bytes_too() -> None:
-    node = Node(1, config=Config(snapshot_tail_entries=9, snapshot_tail_bytes=0))
-    for index in (2, 3, 4):
-        node.append(index - 1, frame(index, 3, b"x" * 99))
-    node.synced()
-    kept(node, 2, 3)
-    node.replica.snapshot_taken(NOW, meta(4, 3))
-    assert node.replica.log.purged_index == 4
-
-
-def test_an_older_snapshot_changes_nothing() -> None:
-    node = Node(*[1] * 8, config=Config(snapshot_tail_entries=0))
-    kept(node)
-    node.replica.snapshot_taken(NOW, meta(6))
-    for index in (5, 6):
-        node.replica.snapshot_taken(NOW, attrs.evolve(meta(index), size=9))
-        assert node.replica.log.snapshot == meta(6)
-    node.replica.snapshot_taken(NOW, meta(7))
-    assert node.replica.log.snapshot == meta(7) and node.replica.log.purged_index == 7
-
-
-def test_a_log_that_is_too_long_is_let_go_up_to_the_snapshot() -> None:
-    node = Node(*[1] * 8)
-    kept(node, 4)
-    node.replica.let_go(NOW)
-    assert node.replica.log.purged_index == 0
-    node.replica.snapshot_taken(NOW, meta(6))
-    assert node.replica.log.purged_index == 0
-    node.replica.let_go(NOW)
-    assert node.replica.log.purged_index == 6

@@ -68,7 +68,7 @@ MESSAGES: dict[str, PeerMessage] = {
     "following.on_append": Append(1, 3, 5, 1, 0, 0, 0, 0, []),
     "leadership.on_append_reply": AppendReply(1, 3, 1, 1, 0, 0, 0, 0, 0, 0),
     "campaign.on_reply": VoteReply(1, 3, 1, ACCEPT, False),
-    "following.on_chunk": SnapshotChunk(1, 3, 5, 2, b"", 0, b""),
+    "snapshots.on_chunk": SnapshotChunk(1, 3, 5, 2, b"", 0, b""),
     "leadership.on_snapshot_reply": SnapshotReply(1, 3, 1, 1, 0, 0, 0, False),
     "following.on_read_reply": ReadReply(1, 3, 1, 0, 0),
     "following.on_timeout_now": TimeoutNow(1, 3, 0, 0),
@@ -310,7 +310,7 @@ def test_something_waits_for_its_own_disk_alone() -> None:
 def test_what_was_read_for_a_peer_reaches_the_leadership() -> None:
     node = Node()
     node.replica.loaded(NOW, "n1", 1, 1, [])
-    node.replica.chunk_loaded(NOW, "n1", 1, None, 0, None)
+    node.replica.snapshots.chunk_loaded(NOW, "n1", 1, None, 0, None)
     node.lead()
     heard: list[tuple[Any, ...]] = []
     leadership = node.replica.leadership
@@ -319,15 +319,13 @@ def test_what_was_read_for_a_peer_reaches_the_leadership() -> None:
     leadership.on_chunk_loaded = lambda *answer: heard.append(answer)  # type: ignore[method-assign]
     leadership.on_unreachable = lambda *answer: heard.append(answer)  # type: ignore[method-assign]
     node.replica.loaded(NOW, "n1", 1, 2, [])
-    node.replica.chunk_loaded(NOW, "n1", 1, None, 3, b"x")
+    node.replica.snapshots.chunk_loaded(NOW, "n1", 1, None, 3, b"x")
     node.replica.unreachable(NOW, "n2")
     assert heard == [("n1", 1, 2, []), ("n1", 1, None, 3, b"x"), ("n2",)]
     node.replica.step_down("for this test")
     node.replica.campaign.on_unreachable = lambda *answer: heard.append(answer)  # type: ignore[method-assign]
-    node.replica.following.on_chunk_stored = lambda *answer: heard.append(answer)  # type: ignore[method-assign]
     node.replica.unreachable(NOW, "n1")
-    node.replica.chunk_stored(NOW, "n1", meta(5), 4, True)
-    assert heard[3:] == [("n1",), ("n1", meta(5), 4, True)]
+    assert heard[3:] == [("n1",)]
 
 
 # --- what goes wrong
@@ -368,17 +366,17 @@ def test_a_node_that_failed_does_and_says_nothing_any_more() -> None:
     replica.tick(NEVER)
     assert node.hear(Append(1, 9, 5, 1, 0, 0, 0, 0, []), "n1") == []
     replica.durable(NOW, 99)
-    replica.snapshot_taken(NOW, meta(2))
-    replica.let_go(NOW)
+    replica.snapshots.taken(NOW, meta(2))
+    replica.snapshots.let_go(NOW)
     replica.loaded(NOW, "n1", 1, 1, [])
-    replica.chunk_stored(NOW, "n1", meta(5), 0, True)
+    replica.snapshots.chunk_stored(NOW, "n1", meta(5), 0, True)
     replica.identify(NOW, "n1", b"one")
     replica.campaign.on_unreachable = pytest.fail  # type: ignore[method-assign, assignment]
     replica.unreachable(NOW, "n1")
     replica.storage_fault(NOW, "full")
     replica.faulted_apply(NOW, "again")
     replica.installing = meta(7)
-    replica.installed(NOW, replica.installing)
+    replica.snapshots.installed(NOW, replica.installing)
     assert not replica.outlived(NOW, "n1", (5,)) and not replica.lease_valid(NOW)
     replica.lapse = Lapse(1, 1)
     replica.accept_loss(NOW)

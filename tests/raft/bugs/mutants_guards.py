@@ -59,9 +59,9 @@ MUTANTS = [
            old="                and not leadership.transfer.busy and not core.writes.disk_full)",
            new="                and not core.writes.disk_full)",
            tests=(TESTS + "test_BUG_U12_no_membership_entry_is_appended_while_leadership_is_handed_over",)),
-    Mutant("U13", "raft/following.py",
-           old="if message is None or core.leader != peer or core.installing:",
-           new="if message is None or core.installing:",
+    Mutant("U13", "raft/snapshots.py",
+           old="or message is None or core.leader != peer or core.installing:",
+           new="or message is None or core.installing:",
            tests=(TESTS + "test_BUG_U13_a_piece_stored_for_an_earlier_leader_is_not_answered_to_it",)),
     Mutant("U14", "raft/following.py",
            old="""                        core.dropped(peer, message, "a frame that is here in part")

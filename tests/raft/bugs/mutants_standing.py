@@ -89,7 +89,7 @@ MUTANTS = [
            tests=(HOSTS + "test_BUG_G4_a_group_with_much_takes_a_snapshot_when_it_keeps_the_log",
                   HOSTS + "test_BUG_G4_a_machine_without_snapshots_keeps_its_entries_in_words")),
     Mutant("G4", "raft/snapshotio.py",
-           old="            self._replica.let_go(self._clock())\n",
+           old="            self._replica.snapshots.let_go(self._clock())\n",
            new="",
            tests=(HOSTS + "test_BUG_G4_a_group_with_much_takes_a_snapshot_when_it_keeps_the_log",)),
     Mutant("G5", "raft/host.py",

@@ -177,7 +177,7 @@ def test_BUG_U4_a_late_sync_of_before_an_install_says_nothing_of_the_log_behind_
     leader.give(2, 1, tuple(frame(index, 2, b"z") for index in range(3, 13)))
     old = node.writes[-1].token
     meta = node.storage.create_snapshot(1, SnapshotMeta(5, 3, 0, script.bootstrap, 0)).finish()
-    replica.install(meta)
+    replica.snapshots.install(meta)
     script.pump("n1")
     leader.give(5, 3, (frame(6, 3, b"a"), frame(7, 3, b"b")))
     script.mail.clear()
@@ -268,7 +268,7 @@ def test_BUG_U10_nothing_is_announced_while_a_snapshot_is_installed() -> None:
     script = Script(3, disks={"n1": disk([1, 1], term=1)})
     replica: Replica = script["n1"]
     Leader(script, "n1").give(2, 1)
-    replica.install(SnapshotMeta(5, 3, 0, script.bootstrap, 0))
+    replica.snapshots.install(SnapshotMeta(5, 3, 0, script.bootstrap, 0))
     replica.drain()
     replica.receive(script.now, "n0", Append(1, 3, 1, 9, 5, 3, 6, 0, [frame(6, 3)]))
     assert replica.commit_index == replica.log.last_index == replica.announced_index == 5
@@ -344,9 +344,9 @@ def test_BUG_U13_a_piece_stored_for_an_earlier_leader_is_not_answered_to_it() ->
     assert any(isinstance(output, StoreChunk) for output in replica.drain())
     piece("n1", replica.term + 1)
     replica.drain()
-    replica.chunk_stored(script.now, "n0", meta, 10, False)
+    replica.snapshots.chunk_stored(script.now, "n0", meta, 10, False)
     assert sent() == []
-    replica.chunk_stored(script.now, "n1", meta, 10, False)
+    replica.snapshots.chunk_stored(script.now, "n1", meta, 10, False)
     assert [send.peer for send in sent()] == ["n1"]
 
 

@@ -329,16 +329,16 @@ def test_BUG_S6_the_report_of_the_first_snapshot_says_nothing_of_the_second() ->
     first, second = snapshot(5, 1, b"one"), snapshot(9, 1, b"two")
     node.receive(script.now, "n0", chunk(first, b"one"))
     node.receive(script.now, "n0", chunk(second, b"two", sequence=2))
-    node.chunk_stored(script.now, "n0", first, 3, True)
+    node.snapshots.chunk_stored(script.now, "n0", first, 3, True)
     assert [out.meta for out in node.drain() if isinstance(out, Install)] == [first]
-    node.chunk_stored(script.now, "n0", second, 3, True)
+    node.snapshots.chunk_stored(script.now, "n0", second, 3, True)
     assert installing(node) is first and not any(isinstance(out, Install) for out in node.drain())
-    node.installed(script.now, first)
+    node.snapshots.installed(script.now, first)
     node.receive(script.now, "n0", chunk(second, b"two", sequence=3))
-    node.chunk_stored(script.now, "n0", second, 3, True)
-    node.installed(script.now, first)  # once more, late
+    node.snapshots.chunk_stored(script.now, "n0", second, 3, True)
+    node.snapshots.installed(script.now, first)  # once more, late
     assert installing(node) is second and node.applied_index == 5
-    node.installed(script.now, second)
+    node.snapshots.installed(script.now, second)
     assert installing(node) is None and node.applied_index == 9
 
 
@@ -348,10 +348,10 @@ def test_BUG_S6_installed_is_said_when_log_and_machine_hold_it() -> None:
         script = Script(3)
         node, meta = script["n1"], snapshot(5, 1)
         node.receive(script.now, "n0", chunk(meta, b"state"))
-        node.chunk_stored(script.now, "n0", meta, meta.size, True)
+        node.snapshots.chunk_stored(script.now, "n0", meta, meta.size, True)
         token = max(out.token for out in node.drain() if isinstance(out, Write))
         steps: list[Callable[[], None]] = [
-            partial(node.installed, script.now, meta), partial(node.durable, script.now, token)]
+            partial(node.snapshots.installed, script.now, meta), partial(node.durable, script.now, token)]
         for step in steps if machine_first else reversed(steps):
             assert not replies(node.drain())
             step()
@@ -414,7 +414,7 @@ def test_BUG_S7_entries_that_arrive_while_a_snapshot_is_stored_are_not_thrown_aw
         log.append(frame(index, 1, chain=log[-1].mark))
     node.receive(script.now, "n0", Append(1, 1, 1, 1, 0, 0, 0, 0, log))
     node.drain()
-    node.chunk_stored(script.now, "n0", meta, meta.size, True)
+    node.snapshots.chunk_stored(script.now, "n0", meta, meta.size, True)
     outputs = node.drain()
     assert not any(isinstance(out, Install) for out in outputs) and not replies(outputs)
     assert (node.log.last_index, node.commit_index, node.installing) == (4, 3, None)

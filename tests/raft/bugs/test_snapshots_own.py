@@ -225,12 +225,12 @@ def test_BUG_A8_a_disk_that_filled_up_takes_no_snapshot_either() -> None:
     for _ in range(2):  # the second finds not even room for the term
         node.storage_fault(script.now, "full")
         node.drain()
-    node.chunk_stored(script.now, "n0", meta, 5, True)
+    node.snapshots.chunk_stored(script.now, "n0", meta, 5, True)
     assert installing(node) is None and not node.drain()
     node.storage_fault(script.now, "room")
     node.durable(script.now, [out.token for out in node.drain() if isinstance(out, Write)][-1])
     node.receive(script.now, "n0", chunk(meta, b"state", sequence=2))
-    node.chunk_stored(script.now, "n0", meta, 5, True)
+    node.snapshots.chunk_stored(script.now, "n0", meta, 5, True)
     assert installing(node) is meta and [out.install for out in node.drain() if isinstance(out, Write)] == [meta]
 
 
@@ -240,8 +240,8 @@ def test_BUG_A8_a_snapshot_that_the_machine_holds_and_a_full_disk_lost_is_stood_
     script = Script(3)
     node, meta = script["n1"], snapshot(5, 1)
     node.receive(script.now, "n0", chunk(meta, b"state"))
-    node.chunk_stored(script.now, "n0", meta, 5, True)
-    node.installed(script.now, meta)
+    node.snapshots.chunk_stored(script.now, "n0", meta, 5, True)
+    node.snapshots.installed(script.now, meta)
     node.receive(script.now, "n0", Append(
         1, 1, 1, 2, 5, 1, 0, 0, (frame(6, 1), frame(7, 1))))
     node.drain()
