@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from raft.config import MS
 from raft.held import Held
+from raft.identities import GUESTS_MAX
 from raft.messages import ReadReply
-from raft.replica import GUESTS_MAX, Replica
+from raft.replica import Replica
 from raft.violation import require
 from raft.writes import WRITE_BYTES, WRITES_MAX
 
@@ -36,8 +37,8 @@ def INV_R32(group: Checker, node: Ghost, replica: Replica) -> None:
     if replica.leadership is not None:
         waiting = len(replica.leadership.reads)
         require(waiting <= config.reads_pending_max, "INV_R32", f"{node.name} keeps {waiting} reads waiting")
-    require(len(replica.incarnations) <= GUESTS_MAX, "INV_R32", f"{node.name} remembers too many directories",
-            len(replica.incarnations))
+    require(len(replica.identities.met) <= GUESTS_MAX, "INV_R32", f"{node.name} remembers too many directories",
+            len(replica.identities.met))
 
 
 def INV_R37(group: Checker, node: Ghost, term: int) -> None:

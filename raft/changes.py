@@ -90,7 +90,7 @@ class Changes:
         if not self.free or core.membership.joint:
             return False
         self._unrecorded = False
-        met = {**core.incarnations, core.node_id: core.incarnation}
+        met = {**core.identities.met, core.node_id: core.incarnation}
         members = dict(core.membership.members)
         for name, member in core.membership.members.items():
             if not member.incarnation and met.get(name):
@@ -101,8 +101,8 @@ class Changes:
         return True
 
     def _strangers(self) -> dict[str, bytes]:
-        core = self.leadership.core
-        return {peer: core.incarnations[peer] for peer in sorted(core.strangers)}
+        identities = self.leadership.core.identities
+        return {peer: identities.met[peer] for peer in sorted(identities.strangers)}
 
     def _append(self, membership: Membership) -> None:
         self.leadership.append_own(Kind.MEMBERSHIP, membership.encode())

@@ -218,12 +218,12 @@ class Driver:
 
     def identify(self, peer: str, incarnation: bytes) -> None:
         """A peer's hello named its directory."""
-        self.replica.identify(self.clock(), peer, incarnation)
+        self.replica.identities.meet(self.clock(), peer, incarnation)
         self.pump()
 
     def outlived(self, peer: str, lives: tuple[int, ...]) -> bool:
         """A peer's hello named lives of this directory that it never had; whether that is news."""
-        news = self.replica.outlived(self.clock(), peer, lives)
+        news = self.replica.regaining.outlived(self.clock(), peer, lives)
         if news:
             self.held.clear()  # a vote among it may be this directory's second one
         self.pump()

@@ -29,12 +29,13 @@ from raft.errors import ConfigError, DamagedLog, DiskFull, StorageError, UsageEr
 from raft.groups import DEFAULT_GROUP, Origin, group_number, read_origin, removed_groups, write_origin
 from raft.handshake import Connector, connect_tcp
 from raft.hello import Hello, Lane
+from raft.identities import GUESTS_MAX
 from raft.lives import RANDOM_BITS, Lives
 from raft.membership import Member, Membership
 from raft.messages import PeerMessage, Recovered, Write
 from raft.node import Node
 from raft.pending import Ticket
-from raft.replica import GUESTS_MAX, LIFE_BITS, Replica
+from raft.replica import LIFE_BITS, Replica
 from raft.rules import make_rules
 from raft.shared import SharedDisk, SharedPeers
 from raft.statemachine import (
@@ -287,10 +288,10 @@ class Host:
         self._links.listed.update(_addresses(replica.membership))
         self._links.to_keep.set()
         for peer, incarnation in self._links.met.items():
-            replica.identify(self._clock(), peer, incarnation)
+            replica.identities.meet(self._clock(), peer, incarnation)
         await driver.restore()
         for life, peer in self._links.missing.items():
-            replica.outlived(self._clock(), peer, (life,))
+            replica.regaining.outlived(self._clock(), peer, (life,))
         self.drivers[number] = driver
         self._served[number] = Served(driver)
         self._recovered.pop(number, None)

@@ -148,7 +148,7 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         driver = self._driver
         driver.check_open()
         lapsed = driver.replica.lapse is not None
-        driver.replica.accept_loss(driver.clock())
+        driver.replica.regaining.accept_loss(driver.clock())
         driver.pump()
         return lapsed
 

@@ -30,11 +30,14 @@ class Regaining:
         self._committed = NEVER
         """The answer."""
 
-    def outlived(self, peer: str, lives: tuple[int, ...]) -> bool:
-        """A peer met these lives of this directory, which is an older copy if it never had them: what they acknowledged
-        and voted is not here. If so nothing that this node has said and that has not left may leave."""
+    def outlived(self, now: int, peer: str, lives: tuple[int, ...]) -> bool:
+        """A peer's hello named lives of this directory that it never had; whether that is news.
+
+        Then this directory is an older copy, and what those lives acknowledged and voted is not here. So nothing that
+        this node has said and that has not left may leave.
+        """
         core, fresh = self.core, set(lives).difference(self.told)
-        if not fresh:
+        if not core.enter(now) or not fresh:
             return False
         self.told = tuple(sorted({*self.told, *fresh})[-TOLD_MAX:])
         core.lapse = Lapse(max(1, core.log.last_index), UNKNOWN_TERM, self.told)
@@ -83,6 +86,11 @@ class Regaining:
             self.end("a leader gave it all that is committed")
         elif held and (core.log.term_at(held), held) >= (lapse.term, lapse.index):
             self.end("the log reaches as far as it did")
+
+    def accept_loss(self, now: int) -> None:
+        """An operator gives up what this node lost, or knows that nothing that counts is lost."""
+        if self.core.enter(now) and self.core.lapse is not None:
+            self.end("accepted")
 
     def end(self, how: str) -> None:
         """This node votes and counts again."""

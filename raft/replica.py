@@ -18,6 +18,7 @@ from raft.config import MS, NEVER, Config, Read
 from raft.errors import DamagedLog, NotLeader, Rejected, RejectReason
 from raft.following import Following
 from raft.frame import Frame
+from raft.identities import Identities
 from raft.leadership import Leadership
 from raft.log import MEMBERSHIP, RaftLog
 from raft.membership import Membership
@@ -65,8 +66,6 @@ from raft.writes import Writes
 
 LIFE_BITS: Final = 62
 """Questions are counted from a number this wide, and travel in 63 bits (``wire``)."""
-GUESTS_MAX = 1_024
-"""Directories remembered of peers, members or not yet."""
 
 
 class Replica:
@@ -74,10 +73,10 @@ class Replica:
 
     __slots__ = (  # more attributes than an instance's shared keys hold
         "_followed_term", "announced_index", "applied_index", "campaign", "commit_index", "config",
-        "election_deadline", "faulted", "following", "gave_way", "group", "heard_leader_at", "incarnation",
-        "incarnations", "installing", "lapse", "leader", "leadership", "leadership_seq", "led_term", "life", "log",
+        "election_deadline", "faulted", "following", "gave_way", "group", "heard_leader_at", "identities",
+        "incarnation", "installing", "lapse", "leader", "leadership", "leadership_seq", "led_term", "life", "log",
         "membership", "node_id", "now", "output", "previous_leader", "regaining", "rng", "role", "rules", "send",
-        "silence_ns", "snapshots", "strangers", "term", "trace", "voted_for", "wall_ms", "writes",
+        "silence_ns", "snapshots", "term", "trace", "voted_for", "wall_ms", "writes",
     )
 
     def __init__(
@@ -108,9 +107,6 @@ class Replica:
         self.announced_index = self.commit_index
         self.faulted: str | None = None
         self.installing: SnapshotMeta | None = None
-        self.incarnations: dict[str, bytes] = {}
-        self.strangers: frozenset[str] = frozenset()
-        """Members whose directory is not the one the membership knows: they count for nothing."""
         self.previous_leader: str | None = None
         self.heard_leader_at = now
         self.silence_ns = rules.first_delay_ns(rng)
@@ -124,7 +120,7 @@ class Replica:
         self.gave_way = 0
         self.campaign = Campaign(self)
         self.following, self.regaining = Following(self), Regaining(self, recovered.told)
-        self.snapshots = Snapshots(self)
+        self.snapshots, self.identities = Snapshots(self), Identities(self)
         self.lapse = recovered.lapse
         """What this node acknowledged and lost; None: nothing. Until it is here again it neither votes nor counts."""
         self.leadership: Leadership | None = None
@@ -217,17 +213,11 @@ class Replica:
         if self.trace:
             self.trace(MembershipSet(self.now, self.node_id, self.group, self.term, self.log.membership_index,
                                      membership.voters, membership.outgoing, membership.learners))
-        self._find_strangers()
+        self.identities.find_strangers()
         if self.leadership:
             self.leadership.sync_peers()
         if self.role == CANDIDATE and not self.may_campaign:
             self.become_follower(None, "no longer a voter")
-
-    def _find_strangers(self) -> None:
-        members = self.membership.members
-        self.strangers = frozenset(
-            peer for peer, met in self.incarnations.items()
-            if peer in members and members[peer].incarnation and met and members[peer].incarnation != met)
 
     # --- roles
 
@@ -342,7 +332,7 @@ class Replica:
         if peer == self.node_id or message.group != self.group:
             self.dropped(peer, message, "misdirected")
             return
-        if peer in self.strangers and not isinstance(message, (Append, SnapshotChunk)):
+        if peer in self.identities.strangers and not isinstance(message, (Append, SnapshotChunk)):
             # A leader may have been admitted anew since this node's latest membership: it learns that by following.
             self.dropped(peer, message, "stranger")
             return
@@ -484,30 +474,6 @@ class Replica:
         """Answer to ``Load``; [] if storage does not hold it any more."""
         if self.enter(now) and self.leadership:
             self.leadership.on_loaded(peer, session, first, frames)
-
-    def identify(self, now: int, peer: str, incarnation: bytes) -> None:
-        """A peer's hello named the incarnation of its directory (random at format)."""
-        known = self.incarnations.get(peer)
-        if not self.enter(now) or known == incarnation:
-            return
-        self.incarnations[peer] = incarnation
-        if len(self.incarnations) > GUESTS_MAX:  # whoever greets under ever new names must not fill the memory
-            guest = next((name for name in self.incarnations if name not in self.membership.members), peer)
-            del self.incarnations[guest]
-        self._find_strangers()
-        if self.leadership:
-            if known is not None or peer in self.strangers:
-                self.leadership.tracker.renew(peer)
-            self.leadership.changes.record_incarnations()
-
-    def outlived(self, now: int, peer: str, lives: tuple[int, ...]) -> bool:
-        """A peer's hello named lives of this directory that it never had; whether that is news."""
-        return self.enter(now) and self.regaining.outlived(peer, lives)
-
-    def accept_loss(self, now: int) -> None:
-        """An operator gives up what this node lost, or knows that nothing that counts is lost."""
-        if self.enter(now) and self.lapse is not None:
-            self.regaining.end("accepted")
 
     def unreachable(self, now: int, peer: str) -> None:
         """Hint: messages to ``peer`` may have been lost."""

@@ -39,7 +39,7 @@ def survey(driver: Driver) -> Status:
         heard_leader_ns=None if leads else now - replica.heard_leader_at,
         quorum_silence_ns=now - leadership.tracker.quorum_contact() if leadership else None,
         own_term_committed=leadership.own_term_committed if leadership else True,
-        strangers=tuple(sorted(replica.strangers)), lapse_index=replica.lapse.index if replica.lapse else 0,
+        strangers=tuple(sorted(replica.identities.strangers)), lapse_index=replica.lapse.index if replica.lapse else 0,
         refusals=tuple(driver.peers.refusals()),
         transfer_target=leadership.transfer.target if leadership else None, change=_change(replica),
         lease_remaining_ns=_lease_remaining(replica, now), paused_ns=driver.paused_ns, paused_at_ns=driver.paused_at_ns,

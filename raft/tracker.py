@@ -90,7 +90,7 @@ class Tracker:
 
     def recount(self) -> None:
         """Look anew who counts."""
-        self.uncounted = self.core.strangers | {
+        self.uncounted = self.core.identities.strangers | {
             peer for peer, progress in self.peers.items() if progress.lapsed or progress.owed > progress.match}
 
     def counted(self, node_id: str) -> int:
@@ -150,4 +150,4 @@ class Tracker:
         if node_id == core.node_id:
             return core.now
         progress = self.peers.get(node_id)
-        return progress.contact_ns if progress and node_id not in core.strangers else 0
+        return progress.contact_ns if progress and node_id not in core.identities.strangers else 0

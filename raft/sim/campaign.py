@@ -702,7 +702,7 @@ class Healing:
         scene, end = self.scene, self.cluster.world.now + HEAL_MS * MS
         while self.cluster.world.now < end:
             membership, leader = scene.membership(), self._leads()
-            strangers = self.cluster.life(leader).replica.strangers if leader else None
+            strangers = self.cluster.life(leader).replica.identities.strangers if leader else None
             if membership is not None and strangers is not None and not membership.joint and not strangers:
                 self.cluster.run_ms(200)
                 if leader == self._leads() and leader and not scene.lost():

@@ -329,7 +329,7 @@ class Life:
         self.met[source.name] = source.incarnation, source.number_of_life
         if source.life is not None:
             self._greeted(source, source.life)
-        self.replica.identify(self.now, source.name, source.incarnation)
+        self.replica.identities.meet(self.now, source.name, source.incarnation)
         self.settle(E_IDENTIFY)
 
     def _greeted(self, source: SimNode, life: Life) -> None:
@@ -338,7 +338,7 @@ class Life:
         if self.lives.meet(source.name, source.incarnation, source.number_of_life):
             self.later(SYNC_NS, self._keep_lives, None)
         missing = self.lives.missing(self.node.incarnation, life.lives.met(self.name))
-        if missing and self.replica.outlived(self.now, source.name, missing):
+        if missing and self.replica.regaining.outlived(self.now, source.name, missing):
             self.held.clear()
             self.cluster.counts["told by a peer"] += 1
 

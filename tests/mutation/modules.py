@@ -15,6 +15,7 @@ METADATA: Final = ("tests/controller/metadata",)
 CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/quorum.py": ("tests/raft/test_quorum.py",),
     "raft/reads.py": ("tests/raft/test_reads.py", *BUGS),
+    "raft/identities.py": ("tests/raft/test_identities.py", "tests/raft/bugs/test_memberships.py"),
     "raft/log.py": ("tests/raft/test_log.py", "tests/raft/bugs/test_guards.py"),
     "raft/membership.py": ("tests/raft/test_membership.py", "tests/raft/bugs/test_memberships.py"),
     "raft/progress.py": ("tests/raft/test_progress.py", "tests/raft/bugs/test_replies.py"),
@@ -27,7 +28,8 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/leadership.py": ("tests/raft/test_leadership.py", "tests/raft/test_leadership_answers.py",
                            "tests/raft/test_tracker.py"),
     "raft/replica.py": ("tests/raft/test_replica.py", "tests/raft/test_replica_inputs.py"),
-    "raft/snapshots.py": ("tests/raft/test_snapshots.py", "tests/raft/bugs/test_snapshots.py",
+    "raft/snapshots.py": ("tests/raft/test_snapshots.py", "tests/raft/test_following.py",
+                          "tests/raft/test_replica_inputs.py", "tests/raft/bugs/test_snapshots.py",
                           "tests/raft/bugs/test_guards.py"),
     "raft/tracker.py": ("tests/raft/test_tracker.py", "tests/raft/test_leadership.py",
                         "tests/raft/test_leadership_answers.py"),

@@ -146,8 +146,8 @@ class Script:
         self.nodes[name] = node
         for other in self.nodes.values():
             if other is not node and other.up:
-                other.replica.identify(self.now, name, self.incarnations[name])
-                replica.identify(self.now, other.name, self.incarnations[other.name])
+                other.replica.identities.meet(self.now, name, self.incarnations[name])
+                replica.identities.meet(self.now, other.name, self.incarnations[other.name])
                 self.pump(other.name)
         self.pump(name)
         return node

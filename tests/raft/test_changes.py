@@ -70,14 +70,14 @@ def test_a_directory_met_while_an_entry_is_under_way_is_recorded_behind_it() -> 
     script = with_a_joiner()
     script.start("n4", MemoryStorage(), Membership())
     replica = script["n0"]
-    del replica.incarnations["n4"]
+    del replica.identities.met["n4"]
     for name in ("n1", "n2"):
         script.nodes[name].syncing = False
     ticket = script.reconfigure("n0", ["n0", "n1", "n2"], ["n3", "n4"])
     script.settle()
     under_way = replica.log.membership_index
     assert under_way > replica.commit_index and replica.membership.members["n4"].incarnation == b""
-    replica.identify(script.now, "n4", script.incarnations["n4"])
+    replica.identities.meet(script.now, "n4", script.incarnations["n4"])
     script.pump("n0")
     assert replica.log.membership_index == under_way, "one entry at a time"
     for name in ("n1", "n2"):
@@ -91,13 +91,13 @@ def test_a_directory_met_while_an_entry_is_under_way_is_recorded_behind_it() -> 
 def test_a_directory_is_recorded_before_the_change_that_is_asked_for() -> None:
     script = Script(3)
     replica = script["n0"]
-    del replica.incarnations["n2"]
+    del replica.identities.met["n2"]
     script.elect("n0")
     script.settle()
     assert replica.membership.members["n2"].incarnation == b""
     for name in ("n1", "n2"):
         script.nodes[name].syncing = False
-    replica.incarnations["n2"] = script.incarnations["n2"]
+    replica.identities.met["n2"] = script.incarnations["n2"]
     changes(script).met_again()
     before = replica.log.last_index
     script.reconfigure("n0", ["n0", "n1"])
@@ -118,12 +118,12 @@ def handing_over(script: Script) -> None:
 def test_a_directory_met_while_leadership_is_handed_over_is_recorded_if_it_stays() -> None:
     script = with_a_joiner()
     replica = script["n0"]
-    del replica.incarnations["n3"]
+    del replica.identities.met["n3"]
     ticket = script.reconfigure("n0", ["n0", "n1", "n2"], ["n3"])
     script.elapse(100)
     assert script.outcome("n0", ticket) == "done" and replica.membership.members["n3"].incarnation == b""
     handing_over(script)
-    replica.identify(script.now, "n3", script.incarnations["n3"])
+    replica.identities.meet(script.now, "n3", script.incarnations["n3"])
     script.elapse(script.config.transfer_timeout_ms + 100)
     assert replica.leadership is not None and not replica.leadership.transfer.busy
     script.propose("n0", b"stays")

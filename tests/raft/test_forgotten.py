@@ -255,7 +255,7 @@ def test_BUG_F9_a_loss_is_accepted_on_purpose() -> None:
     script.heal()
     script.elapse(5_000)
     assert script.leader() is None
-    script["n1"].accept_loss(script.now)
+    script["n1"].regaining.accept_loss(script.now)
     script.pump("n1")
     script.elapse(5_000)
     assert found(script.leader()).lapse is None and script["n1"].lapse is None
@@ -269,7 +269,7 @@ def test_BUG_F5_a_single_voter_that_lost_its_end_waits_for_that_act() -> None:
     rotten(script, "n0")
     script.elapse(5_000)
     assert script.leader() is None
-    script["n0"].accept_loss(script.now)
+    script["n0"].regaining.accept_loss(script.now)
     script.pump("n0")
     script.elapse(5_000)
     assert script["n0"].role is Role.LEADER

@@ -12,6 +12,7 @@ from raft import invariants
 from raft.config import MS, Read
 from raft.frame import Frame, Kind, build
 from raft.held import Held
+from raft.identities import GUESTS_MAX
 from raft.invariants import DECLARED, Checker, InvariantViolation
 from raft.membership import Membership
 from raft.messages import (
@@ -28,7 +29,7 @@ from raft.messages import (
     VoteResult,
     Write,
 )
-from raft.replica import GUESTS_MAX, Replica
+from raft.replica import Replica
 from raft.shadow import Ghost
 from raft.sim import Cluster
 from raft.trace import BecameLeader, CommitAdvanced, RoundStarted, VoteCast
@@ -395,7 +396,7 @@ def forge_r32_reads(group: Group) -> None:
 
 
 def forge_r32_guests(group: Group) -> None:
-    incarnations = group.replica(group.leader).incarnations
+    incarnations = group.replica(group.leader).identities.met
     incarnations.update((f"guest{number}", b"") for number in range(GUESTS_MAX + 1))
     sample(group)
 

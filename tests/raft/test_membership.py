@@ -242,14 +242,14 @@ def test_a_desired_membership_that_cannot_be_is_refused_in_words(desired: Desire
 
 def test_greeting_under_ever_new_names_fills_no_memory() -> None:
     """What a node remembers of directories is bounded, and members are the last to be forgotten."""
-    from raft.replica import GUESTS_MAX
+    from raft.identities import GUESTS_MAX
     from tests.raft.script import Script
 
     script = Script()
     for number in range(3 * GUESTS_MAX):
-        script["n0"].identify(script.now, f"guest {number}", b"x" * 16)
-    assert len(script["n0"].incarnations) <= GUESTS_MAX
-    assert {"n1", "n2"} <= set(script["n0"].incarnations)
+        script["n0"].identities.meet(script.now, f"guest {number}", b"x" * 16)
+    assert len(script["n0"].identities.met) <= GUESTS_MAX
+    assert {"n1", "n2"} <= set(script["n0"].identities.met)
 
 
 def test_what_would_not_fit_into_a_snapshot_is_illegal() -> None:

@@ -59,7 +59,7 @@ def write(script: Script, count: int = 3) -> None:
 
 
 def tell(script: Script, name: str, *lives: int, peer: str = "n2") -> bool:
-    news = script[name].outlived(script.now, peer, lives)
+    news = script[name].regaining.outlived(script.now, peer, lives)
     if news:
         script.nodes[name].held.clear()
     script.pump(name)
@@ -181,7 +181,7 @@ def test_a_loss_that_was_told_is_accepted_on_purpose() -> None:
     assert tell(script, "n0", LIFE)
     script.elapse(5_000)
     assert script.leader() is None
-    script["n0"].accept_loss(script.now)
+    script["n0"].regaining.accept_loss(script.now)
     script.pump("n0")
     script.elapse(5_000)
     assert script["n0"].role is Role.LEADER and not tell(script, "n0", LIFE)

@@ -19,7 +19,6 @@ from raft.messages import (
     Role,
     Write,
 )
-from raft.replica import GUESTS_MAX
 from raft.trace import CommitAdvanced, Started
 from tests.raft.alone import DLEDGER, NOW, THREE, Node, among, meta
 from tests.raft.script import frame
@@ -306,54 +305,6 @@ def test_a_membership_changes_whom_a_leader_feeds_and_who_asks_for_votes() -> No
     node.replica.commit_index = 2
     node.replica.append(frame(2, 3, among("n1").encode(), kind=Kind.MEMBERSHIP))
     assert node.replica.leader == "n1", "only a candidacy ends by it"
-
-
-def test_a_member_with_another_directory_is_a_stranger() -> None:
-    node = Node(1, membership=among("n0", "n1", "n2", "n3", n1=b"one", n2=b"two"))
-    for peer, met in (("n1", b"other"), ("n2", b"two"), ("n3", b"three"), ("n9", b"nine")):
-        node.replica.identify(NOW, peer, met)
-    assert node.replica.strangers == {"n1"}
-    assert node.replica.incarnations == {"n1": b"other", "n2": b"two", "n3": b"three", "n9": b"nine"}
-    node.replica.identify(NOW, "n2", b"")
-    assert node.replica.strangers == {"n1"}, "who does not say it"
-    node.append(1, frame(2, 3, among("n1", n1=b"other").encode(), kind=Kind.MEMBERSHIP))
-    assert node.replica.strangers == frozenset()
-
-
-def test_a_leader_begins_anew_with_a_directory_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(membership=among("n0", "n1", "n2", n2=b"two"))
-    node.lead()
-    recorded: list[int] = []
-    assert node.replica.leadership is not None
-    monkeypatch.setattr(node.replica.leadership.changes, "record_incarnations", lambda: recorded.append(1))
-    sessions = {name: peer.session for name, peer in node.replica.peers.items()}
-
-    def renewed(peer: str, met: bytes) -> bool:
-        node.replica.identify(NOW, peer, met)
-        before, sessions[peer] = sessions[peer], node.replica.peers[peer].session
-        return sessions[peer] != before
-
-    assert not renewed("n1", b"one") and recorded == [1], "met for the first time"
-    assert not renewed("n1", b"one") and recorded == [1], "met again"
-    assert renewed("n1", b"other") and recorded == [1, 1]
-    assert renewed("n2", b"stranger")
-    assert node.replica.leadership.tracker.uncounted == {"n2"}
-
-
-def test_so_many_directories_are_remembered() -> None:
-    node = Node()
-    node.replica.identify(NOW, "n1", b"member")
-    for number in range(GUESTS_MAX):
-        node.replica.identify(NOW, f"guest {number}", b"x")
-    assert len(node.replica.incarnations) == GUESTS_MAX
-    assert "n1" in node.replica.incarnations and "guest 0" not in node.replica.incarnations
-    assert "guest 1" in node.replica.incarnations
-    many = [f"m{number}" for number in range(GUESTS_MAX + 1)]
-    node = Node(membership=among("n0", *many))
-    for name in many:
-        node.replica.identify(NOW, name, b"x")
-    assert many[-1] not in node.replica.incarnations, "of members alone the last is forgotten"
-    assert len(node.replica.incarnations) == GUESTS_MAX
 
 
 # --- committed and applied

@@ -47,7 +47,7 @@ def test_a_message_of_another_group_or_of_itself_is_misdirected() -> None:
 
 def test_a_stranger_is_heard_only_as_a_leader() -> None:
     node = Node(membership=among("n0", "n1", "n2", n1=b"one"))
-    node.replica.identify(NOW, "n1", b"other")
+    node.replica.identities.meet(NOW, "n1", b"other")
     for message in (Vote(1, 9, 1, 9, 9, False, False), AppendReply(1, 3, 1, 1, 0, 0, 0, 0, 0, 0), ReadRequest(1, 3, 1)):
         assert node.hear(message) == []
     assert node.drops == ["stranger"] * 3
@@ -361,7 +361,7 @@ def test_a_node_that_failed_does_and_says_nothing_any_more() -> None:
     assert node.said() == [] and node.roles[-1] == (Role.FOLLOWER, 4, None, 1)
     assert (node.replica.role, node.replica.leader, node.replica.leadership) == (Role.FOLLOWER, None, None)
     replica = node.replica
-    before = (replica.term, replica.commit_index, replica.writes.durable_token, replica.incarnations)
+    before = (replica.term, replica.commit_index, replica.writes.durable_token, replica.identities.met)
     replica.log.snapshot = meta(1)
     replica.tick(NEVER)
     assert node.hear(Append(1, 9, 5, 1, 0, 0, 0, 0, []), "n1") == []
@@ -370,19 +370,19 @@ def test_a_node_that_failed_does_and_says_nothing_any_more() -> None:
     replica.snapshots.let_go(NOW)
     replica.loaded(NOW, "n1", 1, 1, [])
     replica.snapshots.chunk_stored(NOW, "n1", meta(5), 0, True)
-    replica.identify(NOW, "n1", b"one")
+    replica.identities.meet(NOW, "n1", b"one")
     replica.campaign.on_unreachable = pytest.fail  # type: ignore[method-assign, assignment]
     replica.unreachable(NOW, "n1")
     replica.storage_fault(NOW, "full")
     replica.faulted_apply(NOW, "again")
     replica.installing = meta(7)
     replica.snapshots.installed(NOW, replica.installing)
-    assert not replica.outlived(NOW, "n1", (5,)) and not replica.lease_valid(NOW)
+    assert not replica.regaining.outlived(NOW, "n1", (5,)) and not replica.lease_valid(NOW)
     replica.lapse = Lapse(1, 1)
-    replica.accept_loss(NOW)
+    replica.regaining.accept_loss(NOW)
     assert (replica.lapse, replica.installing) == (Lapse(1, 1), meta(7))
     assert replica.faulted == "a write or sync failed; what the disk holds is not known"
-    assert before == (replica.term, replica.commit_index, replica.writes.durable_token, replica.incarnations)
+    assert before == (replica.term, replica.commit_index, replica.writes.durable_token, replica.identities.met)
     assert node.said() == [] and node.outputs == [] and replica.log.snapshot == meta(1)
 
 
@@ -401,10 +401,10 @@ def test_a_machine_that_raised_ends_the_node() -> None:
 
 def test_a_loss_is_accepted_once() -> None:
     node = Node()
-    node.replica.accept_loss(NOW)
+    node.replica.regaining.accept_loss(NOW)
     assert node.said() == [] and node.outputs == []
     node.replica.lapse = Lapse(4, 2)
-    node.replica.accept_loss(NOW)
+    node.replica.regaining.accept_loss(NOW)
     node.said()
     assert [each.lapse for each in node.others(Write)] == [Lapse()]
     assert node.replica.may_campaign
@@ -412,7 +412,7 @@ def test_a_loss_is_accepted_once() -> None:
 
 def test_lives_that_it_never_had_are_news_once() -> None:
     node = Node(1)
-    assert node.replica.outlived(NOW, "n1", (8,)) and not node.replica.outlived(NOW, "n1", (8,))
+    assert node.replica.regaining.outlived(NOW, "n1", (8,)) and not node.replica.regaining.outlived(NOW, "n1", (8,))
     assert node.replica.lapse is not None
 
 

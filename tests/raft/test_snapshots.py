@@ -100,6 +100,12 @@ def staged(code: Code, index: int = 0, offset: int = 0, done: bool = False) -> l
     return [SnapshotReply(1, 3, SESSION, 8, code, index, offset, done)]
 
 
+def test_a_piece_that_no_leader_sent_is_answered_to_nobody() -> None:
+    node = Node(1)
+    node.replica.snapshots.chunk_stored(NOW, "n1", meta(5, 2), 5, False)
+    assert node.said() == [] and node.replica.snapshots.answer_due is None
+
+
 def test_a_piece_is_stored_and_then_answered() -> None:
     node = Follower(1)
     of = meta(5, 2, size=10)

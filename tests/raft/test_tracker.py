@@ -33,7 +33,7 @@ def test_a_peer_per_member_and_those_that_left_until_they_know() -> None:
     assert (leader.peer("n2").session, leader.peer("n2").departing_until_ns) == (5, 0), "it came back"
     assert leads.tracker.answers == {"n1": (0, TERM)}
     assert leader.peer("n3").departing_until_ns and leader.peer("n1").session == 1
-    leader.replica.strangers = frozenset({"n2"})
+    leader.replica.identities.strangers = frozenset({"n2"})
     leads.sync_peers()
     assert leads.tracker.uncounted == {"n2"}
 
@@ -67,7 +67,7 @@ def test_strangers_and_those_that_lost_what_they_said_do_not_count() -> None:
     leader.peer("n1").lapsed = True
     leader.peer("n2").owed, leader.peer("n2").match = 2, 1
     leader.peer("n3").owed, leader.peer("n3").match = 2, 2
-    leader.replica.strangers = frozenset({"n4"})
+    leader.replica.identities.strangers = frozenset({"n4"})
     leader.leads.tracker.recount()
     assert leader.leads.tracker.uncounted == {"n1", "n2", "n4"}
     assert [leader.leads.tracker.counted(f"n{number}") for number in range(6)] == [2, 0, 0, 2, 0, 0]
@@ -98,7 +98,7 @@ def test_the_best_successor_holds_most_then_ranks_first() -> None:
     members = leader.replica.membership.members
     members["n2"] = Member("n2", priority=1)  # type: ignore[index]
     assert leads.tracker.best_successor() == "n2"
-    leader.replica.strangers = frozenset({"n2"})
+    leader.replica.identities.strangers = frozenset({"n2"})
     leads.tracker.recount()
     assert leads.tracker.best_successor() == "n3"
     leader.now = leader.replica.now = NOW + 4 * leads.heartbeat_ns
@@ -130,7 +130,7 @@ def test_a_quorum_is_in_contact_since_its_slowest_member() -> None:
     leader.leads.tracker.recount()
     assert leader.leads.tracker.quorum_contact() == NOW + 20, "who lost something is in contact"
     assert leader.leads.tracker.quorum_contact(counted=True) == NOW + 10
-    leader.replica.strangers = frozenset({"n3"})
+    leader.replica.identities.strangers = frozenset({"n3"})
     leader.leads.tracker.recount()
     assert leader.leads.tracker.quorum_contact() == NOW + 10, "a stranger is not"
     leader.peer("n1").counted_ns = NOW + 10
@@ -144,7 +144,7 @@ def test_who_is_not_known_is_in_contact_with_nobody() -> None:
     leader.replica.membership = Membership(("n0", "n8", "n9"))
     assert leader.leads.tracker.quorum_contact() == leader.leads.tracker.quorum_contact(counted=True) == 0
     leader.replica.membership = leader.membership
-    leader.replica.strangers = frozenset({"n1", "n2"})
+    leader.replica.identities.strangers = frozenset({"n1", "n2"})
     assert leader.leads.tracker.quorum_contact() == 0
 
 

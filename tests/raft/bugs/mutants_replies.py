@@ -26,7 +26,7 @@ MUTANTS = [
            new="        if progress is None or reply.term != core.term:\n"
                "            core.dropped(peer, reply, \"another term\")",
            tests=(TESTS + "test_BUG_R3_an_acknowledgement_from_before_a_removal_is_of_another_session",)),
-    Mutant("R4", "raft/replica.py",
+    Mutant("R4", "raft/identities.py",
            old="if peer in members and members[peer].incarnation and met and members[peer].incarnation != met)",
            new="if peer in members and met and members[peer].incarnation < b\"\")",
            tests=(TESTS + "test_BUG_R4_a_follower_that_lost_its_log_forms_no_quorum",)),

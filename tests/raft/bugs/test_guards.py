@@ -281,7 +281,7 @@ def test_BUG_U11_the_vote_of_a_stranger_does_not_count() -> None:
     script.wipe("n2")
     script.crash("n0")
     script.restart("n0")
-    assert script["n0"].strangers == {"n2"}
+    assert script["n0"].identities.strangers == {"n2"}
     script.filter = lambda mail: not (isinstance(mail.message, Vote) and not mail.message.probe) and (
         "n2" not in (mail.source, mail.target))
     age(script)

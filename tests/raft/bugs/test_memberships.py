@@ -497,7 +497,7 @@ def test_BUG_M12_a_wiped_node_votes_again_only_after_it_was_a_learner() -> None:
     script.wipe("n2")
     fresh = script.incarnations["n2"]
     script.elapse(200)
-    assert "n2" in script["n0"].strangers
+    assert "n2" in script["n0"].identities.strangers
     script.cuts |= {("n0", "n1"), ("n1", "n0")}
     before = script["n0"].commit_index
     script.propose("n0", b"b")
@@ -506,7 +506,7 @@ def test_BUG_M12_a_wiped_node_votes_again_only_after_it_was_a_learner() -> None:
     script.heal()
     ticket = script.reconfigure("n0", ["n0", "n1", "n2"])
     script.elapse(500)
-    assert script.outcome("n0", ticket) == "done" and "n2" not in script["n0"].strangers
+    assert script.outcome("n0", ticket) == "done" and "n2" not in script["n0"].identities.strangers
     way = [("learner" if "n2" in membership.learners and not membership.votes("n2") else
             "voter" if membership.votes("n2") else "gone", membership.members.get("n2"))
            for _, membership in changes(script, "n0")]
@@ -529,7 +529,7 @@ def test_BUG_M12_a_newcomer_is_known_by_its_directory_before_it_votes() -> None:
     script.crash("n3")
     script.wipe("n3")
     script.elapse(200)
-    assert "n3" in script["n0"].strangers, "though nothing was committed since it became a voter"
+    assert "n3" in script["n0"].identities.strangers, "though nothing was committed since it became a voter"
 
 
 # --- M13, M14 -------------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_BUG_R4_a_follower_that_lost_its_log_forms_no_quorum() -> None:
     script.settle()
     script.elapse(100)
     assert leader.commit_index == commit, "one voter and a wiped one are no quorum of three"
-    assert "n2" in leader.strangers
+    assert "n2" in leader.identities.strangers
 
 
 def test_BUG_R4_an_older_copy_of_a_directory_is_probed_once_per_beat() -> None:

@@ -189,10 +189,10 @@ def test_a_wiped_node_comes_back_by_reconfiguration() -> None:
         cluster.wipe(name)
         cluster.restart(name)
         cluster.run_ms(1_000)
-        assert cluster.life(cluster.leader or "").replica.strangers == {name}
+        assert cluster.life(cluster.leader or "").replica.identities.strangers == {name}
         cluster.reconfigure(["n0", "n1", "n2"])
         cluster.run_ms(1_000)
-        assert cluster.life(cluster.leader or "").replica.strangers == set()
+        assert cluster.life(cluster.leader or "").replica.identities.strangers == set()
         assert cluster.machine(name).n == 1
 
 
