@@ -303,8 +303,8 @@ def test_BUG_A4_a_message_from_myself_is_none(rules: Rules) -> None:
     script.elect("n0")
     script.elapse(100)
     for name in ("n0", "n1"):
-        node = script[name]
-        term, last = node.term, node.log.last_index
+        node, log = script[name], script[name].log
+        term, last = node.term, log.last_index
         forged: list[PeerMessage] = [
             Append(1, term + 5, 1, 1, last, term, last, 0, [frame(last + 1, term + 5)]),
             AppendReply(1, term + 5, 1, 1, Code.SUCCESS, last, last, 0, 0, 9), Vote(1, term + 5, 1, last + 9, term + 5),
@@ -318,8 +318,7 @@ def test_BUG_A4_a_message_from_myself_is_none(rules: Rules) -> None:
             assert node.drain() == []
             dropped = script.nodes[name].traces[-1]
             assert isinstance(dropped, Dropped) and (dropped.peer, dropped.reason) == (name, "misdirected")
-        assert before == (
-            node.role, node.term, node.voted_for, node.leader, node.log.last_index, node.election_deadline)
+        assert before == (node.role, node.term, node.voted_for, node.leader, log.last_index, node.election_deadline)
 
 
 def test_BUG_A4_a_peer_with_my_name_is_not_let_in() -> None:
