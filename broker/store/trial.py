@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.store.files import Files, keep_spare
 
-PATH: Final = "diskTrial"
+PATH: Final = "trial"
 ROOM_BYTES: Final = 16 << 20
 """As much as a log takes ahead at a time."""
 
