@@ -21,10 +21,9 @@ from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, IDENTITY, Br
 from harness.simulation.brokers.watch import BrokerWatch
 from harness.simulation.controllers.machine import Machine
 from raft.config import MS
-from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
-from remoting.headers.controller import BrokerHeartbeatRequest, GetReplicaInfoResponse
+from remoting.headers.controller import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.controller import BrokerChannel
@@ -180,9 +179,7 @@ class FleetGroup(Group):
             if not done[0]:
                 done[0] = True
                 if answer is not None and polls and answer.code == ResponseCode.SUCCESS:
-                    header, known = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
-                    above.watch.read_ends(
-                        self.key, floor, (header.master_epoch, known.sync_state_set_epoch), above.reads_are_sound)
+                    above.watch.read_ends(self.key, floor, answer)
                 elif answer is not None and "masterEpoch" in answer.ext:
                     above.watch.learned(self.key, int(answer.ext["masterEpoch"]))
                 then(answer)
@@ -200,7 +197,7 @@ class FleetGroup(Group):
             host.machine.ask(address, _as_java(command), None)
             heard(response(command))
             return
-        channel = host.machine.ask(address, command, heard)
+        channel = host.machine.ask(address, command, heard, floor if polls else None)
 
         def too_late() -> None:
             if not done[0]:

@@ -80,7 +80,8 @@ class Machine:
 
     # --- messages --------------------------------------------------------------------------------------------
 
-    def ask(self, controller: str, command: Command, then: Answered | None) -> Channel | None:
+    def ask(self, controller: str, command: Command, then: Answered | None,
+            known: tuple[int, int] | None = None) -> Channel | None:
         """Send a request, by a new channel if need be; returns it. ``then`` None: one-way."""
         channel = self.channels.get(controller)
         if channel is None or not channel.open_here:
@@ -93,7 +94,7 @@ class Machine:
         self._sent += 1
         if then is not None:
             channel.waiting[channel.asked] = then
-        self.scene.send(self.name, controller, channel.kind, Ask(channel, channel.asked, command, self._sent))
+        self.scene.send(self.name, controller, channel.kind, Ask(channel, channel.asked, command, self._sent, known))
         return channel
 
     def _connect(self, controller: str) -> Channel | None:

@@ -51,12 +51,16 @@ class Channel:
 
 @attrs.frozen(eq=False)
 class Ask:
-    """A request. ``number`` names it on its channel; ``sent`` orders the heartbeats of one host."""
+    """A request. ``number`` names it on its channel; ``sent`` orders the heartbeats of one host.
+
+    ``known``, which nobody sends: epochs of a group that somebody knew when it was asked.
+    """
 
     channel: Channel
     number: int
     command: Command
     sent: int = 0
+    known: tuple[int, int] | None = None
 
 
 @attrs.frozen(eq=False)

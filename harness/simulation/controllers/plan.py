@@ -69,6 +69,8 @@ class ControllerPlan(Plan):
     """Log of so many bytes makes a snapshot."""
     format: int = FORMAT
     """Of the log, to which active controllers raise it."""
+    deposed: bool = False
+    """Active controllers hand on their lead and do not hear that they did; an onlooker goes on asking them."""
     mixed: bool = False
     """Some controllers are of an older release."""
 
@@ -114,6 +116,10 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
         plan.format, plan.mixed = FORMAT, True
     else:
         plan.mixed = plan.format == FORMAT and tape.stream("mixed").chance(0.3)
+    plan.deposed = plan.size > 2 and (profile == "deposed" or (
+        profile in ("swarm", "controllers") and tape.stream("deposed").chance(0.3)))
+    if plan.deposed and not plan.true_clocks:
+        plan.read = Read.INDEX
     if profile in ("swarm", "brokers") and plan.harms and stream.chance(0.3):
         plan.harms += ("copied disk",)
     plan.fleet.java_controllers = plan.java  # of a doubt neither side tells the other
@@ -181,3 +187,4 @@ def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
         plan.harms, plan.harm_chance, plan.java = ("broker crash", "severed", "reset", "designate"), 0.05, False
     elif profile == "deposed":
         plan.harms, plan.harm_chance, plan.read = ("broker crash", "designate", "reset"), 0.1, Read.INDEX
+        plan.size = max(plan.size, 3)

@@ -176,6 +176,7 @@ class ControllerProcess:
         if command.code in WRITES:
             self._behind_barrier(ask, lambda: self._write(ask))
         elif command.code == RequestCode.CONTROLLER_GET_REPLICA_INFO:
+            self.scene.watch.read_reaches(self, ask)
             self._behind_barrier(ask, lambda: self._answer(ask, self._replica_info(command)))
         else:
             header = GetNextBrokerIdRequest.from_ext(command.ext)

@@ -14,6 +14,7 @@ from typing import Final
 from controller.metadata.groups import BrokerGroup, GroupKey
 from harness.simulation.brokers.demands import DEMANDED
 from harness.simulation.brokers.group import calls
+from harness.simulation.controllers.depositions import HAPPENED, Depositions, Onlooker
 from harness.simulation.controllers.fleet import FleetGroup, FleetHost
 from harness.simulation.controllers.machine import Machine
 from harness.simulation.controllers.messages import Ask, Channel, Closed, Notify, Told
@@ -44,7 +45,7 @@ FAULTS: Final = (
     "master replaced after a close", "master replaced after silence", "format raised", "stray raise", "upgrade",
     "downgrade", "left behind",
     "copied directory started elsewhere",
-    "a copy came in", "gave way to another life", "second life refused", *DEMANDED,
+    "a copy came in", "gave way to another life", "second life refused", *DEMANDED, *HAPPENED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 30_000
@@ -118,6 +119,9 @@ class ControllerScene(Scene):
         self._closes, self._told = tape.stream("closes"), tape.stream("told")
         self._make_machines()
         self.releases.roll()
+        if plan.deposed:
+            Depositions(self, self._ends)
+            Onlooker(self, self._ends)
 
     def _make_cluster(self, tape: Tape) -> Cluster:
         return ControllerCluster(self, tape)
@@ -377,10 +381,13 @@ class ControllerScene(Scene):
     def _do_designate(self, machine: Machine, span_ms: int, number: int) -> None:
         host = self._member(machine)
         if host is not None:
-            key = host.scene.key
-            self.counts["designate"] += 1
-            self._administer(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
-                key.cluster, key.name, host.broker_id, True))
+            self.designate(host.scene.key, host.broker_id)
+
+    def designate(self, key: GroupKey, broker_id: int | None) -> None:
+        """An operator wants this master."""
+        self.counts["designate"] += 1
+        self._administer(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterRequest(
+            key.cluster, key.name, broker_id, True))
 
     def _do_clean(self, machine: Machine, span_ms: int, number: int, force: bool = False) -> None:
         """An id of this group, with luck of somebody who is no more."""

@@ -23,12 +23,15 @@ from harness.simulation.brokers.statements import STATEMENTS as BROKER_STATEMENT
 from raft.config import MS
 from raft.invariants import require
 from raft.violation import InvariantViolation
+from remoting.bodies.controller import SyncStateSet
+from remoting.headers.controller import GetReplicaInfoRequest, GetReplicaInfoResponse
 
 if TYPE_CHECKING:
-    from harness.simulation.controllers.messages import Channel
+    from harness.simulation.controllers.messages import Ask, Channel
     from harness.simulation.controllers.metadata import SimMetadata
     from harness.simulation.controllers.process import ControllerProcess
     from harness.simulation.controllers.scene import ControllerScene
+    from remoting.command import Command
 
 STATEMENTS: Final[dict[str, str]] = {
     "INV_C13": "the same log gives the same state on every controller, after a snapshot too",
@@ -168,11 +171,21 @@ class ControllerWatch:
         """What a read that begins now must at least see."""
         return self._floors.get(key, (0, 0))
 
-    def read_ends(self, key: GroupKey, floor: tuple[int, int], seen: tuple[int, int], sound: bool) -> None:
-        """INV_C18: epochs only grow, so a read is linearizable when it sees none older than was known before it."""
-        if sound:
+    def read_reaches(self, process: ControllerProcess, ask: Ask) -> None:
+        """INV_C18 is asked of a read that may fail it: by who takes itself for active, and lacks what was known."""
+        header = GetReplicaInfoRequest.from_ext(ask.command.ext)
+        group = process.machine.groups.get(GroupKey(header.cluster_name or "", header.broker_name))
+        has = (group.master_epoch, group.sync_state_set_epoch) if group is not None else (0, 0)
+        if self.scene.reads_are_sound and ask.known is not None and not _covers(has, ask.known):
             self.counts["INV_C18"] += 1
-            require(seen[0] >= floor[0] and seen[1] >= floor[1], "INV_C18", "a read of the past", key, floor, seen)
+            self.scene.counts["deposed and asked"] += 1
+
+    def read_ends(self, key: GroupKey, floor: tuple[int, int], answer: Command) -> None:
+        """INV_C18: epochs only grow, so a read is linearizable when it sees none older than was known before it."""
+        if self.scene.reads_are_sound:
+            header, members = GetReplicaInfoResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
+            seen = header.master_epoch, members.sync_state_set_epoch
+            require(_covers(seen, floor), "INV_C18", "a read of the past", key, floor, seen)
             known = self._floors.get(key, (0, 0))
             self._floors[key] = max(known[0], seen[0]), max(known[1], seen[1])
 
@@ -180,6 +193,10 @@ class ControllerWatch:
         """Somebody was told that this group is in this epoch."""
         known = self._floors.get(key, (0, 0))
         self._floors[key] = max(known[0], epoch), known[1]
+
+
+def _covers(seen: tuple[int, int], known: tuple[int, int]) -> bool:
+    return seen[0] >= known[0] and seen[1] >= known[1]
 
 
 def _throw(error: Exception) -> None:

@@ -294,5 +294,8 @@ PLANTED = (
             "                go_on()\n\n        self._read(through)\n",
             "                go_on()\n\n        through(None)\n",
             ("INV_C18",), "deposed"),
+    Planted("controller: answers a read whose barrier failed", "harness/simulation/controllers/process.py",
+            "            if isinstance(result, RaftError):\n                self._failed(ask)\n",
+            "            if False:\n                self._failed(ask)\n", ("INV_C18",), "deposed"),
 )
 
