@@ -89,7 +89,7 @@ class HaMaster:
         self._config = config
         self._connections: dict[int, _Connection] = {}
         self._present: dict[int, int] = {}  # broker id -> its connection
-        self._attention = Attention(config)
+        self._attention = Attention(config, in_sync.started_ns)
         self._began = in_sync.log_end
         self._met: set[int] = set()
         """Who has acknowledged to this run of the master: what they hold behind ``_began`` comes from it."""
@@ -238,7 +238,7 @@ class HaMaster:
         if self._present.get(slave.broker_id) != connection:
             return []  # an older connection's last words
         if here.ack is None:
-            here.ear.began_ns = now_ns
+            here.ear.began(here.written_ns, now_ns)
         elif here.ack == offset:
             self._repeated(here, now_ns)
         here.ack = offset

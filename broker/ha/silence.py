@@ -40,10 +40,6 @@ class Attention:
         """When nothing said since then becomes one."""
         return max(heard_ns, self._resumed_ns or heard_ns) + self.config.silence_ms * NS_PER_MS
 
-    def sees(self, now_ns: int) -> bool:
-        """Whether what comes now was said now. Behind a pause comes what was said in it, all at once."""
-        return not self._paused(now_ns) and (self._resumed_ns is None or now_ns - self._resumed_ns > self.seldom_ns)
-
     @property
     def seldom_ns(self) -> int:
         """Who repeats itself, and lets more than that pass between, does not beat."""
@@ -61,35 +57,44 @@ class Attention:
 
 @attrs.define
 class Ear:
-    """Of one connection, at the judge's end. Set ``heard_ns`` at each word, ``began_ns`` at the first that can be
-    repeated."""
+    """Of one connection, at the judge's end. Set ``heard_ns`` at each word."""
 
     attention: Attention
     heard_ns: int
-    began_ns: int | None = None
     beats: bool = False
+    _began_ns: int | None = None
+    """When its first words came, if they were said just then."""
     _repeated_ns: int | None = None
-    """When it repeated itself, once: twice, at a beat's distance, is no burst of what was held up."""
+    """When it repeated itself last, what came right behind aside."""
+    _regularly: int = 0
+    """How often in a row at a beat's distance. Once may be what was held up, let go shortly before the next one."""
     _silent_ns: int | None = None
     """The last word before the silence that was found."""
+
+    def began(self, asked_ns: int, now_ns: int) -> None:
+        """Its first words that can be repeated, which it was asked for then. What a network held up, and lets go with
+        what was said later, comes late."""
+        if now_ns - asked_ns <= self.attention.seldom_ns:
+            self._began_ns = now_ns
 
     def repeated(self, now_ns: int) -> None:
         """It says once more what it said last. Whoever beats does so right behind its first words, too: it may be too
         busy later to be silent, and is known by then."""
         attention = self.attention
-        if self.beats or self.began_ns is None or not attention.sees(now_ns):
+        if self.beats:
             return
+        at_once = self._began_ns is not None and now_ns - self._began_ns <= attention.seldom_ns
         since_ns = attention.seldom_ns + 1 if self._repeated_ns is None else now_ns - self._repeated_ns
-        if now_ns - self.began_ns <= attention.seldom_ns or attention.burst_ns <= since_ns <= attention.seldom_ns:
-            self.beats = True
-        elif since_ns > attention.seldom_ns:
+        if since_ns >= attention.burst_ns:
             self._repeated_ns = now_ns
+            self._regularly = self._regularly + 1 if since_ns <= attention.seldom_ns else 0
+        self.beats = at_once or self._regularly > 1
 
     def look(self, now_ns: int) -> None:
         """At each tick, behind the judge's own look. Who was silent and speaks again is to show anew that it beats:
         one that was taken for what it is not is accused once."""
         if self._silent_ns is not None and self._silent_ns != self.heard_ns:
-            self.beats, self._repeated_ns, self._silent_ns = False, None, None
+            self.beats, self._regularly, self._repeated_ns, self._silent_ns = False, 0, None, None
         elif self.silent(now_ns):
             self._silent_ns = self.heard_ns
 

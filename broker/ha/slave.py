@@ -114,7 +114,12 @@ class HaSlave:
         """Since when its master answers on no connection; None where it does, and while there is none to connect to."""
         self._greeted = False
         """The master of this connection has."""
-        self._written_ns = self._beat_ns = 0
+        self._asked_ns = 0
+        """When the first acknowledgement left, for which the master waits."""
+        self._told = False
+        """It has sent something of its log, or that there is nothing."""
+        self._written_ns = 0
+        self._beat_ns: int | None = None
         self._received_end = log_end
         self._reported = -1
         self._empty = log_end == 0
@@ -156,8 +161,8 @@ class HaSlave:
         """The connection stands."""
         self.state = HaState.HANDSHAKE
         self._ear = Ear(self._attention, now_ns)
-        self._written_ns, self._beat_ns = now_ns, 0
-        self._reported = -1
+        self._written_ns, self._beat_ns = now_ns, None
+        self._reported, self._told = -1, False
         return [Send(self._hello.to_bytes())]
 
     def closed(self, now_ns: int) -> None:
@@ -194,7 +199,7 @@ class HaSlave:
         that is how its master knows."""
         config = self._config
         if config.beat_interval_ms:
-            return self._beat_ns + config.beat_interval_ms * NS_PER_MS if self._beat_ns else 0
+            return 0 if self._beat_ns is None else self._beat_ns + config.beat_interval_ms * NS_PER_MS
         return self._written_ns + config.heartbeat_interval_ms * NS_PER_MS
 
     # --- the master's words ----------------------------------------------------------------------------------
@@ -293,8 +298,9 @@ class HaSlave:
             return self._leave(f"the master sent epoch {message.epoch.epoch} from {message.epoch.start} behind epoch "
                                f"{last.epoch} from {last.start}", now_ns, self._config.reconnect_wait_ms)
         outputs: list[Output] = []
-        if self._ear.began_ns is None:
-            self._ear.began_ns = now_ns
+        if not self._told:
+            self._told = True
+            self._ear.began(self._asked_ns, now_ns)
         if size or message.offset == self._received_end:  # an empty log may begin anywhere, with the first byte
             known = self._with_epochs(message.offset, end, message.epoch)
             if known != self.epochs:
@@ -342,6 +348,8 @@ class HaSlave:
         return [LogTrusted()]
 
     def _ack(self, now_ns: int) -> Send:
+        if self._reported < 0:
+            self._asked_ns = now_ns
         self._reported, self._written_ns = self.log_end, now_ns
         return Send(Ack(self.log_end).to_bytes())
 

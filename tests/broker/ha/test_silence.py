@@ -185,28 +185,27 @@ def test_a_slave_that_reports_each_five_seconds_is_never_silent() -> None:
     assert pair.now == pair.heard + 15_000
 
 
-@pytest.mark.parametrize("seconds", [6, 9, 11, 14])
-@pytest.mark.parametrize("began", [0, 7_000], ids=["from the first report on", "later"])
-def test_a_network_that_holds_its_reports_up_makes_no_java_slave_one_that_beats(seconds: int, began: int) -> None:
+@pytest.mark.parametrize("seconds", [6, 7.7, 9, 11, 14])
+@pytest.mark.parametrize("began", [1, 7_000], ids=["from the first report on", "later"])
+def test_a_network_that_holds_its_reports_up_makes_no_java_slave_one_that_beats(seconds: float, began: int) -> None:
     pair = Pair(theirs=OLDER)
-    pair.run(20 + began)
+    pair.run(began)
     pair.held_up = True
-    pair.run(seconds * 1_000)
+    pair.run(int(seconds * 1_000))
     pair.held_up = False
-    pair.run(1)
-    accused = []
-    for _ in range(400):
-        pair.run(100)
-        accused.append(bool(pair.accused))
-    spans = sum(after and not before for before, after in zip([False, *accused], accused, strict=False))
-    assert spans <= (1 if not began else 0), "at most once, where its first words were held up"
+
+    def nobody() -> None:
+        assert pair.accused == frozenset()
+
+    pair.run(40_000, nobody)
 
 
-@pytest.mark.parametrize("paused_ms", [700, 2_100, 9_900])
+@pytest.mark.parametrize("paused_ms", [700, 2_100, 4_690, 9_900])
+@pytest.mark.parametrize("began", [1, 5_010], ids=["before the first report", "later"])
 @pytest.mark.parametrize("theirs", [ALL_ACK, OLDER], ids=["ours", "java"])
-def test_a_master_that_was_stopped_accuses_nobody(paused_ms: int, theirs: HaConfig) -> None:
+def test_a_master_that_was_stopped_accuses_nobody(paused_ms: int, theirs: HaConfig, began: int) -> None:
     pair = Pair(theirs=theirs)
-    pair.run(5_010)
+    pair.run(began)
     pair.master_paused = True
     pair.run(paused_ms)
     assert not pair.accused, "whoever asks before the ticks go on"
@@ -231,19 +230,20 @@ def test_whose_silence_goes_on_behind_the_judges_pause_is_silent_all_the_same() 
     assert resumed + 2_000 <= pair.now <= resumed + 2_000 + TICK
 
 
-def test_a_slave_that_speaks_again_is_not_silent_and_shows_anew_that_it_beats() -> None:
-    pair = Pair()
+@pytest.mark.parametrize("body", [0, 100], ids=["idle", "busy"])
+def test_a_slave_that_speaks_again_is_not_silent_and_shows_anew_that_it_beats(body: int) -> None:
+    pair = Pair(body=body)
     pair.run(3_000)
-    pair.cut = True
+    pair.held_up = True
     pair.run(4_000)
     assert pair.accused == {2}
     pair.held.ask(1, frozenset({1}), pair.now_ns)
     pair.held.accept({1}, 2)
-    pair.cut = False
+    pair.held_up = False
     until(pair, lambda: pair.held.wanted(pair.now_ns) == frozenset({1, 2}))
     pair.held.ask(2, frozenset({1, 2}), pair.now_ns)
     pair.held.accept({1, 2}, 3)
-    pair.run(1_300)
+    pair.run(1_800)
     pair.cut = True
     until(pair, lambda: pair.accused == {2})
     assert pair.now == pair.heard + 2_000
@@ -357,14 +357,29 @@ def test_connections_live_on_and_with_them_what_was_seen_of_a_slave() -> None:
     assert pair.now == pair.heard + 2_000
 
 
+def test_one_that_was_taken_for_what_it_is_not_is_accused_once() -> None:
+    """It repeated itself by some chance as who beats does, and goes on each 5 s."""
+    attention = Attention(ALL_ACK, 0)
+    ear, accused = Ear(attention, 0), []
+    for now in range(0, 60_000, TICK):
+        attention.look(now * MS)
+        ear.look(now * MS)
+        if now in (10_000, 10_300, 10_600, 10_900) or now % 5_000 == 0:
+            ear.repeated(now * MS)
+            ear.heard_ns = now * MS
+        if ear.silent(now * MS):
+            accused.append(now)
+    assert accused == [*range(12_900, 15_000, TICK)]
+
+
 def test_who_repeats_itself_faster_than_it_must_is_known_too() -> None:
     attention = Attention(ALL_ACK)
-    ear = Ear(attention, 0, 0)
-    for now in range(10_000, 10_400, 50):
+    ear = Ear(attention, 0)
+    for now in range(10_000, 10_700, 50):
         attention.look(now * MS)
         assert not ear.beats
         ear.repeated(now * MS)
-        if now >= 10_250:
+        if now >= 10_500:
             break
     assert ear.beats
 

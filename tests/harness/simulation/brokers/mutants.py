@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.harness.planting import Planted
+from tests.harness.simulation.brokers import silences
 
 HA: Final = "broker/ha/"
 MANAGER: Final = "broker/replicas/manager.py"
@@ -694,4 +695,5 @@ PLANTED: Final = (
     Planted("the spare is given up once and for all", STORE + "files.py",
             "        finally:\n            keep_spare(files)\n", "        finally:\n            pass\n",
             (DISKS + "test_a_full_disk_has_room_for_what_says_who_a_replica_is_and_what_its_log_is_worth",)),
+    *silences.PLANTED,
 )
