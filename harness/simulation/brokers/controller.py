@@ -13,7 +13,7 @@ import attrs
 
 from controller import answers
 from controller.active import ActiveController, ElectionSettings
-from controller.liveness import Liveness
+from controller.liveness import Life, Liveness
 from controller.metadata.codec import encode
 from controller.metadata.commands import AnyCommand, ElectMaster
 from controller.metadata.groups import GroupKey
@@ -21,6 +21,7 @@ from controller.metadata.outcomes import Outcome, Refused
 from controller.notifications import Notification
 from controller.requests import WRITES, Seen, read_command, read_heartbeat
 from raft.config import MS
+from remoting.bodies.controller import BrokerNames
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.headers.controller import (
@@ -153,6 +154,12 @@ class Controller:
             key = machine.resolve(info.broker_name, info.cluster_name)
             reply(answers.answer(command, key) if isinstance(key, Refused)
                   else answers.replica_info(command, machine.group(key), key))
+        elif code == RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:
+            names, alive = BrokerNames.from_json(command.body).names, active.liveness.life
+            groups = [(key, group) for name in names if (group := machine.group(
+                key := GroupKey(self.scene.key.cluster, name))) is not None]
+            reply(answers.sync_state_data(
+                command, groups, lambda key, each: alive(self.now, key, each) is Life.ALIVE))
         else:
             next_id = GetNextBrokerIdRequest.from_ext(command.ext)
             key = GroupKey(next_id.cluster_name, next_id.broker_name)

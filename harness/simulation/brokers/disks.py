@@ -35,6 +35,12 @@ class MachineDisk:
         self.stalled = self.hangs = self.refuses = False
         self.harms = 0
         """How often something went wrong with it."""
+        self.well_ns = 0
+        """Since when it is well."""
+
+    @property
+    def is_in_trouble(self) -> bool:
+        return bool(self.late_ns or self.stalled or self.hangs or self.refuses) or self._files.disk is _NO_ROOM
 
     def fill(self, *, to_the_brim: bool, told: bool) -> None:
         """Others took its room: ``to_the_brim``, the next file of the log fails; ``told``, the system says how much is
@@ -50,6 +56,8 @@ class MachineDisk:
 
     def mend(self) -> None:
         """It is quick and has room, and what waited for it goes on."""
+        if self.is_in_trouble:
+            self.well_ns = self._host.scene.world.now
         self.late_ns, self.stalled, self.hangs = 0, False, False
         self.fill(to_the_brim=False, told=False)
         self._host.resume(HANGS)

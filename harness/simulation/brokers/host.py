@@ -42,6 +42,8 @@ class Host:
         self.paused: list[tuple[bool, Callable[[], None]]] | None = None
         """What comes while its process stands still; True: a timer's."""
         self._stopped_by: set[str] = set()
+        self.stood = (0, 0)
+        """From when to when it stood still the last time."""
         self.held = 0
         """Up to where the log certainly is on this machine, as of the end of the last run."""
         self.boots = 1
@@ -150,6 +152,7 @@ class Host:
             self._stopped_by.add(why)
             if self.paused is None:
                 self.paused = []
+                self.stood = self.now, self.now
 
     def resume(self, why: str = SIGSTOP) -> None:
         """What its loop finds first, timers that are overdue or what came meanwhile, is chance."""
@@ -157,6 +160,7 @@ class Host:
         if self.paused is None or self._stopped_by:
             return
         waiting, self.paused = self.paused, None
+        self.stood = self.stood[0], self.now
         first = self.scene.first_found()
         for _, call in waiting if first is None else sorted(waiting, key=lambda each: each[0] is not first):
             call()

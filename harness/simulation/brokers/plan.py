@@ -26,6 +26,8 @@ cut that no controller notices, while another broker does not hear this one; ``f
 no controller gave; ``lonely``: from all other brokers; ``deaf`` and ``mute``: one way, between it and all servers.
 Where operators change what is demanded, ``alone``, too: all others die, and the operator has this one go on without
 them."""
+SILENCE_MS: Final = 500
+"""After which who repeats itself is silent."""
 PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks")
 """``demands``: an operator changes ``minInSyncReplicas`` of running brokers again and again. ``silence``: nobody dies,
 and processes stand still or are not heard. ``disks``: they are slow, stall, hang or are full."""
@@ -33,7 +35,7 @@ _OF: Final = {
     "calm": (), "kills": ("kill",), "power": ("kill", "power cut", "blink"),
     "network": ("cut", "one way", "severed", "reset"),
     "demands": ("kill", "cut", "one way", "severed", "failover", "designate"),
-    "silence": ("pause", "cut", "one way", "severed", "lonely", "deaf", "mute", "controller pause"),
+    "silence": ("pause", "cut", "one way", "severed", "lonely", "lonely", "deaf", "mute", "controller pause"),
     "disks": ("slow disk", "stalled disk", "hanging disk", "full disk", "full disk"),
     "roles": ("failover", "designate", "pause", "notify late", "severed", "forged"),
 }
@@ -95,15 +97,17 @@ class BrokerPlan:
     demand_ns: int = 150 * MS
     slave_timeout_ms: int = 700
     disk_stall_ms: int = 600
+    beat_interval_ms: int = 100
+    """Between brokers, which repeat themselves; 0: they do not."""
 
     def ha(self) -> HaConfig:
         return HaConfig(
             all_ack_in_sync_state_set=self.all_ack, heartbeat_interval_ms=200, housekeeping_interval_ms=900,
-            beat_interval_ms=100, silence_ms=500, handshake_timeout_ms=600, role_wait_ms=600,
-            max_time_not_caught_up_ms=1_200, admission_ms=100, asked_void_ms=120_000, transfer_batch_bytes=700,
-            catch_up_batch_bytes=3_000, confirm_interval_ms=20, reconnect_wait_ms=80, connect_timeout_ms=300,
-            truncate_retry_ms=150, dispatch_wait_ms=2_000, flow_control_bytes_per_second=self.flow_bytes,
-            young_master_shows_all=self.shows_all)
+            beat_interval_ms=self.beat_interval_ms, silence_ms=SILENCE_MS, handshake_timeout_ms=600, role_wait_ms=600,
+            max_time_not_caught_up_ms=1_200, admission_ms=100,
+            asked_void_ms=120_000, transfer_batch_bytes=700, catch_up_batch_bytes=3_000, confirm_interval_ms=20,
+            reconnect_wait_ms=80, connect_timeout_ms=300, truncate_retry_ms=150, dispatch_wait_ms=2_000,
+            flow_control_bytes_per_second=self.flow_bytes, young_master_shows_all=self.shows_all)
 
     def learns(self, number: int) -> bool:
         return number >= self.brokers - self.learners
@@ -142,6 +146,8 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     plan.lost_notifications = stream.pick((0.0, 0.0, 0.3, 1.0), 0.0)
     plan.close_seen = stream.pick((0.0, 0.5, 1.0), 0.5)
     plan.late_close_ms = stream.pick((0, 5, 300, 2_000), 0)
+    plan.beat_interval_ms = stream.pick((100, 100, 100, 0), 100)
+    plan.disk_stall_ms = stream.pick((600, 600, 0), 600)
     _harm(plan, stream, profile)
     plan.java_controllers = stream.chance(0.2)
     plan.controllers_by_name = stream.chance(0.2)
@@ -150,7 +156,10 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
     draw_demands(plan, stream, always=profile == "demands", never=profile == "calm")
     if profile == "demands":
         plan.brokers, plan.min_in_sync, plan.harms = max(plan.brokers, 3), 2, (*plan.harms, "alone", "alone")
-    elif plan.demand_chance and plan.harms and stream.chance(0.5):
+    elif profile in ("silence", "disks"):
+        plan.brokers, plan.java_controllers = max(plan.brokers, 3), False
+        plan.min_in_sync = 2 if stream.chance(0.8) else 1
+    if profile != "demands" and plan.demand_chance and plan.harms and stream.chance(0.5):
         plan.harms += ("alone",)
     return plan
 

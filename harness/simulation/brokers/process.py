@@ -165,6 +165,7 @@ class BrokerProcess:
     def _tick(self) -> None:
         self.later(TICK_NS, E_TICK, self._tick)
         self.journal.tick()
+        self.scene.watch.hindrances.look(self)
 
     def after(self) -> None:
         """After each event: tasks that it woke."""

@@ -16,6 +16,7 @@ from controller.metadata.machine import MetadataMachine
 from harness.simulation.brokers.controller import NAMES, BrokerChannel, Controller
 from harness.simulation.brokers.demands import DEMANDED
 from harness.simulation.brokers.group import Group, calls
+from harness.simulation.brokers.hindrances import HINDERED
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.nemesis import Nemesis
 from harness.simulation.brokers.plan import PROFILES, BrokerPlan, draw
@@ -39,7 +40,7 @@ FAULTS: Final = (
     "lonely", "deaf", "mute",
     "controller pause", "slow disk", "stalled disk", "hanging disk", "full disk", "shared disk",
     "java controllers", "resigned", "led by who lost something", "log in doubt no longer", "alone",
-    "acknowledged, and more had been demanded", *DEMANDED,
+    "acknowledged, and more had been demanded", *DEMANDED, *HINDERED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000

@@ -38,6 +38,8 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_B30": "what was not synced before a power cut is acknowledged when it was copied again",
     "INV_B31": "a raised minimum is in force at once; a lowered one not while others are eligible on account of the "
                "higher one",
+    "INV_B32": "nobody is accused of a silence who spoke, nor by who did not listen",
+    "INV_B33": "no replica accuses a disk that is well",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",

@@ -36,6 +36,9 @@ class End:
     room: Callable[[], None] = _nothing
     """Something that was sent has arrived."""
     flying: int = 0
+    spoken_ns: int | None = None
+    """When the last that the other end said came to this machine, which its process may yet have to read."""
+    _arrived: int = 0
     _sent: int = 0
     _received: int = 0
 
@@ -58,11 +61,11 @@ class End:
         if scene.plan.pieces and len(data) > 1:
             cut = scene.pieces.between(0, len(data) - 1, 0)
             if cut:
-                self._send(scene, data[:cut])
+                self._send(scene, data[:cut], whole=False)
                 data = data[cut:]
         self._send(scene, data)
 
-    def _send(self, scene: Group, data: bytes) -> None:
+    def _send(self, scene: Group, data: bytes, *, whole: bool = True) -> None:
         other = self.other
         if other is None or not self.open:
             return
@@ -83,7 +86,14 @@ class End:
             if self.open:
                 self.host.do(self.process, E_DATA, self.room)
 
-        scene.send(self.host, other.host, self.kind, lambda: other.host.do(other.process, E_DATA, arrived))
+        def reached() -> None:
+            if number == other._arrived:
+                other._arrived += 1
+                if whole:
+                    other.spoken_ns = other.host.now
+            other.host.do(other.process, E_DATA, arrived)
+
+        scene.send(self.host, other.host, self.kind, reached)
 
     def close(self) -> None:
         """This end is done. The other one hears of it if the network lets it."""

@@ -25,6 +25,7 @@ from harness.simulation.brokers.contract import Excuse, Loss, excuse
 from harness.simulation.brokers.copies import Copies
 from harness.simulation.brokers.demands import Demands
 from harness.simulation.brokers.doubts import Doubts
+from harness.simulation.brokers.hindrances import Hindrances
 from harness.simulation.brokers.history import ConsumerHistory
 from harness.simulation.brokers.plan import CLUSTER, GROUP
 from harness.simulation.brokers.runs import Runs
@@ -55,6 +56,7 @@ class BrokerWatch:
         self.counts = self.checker.counts
         self.history = ConsumerHistory(self)
         self.doubts, self.demands, self.copies, self.runs = Doubts(self), Demands(self), Copies(self), Runs(self)
+        self.hindrances = Hindrances(self)
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
         """Nothing was lost so far, and nothing may be."""
@@ -77,7 +79,7 @@ class BrokerWatch:
         self._sets: dict[int, frozenset[int]] = {}
         """By master epoch, the last that was committed in it."""
         self._elections: dict[int, tuple[int, bool]] = {}
-        """By epoch, whom it made master, ``NOBODY`` where there is none, and whether the controller did of itself."""
+        """By epoch, whom it made master, ``NOBODY`` where there is none, and whether no operator wanted it."""
         self._masters: dict[int, BrokerProcess] = {}
         self._owners: dict[int, Host] = {}
         self._acker: Host | None = None
@@ -150,7 +152,7 @@ class BrokerWatch:
             command = applied.command
             self.doubts.chosen(applied.outcome, applied.command, applied.groups)
             self._elections[applied.outcome.master_epoch] = (
-                applied.outcome.master, isinstance(command, ElectMaster) and command.trigger is Trigger.CONTROLLER)
+                applied.outcome.master, isinstance(command, ElectMaster) and command.trigger is not Trigger.ADMIN)
         for _, before, after in applied.groups:
             if before.master is not None and after.master is None and isinstance(applied.command, CleanBrokerData):
                 self._elections[after.master_epoch] = (NOBODY, False)  # an operator took a living master away
@@ -478,6 +480,7 @@ class BrokerWatch:
         for known in (self._learned, self._renewed, self._confirm, self._asked):
             known.pop(process, None)
         self.demands.ended(process)
+        self.hindrances.ended(process)
         self.history.forget(process)
 
     def cut_off(self, process: BrokerProcess) -> None:
