@@ -657,6 +657,27 @@ PLANTED: Final = (
     Planted("who left is told on", "broker/moments.py",
             "        self._at[place].remove(call)\n        self._order()\n", "        self._at[place].remove(call)\n",
             (MOMENTS + "test_who_shares_a_place_is_told_in_the_order_of_coming",)),
+    # --- who is silent, and whose disk is in trouble
+    Planted("what was said in a pause of the judge is a silence", HA + "silence.py",
+            "        return (self._looked_ns is None\n"
+            "                or now_ns - self._looked_ns > LOOK_NS + self.config.silence_ms * NS_PER_MS // 4)\n",
+            "        return False\n", ("INV_B32",), "silence"),
+    Planted("a judge that stood still goes on counting", HA + "silence.py",
+            "max(heard_ns, self._resumed_ns or heard_ns)", "heard_ns", ("INV_B32",), "silence"),
+    Planted("who says nothing new says nothing", HA + "master.py",
+            "        here.ear.heard_ns = now_ns\n",
+            "        if isinstance(message, SlaveHandshake) or message.offset != here.ack:\n"
+            "            here.ear.heard_ns = now_ns\n", ("INV_B32",), "calm"),
+    Planted("a master that only repeats itself is silent", HA + "slave.py",
+            "        self._ear.heard_ns = now_ns\n",
+            "        if not isinstance(message, Transfer) or message.body:\n            self._ear.heard_ns = now_ns\n",
+            ("INV_B32",), "calm"),
+    Planted("half a silence is one", HA + "silence.py",
+            "+ self.config.silence_ms * NS_PER_MS\n\n    def sees",
+            "+ self.config.silence_ms * NS_PER_MS // 3\n\n    def sees",
+            ("INV_B32",), "silence"),
+    Planted("a process that stood still says that its disk did", DIAGNOSIS,
+            " or pieces != self._pieces or late:", " or pieces != self._pieces:", ("INV_B33",), "silence"),
     # --- disks that are full or stand still
     Planted("a stall is told at half of its time", DIAGNOSIS,
             "now_ns - self._moved_ns >= stall_ns:", "now_ns - self._moved_ns >= stall_ns // 2:",
