@@ -42,7 +42,7 @@ class Hindrances:
     # --- silence ---------------------------------------------------------------------------------------------
 
     def look(self, process: BrokerProcess) -> None:
-        """At each tick of it, when it has looked itself."""
+        """At each tick of it, when it has looked itself, and when it asks for another SyncStateSet."""
         in_sync, now = process.switch.in_sync, process.now
         silent = frozenset[int]() if in_sync is None else in_sync.silent(now)
         for member in sorted(silent - self._accused.get(process, frozenset())):
@@ -81,7 +81,7 @@ class Hindrances:
     # --- disks -----------------------------------------------------------------------------------------------
 
     def _disk(self, process: BrokerProcess) -> None:
-        """INV_B33."""
+        """INV_B33: its health, as it judges it itself."""
         health, disk = process.journal.health, process.host.disk
         if health is self._told_disk.get(process, DiskHealth.WELL):
             return

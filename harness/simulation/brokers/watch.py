@@ -192,6 +192,7 @@ class BrokerWatch:
 
     def asks(self, process: BrokerProcess, wanted: SyncStateSet) -> None:
         self.scene.counts["alter asked"] += 1
+        self.hindrances.look(process)
         self._asked.setdefault(process, []).append((wanted.sync_state_set_epoch, wanted.sync_state_set))
 
     def answered(self, process: BrokerProcess, command: Command, answer: Command | None, sent_ns: int) -> None:

@@ -14,9 +14,8 @@ from broker.ha.insync import InSync
 from broker.store.files import MemoryFiles
 from harness.simulation.brokers.contract import Excuse, Loss, excuse
 from harness.simulation.brokers.plan import draw
-from harness.simulation.brokers.scene import BROKERS, make
+from harness.simulation.brokers.scene import BROKERS
 from harness.simulation.brokers.statements import PREDICATES, STATEMENTS
-from raft.config import MS
 from raft.sim.campaign import Result, run
 from raft.sim.command import main
 from raft.sim.tape import Tape, count, load
@@ -36,65 +35,6 @@ def test_seeds_pass(profile: str, seed: int) -> None:
     result = play(seed, profile)
     assert result.failure is None, result.message
     assert result.predicates["INV_B22"] == result.predicates["INV_C17"] == 1
-
-
-@pytest.mark.parametrize(("first", "order"), [
-    (0, ["heard", "timer", "heard again"]), (1, ["timer", "heard", "heard again"]),
-    (2, ["heard", "heard again", "timer"])])
-def test_a_process_that_stood_still_finds_what_came_and_what_is_due_in_any_order(first: int, order: list[str]) -> None:
-    scene = make(Tape(1, {"resumes": {0: first}}), "calm")
-    host, found = scene.hosts[0], list[str]()
-    host.start()
-    host.pause()
-    host.pause("its disk hangs")
-    host.do(host.process, 0, lambda: found.append("heard"))
-    assert host.process is not None
-    host.later(host.process, 0, 0, lambda: found.append("timer"))
-    scene.play(1)
-    host.do(host.process, 0, lambda: found.append("heard again"))
-    host.resume("its disk hangs")
-    assert found == [], "it is stopped for another reason, too"
-    host.resume()
-    assert [each for each in found if each in order] == order
-
-
-def test_a_disk_that_stalls_ends_nothing_until_it_is_mended() -> None:
-    scene = make(Tape(1), "calm")
-    host, done = scene.hosts[0], list[str]()
-    host.start()
-    process = host.process
-    assert process is not None
-    host.disk.stalled = True
-    process.disk.submit(lambda: done.append("synced"), lambda error: done.append("told"))
-    scene.play(100 * MS)
-    assert done == [] and host.paused is None
-    host.disk.mend()
-    scene.play(200 * MS)
-    assert done == ["synced", "told"]
-
-
-def test_a_disk_that_hangs_holds_who_calls_it() -> None:
-    host, done = make(Tape(1), "calm").hosts[0], list[str]()
-    host.start()
-    host.disk.hangs = True
-    host.files.sync_dir("")
-    host.do(host.process, 0, lambda: done.append("went on"))
-    assert done == []
-    host.disk.mend()
-    assert done == ["went on"]
-
-
-def test_a_full_disk_takes_no_file_of_the_log() -> None:
-    host = make(Tape(1), "calm").hosts[0]
-    host.start()
-    file = host.files.open("x", create=True)
-    host.disk.fill(to_the_brim=True, told=True)
-    with pytest.raises(OSError, match="no space"):
-        file.reserve(0, 1)
-    assert host.files.space().used_ratio > 0.99
-    host.disk.mend()
-    file.reserve(0, 1)
-    assert host.files.space().used_ratio == 0
 
 
 def test_a_seed_is_the_same_every_time() -> None:

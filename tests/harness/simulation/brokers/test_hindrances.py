@@ -1,0 +1,61 @@
+"""The judge of accusations objects to those that are false, and to no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.ha.insync import InSync
+from broker.ha.slave import HaSlave
+from broker.journal import Journal
+from broker.store.health import DiskHealth
+from harness.simulation.brokers.scene import BrokerScene, make
+from raft.config import MS
+from raft.invariants import InvariantViolation
+from raft.sim.tape import Tape
+
+
+def playing() -> BrokerScene:
+    """Three calm brokers that have found each other."""
+    scene = make(Tape(1, {}), "calm")
+    scene.play(2_000 * MS)
+    return scene
+
+
+def test_a_member_that_speaks_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = playing()
+    monkeypatch.setattr(InSync, "silent", lambda self, now_ns: self.accepted - {self.self_id})
+    with pytest.raises(InvariantViolation, match="INV_B32: accused of a silence that was none: b0"):
+        scene.play(2_100 * MS)
+
+
+def test_a_master_that_speaks_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = playing()
+    monkeypatch.setattr(HaSlave, "master_silent", lambda self, now_ns: True)
+    with pytest.raises(InvariantViolation, match="INV_B32"):
+        scene.play(2_100 * MS)
+
+
+def test_who_is_cut_off_is_silent_and_may_be_called_so() -> None:
+    scene = playing()
+    for other in ("b1", "b2"):
+        scene.network.cut("b0", other)
+        scene.network.cut(other, "b0")
+    scene.play(3_000 * MS)
+    assert scene.counts["member judged silent"] and scene.counts["master judged silent"] == 2
+    assert scene.watch.counts["INV_B32"] == sum(
+        scene.counts[f"{who} judged silent"] for who in ("member", "master"))
+
+
+def test_a_disk_that_is_well_is_not_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = playing()
+    scene.play(6_000 * MS)
+    monkeypatch.setattr(Journal, "health", DiskHealth.STALLED)
+    with pytest.raises(InvariantViolation, match="INV_B33: accuses a disk that is well"):
+        scene.play(6_100 * MS)
+
+
+def test_a_disk_that_was_full_may_be_doubted_for_a_while() -> None:
+    scene = playing()
+    scene.hosts[0].disk.fill(to_the_brim=False, told=True)
+    scene.play(2_500 * MS)
+    assert scene.counts["disk judged full"] == 1 == scene.watch.counts["INV_B33"]
