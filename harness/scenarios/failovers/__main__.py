@@ -27,6 +27,7 @@ import trio
 
 from harness.scenarios.failovers import disks, sandbox
 from harness.scenarios.failovers.campaign import MODES, Run, differing, groups, names, planned
+from harness.scenarios.failovers.faults import FAULTS
 from harness.scenarios.failovers.forwarding import Forwarders, forwarders
 from harness.scenarios.failovers.history import History, read
 from harness.scenarios.failovers.network import Network, namespaces
@@ -43,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--failovers", type=int, default=300, help="how many to wait for; default: %(default)s")
     made.add_argument("--seconds", type=float, default=3_600.0, help="at most; default: %(default)s")
     made.add_argument("--mode", action="append", choices=MODES, help="a broker group in it; default: one in each")
+    made.add_argument("--fault", action="append", choices=[fault.__name__ for fault in FAULTS],
+                      help="that happens, each as often; default: all")
     made.add_argument("--producers", type=int, default=2, help="for each group; default: %(default)s")
     made.add_argument("--pause-ms", type=float, default=5.0, help="between a producer's sends; default: %(default)s")
     made.add_argument("--seed", type=int, help="of the schedule; default: another each time")
@@ -69,7 +72,8 @@ async def run(options: argparse.Namespace) -> int:
         if isinstance(network, Forwarders):
             await _forward(network, there)
         with (root / "history.jsonl").open("w") as file:
-            campaign = Run(there, network, made, modes, Random(seed), History(file), _say)
+            chosen = {fault: 1 for fault in FAULTS if fault.__name__ in (options.fault or ())} or FAULTS
+            campaign = Run(there, network, made, modes, Random(seed), History(file), _say, chosen)
             came_back = await _played(campaign, options)
         if not came_back:
             _say(f"SOMETHING DID NOT COME BACK: the logs are in {root}")

@@ -66,8 +66,8 @@ MODES: Final[Mapping[str, Mode]] = {
 
 _BROKERS: Final[Mapping[str, object]] = {
     "controllerHeartBeatTimeoutMills": 3_000, "brokerHeartbeatInterval": 300, "masterLeaseMs": 1_500,
-    "mappedFileSizeCommitLog": 8 << 20, "mappedFileSizeConsumeQueue": 240_000, "maxIndexNum": 40_000,
-    "maxHashSlotNum": 10_000, "cleanFileForciblyEnable": False,
+    "diskStallMs": 1_000, "mappedFileSizeCommitLog": 8 << 20, "mappedFileSizeConsumeQueue": 240_000,
+    "maxIndexNum": 40_000, "maxHashSlotNum": 10_000, "cleanFileForciblyEnable": False,
 }
 """Silence is noticed within 3 s, and a disk of some hundred megabytes is enough for a long run."""
 
@@ -90,8 +90,8 @@ class Run:
     traffic: Traffic = attrs.field(init=False)
     happened: Counter[str] = attrs.field(factory=Counter, init=False)
     failovers: int = 0
-    gaps_ms: list[float] = attrs.field(factory=list, init=False)
-    """The longest time without an acknowledgement of a group whose master was killed, and nothing else done."""
+    gaps_ms: dict[str, list[float]] = attrs.field(factory=dict, init=False)
+    """By fault, the longest time without an acknowledgement of a group of which nothing else was done."""
     broken: list[Broken] = attrs.field(factory=list, init=False)
     began: float = attrs.field(factory=time.monotonic, init=False)
 
@@ -130,11 +130,12 @@ class Run:
             number += 1
             before = await self._settled()
             self.traffic.longest_s.clear()
-            words, killed = await self._round(before)
+            words, alone = await self._round(before)
             after = await self._settled()
-            gap = self.traffic.longest_s.get(killed, 0.0) * 1e3
-            if gap:
-                self.gaps_ms.append(gap)
+            gap = 0.0
+            for group, fault in alone.items():
+                gap = self.traffic.longest_s.get(group, 0.0) * 1e3
+                self.gaps_ms.setdefault(fault, []).append(gap)
             more = sum(after.groups[name].epoch - before.groups[name].epoch for name in self.modes)
             self.failovers += more
             account = self.history.account
@@ -142,8 +143,8 @@ class Run:
                      f"{len(account.acked):,} acknowledged, {len(account.broken)} found")
             await trio.sleep(self.chance.uniform(0.1, 0.6))
 
-    async def _round(self, view: ClusterView) -> tuple[str, str]:
-        """One or two faults, held and undone: in words; and the group, where nothing was done but to kill a master."""
+    async def _round(self, view: ClusterView) -> tuple[str, dict[str, str]]:
+        """One or two faults, held and undone: in words; and the group with its fault, where it was one of a master."""
         scene = Scene(self.cluster, self.network, self.disks, view, self.chance.choice(sorted(self.modes)), self.chance)
         begun: list[Begun] = []
         chosen = [self._draw() for _ in range(2 if self.chance.random() < TWO_AT_ONCE else 1)]
@@ -158,7 +159,8 @@ class Run:
         for each in reversed(begun):
             await each.undo()
         expected = len(chosen) == 1 and chosen[0] in EXPECTED
-        return f"{scene.group}: {' and '.join(each.words for each in begun)}", scene.group if expected else ""
+        alone = {scene.group: chosen[0].__name__} if expected else {}
+        return f"{scene.group}: {' and '.join(each.words for each in begun)}", alone
 
     def _draw(self) -> Fault:
         kinds = {each.kind for each in self.disks.values()}
@@ -192,12 +194,13 @@ class Run:
         """For people and for files."""
         counted = Counter(f"{each.promise.value} in mode {self.modes[each.group]}"
                           for each in self.history.account.broken if not self._promised(each))
-        gaps = sorted(self.gaps_ms)
+        gaps = {fault: sorted(each) for fault, each in sorted(self.gaps_ms.items())}
         return {
             "failovers": self.failovers, "minutes": round((time.monotonic() - self.began) / 60, 1),
             "modes": {group: MODES[mode].words for group, mode in self.modes.items()},
             "faults": dict(sorted(self.happened.items())), **summary(self.history.account),
-            "gap after a killed master, ms": {"rounds": len(gaps), "p50": _at(gaps, 0.5), "p99": _at(gaps, 0.99)},
+            "gaps, ms": {fault: {"rounds": len(each), "p50": _at(each, 0.5), "p99": _at(each, 0.99)}
+                         for fault, each in gaps.items()},
             "not promised": dict(sorted(counted.items())), "broken": [each.words for each in self.broken],
         }
 

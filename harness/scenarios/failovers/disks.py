@@ -1,8 +1,9 @@
 """A disk of its own for each server, which can stall and fill up.
 
-As root it is a file with a file system in it (``losetup``, ``mkfs.ext4``): frozen, every write and sync waits. Without
-loop devices it is memory of a limited size, which fills up and never stalls; outside a sandbox it is a directory, and
-no disk of its own at all.
+As root it is a file with a file system in it (``losetup``, ``mkfs.ext4``), on another such one: frozen, every write and
+sync waits; with the one below frozen, every sync, and what is written stays in the system's memory. Without loop
+devices it is memory of a limited size, which fills up and never stalls; outside a sandbox it is a directory, and no
+disk of its own at all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import attrs
 import trio
 
 _BALLAST: Final = "ballast"
+_MORE: Final = 64 << 20
+"""Bytes that a file system needs besides what it is for."""
 _LEFT: Final = 64 << 10
 """Bytes that a full disk still has, for files that are there already."""
 
@@ -44,15 +47,24 @@ class Disk:
 
     place: Path
     kind: Kind
+    below: Path | None = None
+    """Where the file is that it is in."""
 
     async def stall(self) -> None:
         """Every write and sync waits from now on."""
         assert self.kind.stalls
         await trio.run_process(["fsfreeze", "--freeze", str(self.place)])
 
+    async def stall_syncs(self) -> None:
+        """Every sync waits from now on."""
+        assert self.kind.stalls and self.below is not None
+        await trio.run_process(["fsfreeze", "--freeze", str(self.below)])
+
     async def resume(self) -> None:
         """What waited goes on."""
-        await trio.run_process(["fsfreeze", "--unfreeze", str(self.place)], check=False, capture_stderr=True)
+        for place in (self.below, self.place):
+            if place is not None:
+                await trio.run_process(["fsfreeze", "--unfreeze", str(place)], check=False, capture_stderr=True)
 
     def fill(self) -> None:
         """Leave no room."""
@@ -78,15 +90,22 @@ def make(root: Path, names: Sequence[str], size: int, sandbox: str) -> dict[str,
 def _made(place: Path, size: int, kind: Kind) -> Disk:
     place.mkdir(parents=True)
     if kind is Kind.LOOP:
-        image = place.with_name("disk.img")
-        with image.open("wb") as file:
-            file.truncate(size)
-        _run("mkfs.ext4", "-q", "-m", "0", str(image))
-        _run("mount", "-o", "loop", str(image), str(place))
+        below = place.with_name("device")
+        below.mkdir()
+        _mount_file(place.with_name("disk.img"), size + _MORE, below)
+        _mount_file(below / "disk.img", size, place, "-O", "^has_journal")  # whose writes would wait for the syncs
         (place / "lost+found").rmdir()  # servers begin in an empty directory
+        return Disk(place, kind, below)
     elif kind is Kind.MEMORY:
         _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place))
     return Disk(place, kind)
+
+
+def _mount_file(image: Path, size: int, place: Path, *more: str) -> None:
+    with image.open("wb") as file:
+        file.truncate(size)
+    _run("mkfs.ext4", "-q", "-m", "0", *more, str(image))
+    _run("mount", "-o", "loop", str(image), str(place))
 
 
 def _loops(root: Path) -> bool:
@@ -97,6 +116,7 @@ def _loops(root: Path) -> bool:
     except (OSError, subprocess.CalledProcessError):
         return False
     _run("umount", str(disk.place))
+    _run("umount", str(disk.below))
     return True
 
 

@@ -252,6 +252,21 @@ async def stall_slaves_disk(scene: Scene) -> Begun:
     return await _stalled(scene, scene.slave)
 
 
+async def _stalled_syncs(scene: Scene, server: Server) -> Begun:
+    disk = scene.disks[server.plan.name]
+    await disk.stall_syncs()
+    return Begun(f"stall the syncs of {server.plan.name}", disk.resume)
+
+
+async def stall_masters_syncs(scene: Scene) -> Begun:
+    """It can write, and none of it comes to the disk."""
+    return await _stalled_syncs(scene, scene.master)
+
+
+async def stall_slaves_syncs(scene: Scene) -> Begun:
+    return await _stalled_syncs(scene, scene.slave)
+
+
 async def stall_active_controllers_disk(scene: Scene) -> Begun:
     return await _stalled(scene, scene.active)
 
@@ -289,10 +304,12 @@ FAULTS: Final[Mapping[Fault, int]] = {
     cut_master: 1, mute_master: 1, deafen_master: 1, cut_master_from_controllers: 1, cut_master_from_slaves: 1,
     cut_master_from_clients: 1, lose_masters_host: 1, cut_slave: 1, cut_active_controller: 1,
     stall_masters_disk: 1, stall_slaves_disk: 1, stall_active_controllers_disk: 1,
+    stall_masters_syncs: 1, stall_slaves_syncs: 1,
     fill_masters_disk: 1, fill_slaves_disk: 1, fill_active_controllers_disk: 1,
 }
 """Each with its weight."""
-STALLS: Final = frozenset({stall_masters_disk, stall_slaves_disk, stall_active_controllers_disk})
+STALLS: Final = frozenset({
+    stall_masters_disk, stall_slaves_disk, stall_active_controllers_disk, stall_masters_syncs, stall_slaves_syncs})
 FILLS: Final = frozenset({fill_masters_disk, fill_slaves_disk, fill_active_controllers_disk})
-EXPECTED: Final = frozenset({kill_master, kill_both})
-"""After which a group has another master at once, if nothing else is done."""
+EXPECTED: Final = frozenset({kill_master, kill_both, stall_masters_disk, stall_masters_syncs, fill_masters_disk})
+"""After which a group has another master soon, if nothing else is done."""
