@@ -61,7 +61,7 @@ class Switch(Switching):
         """When the role that is being taken is."""
         self.dialled = 0
         """Connections that this run of the process asked for."""
-        self._rung = False
+        self._rung = self._looks = False
 
     @property
     def port(self) -> SimulatedPort:
@@ -120,12 +120,18 @@ class Switch(Switching):
             self._leave("this broker cannot take its role")
             refused = str(error)
         else:
-            self.process.later(MS, E_LOOK, self._moved)
+            if not self._looks:
+                self._looks = True
+                self.process.later(MS, E_LOOK, self._look_again)
             return
         self._taking, to_leave, self._to_leave = None, self._to_leave, False
         done(refused)
         if to_leave:
             self._leave("another process has this broker's id")
+
+    def _look_again(self) -> None:
+        self._looks = False
+        self._moved()
 
     def _moved(self) -> None:
         self._rung = True
