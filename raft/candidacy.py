@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raft.config import MS, NEVER
-from raft.messages import ParseResult, Role, Vote, VoteReply, VoteResult
+from raft.messages import LEADER, ParseResult, Role, Vote, VoteReply, VoteResult
 from raft.rules.interface import Candidacy, RoundOutcome, RoundPlan, Tally
 from raft.trace import RoundEnded, RoundStarted
 
@@ -37,6 +37,22 @@ class Campaign:
         self._own_vote_after = 0
         """Token that makes the candidate's own vote durable; only then it counts (KAFKA-10533)."""
 
+    @property
+    def allowed(self) -> bool:
+        """Only a voter asks for votes (etcd db54973: a removed node never does), and only with the directory that the
+        latest membership means: after a wipe, older ones still name the lost one.
+
+        While its removal may be uncommitted a voter goes on asking, for votes of the others (thesis §4.2.2): those who
+        are left may have shorter logs and need it.
+        """
+        core = self.core
+        member = core.membership.members.get(core.node_id)
+        voter = core.membership.votes(core.node_id) or (
+            core.log.membership_index > core.commit_index
+            and core.log.membership_at(core.commit_index)[1].votes(core.node_id))
+        return (voter and not core.installing and core.lapse is None
+                and (member is None or not member.incarnation or member.incarnation == core.incarnation))
+
     def deadline(self) -> int:
         return self._round_deadline if self._tally else self._next_round_at
 
@@ -48,6 +64,19 @@ class Campaign:
         self.cause = cause
         self.rounds = 0
         self.started_at = self._next_round_at = self.core.now
+
+    def learn_term(self, known_term: int) -> None:
+        """A higher term exists: take it now (one-step rules), or when the next round needs it (DLedger §2.5)."""
+        core = self.core
+        assert core.role != LEADER
+        if known_term <= core.term:
+            return
+        if core.rules.one_step:
+            core.set_hard_state(known_term, None)
+            if core.leader is not None:
+                core.become_follower(None, f"term {known_term} exists")
+        else:
+            self.state.known_term = max(self.state.known_term, known_term)
 
     def increase_term(self) -> None:
         """DLedger's needIncreaseTermImmediately: the next round, due at once, takes a higher term."""
@@ -71,7 +100,7 @@ class Campaign:
     def _ask(self) -> None:
         """Plan the next round and put the question."""
         core, state = self.core, self.state
-        if not core.may_campaign or core.writes.disk_full:
+        if not self.allowed or core.writes.disk_full:
             self._next_round_at = core.now + core.rules.follower_timeout_ns(core.rng, core.membership, core.node_id)
             return
         plan = core.rules.plan_round(core.voter(), state, core.rng)
@@ -161,7 +190,7 @@ class Campaign:
             core.trace(RoundEnded(core.now, core.node_id, core.group, core.term, self._round, tally.probe,
                                   outcome.result.name, len(accepted), len(tally.replies) - len(unknown)))
         state.last_result, state.last_probe = outcome.result, tally.probe
-        core.learn_term(outcome.known_term)
+        self.learn_term(outcome.known_term)
         if outcome.result is ParseResult.PASSED:
             self._passed(tally)
         else:

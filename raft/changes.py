@@ -35,15 +35,19 @@ class Changes:
         """Whether some member's directory may be met but not written down yet."""
 
     def begin(
-        self, ticket: int, voters: Mapping[str, str], learners: Mapping[str, str], priorities: Mapping[str, int]
+        self, ticket: int, voters: Mapping[str, str], learners: Mapping[str, str],
+        priorities: Mapping[str, int] | None = None,
     ) -> None:
-        """Raises ``Rejected``: another change runs, a hand-over runs, or the target is not legal."""
+        """Move to this membership (id -> address), step by step; ``Resolved`` follows.
+
+        Raises ``Rejected``: another change runs, a hand-over runs, or the target is not legal.
+        """
         core = self.leadership.core
         if self.desired is not None:
             raise Rejected(RejectReason.CHANGE_IN_PROGRESS)
         if self.leadership.transfer.busy:
             raise Rejected(RejectReason.TRANSFERRING)
-        desired = Desired(dict(voters), dict(learners), dict(priorities))
+        desired = Desired(dict(voters), dict(learners), dict(priorities or {}))
         reason = illegal(desired)
         if reason:
             raise Rejected(RejectReason.ILLEGAL_CHANGE, reason)

@@ -182,7 +182,7 @@ class Driver:
 
     async def hand_over(self, target: str | None = None) -> None:
         """Hand leadership over: see ``Node.transfer_leadership``."""
-        await self.request(lambda ticket: self.replica.transfer(self.clock(), ticket, target))
+        await self.request(lambda ticket: self.replica.leading(self.clock()).transfer.begin(ticket, target))
 
     # --- inputs from the host --------------------------------------------------------------------------------
 
@@ -389,7 +389,8 @@ class Driver:
             error = Faulted(self.replica.faulted)
             error.__cause__ = self.fault_cause
             return error
-        return NotLeader(self.replica.leader, self.replica.leader_address())
+        leader = self.replica.leader
+        return NotLeader(leader, self.replica.membership.address_of(leader))
 
     def lease_valid(self) -> bool:
         self._notice_suspension()
@@ -415,7 +416,7 @@ class Driver:
 
     def _machine_raised(self, error: Exception) -> None:
         self.fault_cause = error
-        self.replica.faulted_apply(self.clock(), f"{type(error).__name__}: {error}")
+        self.replica.fault(self.clock(), f"the state machine raised: {type(error).__name__}: {error}")
         self.pump()
 
     async def _load(self, first: int, max_bytes: int) -> list[Frame]:

@@ -82,7 +82,7 @@ class Following:
         decision = core.rules.decide_heartbeat(core.voter(), peer, term)
         if decision.become_candidate:
             core.become_candidate(f"{peer} leads term {term}")
-            core.learn_term(decision.known_term)
+            core.campaign.learn_term(decision.known_term)
             core.campaign.increase_term()
         if decision.follow:
             if decision.adopt_term > core.term:
@@ -105,7 +105,7 @@ class Following:
     def patience_deadline(self) -> int:
         """When this follower asks for votes unless it hears its leader; ``NEVER`` if it may not."""
         core = self.core
-        return core.election_deadline if core.may_campaign else NEVER
+        return core.election_deadline if core.campaign.allowed else NEVER
 
     def on_append(self, peer: str, message: Append) -> None:
         core = self.core
@@ -298,7 +298,7 @@ class Following:
     def on_timeout_now(self, peer: str, message: TimeoutNow) -> None:
         """The leader hands over: campaign as soon as everything it has is durable here (openraft 1805)."""
         core = self.core
-        if peer != core.leader or message.term != core.term or not core.may_campaign:
+        if peer != core.leader or message.term != core.term or not core.campaign.allowed:
             core.dropped(peer, message, "not from my leader, or not a voter")
             return
         self._timeout_now = message
@@ -310,7 +310,7 @@ class Following:
         if message.last_index > core.log.durable_index:
             return
         self._timeout_now = None
-        if core.log.term_at(message.last_index) == message.last_term and core.may_campaign:
+        if core.log.term_at(message.last_index) == message.last_term and core.campaign.allowed:
             core.campaign.state.transfer = True
             core.campaign.state.need_increase_term = not core.rules.taking_leadership_wins()
             core.become_candidate("the leader handed over")

@@ -550,11 +550,11 @@ class Leadership:
         A leader that handed over leaves the target its time.
         """
         core = self.core
-        if core.rules.one_step or self.transfer.told or not core.may_campaign:
+        if core.rules.one_step or self.transfer.told or not core.campaign.allowed:
             core.become_follower(None, decision.reason)
         else:
             core.become_candidate(decision.reason)
-        core.learn_term(decision.known_term)
+        core.campaign.learn_term(decision.known_term)
 
     def read(self, ticket: int, level: Read) -> None:
         self.reads.read(ticket, level)

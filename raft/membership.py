@@ -55,6 +55,11 @@ class Membership:
         """Whether this node counts towards any quorum."""
         return node_id in self.voters or node_id in self.outgoing
 
+    def address_of(self, node_id: str | None) -> str | None:
+        """Where a member is reached; None for whom it does not know."""
+        member = self.members.get(node_id) if node_id else None
+        return member.address if member else None
+
     def agree(self, yes: Iterable[str]) -> bool:
         """Whether these ids make a quorum."""
         ids = frozenset(yes)

@@ -123,7 +123,7 @@ class Node(Generic[CommandT_contra, ResultT_co, AnswerT_co]):
         driver, others = self._driver, learners or {}
 
         def ask(ticket: int) -> None:
-            driver.replica.reconfigure(driver.clock(), ticket, voters, others, priorities)
+            driver.replica.leading(driver.clock()).changes.begin(ticket, voters, others, priorities)
             driver.peers.learn({**voters, **others})
 
         await driver.request(ask)

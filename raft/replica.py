@@ -144,31 +144,12 @@ class Replica:
         return min(self.campaign.deadline() if self.role == CANDIDATE else self.following.patience_deadline(),
                    self.following.deadline(), self.regaining.deadline)
 
-    @property
-    def may_campaign(self) -> bool:
-        """Only a voter asks for votes (etcd db54973: a removed node never does), and only with the directory that the
-        latest membership means: after a wipe, older ones still name the lost one.
-
-        While its removal may be uncommitted a voter goes on asking, for votes of the others (thesis §4.2.2): those who
-        are left may have shorter logs and need it.
-        """
-        member = self.membership.members.get(self.node_id)
-        voter = self.membership.votes(self.node_id) or (
-            self.log.membership_index > self.commit_index
-            and self.log.membership_at(self.commit_index)[1].votes(self.node_id))
-        return (voter and not self.installing and self.lapse is None
-                and (member is None or not member.incarnation or member.incarnation == self.incarnation))
-
     def voter(self) -> Voter:
         """The facts that election rules judge."""
         contact = self.leadership.tracker.quorum_contact() if self.leadership else self.heard_leader_at
         return Voter(
             self.node_id, self.role, self.term, self.voted_for, self.leader, self.log.last_term, self.log.last_index,
-            self.membership, self.now - contact, self.campaign.state.transfer, self.may_campaign)
-
-    def leader_address(self) -> str | None:
-        member = self.membership.members.get(self.leader) if self.leader else None
-        return member.address if member else None
+            self.membership, self.now - contact, self.campaign.state.transfer, self.campaign.allowed)
 
     # --- drain
 
@@ -216,7 +197,7 @@ class Replica:
         self.identities.find_strangers()
         if self.leadership:
             self.leadership.sync_peers()
-        if self.role == CANDIDATE and not self.may_campaign:
+        if self.role == CANDIDATE and not self.campaign.allowed:
             self.become_follower(None, "no longer a voter")
 
     # --- roles
@@ -272,18 +253,6 @@ class Replica:
         """Leave leadership or candidacy for a reason of this node's own."""
         if self.role != FOLLOWER:
             self.become_follower(None, reason)
-
-    def learn_term(self, known_term: int) -> None:
-        """A higher term exists: take it now (one-step rules), or when the next round needs it (DLedger §2.5)."""
-        assert self.role != LEADER
-        if known_term <= self.term:
-            return
-        if self.rules.one_step:
-            self.set_hard_state(known_term, None)
-            if self.leader is not None:
-                self.become_follower(None, f"term {known_term} exists")
-        else:
-            self.campaign.state.known_term = max(self.campaign.state.known_term, known_term)
 
     def _set_leader(self, leader: str | None) -> None:
         if self.leader not in (None, leader):
@@ -355,7 +324,10 @@ class Replica:
             if leadership:
                 leadership.on_snapshot_reply(peer, message)
         elif isinstance(message, ReadRequest):
-            self._on_read_request(peer, message)
+            if leadership:
+                leadership.reads.ask(message.ticket, peer)
+            else:
+                self.send(peer, ReadReply(self.group, self.term, message.ticket, Code.NOT_LEADER, 0))
         elif isinstance(message, ReadReply):
             self.following.on_read_reply(peer, message)
         else:
@@ -364,12 +336,6 @@ class Replica:
     def dropped(self, peer: str, message: object, reason: str) -> None:
         if self.trace:
             self.trace(Dropped(self.now, self.node_id, self.group, self.term, peer, type(message).__name__, reason))
-
-    def _on_read_request(self, peer: str, request: ReadRequest) -> None:
-        if self.leadership:
-            self.leadership.reads.ask(request.ticket, peer)
-        else:
-            self.send(peer, ReadReply(self.group, self.term, request.ticket, Code.NOT_LEADER, 0))
 
     def tick(self, now: int) -> None:
         """Time has passed; due at ``deadline``, harmless earlier."""
@@ -385,16 +351,23 @@ class Replica:
             self.campaign.tick()
         self.regaining.tick()
 
+    def leading(self, now: int) -> Leadership:
+        """The leadership of this node, for what only a leader takes: its ``changes`` and ``transfer`` begin there.
+
+        Raises ``NotLeader``.
+        """
+        self.enter(now)
+        if self.faulted or self.leadership is None:
+            raise NotLeader(self.leader, self.membership.address_of(self.leader))
+        return self.leadership
+
     def propose(self, now: int, payloads: list[bytes], wall_ms: int) -> tuple[int, int]:
         """Append commands in this leadership; returns their first and last index.
 
         Raises ``NotLeader``, ``Rejected`` or ``Busy``: then nothing was appended.
         """
-        self.enter(now)
         self.wall_ms = wall_ms
-        if self.faulted or self.leadership is None:
-            raise NotLeader(self.leader, self.leader_address())
-        return self.leadership.propose(payloads)
+        return self.leading(now).propose(payloads)
 
     def read(self, now: int, ticket: int, level: Read) -> None:
         """Ask from which applied index reads may be answered; ``ReadReady`` follows. Raises ``NotLeader``."""
@@ -406,7 +379,7 @@ class Replica:
         elif self.leadership:
             self.leadership.read(ticket, level)
         elif self.leader is None or level is Read.LOG:
-            raise NotLeader(self.leader, self.leader_address())
+            raise NotLeader(self.leader, self.membership.address_of(self.leader))
         elif self.installing:
             raise Rejected(RejectReason.INSTALLING)
         else:
@@ -422,23 +395,6 @@ class Replica:
         self.enter(now)
         if self.leadership:
             self.leadership.void_lease(self.now)
-
-    def reconfigure(
-        self, now: int, ticket: int, voters: Mapping[str, str], learners: Mapping[str, str],
-        priorities: Mapping[str, int] | None = None,
-    ) -> None:
-        """Move to this membership (id -> address), step by step; ``Resolved`` follows. Raises ``NotLeader``."""
-        self.enter(now)
-        if self.faulted or self.leadership is None:
-            raise NotLeader(self.leader, self.leader_address())
-        self.leadership.changes.begin(ticket, voters, learners, priorities or {})
-
-    def transfer(self, now: int, ticket: int, target: str | None) -> None:
-        """Hand leadership to ``target`` (None: the best placed voter); ``Resolved`` follows. Raises ``NotLeader``."""
-        self.enter(now)
-        if self.faulted or self.leadership is None:
-            raise NotLeader(self.leader, self.leader_address())
-        self.leadership.transfer.begin(ticket, target)
 
     def durable(self, now: int, token: int) -> None:
         """Every write up to ``token`` is on disk. Late, repeated or reordered reports do no harm."""
@@ -493,20 +449,17 @@ class Replica:
         if kind == "room":
             self.writes.disk_has_room(self.now)
         elif kind == "failed":
-            self.fault("a write or sync failed; what the disk holds is not known")
+            self.fault(now, "a write or sync failed; what the disk holds is not known")
         elif kind == "stall":
             self.step_down("storage stalls")
         else:
             self.step_down("disk full")
             self.writes.disk_became_full(HardState(self.term, self.voted_for))
 
-    def faulted_apply(self, now: int, reason: str) -> None:
-        """The state machine raised: stop applying and leading; nothing is skipped."""
-        if self.enter(now):
-            self.fault(f"the state machine raised: {reason}")
-
-    def fault(self, reason: str) -> None:
-        """Visible and final: no votes, no acknowledgements, no leadership."""
+    def fault(self, now: int, reason: str) -> None:
+        """The disk failed, or the state machine raised: final, so no votes, no acknowledgements, no leadership."""
+        if not self.enter(now):
+            return
         if self.leadership:
             self.become_follower(None, reason)
         self.faulted = reason

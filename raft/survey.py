@@ -24,7 +24,7 @@ def survey(driver: Driver) -> Status:
     return Status(
         node_id=replica.node_id, group=replica.group, group_name=driver.name, cluster=driver.cluster, at_ns=now,
         role=replica.role, term=replica.term, voted_for=replica.voted_for, leader=replica.leader,
-        leader_address=replica.leader_address(), leadership_seq=replica.leadership_seq,
+        leader_address=replica.membership.address_of(replica.leader), leadership_seq=replica.leadership_seq,
         commit_index=replica.commit_index, applied_index=driver.applier.index, durable_index=log.durable_index,
         last_index=log.last_index, last_term=log.last_term, purged_index=log.purged_index,
         snapshot_index=log.snapshot.index if log.snapshot else 0,

@@ -33,7 +33,10 @@ class Transfer:
         return self.target is not None
 
     def begin(self, ticket: int, target: str | None) -> None:
-        """Raises ``Rejected`` when the target cannot lead or another change runs."""
+        """Hand leadership to ``target`` (None: the best placed voter); ``Resolved`` follows.
+
+        Raises ``Rejected`` when the target cannot lead or another change runs.
+        """
         leadership = self.leadership
         core = leadership.core
         if self.busy:

@@ -33,7 +33,7 @@ def answer_vote(core: Replica, peer: str, request: Vote) -> None:
                 core.become_follower(None, f"{peer} asks for votes in term {request.term}")
         if decision.become_candidate:
             core.become_candidate(f"{peer} asks for votes in term {request.term}")
-            core.learn_term(decision.known_term)
+            core.campaign.learn_term(decision.known_term)
             core.campaign.increase_term()
         if decision.grant:
             assert core.role != LEADER and request.term == core.term

@@ -548,7 +548,7 @@ class Life:
         try:
             results = machine.apply(frame)
         except Exception as error:  # noqa: BLE001  whatever a user's machine raises stops this node, visibly
-            self.replica.faulted_apply(self.now, repr(error))
+            self.replica.fault(self.now, f"the state machine raised: {error!r}")
             self.settle(E_FAULT)
             self.abandon(f"the state machine raised {error!r}")
             return False
@@ -701,11 +701,11 @@ class Life:
 
     def reconfigure(self, voters: dict[str, str], learners: dict[str, str]) -> Change:
         """Raises ``NotLeader``, ``Rejected``."""
-        return self._change(lambda ticket: self.replica.reconfigure(self.now, ticket, voters, learners, None))
+        return self._change(lambda ticket: self.replica.leading(self.now).changes.begin(ticket, voters, learners))
 
     def transfer(self, target: str | None) -> Change:
         """Raises ``NotLeader``, ``Rejected``."""
-        return self._change(lambda ticket: self.replica.transfer(self.now, ticket, target))
+        return self._change(lambda ticket: self.replica.leading(self.now).transfer.begin(ticket, target))
 
     def _change(self, begin: Callable[[int], None]) -> Change:
         change = Change(self.name, self.world.now)

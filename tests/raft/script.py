@@ -347,14 +347,14 @@ class Script:
 
     def reconfigure(self, name: str, voters: Iterable[str], learners: Iterable[str] = ()) -> int:
         ticket = self.nodes[name].ticket()
-        self[name].reconfigure(
-            self.now, ticket, {v: f"{v}:1" for v in voters}, {v: f"{v}:1" for v in learners})
+        self[name].leading(self.now).changes.begin(
+            ticket, {v: f"{v}:1" for v in voters}, {v: f"{v}:1" for v in learners})
         self.pump(name)
         return ticket
 
     def transfer(self, name: str, target: str | None) -> int:
         ticket = self.nodes[name].ticket()
-        self[name].transfer(self.now, ticket, target)
+        self[name].leading(self.now).transfer.begin(ticket, target)
         self.pump(name)
         return ticket
 

@@ -11,11 +11,14 @@ import attrs
 import pytest
 
 from raft.candidacy import Campaign
-from raft.config import MS, NEVER
+from raft.config import MS, NEVER, Config
+from raft.frame import Kind
 from raft.membership import Membership
-from raft.messages import ParseResult, Role, Vote, VoteReply, VoteResult
+from raft.messages import Lapse, ParseResult, Role, Vote, VoteReply, VoteResult
 from raft.replica import Replica
 from raft.rules.interface import Candidacy, RoundOutcome, RoundPlan, Tally, VoteDecision
+from tests.raft.alone import DLEDGER, THREE, Node, among, meta
+from tests.raft.script import frame
 
 ACCEPT, UNKNOWN = VoteResult.ACCEPT, VoteResult.UNKNOWN
 REFUSED = VoteResult.REJECT_ALREADY_VOTED
@@ -57,9 +60,9 @@ class Core:
         self.membership = Membership(("n0", "n1", "n2"), (), ("l0",))
         self.node_id, self.group, self.term, self.led_term, self.now = "n0", 1, 3, 0, 1_000
         self.role, self.trace, self.rng, self.rules = Role.CANDIDATE, None, Random(1), Rules()
-        self.may_campaign = True
+        self.installing, self.lapse, self.commit_index, self.incarnation = None, cast(Lapse | None, None), 0, b"mine"
         self.writes = SimpleNamespace(disk_full=False, hard_token=0, durable_token=0)
-        self.log = SimpleNamespace(last_index=7, last_term=2)
+        self.log = SimpleNamespace(last_index=7, last_term=2, membership_index=0)
         self.sent: list[tuple[str, Vote]] = []
         self.states: list[tuple[int, str | None]] = []
         self.drops: list[str] = []
@@ -79,9 +82,6 @@ class Core:
     def dropped(self, peer: str, message: object, reason: str) -> None:
         self.drops.append(reason)
 
-    def learn_term(self, term: int) -> None:
-        self.learned.append(term)
-
     def become_leader(self, grants: tuple[str, ...]) -> None:
         self.grants.append(grants)
 
@@ -93,7 +93,9 @@ def core() -> Core:
 
 @pytest.fixture
 def campaign(core: Core) -> Campaign:
-    return Campaign(cast(Replica, core))
+    made = Campaign(cast(Replica, core))
+    made.learn_term = core.learned.append  # type: ignore[method-assign, assignment]
+    return made
 
 
 def reply(result: VoteResult, *, term: int = 4, number: int = 1, probe: bool = False) -> VoteReply:
@@ -172,9 +174,10 @@ def test_a_vote_that_the_rules_do_not_give_is_not_written(grant: bool, core: Cor
     assert answers(campaign) == {"n0": REFUSED}, "a refusal waits for no disk"
 
 
-@pytest.mark.parametrize("why", ["may_campaign", "disk_full"])
+@pytest.mark.parametrize("why", ["may not", "disk full"])
 def test_who_may_not_campaign_waits_as_long_as_for_a_leader(why: str, core: Core, campaign: Campaign) -> None:
-    setattr(core.writes if why == "disk_full" else core, why, why == "disk_full")
+    core.writes.disk_full = why == "disk full"
+    core.lapse = Lapse(1, 1) if why == "may not" else None
     campaign.start("")
     campaign.tick()
     assert core.sent == [] and campaign.deadline() == 1_000 + PATIENCE and campaign.rounds == 0
@@ -379,3 +382,57 @@ def test_a_round_that_passes_wins_its_own_term_once(
     assert campaign.state.need_increase_term is not wins
     assert campaign.deadline() == (NEVER if wins else 1_000 + ROUND + 10 * MS) or wins
     assert campaign.state.failed_rounds == (0 if wins else 1)
+
+
+# --- of a whole replica: who may ask for votes, and what a higher term means
+
+
+@pytest.mark.parametrize(("membership", "may"), [
+    (THREE, True), (among("n1", learners=("n0",)), False), (among("n1"), False),
+    (among("n0", n0=b"mine"), True), (among("n0", n0=b"other"), False), (Membership(("n0",)), True)])
+def test_a_voter_with_the_directory_that_is_meant_may_ask_for_votes(membership: Membership, may: bool) -> None:
+    assert Node(membership=membership, incarnation=b"mine").replica.campaign.allowed is may
+
+
+def test_who_is_being_removed_may_ask_for_votes_until_that_is_committed() -> None:
+    node = Node(1, 1)
+    without = among("n1", "n2")
+    node.append(2, frame(3, 3, without.encode(), kind=Kind.MEMBERSHIP))
+    assert node.replica.membership == without and node.replica.campaign.allowed
+    node.replica.commit_index = 2
+    assert node.replica.campaign.allowed
+    node.replica.commit_index = 3
+    assert not node.replica.campaign.allowed
+
+
+def test_who_was_no_voter_and_is_none_does_not_ask_for_votes() -> None:
+    node = Node(1, membership=among("n1"))
+    node.append(1, frame(2, 3, among("n1", "n2").encode(), kind=Kind.MEMBERSHIP))
+    assert not node.replica.campaign.allowed
+
+
+def test_nobody_asks_for_votes_while_it_installs_or_lacks_something() -> None:
+    node = Node()
+    node.replica.installing = meta(1)
+    assert not node.replica.campaign.allowed
+    node.replica.installing, node.replica.lapse = None, Lapse(1, 1)
+    assert not node.replica.campaign.allowed
+
+
+@pytest.mark.parametrize(("config", "term", "known", "leader"), [
+    (None, 5, 0, None), (DLEDGER, 3, 5, "n1")])
+def test_a_higher_term_is_taken_or_remembered(config: Config | None, term: int, known: int, leader: str | None) -> None:
+    node = Node(config=config)
+    node.append(0)
+    node.replica.campaign.learn_term(3)
+    assert node.replica.leader == "n1"
+    node.replica.campaign.learn_term(5)
+    node.replica.campaign.learn_term(4)
+    assert (node.replica.term, node.replica.campaign.state.known_term, node.replica.leader) == (term, known, leader)
+
+
+def test_a_higher_term_changes_no_role_where_nobody_leads() -> None:
+    node = Node()
+    node.replica.campaign.learn_term(5)
+    node.said()
+    assert node.roles == [] and node.replica.term == 5

@@ -189,7 +189,7 @@ def test_BUG_F6_it_votes_again_once_a_leader_has_given_it_what_it_lost(config: C
     rotten(script, "n1")
     assert script["n1"].lapse is not None
     script.elapse(1_000)
-    assert [script["n1"].lapse, script["n1"].may_campaign] == [None, True]
+    assert [script["n1"].lapse, script["n1"].campaign.allowed] == [None, True]
     script.crash("n0")
     script.elapse(20_000)
     assert script.leader() is not None

@@ -201,7 +201,7 @@ def test_hand_over_and_changes_go_on_with_an_acknowledgement() -> None:
     leader = Leader(1)
     leader.streams()
     leader.propose(b"x")
-    leader.replica.transfer(leader.now, 7, "n1")
+    leader.replica.leading(leader.now).transfer.begin(7, "n1")
     assert not leader.leads.transfer.told
     assert [message for _, message in leader.reply(match=3)] == [TimeoutNow(1, TERM, 3, 5)]
     leader = Leader(1, peers=4)

@@ -85,6 +85,11 @@ def test_each_wrong_shape_is_malformed(value: object) -> None:
 # --- questions -------------------------------------------------------------------------------------------------
 
 
+def test_a_member_is_reached_by_its_address() -> None:
+    membership = Membership(("a",), (), (), {"a": Member("a:1"), "b": Member()})
+    assert [membership.address_of(who) for who in ("a", "b", "c", None)] == ["a:1", "", None, None]
+
+
 def test_who_votes_and_who_belongs() -> None:
     joint = Membership(("c", "b", "b"), ("a",), ("d",))
     assert (joint.voters, joint.everyone, joint.joint) == (("b", "c"), ("a", "b", "c", "d"), True)

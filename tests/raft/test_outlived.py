@@ -113,7 +113,7 @@ def test_BUG_F15_a_leader_that_is_told_leads_no_more(config: Config) -> None:
     script = led(config=config)
     write(script)
     assert tell(script, "n0", LIFE)
-    assert script["n0"].role is Role.FOLLOWER and not script["n0"].may_campaign
+    assert script["n0"].role is Role.FOLLOWER and not script["n0"].campaign.allowed
     script.elapse(10_000)
     leader = script.leader()
     assert leader is not None and leader.node_id != "n0" and script["n0"].lapse is None

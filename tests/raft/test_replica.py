@@ -6,21 +6,19 @@ from random import Random
 
 import pytest
 
-from raft.config import MS, NEVER, Config, Read
+from raft.config import MS, NEVER, Read
 from raft.errors import DamagedLog, RejectReason
 from raft.frame import Kind
-from raft.membership import Membership
 from raft.messages import (
     Committed,
     HardState,
-    Lapse,
     MembershipChanged,
     ReadReady,
     Role,
     Write,
 )
 from raft.trace import CommitAdvanced, Started
-from tests.raft.alone import DLEDGER, NOW, THREE, Node, among, meta
+from tests.raft.alone import NOW, THREE, Node, among, meta
 from tests.raft.script import frame
 
 # --- a life begins
@@ -34,7 +32,7 @@ def test_a_node_begins_as_a_follower_of_nobody() -> None:
     log = replica.log
     assert (log.last_index, log.durable_index, log.membership_index, log.snapshot) == (2, 2, 0, None)
     assert (replica.led_term, replica.leadership_seq, replica.gave_way, replica.wall_ms) == (0, 0, 0, 0)
-    assert replica.peers == {} and not replica.faulted and replica.leader_address() is None
+    assert replica.peers == {} and not replica.faulted
     assert node.said() == [] and node.outputs == []
     assert [type(event) for event in node.events] == [Started]
 
@@ -87,44 +85,12 @@ def test_the_next_deadline_is_that_of_its_role() -> None:
     assert replica.deadline == NOW + 7
     node.lead()
     assert replica.leadership is not None and replica.deadline == replica.leadership.deadline()
-    replica.fault("for this test")
+    replica.fault(NOW, "for this test")
     assert replica.deadline == NEVER
 
 
 def test_who_may_not_ask_for_votes_has_nothing_to_wait_for() -> None:
     assert Node(membership=among("n1", "n2")).replica.deadline == NEVER
-
-
-@pytest.mark.parametrize(("membership", "may"), [
-    (THREE, True), (among("n1", learners=("n0",)), False), (among("n1"), False),
-    (among("n0", n0=b"mine"), True), (among("n0", n0=b"other"), False), (Membership(("n0",)), True)])
-def test_a_voter_with_the_directory_that_is_meant_may_ask_for_votes(membership: Membership, may: bool) -> None:
-    assert Node(membership=membership, incarnation=b"mine").replica.may_campaign is may
-
-
-def test_who_is_being_removed_may_ask_for_votes_until_that_is_committed() -> None:
-    node = Node(1, 1)
-    without = among("n1", "n2")
-    node.append(2, frame(3, 3, without.encode(), kind=Kind.MEMBERSHIP))
-    assert node.replica.membership == without and node.replica.may_campaign
-    node.replica.commit_index = 2
-    assert node.replica.may_campaign
-    node.replica.commit_index = 3
-    assert not node.replica.may_campaign
-
-
-def test_who_was_no_voter_and_is_none_does_not_ask_for_votes() -> None:
-    node = Node(1, membership=among("n1"))
-    node.append(1, frame(2, 3, among("n1", "n2").encode(), kind=Kind.MEMBERSHIP))
-    assert not node.replica.may_campaign
-
-
-def test_nobody_asks_for_votes_while_it_installs_or_lacks_something() -> None:
-    node = Node()
-    node.replica.installing = meta(1)
-    assert not node.replica.may_campaign
-    node.replica.installing, node.replica.lapse = None, Lapse(1, 1)
-    assert not node.replica.may_campaign
 
 
 def test_rules_judge_what_a_node_knows() -> None:
@@ -137,13 +103,6 @@ def test_rules_judge_what_a_node_knows() -> None:
     node.lead()
     node.replica.now = NOW + 5
     assert node.replica.voter().heard_leader_ns == 5, "a leader's silence is that of its quorum"
-
-
-def test_a_leader_is_told_by_its_address() -> None:
-    node = Node()
-    for leader, address in (("n1", "n1:1"), ("n9", None), (None, None)):
-        node.replica.leader = leader
-        assert node.replica.leader_address() == address
 
 
 # --- term and vote
@@ -159,25 +118,6 @@ def test_a_term_is_written_once() -> None:
     node.said()
     assert [each.hard_state for each in node.others(Write)] == [HardState(4, None)]
     assert (node.replica.term, node.replica.voted_for) == (4, None)
-
-
-@pytest.mark.parametrize(("config", "term", "known", "leader"), [
-    (None, 5, 0, None), (DLEDGER, 3, 5, "n1")])
-def test_a_higher_term_is_taken_or_remembered(config: Config | None, term: int, known: int, leader: str | None) -> None:
-    node = Node(config=config)
-    node.append(0)
-    node.replica.learn_term(3)
-    assert node.replica.leader == "n1"
-    node.replica.learn_term(5)
-    node.replica.learn_term(4)
-    assert (node.replica.term, node.replica.campaign.state.known_term, node.replica.leader) == (term, known, leader)
-
-
-def test_a_higher_term_changes_no_role_where_nobody_leads() -> None:
-    node = Node()
-    node.replica.learn_term(5)
-    node.said()
-    assert node.roles == [] and node.replica.term == 5
 
 
 # --- roles

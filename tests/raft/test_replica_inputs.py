@@ -167,8 +167,7 @@ def test_a_tick_reaches_every_part() -> None:
 def test_only_a_leader_takes_commands_changes_and_hand_overs() -> None:
     node = Node()
     node.append(0)
-    asks = (lambda: node.replica.propose(NOW, [b"x"], 5), lambda: node.replica.reconfigure(NOW, 1, {"n0": "n0:1"}, {}),
-            lambda: node.replica.transfer(NOW, 1, None))
+    asks = (lambda: node.replica.propose(NOW, [b"x"], 5), lambda: node.replica.leading(NOW))
     for ask in asks:
         with pytest.raises(NotLeader) as refused:
             ask()
@@ -176,17 +175,7 @@ def test_only_a_leader_takes_commands_changes_and_hand_overs() -> None:
     node.lead()
     assert node.replica.propose(NOW + 1, [b"x"], 5) == (2, 2)
     assert (node.replica.wall_ms, node.replica.now) == (5, NOW + 1)
-    begun: list[Any] = []
-    leadership = node.replica.leadership
-    assert leadership is not None
-    leadership.changes.begin = lambda *asked: begun.append(asked)  # type: ignore[method-assign]
-    node.replica.reconfigure(NOW + 2, 7, {"n0": "n0:1"}, {"l0": "l0:1"})
-    assert node.replica.now == NOW + 2
-    node.replica.reconfigure(NOW + 2, 8, {}, {}, {"n0": 3})
-    assert begun == [(7, {"n0": "n0:1"}, {"l0": "l0:1"}, {}), (8, {}, {}, {"n0": 3})]
-    leadership.transfer.begin = lambda *asked: begun.append(asked)  # type: ignore[method-assign]
-    node.replica.transfer(NOW + 3, 9, "n2")
-    assert begun[2:] == [(9, "n2")] and node.replica.now == NOW + 3
+    assert node.replica.leading(NOW + 2) is node.replica.leadership and node.replica.now == NOW + 2
     node.replica.faulted = "for this test"
     for ask in asks:
         with pytest.raises(NotLeader):
@@ -374,7 +363,7 @@ def test_a_node_that_failed_does_and_says_nothing_any_more() -> None:
     replica.campaign.on_unreachable = pytest.fail  # type: ignore[method-assign, assignment]
     replica.unreachable(NOW, "n1")
     replica.storage_fault(NOW, "full")
-    replica.faulted_apply(NOW, "again")
+    replica.fault(NOW, "again")
     replica.installing = meta(7)
     replica.snapshots.installed(NOW, replica.installing)
     assert not replica.regaining.outlived(NOW, "n1", (5,)) and not replica.lease_valid(NOW)
@@ -389,13 +378,13 @@ def test_a_node_that_failed_does_and_says_nothing_any_more() -> None:
 def test_a_machine_that_raised_ends_the_node() -> None:
     node = Node()
     node.append(0)
-    node.replica.faulted_apply(NOW, "ValueError: no")
+    node.replica.fault(NOW, "the state machine raised: ValueError: no")
     assert node.replica.faulted == "the state machine raised: ValueError: no"
     node.said()
     assert node.roles == [(Role.FOLLOWER, 3, None, 0)] and node.replica.leader is None
     node = Node()
     node.replica.become_candidate("for this test")
-    node.replica.faulted_apply(NOW, "")
+    node.replica.fault(NOW, "")
     assert node.replica.role == Role.FOLLOWER
 
 
@@ -407,7 +396,7 @@ def test_a_loss_is_accepted_once() -> None:
     node.replica.regaining.accept_loss(NOW)
     node.said()
     assert [each.lapse for each in node.others(Write)] == [Lapse()]
-    assert node.replica.may_campaign
+    assert node.replica.campaign.allowed
 
 
 def test_lives_that_it_never_had_are_news_once() -> None:

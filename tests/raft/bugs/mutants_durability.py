@@ -54,7 +54,7 @@ MUTANTS = [
            new="        self._failed = None\n",
            tests=(TESTS + "test_BUG_D11_a_sync_that_failed_once_is_never_trusted_again",)),
     Mutant("D11", "raft/replica.py",
-           old='            self.fault("a write or sync failed; what the disk holds is not known")\n',
+           old='            self.fault(now, "a write or sync failed; what the disk holds is not known")\n',
            new='            self.step_down("a write or sync failed")\n',
            tests=(TESTS + "test_BUG_D11_a_node_whose_sync_failed_is_out",)),
     Mutant("D12", "raft/storage/recovery.py",
@@ -82,7 +82,7 @@ MUTANTS = [
            new="",
            tests=(TESTS + "test_BUG_D16_a_full_disk_ends_a_leadership",)),
     Mutant("D16", "raft/replica.py",
-           old='            self.fault("a write or sync failed; what the disk holds is not known")\n',
+           old='            self.fault(now, "a write or sync failed; what the disk holds is not known")\n',
            new="            self.writes.disk_became_full(HardState(self.term, self.voted_for))\n",
            tests=(TESTS + "test_BUG_D16_one_write_error_ends_a_leadership",)),
 ]

@@ -8,7 +8,7 @@ TESTS = "tests/raft/bugs/test_liveness.py::"
 
 MUTANTS = [
     Mutant("V1", "raft/candidacy.py",
-           old="        core.learn_term(outcome.known_term)\n",
+           old="        self.learn_term(outcome.known_term)\n",
            new="",
            tests=(TESTS + "test_BUG_V1_a_refused_probe_teaches_the_term",)),
     Mutant("V2", "raft/hello.py",

@@ -20,14 +20,14 @@ MUTANTS = [
            new="        if current.joint and self.desired is not None:\n"
                "            self._append(leave_joint(current))\n",
            tests=(TESTS + "test_BUG_M2_a_new_leader_leaves_a_joint_membership_once",)),
-    Mutant("M3", "raft/replica.py",
-           old="        voter = self.membership.votes(self.node_id) or (\n",
-           new="        voter = (self.applied_index >= self.membership_index\n"
-               "                 and self.membership.votes(self.node_id)) or (\n",
+    Mutant("M3", "raft/candidacy.py",
+           old="        voter = core.membership.votes(core.node_id) or (\n",
+           new="        voter = (core.applied_index >= core.log.membership_index\n"
+               "                 and core.membership.votes(core.node_id)) or (\n",
            tests=(TESTS + "test_BUG_M3_a_node_campaigns_by_the_latest_membership_in_its_log",)),
-    Mutant("M3", "raft/replica.py",
-           old="            self.log.membership_index > self.commit_index\n"
-               "            and self.log.membership_at(self.commit_index)[1].votes(self.node_id))\n",
+    Mutant("M3", "raft/candidacy.py",
+           old="            core.log.membership_index > core.commit_index\n"
+               "            and core.log.membership_at(core.commit_index)[1].votes(core.node_id))\n",
            new="            False)\n",
            tests=(TESTS + "test_BUG_M3_a_voter_goes_on_campaigning_while_its_removal_may_be_uncommitted",)),
     Mutant("M4", "raft/log.py",

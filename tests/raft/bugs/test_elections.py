@@ -321,7 +321,7 @@ def test_BUG_E14_a_zero_priority_waits_longer_and_still_leads() -> None:
     script = Script(3)
     names = {name: f"{name}:1" for name in script.nodes}
     script.elect("n0")
-    script["n0"].reconfigure(script.now, 1, names, {}, {"n0": 9, "n1": 0, "n2": 0})
+    script["n0"].leading(script.now).changes.begin(1, names, {}, {"n0": 9, "n1": 0, "n2": 0})
     script.elapse(200)
     for giver, taker in (("n0", "n1"), ("n1", "n0")):  # every follower draws its deadline anew
         script.transfer(giver, taker)

@@ -369,7 +369,7 @@ def test_BUG_M7_a_member_that_leaves_is_fed_until_it_knows() -> None:
     script.elapse(200)
     assert script.outcome("n0", ticket) == "done"
     assert script["n2"].membership.voters == ("n0", "n1")
-    assert script["n2"].commit_index >= script["n2"].log.membership_index and not script["n2"].may_campaign
+    assert script["n2"].commit_index >= script["n2"].log.membership_index and not script["n2"].campaign.allowed
     assert "n2" not in script["n0"].peers, "and no longer than that"
 
 

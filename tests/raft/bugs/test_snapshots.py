@@ -612,7 +612,7 @@ def test_BUG_S13_a_snapshot_that_names_me_a_voter_does_not_make_me_one() -> None
     ticket = script.reconfigure("n0", ("n0", "n1", "n2", "n3"))
     script.elapse(3_000)
     joiner = script["n3"]
-    assert joiner.log.snapshot == meta and joiner.membership.votes("n3") and not joiner.may_campaign
+    assert joiner.log.snapshot == meta and joiner.membership.votes("n3") and not joiner.campaign.allowed
     assert script["n0"].membership.learners == ("n3",) and script.outcome("n0", ticket) == "open"
     script.filter = None
     script.elapse(3_000)
