@@ -268,6 +268,8 @@ class MasterMessages:
                 raise HaFrameError(f"the master's log ends at {log_end}; offsets begin at 0")
             return MasterHandshake(log_end, epochs)
         _, size, offset, epoch, start, confirm = TRANSFER.unpack_from(data, at)
+        if offset == -1 and not size:
+            offset = 0  # a Java master's heartbeat while its log has no byte
         if not 0 <= offset <= _OFFSET_MAX - size or epoch < 0 or start < 0:
             raise HaFrameError(f"the master sent offset {offset}, epoch {epoch} from {start}; none is negative, and no "
                                f"log goes beyond {_OFFSET_MAX}")

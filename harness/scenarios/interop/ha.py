@@ -6,7 +6,7 @@ It starts servers of both kinds and compares their commit logs on disk.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -30,6 +30,10 @@ PLAIN_MASTER: dict[str, Value] = {
     **FILES, "brokerId": 0, "brokerRole": "SYNC_MASTER", "totalReplicas": 2, "inSyncReplicas": 2}
 PLAIN_SLAVE: dict[str, Value] = {**FILES, "brokerId": 1, "brokerRole": "SLAVE"}
 ALL_ACK: dict[str, Value] = {**FILES, "allAckInSyncStateSet": True}
+PATIENT: dict[str, Value] = {"haMaxTimeSlaveNotCatchup": 120_000, "haHousekeepingInterval": 120_000}
+"""Nobody leaves the SyncStateSet soon but who beats and falls silent, or whose connection ends."""
+IDLE_S = 12
+"""An idle Java slave reports twice."""
 
 
 def log_of(broker: Broker) -> bytes:
@@ -139,7 +143,9 @@ async def our_slave_copies_a_java_plain_master(stage: Stage) -> None:
 
 
 @asynccontextmanager
-async def mixed(stage: Stage, kinds: str) -> AsyncIterator[tuple[list[str], str, list[Broker]]]:
+async def mixed(
+    stage: Stage, kinds: str, extra: Mapping[str, Value] = ALL_ACK,
+) -> AsyncIterator[tuple[list[str], str, list[Broker]]]:
     """Our controllers, a Java name server, and a group of brokers, ``o`` for ours and ``j`` for Java's, not started."""
     async with AsyncExitStack() as stack:
         controllers = [process.address for process in await stack.enter_async_context(
@@ -149,11 +155,11 @@ async def mixed(stage: Stage, kinds: str) -> AsyncIterator[tuple[list[str], str,
         for number, kind in enumerate(kinds, 1):
             here = stage.here / f"{kind}{number}"
             brokers.append(await stack.enter_async_context(
-                ours.broker(here, GROUP, namesrv=[namesrv.address], controllers=controllers, extra=ALL_ACK,
+                ours.broker(here, GROUP, namesrv=[namesrv.address], controllers=controllers, extra=extra,
                             start=False)
                 if kind == "o" else
                 java.broker(stage.release, here, group=GROUP, namesrv=[namesrv.address], controllers=controllers,
-                            extra=ALL_ACK, start=False)))
+                            extra=extra, start=False)))
         yield controllers, namesrv.address, brokers
 
 
@@ -203,3 +209,52 @@ async def our_slave_copies_a_java_master_and_takes_over(stage: Stage) -> None:
 async def the_older_java_and_ours_take_over_from_each_other(stage: Stage) -> None:
     """Auto-switch HA: an older slave joins our master's SyncStateSet, leads when it is killed, and gives it back."""
     await _switch(stage, "oj")
+
+
+# --- beats ---------------------------------------------------------------------------------------------------
+
+
+async def _idle(stage: Stage, controllers: list[str], size: int) -> None:
+    """All are in sync, and nobody leaves while nothing is sent: each change of the set would raise its epoch."""
+    before = await seen(stage, controllers, lambda state: len(state.in_sync) == size, f"{size} in sync")
+    await trio.sleep(IDLE_S)
+    after = await seen(stage, controllers, lambda state: len(state.in_sync) == size, f"{size} in sync yet")
+    expect(after.epoch == before.epoch, f"the SyncStateSet changed meanwhile: epochs {before.epoch} and {after.epoch}")
+
+
+@scenario("5.5.0")
+async def our_slave_that_hangs_leaves_and_an_idle_java_slave_stays(stage: Stage) -> None:
+    """Beats: idle replicas stay. SIGSTOP of ours: it leaves, and comes back; of Java's: it is waited for as ever."""
+    async with mixed(stage, "ojo", {**ALL_ACK, **PATIENT}) as (controllers, namesrv, (master, javas, slave)):
+        await master.start()
+        await seen(stage, controllers, lambda state: state.master_address == master.announced, "ours is master")
+        await create_topic(stage, namesrv, TOPIC)
+        await javas.start()
+        await slave.start()
+        await _idle(stage, controllers, 3)
+        slave.pause()
+        await seen(stage, controllers, lambda state: len(state.in_sync) == 2, "our slave, stopped, is out")
+        expect(await sent(stage, "without our slave", namesrv, 50) == 50, "the others are enough")
+        slave.resume()
+        calm = await seen(stage, controllers, lambda state: len(state.in_sync) == 3, "our slave is in again")
+        javas.pause()
+        await trio.sleep(IDLE_S / 2)
+        javas.resume()
+        after = await seen(stage, controllers, lambda state: len(state.in_sync) == 3, "the Java slave, stopped, stayed")
+        expect(after.epoch == calm.epoch, f"it left meanwhile: epochs {calm.epoch} and {after.epoch}")
+        expect(await sent(stage, "all three", namesrv, 50) == 50, "all three acknowledge")
+        await same_logs(stage, "at last", master, javas, slave)
+
+
+@scenario("5.5.0")
+async def a_java_master_bears_the_beats_of_our_slave(stage: Stage) -> None:
+    """Beats: our slave repeats itself to a Java master, which neither leaves it nor takes it out, idle or sending."""
+    async with mixed(stage, "jo", {**ALL_ACK, **PATIENT}) as (controllers, namesrv, (master, slave)):
+        await master.start()
+        await seen(stage, controllers, lambda state: state.master_address == master.announced, "Java's is master")
+        await create_topic(stage, namesrv, TOPIC)
+        await slave.start()
+        await _idle(stage, controllers, 2)
+        expect(await sent(stage, "both", namesrv, 100) == 100, "both acknowledge")
+        await _idle(stage, controllers, 2)
+        await same_logs(stage, "copied", master, slave)

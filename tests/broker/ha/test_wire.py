@@ -133,12 +133,19 @@ def test_what_a_master_refuses(frame: bytes, words: str) -> None:
     (struct.pack(">ii", 1, 13), "13 bytes of epochs"),
     (struct.pack(">iiqi", 1, 0, -1, 0), "log ends at -1"),
     (struct.pack(">iiqiiqiq", 1, 24, 9, 2, 2, 5, 2, 9), "do not rise"),
-    (Transfer(-1, Epoch(1, 0), 0).to_bytes(), "offset -1"),
+    (Transfer(-2, Epoch(1, 0), 0).to_bytes(), "offset -2"),
     (Transfer(2**63 - 1, Epoch(1, 0), 0, b"xx").to_bytes(), "no log goes beyond"),
 ])
 def test_what_a_slave_refuses(frame: bytes, words: str) -> None:
     with pytest.raises(HaFrameError, match=words):
         list(MasterMessages().feed(frame))
+
+
+def test_a_java_master_without_a_byte_beats_from_behind_nothing() -> None:
+    """It was left each time, every 5 s, and joined again."""
+    assert list(MasterMessages().feed(Transfer(-1, Epoch(1, 0), 0).to_bytes())) == [Transfer(0, Epoch(1, 0), 0)]
+    with pytest.raises(HaFrameError, match="the master sent offset -1"):
+        list(MasterMessages().feed(Transfer(-1, Epoch(1, 0), 0, b"x").to_bytes()))
 
 
 def test_what_the_default_protocol_refuses() -> None:

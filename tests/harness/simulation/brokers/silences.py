@@ -88,4 +88,7 @@ PLANTED: Final = (
     Planted("a tick says nothing of a silent master", "broker/roles.py",
             "master_silent=self._replication.master_silent, ", "",
             (COSTS + "test_slaves_tell_their_managers_of_a_silent_master",)),
+    Planted("a Java master whose log is empty is left at each heartbeat", HA + "wire.py",
+            "        if offset == -1 and not size:\n", "        if False:\n",
+            ("tests/broker/ha/test_wire.py::test_a_java_master_without_a_byte_beats_from_behind_nothing",)),
 )
