@@ -339,7 +339,7 @@ class ReplicasManager:
             already_running=running, **self._announced())
 
     def _record(self, now_ns: int) -> list[Output]:
-        """Its life, where it is registered without: its role stays. What refuses it is told by heartbeats."""
+        """Its life, where it is registered without: that costs no role. What refuses it is told by heartbeats."""
         broker_id = self.broker_id
         if not self._unrecorded or broker_id is None or self.machine.resigning \
                 or not self._counted or not self._times.due(Kind.RECORD, now_ns):
@@ -347,7 +347,7 @@ class ReplicasManager:
         self._unrecorded = False
         self._times.put(Kind.RECORD, now_ns + self._config.retry_ms * NS_PER_MS)
         return self._ask(Kind.RECORD, RequestCode.CONTROLLER_REGISTER_BROKER, self._registration(broker_id, True),
-                         now_ns, _ignored)
+                         now_ns, self._recorded)
 
     def _next_id(self, answer: Command | None, _: int) -> list[Output]:
         if answer is None or answer.code != ResponseCode.SUCCESS:
@@ -377,11 +377,15 @@ class ReplicasManager:
             return [Report(f"not registered, and asked again until it is: {answer.remark}")]
         if answer.code != ResponseCode.SUCCESS:
             return []
-        header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
         self._heard = self._unrecorded = False
-        return self._act(self.machine.happened(Event.REGISTERED)) + self._hear_of(
-            header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
-            members.sync_state_set, members.sync_state_set_epoch)
+        return self._act(self.machine.happened(Event.REGISTERED)) + self._recorded(answer, 0)
+
+    def _recorded(self, answer: Command | None, _: int) -> list[Output]:
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return []
+        header, members = RegisterBrokerToControllerResponse.from_ext(answer.ext), SyncStateSet.from_json(answer.body)
+        return self._hear_of(header.master_broker_id, header.master_address, header.master_epoch, header.master_life,
+                             members.sync_state_set, members.sync_state_set_epoch)
 
     def _unknown(self) -> Report:
         return Report(f"the controller does not know broker {self.broker_id} of {self._config.broker_name!r}: its data "
@@ -683,8 +687,3 @@ class ReplicasManager:
         """It is the active controller that is asked."""
         assert self.leader is not None
         return self._under_way.send(kind, self.leader, code, header, now_ns, on_answer, body)
-
-
-def _ignored(answer: Command | None, number: int) -> list[Output]:
-    """What follows is told by heartbeats."""
-    return []

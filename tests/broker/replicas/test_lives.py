@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from broker.ha.taking import BecomeMaster, BecomeSlave
+from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.machine import SEASONED, State
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -162,6 +162,18 @@ def test_registered_without_its_life_it_tells_it_and_keeps_its_role() -> None:
     asked = len(known(broker).asked)
     broker.run(5_000)
     assert len(known(broker).asked) == asked
+
+
+@pytest.mark.parametrize(("master", "role"), [(1, BecomeMaster), (2, BecomeSlave)])
+def test_what_its_registration_tells_of_a_newer_epoch_is_believed_at_once(master: int, role: type[Become]) -> None:
+    """A master of the epoch before would write on until its next poll, although it was told."""
+    broker = booted()
+    known(broker).life = 0
+    broker.controller.master, broker.controller.epoch = master, 2
+    broker.controller.addresses[2] = "10.0.0.2:10911"
+    broker.run(1_100)
+    assert known(broker).asked[-1].already_running
+    assert isinstance(broker.manager.role, role) and broker.manager.role.epoch == 2 and not broker.left
 
 
 def test_a_slave_stops_copying_too() -> None:

@@ -264,6 +264,12 @@ PLANTED = (
     Planted("broker: it leads the other's epoch when that is gone", REPLICAS + "manager.py",
             "            self._doubtful_epoch = epoch\n", "            pass\n",
             (MANAGERS + "test_it_never_leads_again_what_the_other_one_may_have_led",)),
+    Planted("what a running broker's registration tells is not believed", REPLICAS + "manager.py",
+            "        if answer is None or answer.code != ResponseCode.SUCCESS:\n            return []\n"
+            "        header, members = RegisterBrokerToControllerResponse",
+            "        if self.role is not None:\n            return []\n"
+            "        header, members = RegisterBrokerToControllerResponse",
+            (MANAGERS + "test_what_its_registration_tells_of_a_newer_epoch_is_believed_at_once",)),
     Planted("broker: it keeps its role beside another life", REPLICAS + "manager.py",
             "            if header.registered_life:\n                return self._give_way(self.epoch)\n",
             "            if header.registered_life:\n                return []\n",
