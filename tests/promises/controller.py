@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from tests.promises.table import COPIED, IN_PROCESS, JAVA, ONE_RULE, ORDERS, TIMING, Page, Promise, both, tests_of
+from tests.promises.table import (
+    COPIED,
+    IN_PROCESS,
+    JAVA,
+    ONE_ANSWER,
+    ONE_RULE,
+    ORDERS,
+    TIMING,
+    Page,
+    Promise,
+    both,
+    tests_of,
+)
 
-ACTIVE, SERVER, NOTIFICATIONS = "active", "server", "notifications"
+ACTIVE, SERVER, NOTIFICATIONS, YIELDING = "active", "server", "notifications", "yielding"
 
 PAGE = Page("docs/explanation/controller.md", (
     Promise("They decide one thing", "C1 C7 B1", real=("failovers LOST", "failovers TWICE")),
@@ -90,6 +102,37 @@ PAGE = Page("docs/explanation/controller.md", (
             tests=tests_of("controller", SERVER, "a_closed_channel_can_wait_for_the_lease")),
     Promise("RocketMQ's masters announce none", not_simulated=JAVA, not_real=ONE_RULE,
             tests=tests_of("controller", ACTIVE, "without_a_lease_that_matters_nobody_waits")),
+    Promise("**When it asks, as its members do not hear it**", "C28", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "a_master_that_its_members_do_not_hear_is_replaced_when_it_asks")),
+    Promise("As many members must have said", "C28", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "it_waits_until_they_reach_each_other_both_ways")),
+    Promise("While others live that may still say so", not_simulated=ONE_ANSWER, not_real=ONE_RULE, tests=tests_of(
+        "controller", YIELDING, "it_waits_until_enough_members_said_so", "where_too_few_live_it_is_refused_at_once")),
+    Promise("**When it asks, as its disk is in trouble**", "C28", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "a_master_with_a_bad_disk_is_followed_by_a_holder_with_a_good_one")),
+    Promise("A disk that all share", "C28", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "a_disk_that_all_share_elects_nobody")),
+    Promise("**Unasked**, on the same word", "C28 C30", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "a_silent_master_is_replaced_unasked", "who_hear_it_are_not_outvoted_by_as_many")),
+    Promise("Where a member that lives is Java's", not_simulated=JAVA, not_real=ONE_RULE, tests=tests_of(
+        "controller", YIELDING, "where_a_member_does_not_tell_of_silence_its_timeout_is_waited_for")),
+    Promise("Each needs the controller's own attention", "C28", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "who_stood_still_accuses_nobody_by_what_it_reads_first",
+        "a_new_active_controller_gives_the_master_time")),
+    Promise("With `allAckInSyncStateSet` the election is at once", "C28 B1 B15", not_real=ORDERS),
+    Promise("In other modes the former master's lease", "C28 LEASE", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "in_other_modes_its_lease_ends_as_it_asks_and_is_over_before_the_election",
+        "without_a_lease_other_modes_wait_for_its_timeout")),
+    Promise("Of one group an active controller", "C29", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "elections_per_minute_are_bounded_when_nobody_can_do_better",
+        "what_was_long_ago_is_forgotten")),
+    Promise("So members that hear each other", "C29", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "elections_per_minute_are_bounded_when_nobody_can_do_better")),
+    Promise("Where such an election fails", "C22", not_real=ORDERS, tests=tests_of(
+        "controller", YIELDING, "an_election_that_comes_too_late_leaves_the_master")),
+    Promise("Any election passes over brokers whose disks", not_simulated=ONE_ANSWER, not_real=ONE_RULE, tests=tests_of(
+        "controller", YIELDING, "any_election_prefers_a_good_disk", "nobody_waits_for_a_good_disk",
+        "in_other_modes_a_good_disk_that_holds_less_is_not_preferred")),
     Promise("each controller reads the end", "C20", not_real=TIMING,
             tests=tests_of("controller", ACTIVE, "BUG_A4_a_closed_channel_elects_at_once")),
     Promise("1008 is sent", "C17", not_real=IN_PROCESS,
@@ -101,6 +144,8 @@ PAGE = Page("docs/explanation/controller.md", (
     Promise("When many masters are lost at once", "C20", not_real=TIMING,
             tests=tests_of("controller", ACTIVE, "BUG_A8_many_groups_are_one_batch")),
 ), others=(
+    "A master that hangs, that its members", "Brokers of this release tell", "The active controller then replaces",
+    "`mqadmin explainController` says of which",
     "A store that is copied, with", "Java's controllers take the one", "So each process has a number",
     "It registers id, address",
     "So is a member on record without", "While older controllers are in the group the old", "A copy that takes its",

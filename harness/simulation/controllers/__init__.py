@@ -8,6 +8,7 @@ everything, all chance is on ``raft.sim``'s tape.
     plan         what one seed is about                  process      one controller
     messages     what travels, and by which channel      machine      machines of brokers, and their channels
     fleet        one broker group, and its operator      scene        all of it: faults, then healing and progress
-    metadata     the state machine, as a node has it
+    metadata     the state machine, as a node has it     witnesses    what brokers say of masters of no use
+    hindered     what must hold where one is replaced
     watch        what must hold between brokers and controllers; it feeds ``controller.metadata.invariants``
 """

@@ -20,6 +20,7 @@ from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, IDENTITY, BrokerProcess
 from harness.simulation.brokers.watch import BrokerWatch
 from harness.simulation.controllers.machine import Machine
+from harness.simulation.controllers.witnesses import Witnesses
 from raft.config import MS
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -77,6 +78,7 @@ class FleetGroup(Group):
             host.machine.brokers[key] = host
         self.outcomes = above.outcomes
         self.watch = BrokerWatch(self, above.watch.checker)
+        self._witnesses = Witnesses(self, plan.silence_ms)
 
     def copy(self, host: FleetHost, machine: Machine) -> FleetHost:
         """What is on its disk now, on another machine."""
@@ -190,6 +192,7 @@ class FleetGroup(Group):
         if command.code == RequestCode.BROKER_HEARTBEAT:
             for name in ("maxOffset", "confirmOffset"):
                 command.ext[name] = str(int(command.ext[name]) * SCALE)
+            self._witnesses.tell(host, command)
         if above.plan.java and command.code in WRITES:
             for name in UNKNOWN_TO_JAVA:
                 command.ext.pop(name, None)

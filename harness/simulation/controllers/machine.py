@@ -34,6 +34,8 @@ class Machine:
         self.port = 1
         self.channels: dict[str, Channel] = {}
         self._channels_made = 0
+        self.trouble = False
+        """Its disk takes nothing, as its brokers say."""
         self._sent = 0
         """Requests so far, of all lives: only the watch compares them."""
 

@@ -19,13 +19,16 @@ from raft.sim.tape import Stream, Tape
 
 BROKER_FAULTS: Final = (
     "broker crash", "broker silence", "reset", "severed", "one way", "wiped broker", "gate", "designate", "clean",
-    "force clean", "both", "successor", "site", "copied disk",
+    "force clean", "both", "successor", "lonely", "bad disk", "site", "copied disk",
 )
 """What happens to brokers and between them and controllers; ``both``: a master and the active controller at once;
-``successor``: a master, and soon who comes after it; ``copied disk``: a copied directory is started elsewhere."""
+``successor``: a master, and soon who comes after it; ``lonely``: other brokers do not hear it; ``bad disk``: it takes
+nothing, as its brokers say, or all do; ``copied disk``: a copied directory is started elsewhere."""
+LATER: Final = ("copied disk", "lonely", "bad disk")
+"""Drawn after the others."""
 CLOCKS: Final = frozenset(("rate", "drift", "step"))
 BASES: Final = {"brokers": "calm", "controllers": "swarm", "successors": "calm", "deposed": "clocks",
-                "leases": "calm", "releases": "calm", "copies": "calm", "demands": "calm"}
+                "leases": "calm", "releases": "calm", "copies": "calm", "demands": "calm", "hindered": "calm"}
 """What befalls controllers in the profiles that ``raft.sim`` does not have.
 
 "brokers": controllers are left alone; "controllers": brokers are. "successors": masters die, and who came after them,
@@ -34,6 +37,7 @@ groups that go on. "leases": masters that hold one lose their channels, and noth
 releases, which are upgraded and downgraded.
 "copies": copied directories are started beside their originals, which die, fall silent or lose their channels.
 "demands": an operator changes what running masters demand, while brokers die and are cut off.
+"hindered": masters live and are of no use: stopped, not heard, with bad disks.
 """
 OWN_PROFILES: Final = (
     "swarm", "calm", *BASES, *(name for name in PROFILES if name in NEMESES or name in (
@@ -67,6 +71,8 @@ class ControllerPlan(Plan):
     harms: tuple[str, ...] = ()
     snapshot_bytes: int = 0
     """Log of so many bytes makes a snapshot."""
+    silence_ms: int = 0
+    """After so long brokers say that they do not hear their master, or that they are left alone; 0: never."""
     format: int = FORMAT
     """Of the log, to which active controllers raise it."""
     deposed: bool = False
@@ -122,9 +128,27 @@ def draw(tape: Tape, profile: str) -> ControllerPlan:
         plan.read = Read.INDEX
     if profile in ("swarm", "brokers") and plan.harms and stream.chance(0.3):
         plan.harms += ("copied disk",)
+    _hinder(plan, tape.stream("hindered"), profile)
     plan.fleet.java_controllers = plan.java  # of a doubt neither side tells the other
     draw_demands(plan.fleet, stream, always=profile == "demands", never=profile == "calm" or not plan.true_clocks)
     return plan
+
+
+def _hinder(plan: ControllerPlan, stream: Stream, profile: str) -> None:
+    """Whether brokers tell of masters that are of no use, and what makes them so."""
+    if profile == "hindered":
+        plan.java, plan.mixed, plan.groups, plan.brokers = False, False, 1, stream.pick((3, 3, 4, 5), 3)
+        plan.harms = ("lonely", "lonely", "bad disk", "bad disk", "broker silence", "severed", "broker crash")
+        plan.harm_chance = stream.pick((0.01, 0.02, 0.05), 0.02)
+        if stream.chance(0.3):
+            plan.faults, plan.nemesis_chance = ("pause",), 0.1
+        plan.fleet = attrs.evolve(
+            plan.fleet, brokers=plan.brokers, learners=0, timeout_ms=6_000, beat_ms=stream.pick((200, 400, 800), 400),
+            min_in_sync=stream.pick((1, 2, 2, 2), 2))
+    elif profile in ("swarm", "brokers") and plan.harms:
+        plan.harms += tuple(harm for harm in ("lonely", "bad disk") if stream.chance(0.3))
+    if not plan.java and (profile == "hindered" or stream.chance(0.6)):
+        plan.silence_ms = stream.pick((400, 800, 1_600), 800)
 
 
 def _fleet(plan: ControllerPlan, stream: Stream) -> BrokerPlan:
@@ -153,7 +177,7 @@ def _fleet(plan: ControllerPlan, stream: Stream) -> BrokerPlan:
 
 
 def _harm(plan: ControllerPlan, stream: Stream, profile: str) -> None:
-    harms = tuple(harm for harm in BROKER_FAULTS if harm != "copied disk" and stream.chance(0.5))
+    harms = tuple(harm for harm in BROKER_FAULTS if harm not in LATER and stream.chance(0.5))
     if plan.waits_for(plan.fleet) and "reset" not in harms:
         harms += ("reset",)
     strength = stream.between(1, 10, 4) / 100

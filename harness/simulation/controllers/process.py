@@ -155,6 +155,8 @@ class ControllerProcess:
         self.scene.watch.heard(self, beat, ask.channel, ask.sent)
         held = self.active.active and self.life.replica.lease_valid(now)
         renewed = self.active.heartbeat(now, beat, ask.channel, raft_lease=held, opened=ask.channel.number)
+        if renewed:
+            self.scene.watch.hindered.renewed(self, beat.key, beat.broker_id)
         if self.active.stirred:
             self._act()
         if not ask.command.is_oneway:
@@ -212,7 +214,7 @@ class ControllerProcess:
             self._answer(ask, answers.answer(command, wanted))
             return
         if isinstance(wanted, ElectMaster) and LOST not in command.ext:
-            self.scene.watch.elects(self, wanted)
+            self.scene.watch.elects(self, wanted, command)
         ask.channel.names.setdefault(wanted.key.name, wanted.key)  # type: ignore[union-attr]
         self._decide(ask, wanted)
 

@@ -45,6 +45,8 @@ FAULTS: Final = (
     "master replaced after a close", "master replaced after silence", "format raised", "stray raise", "upgrade",
     "downgrade", "left behind",
     "copied directory started elsewhere",
+    "master said to be silent", "asked to be replaced for silence", "asked to be replaced for disk",
+    "told to ask again", "living master replaced, asked", "living master replaced, unasked",
     "a copy came in", "gave way to another life", "second life refused", *DEMANDED, *HAPPENED,
 )
 """Faults and events that must have happened at least once in a campaign."""
@@ -52,6 +54,8 @@ SETTLE_MS: Final = 30_000
 COPIES_MAX: Final = 4
 """Of one seed."""
 LOOK_MS: Final = 50
+PATIENCE_MS: Final = 8_000
+"""For a controller that replaced a master which lived just before."""
 
 
 class ControllerCluster(Cluster):
@@ -85,6 +89,16 @@ class ControllerCluster(Cluster):
         super().crash(name)
         assert name is not None
         self.scene.bury(self.processes.pop(name))
+
+    def pause(self, name: str) -> None:
+        super().pause(name)
+        if name in self.processes:
+            self.scene.watch.hindered.paused(self.processes[name])
+
+    def resume(self, name: str) -> None:
+        if name in self.processes:
+            self.scene.watch.hindered.resumed(self.processes[name])
+        super().resume(name)
 
     def skew(self, name: str, *, rate_ppm: int | None = None, step_ms: int = 0) -> None:
         super().skew(name, rate_ppm=rate_ppm, step_ms=step_ms)
@@ -322,6 +336,26 @@ class ControllerScene(Scene):
             life = machine.life
             self.after(span_ms, lambda: machine.resume() if machine.life == life else None)
 
+    def _do_lonely(self, machine: Machine, span_ms: int, number: int) -> None:
+        """No other broker hears it, nor does it hear them; controllers do. In half of the cases some others do not hear
+        each other, either, or one way only."""
+        self.counts["lonely"] += 1
+        others = [other for other in self.machines if other != machine.name]
+        cuts = [pair for other in others for pair in ((machine.name, other), (other, machine.name))]
+        if number % 2 and len(others) > 1:
+            one, two = others[number % len(others)], others[(number + 1) % len(others)]
+            cuts += [(one, two)] if number % 4 == 1 else [(one, two), (two, one)]
+        for one, two in cuts:
+            self.inner.cut(one, two)
+            self.after(span_ms, partial(self.inner.heal, one, two))
+
+    def _do_bad_disk(self, machine: Machine, span_ms: int, number: int) -> None:
+        """Of one machine, or, of one in four, of all."""
+        self.counts["bad disk"] += 1
+        for each in [*self.machines.values()] if number % 4 == 0 else [machine]:
+            each.trouble = True
+            self.after(2 * span_ms, partial(setattr, each, "trouble", False))
+
     def _do_reset(self, machine: Machine, span_ms: int, number: int) -> None:
         names = self.cluster.names
         if machine.up and not machine.paused:
@@ -452,6 +486,7 @@ class ControllerScene(Scene):
             if copy.up:
                 copy.crash(self._seen)
         for machine in self.machines.values():
+            machine.trouble = False
             machine.resume()
             self.start_machine(machine)
         for fleet in self.fleets.values():
@@ -478,6 +513,7 @@ class Progress:
             fleet.watch.settled()
         self._lose(keys[0], closes=True)
         self._lose(keys[-1], closes=False)
+        self._stop(keys[0])
 
     def _settle(self, fleets: Sequence[FleetGroup]) -> None:
         self._run_until(lambda: all(fleet.watch.level() for fleet in fleets),
@@ -557,6 +593,37 @@ class Progress:
                 f"{bound_ms} ms", scene.group(key))
         scene.counts[f"master replaced after {'a close' if closes else 'silence'}"] += 1
         scene.start_machine(former.machine)
+
+    def _stop(self, key: GroupKey) -> None:
+        """A master stands still. INV_C30: it is replaced once its members said so, and the controller misses it."""
+        scene, plan, fleet = self.scene, self.scene.plan, self.scene.fleets[key]
+
+        def ready() -> bool:
+            group, active = scene.group(key), scene.active()
+            return group is not None and active is not None and fleet.watch.level() and all(
+                scene.watch.hears(active, key, each) for each in group.replicas)
+
+        self._run_until(ready, SETTLE_MS)
+        group, active = scene.group(key), scene.active()
+        master = scene.host_of(key, group.master) if group is not None else None
+        if not ready() or group is None or active is None or master is None:
+            return
+        others = [host for host in fleet.hosts if host is not master and host.broker_id in group.sync_state_set]
+        beat_ms, lease_ms = plan.fleet.beat_ms, 0 if plan.fleet.all_ack else plan.fleet.lease_ms
+        # Two heartbeats that say so and whom they reach, and the longest of what is waited for beside them.
+        bound_ms = 700 + 2 * beat_ms + max(plan.silence_ms, 2 * beat_ms, lease_ms)
+        if (not plan.silence_ms or bound_ms >= plan.fleet.timeout_ms or not (plan.fleet.all_ack or lease_ms)
+                or scene.watch.hindered.waits_ms(active, key) > PATIENCE_MS or len(others) < max(master.min_in_sync, 1)
+                or any(host.unsafe for host in others)):
+            return
+        self.cluster.run_ms(max(scene.watch.hindered.waits_ms(active, key), 0) + 1)
+        master.machine.pause()
+        self._run_until(lambda: self._led_by_another(key, group), bound_ms)
+        if scene.active() is active:
+            scene.watch.counts["INV_C30"] += 1
+            require(self._led_by_another(key, group), "INV_C30", "a master that stands still is not replaced in time",
+                    key, f"{bound_ms} ms", scene.group(key))
+        master.machine.resume()
 
     def _led_by_another(self, key: GroupKey, before: BrokerGroup) -> bool:
         now = self.scene.group(key)

@@ -20,10 +20,13 @@ from controller.metadata.groups import GroupKey
 from controller.metadata.invariants import INVARIANTS, Checker
 from controller.metadata.outcomes import Elected
 from harness.simulation.brokers.statements import STATEMENTS as BROKER_STATEMENTS
+from harness.simulation.controllers.hindered import STATEMENTS as HINDERED
+from harness.simulation.controllers.hindered import Hindered
 from raft.config import MS
 from raft.invariants import require
 from raft.violation import InvariantViolation
 from remoting.bodies.controller import SyncStateSet
+from remoting.command import Command
 from remoting.headers.controller import GetReplicaInfoRequest, GetReplicaInfoResponse
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "INV_C21": "no master is replaced that the active controller did not lose; a new one gives every master a timeout",
     "INV_C27": "the format of the log rises by one, for all controllers at the same entry, and only by an active "
                "controller's own word that all members read the next; nobody stops at any other",
+    **HINDERED,
     "INV_LEASE": "where leases are waited for, no master is elected while the former may acknowledge, and none writes "
                  "beside another",
 }
@@ -55,6 +59,7 @@ class Heard:
     at_ns: int
     channel: Channel
     timeout_ns: int
+    beat: Heartbeat
 
 
 class ControllerWatch:
@@ -70,6 +75,7 @@ class ControllerWatch:
         self._heard: dict[tuple[ControllerProcess, GroupKey, int], dict[tuple[str, int | None], Heard]] = {}
         """By address and life of who was heard."""
         self._floors: dict[GroupKey, tuple[int, int]] = {}
+        self.hindered = Hindered(self)
 
     def found(self, error: Exception) -> None:
         """Something was found where a node would swallow it: it ends the run right after this event."""
@@ -104,7 +110,9 @@ class ControllerWatch:
 
     def _lease_is_over(self, command: ElectMaster, elected: Elected) -> None:
         fleet = self.scene.fleets[elected.key]
-        if (not fleet.plan.wait_master_lease or fleet.plan.all_ack or command.trigger is Trigger.ADMIN
+        lived = self.hindered.replaced(command, elected.master_epoch - 1)
+        waits = fleet.plan.wait_master_lease or (lived and fleet.plan.lease_ms and self.scene.plan.true_clocks)
+        if (not waits or fleet.plan.all_ack or command.trigger is Trigger.ADMIN
                 or elected.previous is None or elected.previous == elected.master):
             return
         host = self.scene.host_of(elected.key, elected.previous)
@@ -131,9 +139,9 @@ class ControllerWatch:
         known = heard.get(who)
         if known is None or known.channel.host != channel.host or sent > known.sent:
             timeout_ns = (self.scene.plan.fleet.timeout_ms if beat.timeout_ms is None else beat.timeout_ms) * MS
-            heard[who] = Heard(sent, process.now, channel, timeout_ns)
+            heard[who] = Heard(sent, process.now, channel, timeout_ns, beat)
 
-    def _heard_of(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> Heard | None:
+    def heard_of(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> Heard | None:
         """The latest of the process that this controller has on record."""
         group = process.machine.groups.get(key)
         member = group.replicas.get(broker_id) if group is not None else None
@@ -144,10 +152,10 @@ class ControllerWatch:
 
     def hears(self, process: ControllerProcess, key: GroupKey, broker_id: int) -> bool:
         """Whether this broker has an open channel to this controller by which it has beaten."""
-        heard = self._heard_of(process, key, broker_id)
+        heard = self.heard_of(process, key, broker_id)
         return heard is not None and heard.channel.open_here and heard.channel.open_there
 
-    def elects(self, process: ControllerProcess, command: ElectMaster) -> None:
+    def elects(self, process: ControllerProcess, command: ElectMaster, ask: Command | None = None) -> None:
         """INV_C21: an active controller elects, of itself or for a broker, only in place of a master that it lost.
 
         That is, one whose latest heartbeat came by a channel that it saw close, or whose heartbeats stayed away for a
@@ -156,8 +164,12 @@ class ControllerWatch:
         group = process.machine.groups.get(command.key)
         if group is None or group.leader is None or group.leader in command.observation.live:
             return
+        if command.trigger is Trigger.BROKER and (ask is None or (
+                ask.ext.get("yieldEpoch") == str(group.master_epoch) and ask.ext["brokerId"] == str(group.leader))):
+            self.hindered.elects(process, group, command, ask)
+            return
         self.counts["INV_C21"] += 1
-        heard = self._heard_of(process, command.key, group.leader)
+        heard = self.heard_of(process, command.key, group.leader)
         if heard is not None and not heard.channel.open_there:
             self.scene.counts["lost by a close"] += 1
             return
