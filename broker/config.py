@@ -112,6 +112,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     sync_controller_metadata_period: int = _ms(10_000, "between two questions which controller is active", least=10)
     master_lease_ms: int = key(5_000, "ours: a master that no active controller has answered for so long refuses "
                                "writes; 0: never", least=0, most=3_600_000)
+    yield_wait_ms: int = _ms(750, "ours: before the SyncStateSet shrinks below minInSyncReplicas its members are given "
+                             "so long to say that they reach each other, so that one of them leads on", least=0)
     elect_retry_ms: int = _ms(5_000, "ours: between two requests to be elected", least=10)
     enable_guardian: bool = key(True, "ours, controller mode: a small process holds listenPort, starts the broker, and "
                                 "passes clients' requests on to the new master while the broker is down")
@@ -265,7 +267,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
 
 QUICK: Final[Mapping[str, str]] = {
     "brokerHeartbeatInterval": "250", "controllerHeartBeatTimeoutMills": "2000", "masterLeaseMs": "1500",
-    "haBeatIntervalMs": "200", "haSilenceMs": "1000",
+    "haBeatIntervalMs": "200", "haSilenceMs": "1000", "yieldWaitMs": "300",
 }
 """Keys of ``detectionProfile=quick``, each with its value."""
 PROFILES: Final[Mapping[str, Mapping[str, str]]] = {

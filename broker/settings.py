@@ -66,4 +66,5 @@ def manager(config: BrokerConfig) -> ManagerConfig:
         config, ManagerConfig, cluster_name="broker_cluster_name", heartbeat_interval_ms="broker_heartbeat_interval",
         heartbeat_timeout_ms="controller_heart_beat_timeout_mills", election_priority="broker_election_priority",
         learner="async_learner", sync_controller_metadata_period_ms="sync_controller_metadata_period",
-        sync_broker_metadata_period_ms="sync_broker_metadata_period")
+        sync_broker_metadata_period_ms="sync_broker_metadata_period", silence_ms="ha_silence_ms",
+        probe_interval_ms="ha_beat_interval_ms")

@@ -206,6 +206,10 @@ class InSync:
         return {broker_id: slave.ack for broker_id, slave in self._slaves.items()
                 if slave.connected and not slave.learner}
 
+    def heard(self, now_ns: int) -> dict[int, int | None]:
+        """``acks`` of those that are not silent, members or not."""
+        return {member: ack for member, ack in self.acks.items() if not self._is_silent(member, now_ns)}
+
     @property
     def deadline_ns(self) -> int | None:
         """When time alone may change what is wanted or waited for."""

@@ -3,15 +3,17 @@
 Two tables, whose states stand side by side. ``MOVES`` leads from a broker without an id to a master or a slave: an id
 is applied for, this process is registered with it, and replication takes each role, one at a time, while writes are
 closed. ``RETREATS`` says how a broker gives mastership up: it *resigns* where its machine lost what others may hold,
-and *hands over* where it is about to stop. ``WRITES`` says in which states writes are open. Whoever has read the tables
-has read the rules: the methods below only say which event something is, and keep the roles.
+*yields* where its members or its disk fail it, and *hands over* where it is about to stop. ``WRITES`` says in which
+states writes are open. Whoever has read the tables has read the rules: the methods below only say which event something
+is, and keep the roles.
 
 What the tables keep:
 
 - After ``DISPLACED`` (another process has this broker's id) nothing is served or copied before it is ``REGISTERED``.
 - Writes are open in ``SLAVE``, where puts find no master, and in ``MASTER`` while the lease holds. No way leads to one
   of them but by a role that replication has taken.
-- Who hands over never writes again, whatever it is elected for. Who resigns takes the next epoch that it hears of.
+- Who hands over never writes again, whatever it is elected for. Who resigns takes the next epoch that it hears of. Who
+  yields goes on where nobody follows; where it acknowledges what not all members hold, it writes nothing meanwhile.
 
 Pure: it knows roles, and neither requests nor who answers them. ``docs/reference/replication.md`` shows the tables and
 a diagram of them.
@@ -48,6 +50,7 @@ class Retreat(enum.Enum):
 
     NONE = "it may be elected, and beats"
     RESIGNING = "it was elected, may lack what others hold, asks for another election, and does not beat"
+    YIELDING = "it asks for a successor while it lives, and goes on where there is none"
     HANDING_OVER = "it stops: another one is to be master, and it writes nothing again"
 
 
@@ -69,6 +72,8 @@ class Event(enum.Enum):
     DISPLACED = "a controller says that another process has this broker's id"
     DOUBTED = "a controller names this broker master of an epoch of which it may lack something"
     REPLACED = "the epoch that it resigned from is over"
+    HINDERED = "a master hears too few members, or its disk is full or stalled, and another one may do better"
+    RELIEVED = "that is over, or nobody follows"
     HAND_OVER = "the operator stops this broker, a master"
     STOP = "the process ends"
 
@@ -161,12 +166,22 @@ MOVES: Final[Mapping[State, Mapping[Event, tuple[State, tuple[Action, ...]]]]] =
 RETREATS: Final[Mapping[Retreat, Mapping[Event, tuple[Retreat, tuple[Action, ...]]]]] = {
     R.NONE: {
         E.DOUBTED: (R.RESIGNING, (A.ELECT, A.POLL)),
+        E.HINDERED: (R.YIELDING, ()),
         E.HAND_OVER: (R.HANDING_OVER, ()),
     },
     R.RESIGNING: {
         E.NAMED_MASTER: (R.NONE, ()),
         E.NAMED_SLAVE: (R.NONE, ()),
         E.REPLACED: (R.NONE, (A.BEAT, A.ELECT)),
+        E.DISPLACED: (R.NONE, ()),
+        E.HAND_OVER: (R.HANDING_OVER, ()),
+    },
+    R.YIELDING: {
+        E.RELIEVED: (R.NONE, (A.BEAT,)),
+        E.DOUBTED: (R.RESIGNING, (A.ELECT, A.POLL)),
+        E.NAMED_MASTER: (R.NONE, ()),
+        E.NAMED_SLAVE: (R.NONE, ()),
+        E.MASTERLESS: (R.NONE, ()),
         E.DISPLACED: (R.NONE, ()),
         E.HAND_OVER: (R.HANDING_OVER, ()),
     },
@@ -179,7 +194,7 @@ class Writes(enum.Enum):
     """Of a state: whether writes are open."""
 
     CLOSED = "no"
-    LEASED = "while the lease holds, and it does not hand over"
+    LEASED = "while the lease holds, and it neither hands over nor, where it acknowledges alone, yields"
     OPEN = "yes; puts find no master here"
 
 
@@ -198,8 +213,10 @@ SEASONED: Final = frozenset({S.MASTER, S.SLAVE, S.CHANGING, S.VACANT})
 class RoleMachine:
     """One broker's. Each method says what happened and returns what is to be done."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, alone: bool = False) -> None:
+        """``alone``: it acknowledges what not all members of its SyncStateSet hold."""
         self.state = state
+        self._alone = alone
         self.retreat = Retreat.NONE
         self.role: Become | None = None
         """What replication has taken last; None while nothing of it counts any more."""
@@ -252,6 +269,13 @@ class RoleMachine:
     def replaced(self) -> tuple[Action, ...]:
         return self._retreats(Event.REPLACED)
 
+    def hindered(self) -> tuple[Action, ...]:
+        """Only a master ever is."""
+        return self._retreats(Event.HINDERED) if self.state is State.MASTER else ()
+
+    def relieved(self) -> tuple[Action, ...]:
+        return self._retreats(Event.RELIEVED)
+
     def hand_over(self) -> None:
         self._retreats(Event.HAND_OVER)
 
@@ -266,6 +290,7 @@ class RoleMachine:
         assert move is not None, f"{event.name} cannot happen in {self.state.name}"
         self.state, actions = move
         actions += self._retreats(event)
+        assert not self.yielding or self.state is State.MASTER, "nobody else has anything to yield"
         if Action.TAKE in actions:
             if self._under_way is not None:  # replication takes one at a time; the end of that one leads to this one
                 return tuple(action for action in actions if action is not Action.TAKE)
@@ -281,10 +306,14 @@ class RoleMachine:
         return self.retreat is Retreat.RESIGNING
 
     @property
+    def yielding(self) -> bool:
+        return self.retreat is Retreat.YIELDING
+
+    @property
     def writes(self) -> Writes:
         """Whether they may be open."""
         writes = WRITES[self.state]
-        if writes is Writes.LEASED and self.retreat is Retreat.HANDING_OVER:
+        if writes is Writes.LEASED and (self.retreat is Retreat.HANDING_OVER or (self._alone and self.yielding)):
             return Writes.CLOSED
         return writes
 

@@ -11,6 +11,7 @@ This module knows codes, answers and the SyncStateSet's bookkeeping, and neither
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, TypedDict
 
 import attrs
@@ -28,6 +29,7 @@ from broker.replicas.machine import (
     TAKING,
     Action,
     Event,
+    Retreat,
     RoleMachine,
     State,
     Writes,
@@ -42,8 +44,10 @@ from broker.replicas.outputs import (
     WriteApplication,
     WriteIdentity,
 )
+from broker.replicas.probing import Probing
 from broker.replicas.timetable import Kind
 from broker.replicas.underway import OnAnswer, UnderWay
+from broker.replicas.yielding import Reason, Sight, Told, Yielding, sight_of
 from broker.store.health import DiskHealth
 from remoting.bodies.controller import ElectMasterResponseBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
@@ -71,6 +75,11 @@ UNFIT: Final = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode
 REFUSALS: Final = UNFIT | {ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED}
 """Those that say for certain that this request changed nothing. Any other failure says nothing, or that this master
 knows too little to judge."""
+NOT_ELECTED: Final = frozenset({
+    ResponseCode.CONTROLLER_MASTER_STILL_EXIST, ResponseCode.CONTROLLER_ELECT_MASTER_FAILED,
+    ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+})
+"""Answers to 1002 that say for certain that it elected nobody."""
 OUTDATED: Final = frozenset({
     ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
     ResponseCode.CONTROLLER_INVALID_MASTER,
@@ -82,6 +91,9 @@ UNLEASED_BEAT_MS: Final = 200
 """Between heartbeats of a master that was never granted a lease, and serves nobody for the lack of it."""
 
 
+VOID: Final = 3
+"""Times ``request_timeout_ms``: a request for a successor that is that old, and has no answer, is carried out no
+more."""
 UNSETTLED: Final = -1
 """In place of the generation of an announcement, of a heartbeat that leaves while a change of the SyncStateSet is under
 way: that one may have said that more is demanded, and have let others be elected for it."""
@@ -110,6 +122,11 @@ class ManagerConfig:
     sync_broker_metadata_period_ms: int = 5_000
     retry_ms: int = 1_000
     elect_retry_ms: int = 5_000
+    yield_wait_ms: int = 750
+    silence_ms: int = 2_000
+    """``haSilenceMs``."""
+    probe_interval_ms: int = 500
+    """``haBeatIntervalMs``; 0: nobody is probed."""
 
     def __attrs_post_init__(self) -> None:
         if not self.controllers:
@@ -134,6 +151,15 @@ class LogState:
     disk: DiskHealth = DiskHealth.WELL
 
 
+@attrs.frozen
+class _Troubles:
+    """What a heartbeat says of others, and of the disk."""
+
+    silent_epoch: int | None = None
+    reaches: str = ""
+    disk: str = ""
+
+
 class _Announced(TypedDict):
     master_lease_ms: int | None
     all_ack_in_sync_state_set: bool | None
@@ -155,13 +181,17 @@ class ReplicasManager:
         ``life``: a number of this process's life, above 0. Of two processes with one id the controllers know one, and
         the other has no role until that is dead.
         """
+        alone = not config.all_ack_in_sync_state_set
         self.machine = RoleMachine(State.NAMELESS if found is None else State.APPLYING if isinstance(found, Application)
-                                   else State.UNREGISTERED)
+                                   else State.UNREGISTERED, alone=alone)
         self.log = LogState()
         self.in_sync: InSync | None = None
         self.lease = Lease(config.master_lease_ms * NS_PER_MS)
         self.gate = Gate(config.min_in_sync_replicas)
         self.serving = False
+        self._yielding = Yielding(config.yield_wait_ms * NS_PER_MS, VOID * config.request_timeout_ms * NS_PER_MS, alone)
+        self._said = _Troubles()
+        """By the last heartbeat."""
         self._config = config
         self._found = found
         self._check_code = check_code
@@ -184,6 +214,8 @@ class ReplicasManager:
         self._seen = 0
         self._under_way = UnderWay(config.request_timeout_ms)
         self._times = self._under_way.times
+        self._probing = Probing(config.cluster_name, config.broker_name, self._under_way, silence_ms=config.silence_ms,
+                                interval_ms=config.probe_interval_ms, members_ms=config.retry_ms)
         self._search = LeaderSearch(config.controllers, self._under_way, retry_ms=config.retry_ms,
                                     period_ms=config.sync_controller_metadata_period_ms)
 
@@ -194,11 +226,14 @@ class ReplicasManager:
         if self.machine.state is State.STOPPED:
             return []
         outputs = self._search.look(now_ns)
+        sight, hindered = self._look(now_ns)
+        outputs += hindered + self._fence(now_ns)
         if self.leader is not None:
             outputs += self._register(now_ns) + self._record(now_ns)
-            outputs += self._beat(now_ns)
+            self._judge_master()
+            outputs += self._beat(now_ns) + self._probe(now_ns)
             outputs += self._elect_or_poll(now_ns)
-            outputs += self._report(now_ns)
+            outputs += self._yield(now_ns, sight) + self._report(now_ns, sight)
         return outputs + self._fence(now_ns)
 
     def answered(self, number: int, answer: Command | None, now_ns: int) -> list[Output]:
@@ -243,6 +278,7 @@ class ReplicasManager:
     def role_taken(self, role: Become, now_ns: int) -> list[Output]:
         """Replication is in that role now."""
         doubtful = isinstance(role, BecomeMaster) and role.epoch <= self._doubtful_epoch
+        self._yielding.begins(now_ns)
         return self._act(self.machine.taken(role, doubtful=doubtful)) + self.tick(now_ns)
 
     def role_failed(self, role: Become, reason: str, now_ns: int) -> list[Output]:
@@ -264,7 +300,8 @@ class ReplicasManager:
     def next_deadline(self, now_ns: int) -> int | None:
         """When time alone is the next to change something. What is overdue after a ``tick`` waits for an event."""
         in_sync = None if self.in_sync is None else self.in_sync.deadline_ns
-        return min((at_ns for at_ns in (self._times.next_after(now_ns), self.lease.until_ns, in_sync)
+        return min((at_ns for at_ns in (self._times.next_after(now_ns), self.lease.until_ns, in_sync,
+                                        self._yielding.deadline_ns(now_ns), self._probing.deadline_ns(now_ns))
                     if at_ns is not None and at_ns > now_ns), default=None)
 
     @property
@@ -412,10 +449,11 @@ class ReplicasManager:
     def _beat(self, now_ns: int) -> list[Output]:
         config, broker_id = self._config, self.broker_id
         trusted = self._said_doubt and not self._in_doubt  # whoever believes it any longer passes this broker over
+        troubles = self._troubles(now_ns)
         if broker_id is None or not self._counted or self.machine.resigning \
-                or not (trusted or self._times.due(Kind.BEAT, now_ns)):
+                or not (trusted or troubles != self._said or self._times.due(Kind.BEAT, now_ns)):
             return []
-        self._said_doubt = self._in_doubt
+        self._said_doubt, self._said = self._in_doubt, troubles
         waits = isinstance(self.machine.target or self.role, BecomeMaster) and not self.lease.began
         self._times.put(Kind.BEAT, now_ns + NS_PER_MS * (
             min(config.heartbeat_interval_ms, UNLEASED_BEAT_MS) if waits else config.heartbeat_interval_ms))
@@ -423,7 +461,9 @@ class ReplicasManager:
             config.cluster_name, config.address, config.broker_name, broker_id, self.log.epoch, self.log.max_offset,
             self.log.confirm_offset, config.heartbeat_timeout_ms, config.election_priority,
             log_in_doubt=True if self._in_doubt else None, doubt_epoch=self._doubt_epoch if self._in_doubt else None,
-            broker_life=self._life, heartbeat_interval_ms=config.heartbeat_interval_ms, **self._announced())
+            broker_life=self._life, heartbeat_interval_ms=config.heartbeat_interval_ms,
+            silent_epoch=troubles.silent_epoch, reaches=troubles.reaches or None, disk_trouble=troubles.disk or None,
+            **self._announced())
         held = self.in_sync
         generation = UNSETTLED if held is not None and held.asked else self.gate.generation
 
@@ -445,7 +485,8 @@ class ReplicasManager:
             if header.registered_life:
                 return self._give_way(self.epoch)
             self._unrecorded = True
-        self.lease.answered(sent_ns, renewed)
+        if self.machine.writes is not Writes.CLOSED or not self.machine.yielding:  # else it asks when this one is over
+            self.lease.answered(sent_ns, renewed)
         leads = self._search.leads(address)
         self._told = self._told or bool(leads and header.log_in_doubt)
         if (renewed or leads) and not self.machine.resigning:
@@ -577,6 +618,60 @@ class ReplicasManager:
         return [*self._act(self.machine.displaced()),
                 Report(f"{_ANOTHER}: this one has no role, and asks until that one is gone")]
 
+    # --- silence, disks and the yield ------------------------------------------------------------------------
+
+    def _troubles(self, now_ns: int) -> _Troubles:
+        return _Troubles(self._probing.silent_epoch, self._probing.reaches(now_ns), self.log.disk.value)
+
+    def _judge_master(self) -> None:
+        """A slave's. Of Java's controllers nobody looks at what it says."""
+        role, state = self.role, self.machine.state
+        silent = self.log.master_silent and self.lease.granted and not self._config.learner
+        self._probing.judge(role if silent and state is State.SLAVE and isinstance(role, BecomeSlave) else None)
+
+    def _probe(self, now_ns: int) -> list[Output]:
+        assert self.leader is not None
+        return [] if self.broker_id is None else self._probing.look(now_ns, self.leader, self.broker_id)
+
+    def _look(self, now_ns: int) -> tuple[Sight, list[Output]]:
+        """What a master sees of itself, and whether it yields. Java's controllers elect nobody while a master lives."""
+        machine, held, config, yielding = self.machine, self.in_sync, self._config, self._yielding
+        if (held is None or machine.state is not State.MASTER or not self.lease.granted
+                or machine.retreat not in (Retreat.NONE, Retreat.YIELDING)):
+            yielding.over()
+            return Sight(), []
+        sight = sight_of(held, self.lease, self.gate.announced, end=self.log.max_offset, disk=self.log.disk,
+                         alone=not config.all_ack_in_sync_state_set, now_ns=now_ns)
+        asks = yielding.look(now_ns, sight)
+        if asks == machine.yielding:
+            return sight, []
+        outputs = self._act(machine.hindered() if asks else machine.relieved())
+        return sight, [*outputs, Report(self._why_it_yields())] if asks else outputs
+
+    def _why_it_yields(self) -> str:
+        what = (f"its disk is {self.log.disk.value}" if self._yielding.reason is Reason.DISK
+                else "it hears fewer members than minInSyncReplicas demands")
+        return f"this master asks for a successor: {what}"
+
+    def _yield(self, now_ns: int, sight: Sight) -> list[Output]:
+        config, broker_id, reason = self._config, self.broker_id, self._yielding.reason
+        if (reason is None or broker_id is None or self._times.waits(Kind.YIELD)
+                or not self._yielding.asks(now_ns, sight)):
+            return []
+        holders = ",".join(map(str, sorted(sight.holders))) if reason is Reason.DISK else None
+        elect = ElectMasterRequest(config.cluster_name, config.broker_name, broker_id, yield_epoch=self.epoch,
+                                   yield_reason=reason.value, holders=holders)
+        return self._ask(Kind.YIELD, RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, partial(self._yielded, now_ns))
+
+    def _yielded(self, sent_ns: int, answer: Command | None, number: int) -> list[Output]:
+        said = Told.UNKNOWN
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            said = Told.ELECTED
+        elif answer is not None and answer.code in NOT_ELECTED:
+            said = Told.WAIT if ElectMasterResponse.from_ext(answer.ext).yield_wait else Told.NOBODY
+        self._yielding.told(sent_ns, said)
+        return self._elected(answer, number)
+
     # --- roles, the SyncStateSet and the fence ---------------------------------------------------------------
 
     def _master_is(self, master: int | None, address: str | None, epoch: int | None, members: frozenset[int],
@@ -622,12 +717,12 @@ class ReplicasManager:
             what = "another process was, or may have been, master under this broker's id: this one may lack what "
         return [*self._act(actions), Report(f"{what}others hold, and asks for another election")]
 
-    def _report(self, now_ns: int) -> list[Output]:
+    def _report(self, now_ns: int, sight: Sight) -> list[Output]:
         held = self.in_sync
         if (held is None or self.machine.state is not State.MASTER or not isinstance(self.role, BecomeMaster)
                 or not self._times.due(Kind.ALTER, now_ns)):
             return []
-        members = held.wanted(now_ns)
+        members = None if self._yielding.holds_back(sight) else held.wanted(now_ns)
         if members is None:
             held.tick(now_ns)
             return []
@@ -675,7 +770,7 @@ class ReplicasManager:
             return (f"no active controller has renewed the lease for {self._config.master_lease_ms} ms"
                     if self.lease.until_ns is not None else "no active controller has granted the lease yet")
         if machine.state is State.MASTER:
-            return _HANDED_OVER
+            return self._why_it_yields() if machine.yielding else _HANDED_OVER
         if machine.state in TAKING and machine.target is not None:
             return f"the role of epoch {machine.target.epoch} is being taken"
         return f"the broker has no role: {machine.state.value}"

@@ -14,7 +14,7 @@ from broker.ha.insync import InSync
 from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas import identity
 from broker.replicas.carrying import Carrier
-from broker.replicas.machine import TAKING
+from broker.replicas.machine import REGISTERED, TAKING
 from broker.replicas.manager import LogState, ManagerConfig, ReplicasManager
 from broker.replicas.outputs import (
     Fence,
@@ -27,8 +27,10 @@ from broker.replicas.outputs import (
     WriteApplication,
     WriteIdentity,
 )
+from broker.replicas.probing import ProbeMemberRequest
 from remoting.bodies.controller import SyncStateSet
-from remoting.command import Command
+from remoting.codes import ResponseCode
+from remoting.command import Command, response
 from remoting.headers.controller import NotifyBrokerRoleChangedRequest
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Membership(ABC):
     ) -> None:
         """``advance`` is replication's; the last two are as in ``ReplicasManager``. Raises ``IdentityError``,
         ``OSError``."""
-        self._files, self._path, self._log_state = files, identity_path, log_state
+        self._config, self._files, self._path, self._log_state = config, files, identity_path, log_state
         try:
             found = identity.load(config.cluster_name, config.broker_name, self._read(identity_path),
                                   self._read(identity_path + TEMP))
@@ -116,6 +118,16 @@ class Membership(ABC):
         header = NotifyBrokerRoleChangedRequest.from_ext(command.ext)
         members = SyncStateSet.from_json(command.body) if command.body else SyncStateSet(frozenset())
         self.carry_out(self._now_manager().notified(header, members, self._clock(), known=known))
+
+    def probed(self, command: Command) -> Command:
+        """61,011: another member asks whether this one is there."""
+        asked, config, manager = ProbeMemberRequest.from_ext(command.ext), self._config, self.manager
+        if (asked.cluster_name, asked.broker_name) != (config.cluster_name, config.broker_name):
+            return response(command, ResponseCode.SYSTEM_ERROR, remark="this broker is of another group")
+        if asked.broker_id != manager.broker_id or manager.machine.state not in REGISTERED:
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=f"this is not broker {asked.broker_id}, or no "
+                                                                      "controller counts it as that one")
+        return response(command)
 
     def _took(self, role: Become, in_sync: InSync | None) -> None:
         """Replication is in that role; ``in_sync``: a master's."""

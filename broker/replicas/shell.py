@@ -18,6 +18,7 @@ from broker.ha.taking import Become, BecomeMaster, BecomeSlave
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import Membership
 from broker.replicas.outputs import Leave, Send
+from broker.replicas.probing import PROBE_MEMBER
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request, response
@@ -85,7 +86,7 @@ class Member(Membership):
         super().__init__(config, files=files, identity_path=identity_path, check_code=check_code, log_state=log_state,
                          advance=replication.advance, doubtful_epoch=doubtful_epoch, life=life)
         self.bell = Bell()
-        self._config, self._client, self._now_ns = config, client, clock
+        self._client, self._now_ns = client, clock
         self._controller_hosts = frozenset(address.rpartition(":")[0] for address in config.controllers)
         self._replication, self._steps = replication, steps
         self._nursery: trio.Nursery | None = None
@@ -117,7 +118,8 @@ class Member(Membership):
                     self._write(self._unwritten)
 
     def handlers(self) -> Mapping[int, Handler]:
-        return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notify}
+        return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notify,
+                PROBE_MEMBER: lambda _, command: self.probed(command)}
 
     def _notify(self, connection: Connection, command: Command) -> Command:
         known = connection.peer.rpartition(":")[0] in self._controller_hosts

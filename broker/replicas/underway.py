@@ -49,6 +49,7 @@ class UnderWay:
                 times.answered(number, kind, slot)
             return on_answer(answer, number)
 
+        assert kind is not None or not slot, "a slot is of a kind"
         self.number += 1
         if kind is not None:
             times.sent(self.number, kind, slot)

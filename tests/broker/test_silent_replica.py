@@ -53,7 +53,7 @@ async def test_a_slave_that_hangs_stops_writes_for_no_longer_than_its_silence(
 
 async def test_slaves_tell_their_managers_of_a_silent_master(autojump_clock: trio.abc.Clock) -> None:
     async with cluster(controllers=3) as made:
-        master, *others = await three(made, **ALL_ACK)
+        master, *others = await three(made, **ALL_ACK | {"minInSyncReplicas": "1"})
         await trio.sleep(5)
         assert not any(says_master_silent(node) for node in others)
         for node in others:  # the controllers hear it: nobody elects another

@@ -29,6 +29,14 @@ def ha(start: str, asks: str, file: str, *names: str, real: tuple[str, ...] = ()
     return Promise(start, asks, tests=tests_of(HA, file, *names), real=real, not_real="" if real else why)
 
 
+def probe(start: str, *names: str) -> Promise:
+    return Promise(start, "C17", tests=tests_of("broker/replicas", "probing", *names), not_real=IN_PROCESS)
+
+
+def yielded(start: str, *names: str, why: str = IN_PROCESS) -> Promise:
+    return Promise(start, "C17", tests=tests_of("broker/replicas", "yielding", *names), not_real=why)
+
+
 PAGE = Page("docs/reference/replication.md", (
     Promise("Both of RocketMQ's protocols", not_simulated=JAVA, tests=tests_of(HA, "wire", "bytes_are_javas"),
             real=(*OURS_LEADS, *JAVA_LEADS, *PLAIN_OURS, *PLAIN_JAVA)),
@@ -85,6 +93,29 @@ PAGE = Page("docs/reference/replication.md", (
         HA, "trust", "what_is_not_trusted_is_copied_again_and_then_the_log_is_level")),
     Promise("what a power cut left of a slave's log", "B29 B30", not_real=ORDERS, tests=tests_of(
         HA, "trust", "what_is_not_trusted_is_copied_again_and_then_the_log_is_level")),
+    probe("a slave's master is silent", "a_slave_of_a_silent_master_says_whom_it_reaches_at_once",
+          "probes_are_repeated_while_the_silence_lasts"),
+    probe("61011 comes", "who_does_not_know_the_question_is_not_reached",
+          "only_the_member_that_is_named_answers"),
+    probe("whom it reaches changes", "who_answers_no_more_is_reached_no_more",
+          "the_silence_is_told_before_anybody_answers"),
+    yielded("a full or stalled disk", "the_disk_is_told_by_the_next_heartbeat_which_leaves_at_once"),
+    yielded("a SyncStateSet is about to shrink", "where_nobody_follows_the_set_shrinks_at_once",
+            "members_have_their_time_to_say_whom_they_reach", "before_each_shrink_members_are_asked"),
+    yielded("the set stays too small", "a_master_that_is_left_alone_asks_again_ever_more_seldom",
+            "the_rest_doubles_and_is_forgotten_after_a_quiet_time"),
+    yielded("a master's disk is full or stalled", "a_master_with_a_bad_disk_asks_for_one_that_has_room",
+            "who_finds_no_successor_serves_and_asks_again_ever_more_seldom"),
+    yielded("it acknowledges what all members hold", "a_master_that_waits_for_its_members_serves"),
+    yielded("it acknowledges more than that", "a_master_that_acknowledges_alone_asks_until_its_lease_is_over",
+            "members_of_a_master_that_acknowledges_alone_have_their_time_behind_the_lease",
+            "who_acknowledges_alone_waits_for_a_member_that_holds_its_whole_log",
+            "who_has_no_lease_is_not_judged_by_silence"),
+    yielded("an answer is lost there", "while_another_one_may_have_been_elected_it_writes_nothing", why=ORDERS),
+    yielded("a master whose slaves cannot reach it stays master",
+            "a_master_whose_members_reach_each_other_is_replaced",
+            "a_master_with_a_bad_disk_asks_for_one_that_has_room"),
+    yielded("RocketMQ's keep a master", "java_controllers_are_asked_nothing_new", why=IN_PROCESS),
     Promise("A slave says where its log ends", not_simulated=PLAIN, real=(*PLAIN_OURS, *PLAIN_JAVA), tests=tests_of(
         "broker/plain", "cores", "nothing_is_sent_before_the_first_report",
         "a_copy_goes_on_where_the_slave_ends_and_an_empty_one_begins_with_the_last_file")),
@@ -132,5 +163,5 @@ PAGE = Page("docs/reference/replication.md", (
     "How the commit log of a master", "**A replica whose machine went down**",
     "`python -m harness.scenarios.interop -k slave", "**A master whose machine went down**",
     "If it went on in the same epoch", "A Java master that loses power", "That the machine did not go down",
-    "It is none on file systems", "The streams are neither encrypted",
+    "With controllers of ours", "It is none on file systems", "The streams are neither encrypted",
 ))

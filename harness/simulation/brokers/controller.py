@@ -17,6 +17,7 @@ from controller.liveness import Life, Liveness
 from controller.metadata.codec import encode
 from controller.metadata.commands import AnyCommand, ElectMaster
 from controller.metadata.groups import GroupKey
+from controller.metadata.machine import MetadataMachine
 from controller.metadata.outcomes import Outcome, Refused
 from controller.notifications import Notification
 from controller.requests import WRITES, Seen, read_command, read_heartbeat
@@ -29,6 +30,7 @@ from remoting.headers.controller import (
     GetMetadataResponse,
     GetNextBrokerIdRequest,
     GetReplicaInfoRequest,
+    GetSyncStateDataRequest,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +60,16 @@ class BrokerChannel:
 
 
 Reply = Callable[[Command], None]
+
+
+def members_of(command: Command, machine: MetadataMachine, active: ActiveController, now_ns: int) -> Command:
+    """1006, of one group whose cluster is named."""
+    (name,) = BrokerNames.from_json(command.body).names
+    key = GroupKey(GetSyncStateDataRequest.from_ext(command.ext).cluster_name or "", name)
+    group = machine.group(key)
+    return answers.sync_state_data(
+        command, [] if group is None else [(key, group)],
+        lambda key, broker_id: active.liveness.life(now_ns, key, broker_id) is Life.ALIVE)
 
 
 class Controller:
@@ -155,11 +167,7 @@ class Controller:
             reply(answers.answer(command, key) if isinstance(key, Refused)
                   else answers.replica_info(command, machine.group(key), key))
         elif code == RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:
-            names, alive = BrokerNames.from_json(command.body).names, active.liveness.life
-            groups = [(key, group) for name in names if (group := machine.group(
-                key := GroupKey(self.scene.key.cluster, name))) is not None]
-            reply(answers.sync_state_data(
-                command, groups, lambda key, each: alive(self.now, key, each) is Life.ALIVE))
+            reply(members_of(command, machine, active, self.now))
         else:
             next_id = GetNextBrokerIdRequest.from_ext(command.ext)
             key = GroupKey(next_id.cluster_name, next_id.broker_name)

@@ -8,7 +8,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from controller.metadata.groups import BrokerGroup, GroupKey
 from harness.simulation.brokers.client import Consumer, Producer
@@ -18,6 +18,7 @@ from raft.config import MS
 from raft.sim.links import Link, Network, Receiver
 from raft.sim.tape import Chance, Tape, Value
 from raft.sim.world import World
+from remoting.codes import ResponseCode
 from remoting.command import Command
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.watch import BrokerWatch
 
 logging.getLogger("broker").addHandler(logging.NullHandler())  # what it says of its disks is all our own doing
+
+
+E_PROBE: Final = 28
 
 
 class Group(ABC):
@@ -96,6 +100,24 @@ class Group(ABC):
         self.counts["report"] += 1
         self.counts["second life refused"] += "not registered, and asked again" in problem
         self.counts["resigned"] += "asks for another election" in problem
+
+    # --- brokers among themselves ----------------------------------------------------------------------------
+
+    def probe(self, process: BrokerProcess, address: str, command: Command, timeout_ms: int,
+              then: Callable[[Command | None], None]) -> None:
+        """A question of one broker to another. Who is not there, or has stopped meanwhile, answers nothing."""
+        host, other = process.host, self.host_at(address)
+
+        def asked() -> None:
+            there = other.process
+            if there is not None and there.opened:
+                answer = there.member.probed(command)
+                self.counts["member reached"] += answer.code == ResponseCode.SUCCESS
+                self.network.link(other.name, host.name, "probe").send(
+                    lambda: host.do(process, E_PROBE, lambda: then(answer)))
+
+        self.network.link(host.name, other.name, "probe").send(lambda: other.do(other.process, E_PROBE, asked))
+        process.later(timeout_ms * MS, E_PROBE, lambda: then(None))
 
     # --- looking ---------------------------------------------------------------------------------------------
 

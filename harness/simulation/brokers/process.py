@@ -20,6 +20,7 @@ from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import Membership
 from broker.replicas.outputs import Leave, Send
+from broker.replicas.probing import PROBE_MEMBER
 from broker.store.files import MemoryFiles, read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig
 from harness.simulation.brokers.disks import LateDisk
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.host import Host
 
 (E_TURN, E_TICK) = range(20, 22)
-(E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD, E_DEMAND) = range(23, 28)
+(E_TIMER, E_ANSWER, E_TIMEOUT, E_TOLD, E_DEMAND) = range(23, 28)  # 28: a probe, or its answer
 PRIORITY_DEFAULT = 2**31 - 1
 TICK_NS = 50 * MS
 FLUSH_TIMEOUT_MS = 600
@@ -218,7 +219,7 @@ class Member(Membership):
             min_in_sync_replicas=process.host.min_in_sync,
             all_ack_in_sync_state_set=plan.all_ack, learner=process.host.learner, request_timeout_ms=500,
             sync_controller_metadata_period_ms=1_000, sync_broker_metadata_period_ms=plan.poll_ms, retry_ms=100,
-            elect_retry_ms=500)
+            elect_retry_ms=500, yield_wait_ms=250, silence_ms=500, probe_interval_ms=100)
         super().__init__(
             config, files=_SmallFiles(process.host.files), identity_path=IDENTITY,
             check_code=f"{process.host.address};{process.host.life}", log_state=process.log_state,
@@ -297,7 +298,8 @@ class Member(Membership):
             self._answered(send, answer)
             scene.watch.demands.stands(process)
 
-        scene.ask(process, send.address, command, send.timeout_ms, answered)
+        ask = scene.probe if command.code == PROBE_MEMBER else scene.ask
+        ask(process, send.address, command, send.timeout_ms, answered)
         if command.code == RequestCode.BROKER_HEARTBEAT:
             waiting, process.behind_a_beat = process.behind_a_beat, []
             for call in waiting:

@@ -20,6 +20,7 @@ from controller.metadata.groups import GroupKey
 from controller.metadata.outcomes import Outcome, Refused
 from controller.notifications import Notification
 from controller.requests import WRITES, Seen, read_command, read_heartbeat
+from harness.simulation.brokers.controller import members_of
 from harness.simulation.controllers.messages import Answer, Ask, Channel, Closed, Notify, Told
 from harness.simulation.controllers.metadata import SimMetadata
 from raft.config import MS, Read
@@ -180,6 +181,9 @@ class ControllerProcess:
         elif command.code == RequestCode.CONTROLLER_GET_REPLICA_INFO:
             self.scene.watch.read_reaches(self, ask)
             self._behind_barrier(ask, lambda: self._answer(ask, self._replica_info(command)))
+        elif command.code == RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:
+            self._behind_barrier(ask, lambda: self._answer(
+                ask, members_of(command, self.machine, self.active, self.now)))
         else:
             header = GetNextBrokerIdRequest.from_ext(command.ext)
             key = GroupKey(header.cluster_name, header.broker_name)

@@ -111,6 +111,68 @@ def test_who_resigned_may_be_elected_when_that_epoch_is_over() -> None:
     assert machine.replaced() == (), "nobody resigns"
 
 
+def leading(*, alone: bool = False) -> RoleMachine:
+    machine = RoleMachine(State.UNREGISTERED, alone=alone)
+    machine.happened(Event.REGISTERED)
+    machine.named(lead(1))
+    machine.taken(lead(1))
+    return machine
+
+
+def test_a_master_that_yields_goes_on_where_nobody_follows() -> None:
+    machine = leading()
+    machine.hindered()
+    assert (machine.retreat.name, machine.writes) == ("YIELDING", Writes.LEASED)
+    assert (machine.relieved(), machine.retreat.name) == ((Action.BEAT,), "NONE")
+
+
+def test_who_acknowledges_alone_writes_nothing_while_it_yields() -> None:
+    machine = leading(alone=True)
+    machine.hindered()
+    assert machine.writes.name == "CLOSED"
+    machine.relieved()
+    assert machine.writes.name == "LEASED"
+
+
+@pytest.mark.parametrize("retreat", [Retreat.RESIGNING, Retreat.HANDING_OVER])
+def test_who_gives_mastership_up_already_yields_nothing(retreat: Retreat) -> None:
+    assert not RETREATS[retreat].keys() & {Event.HINDERED, Event.RELIEVED}
+    assert Event.HINDERED not in RETREATS[Retreat.YIELDING]
+
+
+def test_only_a_master_has_something_to_yield() -> None:
+    machine = registered()
+    machine.named(follow(1))
+    machine.taken(follow(1))
+    assert machine.hindered() == () and not machine.yielding
+
+
+@pytest.mark.parametrize("after", ["follow", "lead", "masterless", "displaced"])
+def test_a_yield_ends_with_the_mastership(after: str) -> None:
+    machine = leading()
+    machine.hindered()
+    match after:
+        case "follow":
+            machine.named(follow(2))
+        case "lead":
+            machine.named(lead(2))
+        case "masterless":
+            machine.masterless()
+        case "displaced":
+            machine.displaced()
+    assert not machine.yielding
+
+
+def test_who_yields_may_still_doubt_and_hand_over() -> None:
+    machine = leading()
+    machine.hindered()
+    assert (machine.doubted(), machine.retreat.name) == ((Action.ELECT, Action.POLL), "RESIGNING")
+    machine = leading()
+    machine.hindered()
+    machine.hand_over()
+    assert machine.relieved() == () and machine.retreat is Retreat.HANDING_OVER
+
+
 def test_nothing_moves_what_has_stopped() -> None:
     machine = registered()
     machine.named(lead(1))
@@ -144,14 +206,14 @@ class Replication:
 
 SCRIPTS = st.lists(st.sampled_from(
     ["lead", "follow", "taken", "taken", "refused", "masterless", "displaced", "registered", "registered", "doubted",
-     "replaced", "hand over", "distrusted"]), max_size=40)
+     "replaced", "hand over", "distrusted", "hindered", "relieved"]), max_size=40)
 
 
 @settings(max_examples=400, deadline=None)
-@given(SCRIPTS)
-def test_whatever_comes_the_role_is_what_replication_is_in(script: list[str]) -> None:
+@given(SCRIPTS, st.booleans())
+def test_whatever_comes_the_role_is_what_replication_is_in(script: list[str], alone: bool) -> None:
     """Where writes may be open, replication is in that role, and nothing is under way that would end it."""
-    machine, replication, epoch, handed = RoleMachine(State.UNREGISTERED), Replication(), 0, False
+    machine, replication, epoch, handed = RoleMachine(State.UNREGISTERED, alone=alone), Replication(), 0, False
     for what in script:
         actions: tuple[Action, ...] = ()
         replication.leave()
@@ -174,16 +236,22 @@ def test_whatever_comes_the_role_is_what_replication_is_in(script: list[str]) ->
             actions = machine.doubted()
         elif what == "replaced":
             actions = machine.replaced()
+        elif what == "hindered":
+            actions = machine.hindered()
+        elif what == "relieved":
+            actions = machine.relieved()
         elif what == "hand over":
             handed = True
             machine.hand_over()
         replication.act(machine, actions)
         assert (machine.target is not None) == (machine.state in TAKING)
         assert (machine.retreat is Retreat.HANDING_OVER) == handed
+        assert not machine.yielding or machine.state is State.MASTER, "nobody else has anything to yield"
         if machine.writes is not Writes.CLOSED:
             assert machine.role == replication.role is not None and not replication.todo
             assert isinstance(machine.role, BecomeMaster) == (machine.state is State.MASTER)
             assert not (handed and machine.state is State.MASTER)
+            assert not (machine.yielding and alone)
     replication.leave()
     while replication.todo:
         role = replication.todo.pop(0)

@@ -261,7 +261,7 @@ async def test_whoever_tells_of_a_role_must_run_where_a_controller_does(autojump
         node = Node(made, "b1")
         await made.nursery.start(node.run)
         await node.wait((BecomeMaster, 1))
-        (told,) = node.member.handlers().values()
+        told = node.member.handlers()[RequestCode.NOTIFY_BROKER_ROLE_CHANGED]
         for peer, epoch in (("10.9.8.7:4000", 2**31 - 1), ("?", 2**31 - 1), (f"{made.names[0]}:4000", 7)):
             forged = request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequest(
                 "b2:1", epoch, 9, 2), SyncStateSet(frozenset({2}), 9).to_json())
@@ -274,7 +274,7 @@ async def test_whoever_tells_of_a_role_must_run_where_a_controller_does(autojump
 
 def tell(node: Node, master: str, broker_id: int, epoch: int) -> None:
     """By a controller."""
-    (told,) = node.member.handlers().values()
+    told = node.member.handlers()[RequestCode.NOTIFY_BROKER_ROLE_CHANGED]
     told(cast(Connection, SimpleNamespace(peer=f"{node.world.names[0]}:4000")), request(
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED, NotifyBrokerRoleChangedRequest(master, epoch, 9, broker_id),
         SyncStateSet(frozenset({broker_id}), 9).to_json()))

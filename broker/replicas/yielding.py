@@ -1,0 +1,196 @@
+"""When a living master asks for a successor, and for how long: its members are silent, or its disk is in trouble.
+
+Before a SyncStateSet shrinks below ``minInSyncReplicas`` the members may say that they reach each other: then one of
+them leads on, and the master would be alone with a group that writes nothing. An attempt ends with a refusal, or when
+its time is over; the next one waits a second, then twice as long each time. Before each such shrink there is one
+nevertheless.
+
+Where a message is answered when all members hold it, any of them may follow, and the master goes on until it hears of
+that. In other modes it writes nothing while it asks, and takes no renewal of its lease: nobody is elected before it
+ends. There an answer that is lost leaves it in doubt whether another one was elected; for so long as that request may
+still be carried out, it writes nothing.
+
+It knows times and what a master sees of itself and its members, and neither requests nor the machine of the role.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import attrs
+
+from broker.ha.config import NS_PER_MS
+from broker.ha.insync import InSync
+from broker.replicas.lease import Lease
+from broker.store.health import DiskHealth
+
+ASK_AGAIN_NS: Final = 100 * NS_PER_MS
+"""After "wait": members have yet to say whom they reach."""
+ASK_LEASED_NS: Final = 400 * NS_PER_MS
+"""While its own lease lasts, which controllers do not renew for a second after each request."""
+LOOK_NS: Final = 10 * NS_PER_MS
+"""Between two looks for a member that holds the whole log."""
+REST_LEAST_NS: Final = 1_000 * NS_PER_MS
+REST_MOST_NS: Final = 60_000 * NS_PER_MS
+
+
+class Reason(enum.Enum):
+    """The value is what a request says."""
+
+    SILENCE = "silence"
+    DISK = "disk"
+
+
+class Told(enum.Enum):
+    """What came of a request."""
+
+    WAIT = "members have yet to say whom they reach"
+    NOBODY = "nobody may follow"
+    ELECTED = "another one was, or this one hears who"
+    UNKNOWN = "no answer that says for certain"
+
+
+@attrs.frozen
+class Sight:
+    """What a master sees of itself and of its members."""
+
+    shrinks: bool = False
+    """The set that it is about to ask for has too few members, and the accepted one has enough."""
+    too_few: bool = False
+    """Either has, and for silence."""
+    trouble: bool = False
+    """Its disk is full or stalled."""
+    heirs: bool = False
+    """A member is there that may hold its log, or come to hold it."""
+    holders: frozenset[int] = frozenset()
+    """Members that may follow it at once, as far as logs go."""
+    leased: bool = False
+    """Its lease holds."""
+
+
+def sight_of(held: InSync, lease: Lease, least: int, *, end: int, disk: DiskHealth, alone: bool, now_ns: int) -> Sight:
+    """Of a master that demands ``least`` in sync, and whose log ends at ``end``."""
+    wanted, heard = held.wanted(now_ns) or held.accepted, held.heard(now_ns)
+    shrinks = len(wanted) < least <= len(held.accepted)
+    lonely = (shrinks or len(held.accepted) < least) and len(heard) + 1 < least
+    heirs = {member: ack for member, ack in heard.items() if member in held.accepted}
+    return Sight(
+        shrinks=shrinks, too_few=lonely and bool(lease.length_ns) if alone else lonely or shrinks,
+        trouble=disk is not DiskHealth.WELL, heirs=bool(heirs), leased=lease.holds(now_ns),
+        holders=frozenset(member for member, ack in heirs.items() if not alone or (ack is not None and ack >= end)))
+
+
+@attrs.define
+class Yielding:
+    """Of one broker; over all of its masterships, so that a disk that all share does not elect in circles."""
+
+    wait_ns: int
+    """``yieldWaitMs``."""
+    void_ns: int
+    """A request without an answer is carried out by nobody when it is that old."""
+    alone: bool
+    """It answers what not all members hold: it asks when it writes nothing."""
+    reason: Reason | None = None
+    """Of the attempt that is under way."""
+    _until_ns: int | None = None
+    """When its time is over; None: it has not begun to run, as its lease lasts."""
+    _ask_ns: int = 0
+    _rest_ns: int = REST_LEAST_NS
+    _rests_until_ns: int = 0
+    _unanswered_ns: list[int] = attrs.field(factory=list)
+    """When requests left that nobody has answered: another one may have been elected, or may be yet."""
+    _may_shrink: bool = False
+    """Nobody follows, and the set has had too few members ever since."""
+    _sight: Sight = Sight()
+    """The last."""
+
+    def begins(self, now_ns: int) -> None:
+        """A mastership does: members are about to come."""
+        self._rests_until_ns = max(self._rests_until_ns, now_ns + REST_LEAST_NS)
+        self._may_shrink = False
+
+    def look(self, now_ns: int, sight: Sight) -> bool:
+        """Whether it asks for a successor, and writes nothing where it is alone."""
+        if self.reason is None:
+            self._begin(now_ns, sight)
+        elif self._over(now_ns, sight):
+            self._end(now_ns)
+        if self.reason is not None and not (self.alone and sight.leased):
+            self._run(now_ns)
+        self._sight = sight
+        return self.reason is not None
+
+    def asks(self, now_ns: int, sight: Sight) -> bool:
+        """Whether a request leaves now; it has left then."""
+        if self.reason is None or now_ns < self._ask_ns or not self._ready(sight):
+            return False
+        self._ask_ns = now_ns + (ASK_LEASED_NS if self.alone and sight.leased else ASK_AGAIN_NS)
+        self._unanswered_ns.append(now_ns)
+        return True
+
+    def told(self, sent_ns: int, said: Told) -> None:
+        """What came of a request that left then."""
+        if said is not Told.UNKNOWN and sent_ns in self._unanswered_ns:
+            self._unanswered_ns.remove(sent_ns)
+        if said is Told.NOBODY:
+            self._until_ns, self._ask_ns = sent_ns, sent_ns + REST_LEAST_NS
+
+    def holds_back(self, sight: Sight) -> bool:
+        """Whether the set is not to shrink yet: members may say that they reach each other."""
+        return sight.shrinks and sight.too_few and not self._may_shrink
+
+    def deadline_ns(self, now_ns: int) -> int | None:
+        """When time alone may change what is to be done."""
+        sight = self._sight
+        if self.reason is None:
+            due = [self._rests_until_ns] if sight.trouble or sight.too_few else []
+        else:
+            due = [self._ask_ns, *(sent_ns + self.void_ns for sent_ns in self._unanswered_ns)]
+            due += [] if self._until_ns is None else [self._until_ns]
+            due += [now_ns + LOOK_NS] if self.reason is Reason.DISK and not self._ready(sight) else []
+        return min((at_ns for at_ns in due if at_ns > now_ns), default=None)
+
+    def over(self) -> None:
+        """Its mastership is: no attempt is under way."""
+        self.reason, self._sight = None, Sight()
+        self._unanswered_ns.clear()
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _begin(self, now_ns: int, sight: Sight) -> None:
+        rested = now_ns >= self._rests_until_ns
+        self._may_shrink = self._may_shrink and sight.too_few
+        if sight.trouble and sight.heirs and rested:
+            self.reason = Reason.DISK
+        elif sight.too_few and (rested or (sight.shrinks and not self._may_shrink)):
+            self.reason = Reason.SILENCE
+        else:
+            if not (sight.trouble or sight.too_few) and now_ns >= self._rests_until_ns + REST_MOST_NS:
+                self._rest_ns = REST_LEAST_NS
+            return
+        self._until_ns, self._ask_ns = None, now_ns
+
+    def _run(self, now_ns: int) -> None:
+        if self._until_ns is None:
+            self._until_ns = now_ns + self.wait_ns
+
+    def _over(self, now_ns: int, sight: Sight) -> bool:
+        if self._doubtful(now_ns):
+            return False
+        hindered = sight.trouble if self.reason is Reason.DISK else sight.too_few
+        return not hindered or (self._until_ns is not None and now_ns >= self._until_ns)
+
+    def _end(self, now_ns: int) -> None:
+        assert not self._doubtful(now_ns), "another one may lead"
+        self._may_shrink = self._may_shrink or self.reason is Reason.SILENCE
+        self.reason = None
+        self._unanswered_ns.clear()
+        self._rests_until_ns = now_ns + self._rest_ns
+        self._rest_ns = min(2 * self._rest_ns, REST_MOST_NS)
+
+    def _doubtful(self, now_ns: int) -> bool:
+        return self.alone and any(now_ns < sent_ns + self.void_ns for sent_ns in self._unanswered_ns)
+
+    def _ready(self, sight: Sight) -> bool:
+        return self.reason is Reason.SILENCE or bool(sight.holders)
