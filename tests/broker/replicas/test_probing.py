@@ -119,7 +119,7 @@ def test_an_answer_of_an_earlier_silence_says_nothing() -> None:
     broker, group = slave()
     broker.lose = {PROBE_MEMBER}
     hears(broker)
-    (asked, _) = broker.held
+    (_, asked) = broker.held
     hears(broker, silent=False)
     broker.lose = set()
     group.there.clear()
