@@ -100,6 +100,7 @@ class Group(ABC):
         self.counts["report"] += 1
         self.counts["second life refused"] += "not registered, and asked again" in problem
         self.counts["resigned"] += "asks for another election" in problem
+        self.counts["asked for a successor"] += "asks for a successor" in problem
 
     # --- brokers among themselves ----------------------------------------------------------------------------
 
