@@ -384,6 +384,44 @@ def test_who_repeats_itself_faster_than_it_must_is_known_too() -> None:
     assert ear.beats
 
 
+THIRD = 2_000 * MS // 3
+EIGHTH = 250 * MS
+AT = 50_000 * MS
+
+
+@pytest.mark.parametrize(("answered", "repeated", "beats"), [
+    (THIRD, THIRD, True), (THIRD + 1, 0, False), (0, THIRD + 1, False)])
+def test_first_words_that_come_in_time_and_again_at_once(answered: int, repeated: int, beats: bool) -> None:
+    """Nanoseconds from the question to the answer, and from there to its repetition."""
+    ear = Ear(Attention(ALL_ACK, AT), AT)
+    ear.began(AT, AT + answered)
+    ear.repeated(AT + answered + repeated)
+    assert ear.beats == beats
+
+
+@pytest.mark.parametrize(("gaps", "beats"), [
+    ([THIRD, THIRD], True), ([THIRD + 1, THIRD], False), ([THIRD, THIRD + 1], False), ([THIRD], False),
+    ([EIGHTH, EIGHTH], True), ([EIGHTH, EIGHTH - 1], False), ([EIGHTH - 1, EIGHTH], False),
+    ([THIRD, THIRD + 1, THIRD], False), ([THIRD, THIRD + 1, THIRD, THIRD], True)])
+def test_repetitions_count_at_a_beats_distance(gaps: list[int], beats: bool) -> None:
+    ear, now = Ear(Attention(ALL_ACK, AT), AT), AT
+    ear.repeated(now)
+    for gap in gaps:
+        assert not ear.beats
+        now += gap
+        ear.repeated(now)
+    assert ear.beats == beats
+
+
+def test_a_look_that_comes_a_quarter_of_a_silence_late_shows_a_pause() -> None:
+    late = (TICK + 500) * MS
+    attention = Attention(ALL_ACK, AT)
+    attention.look(AT + late)
+    assert attention.silent_ns(AT) == AT + 2_000 * MS
+    attention.look(AT + 2 * late + 1)
+    assert attention.silent_ns(AT) == AT + 2 * late + 1 + 2_000 * MS
+
+
 def accuses(broker: Broker) -> bool:
     return broker.switch.master_silent
 
