@@ -80,8 +80,5 @@ class SuccessionPart(Part):
                 if found is not None and found.address not in (self._own_address, self._forwarder.target):
                     logger.warning("this broker cannot serve; its clients are passed on to the master", extra={
                         "master": found.address, "epoch": found.epoch})
-                    if self._forwarder.on:
-                        self._forwarder.follow(found.address)
-                    else:
-                        self._forwarder.begin(found.address)
+                    self._forwarder.begin(found.address)
                 await trio.sleep(LOOK_S)
