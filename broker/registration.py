@@ -63,6 +63,16 @@ class RegistrationConfig:
     enable_controller_mode: bool = False
 
 
+async def ask_members(
+    client: Client, name_server: str, cluster_name: str, broker_name: str, timeout_ms: int,
+) -> dict[int, str]:
+    """Who is in a group, as one name server says: broker ids and addresses. Raises ``RemotingError``, ``BodyError``."""
+    header = GetBrokerMemberGroupRequest(cluster_name, broker_name)
+    answer = checked(await client.call(name_server, request(RequestCode.GET_BROKER_MEMBER_GROUP, header), timeout_ms))
+    group = GetBrokerMemberGroupResponseBody.from_json(answer.body).broker_member_group
+    return {} if group is None else group.broker_addrs
+
+
 class Registration(Part):
     """``changed`` says that there is something new to register."""
 
@@ -201,15 +211,12 @@ class Registration(Part):
 
     async def _members_of(self, server: _Server) -> bool:
         standing = self._standing
-        header = GetBrokerMemberGroupRequest(standing.cluster_name, standing.broker_name)
         try:
-            answer = checked(await self._client.call(
-                server.address, request(RequestCode.GET_BROKER_MEMBER_GROUP, header), timeout_ms=MEMBERS_TIMEOUT_MS))
-            group = GetBrokerMemberGroupResponseBody.from_json(answer.body).broker_member_group
+            members = await ask_members(
+                self._client, server.address, standing.cluster_name, standing.broker_name, MEMBERS_TIMEOUT_MS)
         except (RemotingError, BodyError) as error:
             logger.debug("%s does not tell the group's members: %s", server.address, error)
             return False
-        members = {} if group is None else group.broker_addrs
         if members != self.members:
             self.members = members
             self._grouped(members)

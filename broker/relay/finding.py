@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection, Sequence
 import attrs
 import trio
 
+from broker.registration import ask_members
 from broker.standing import MASTER_ID
-from remoting.bodies.controller import EpochEntryCache, GetBrokerMemberGroupResponseBody
+from remoting.bodies.controller import EpochEntryCache
 from remoting.client import Client, checked
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.errors import BodyError, HeaderError, RemotingError
 from remoting.headers.controller import GetReplicaInfoRequest, GetReplicaInfoResponse
-from remoting.headers.namesrv import GetBrokerMemberGroupRequest
 
 ASK_TIMEOUT_MS = 500
 
@@ -91,17 +91,14 @@ class MasterFinder:
 
     async def _members(self, listed: Listed) -> Collection[str]:
         """As the first name server says that knows any."""
-        header = GetBrokerMemberGroupRequest(listed.cluster_name, self.broker_name)
         for address in listed.name_servers:
             try:
-                answer = checked(await self.client.call(
-                    address, request(RequestCode.GET_BROKER_MEMBER_GROUP, header), ASK_TIMEOUT_MS))
-                group = GetBrokerMemberGroupResponseBody.from_json(answer.body).broker_member_group
+                members = await ask_members(
+                    self.client, address, listed.cluster_name, self.broker_name, ASK_TIMEOUT_MS)
             except (RemotingError, BodyError):
                 continue
-            members = set() if group is None else set(group.broker_addrs.values()) - {listed.own_address}
-            if members:
-                return members
+            if others := set(members.values()) - {listed.own_address}:
+                return others
         return ()
 
     async def _itself(self, address: str) -> Master | None:
