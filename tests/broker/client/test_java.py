@@ -31,6 +31,7 @@ from broker.client import (
 from harness.processes import java
 from harness.processes.broker import Broker
 from harness.processes.program import Report
+from tests.harness.processes.rocketmq import current_release
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 FIRST = Start.FIRST
@@ -38,15 +39,7 @@ FIRST = Start.FIRST
 
 @pytest.fixture
 def rocketmq() -> java.Release:
-    """The current release, if it is here. Not async: a skip inside of trio loses its reason."""
-    try:
-        trio.run(java.find_tools)
-    except java.JavaMissing as missing:
-        pytest.skip(f"not run: {missing}")
-    if not java.cached():
-        pytest.skip(f"not run: RocketMQ {java.CURRENT} is not in the cache; "
-                    "`python -m harness.processes.java fetch` brings it")
-    return trio.run(java.fetch)
+    return current_release()
 
 
 @asynccontextmanager

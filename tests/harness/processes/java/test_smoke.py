@@ -8,23 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import trio
 
 from harness.processes import java
 from harness.processes.java.jvm import log
+from tests.harness.processes.rocketmq import current_release
 
 
 @pytest.fixture
 def rocketmq() -> java.Release:
-    """The current release, if it is here. Not async: a skip inside of trio loses its reason."""
-    try:
-        trio.run(java.find_tools)
-    except java.JavaMissing as missing:
-        pytest.skip(f"not run: {missing}")
-    if not java.cached():
-        pytest.skip(f"not run: RocketMQ {java.CURRENT} is not in the cache; "
-                    "`python -m harness.processes.java fetch` brings it")
-    return trio.run(java.fetch)
+    return current_release()
 
 
 @pytest.mark.java

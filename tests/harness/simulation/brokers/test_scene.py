@@ -18,9 +18,10 @@ from harness.simulation.brokers.scene import BROKERS
 from harness.simulation.brokers.statements import PREDICATES, STATEMENTS
 from raft.sim.campaign import Result, run
 from raft.sim.command import main
-from raft.sim.tape import Tape, count, load
+from raft.sim.tape import Tape
 from tests.harness.planting import Planted, can_be_planted
 from tests.harness.simulation.brokers.mutants import PLANTED
+from tests.harness.simulation.planted import found_small_and_repeated
 
 
 def play(seed: int, profile: str = "swarm") -> Result:
@@ -54,15 +55,7 @@ def test_a_failure_is_made_small_and_repeats(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(InSync, "_others", lambda self: [])
-    arguments = ["--seed", "1", "--seeds", "20", "--jobs", "1", "--out", str(tmp_path), "--profile", "calm"]
-    assert main(arguments, BROKERS) == 1
-    (path,) = tmp_path.iterdir()
-    said = capsys.readouterr().out
-    assert "INV_B" in said and f"python -m harness.simulation.brokers --replay {path}" in said
-    assert count(load(path)[0].deviations) < 10
-    assert main(["--replay", str(path)], BROKERS) == 1
-    monkeypatch.undo()
-    assert main(["--replay", str(path)], BROKERS) == 0
+    found_small_and_repeated(BROKERS, "INV_B", "calm", monkeypatch, tmp_path, capsys)
 
 
 def test_a_disk_that_loses_what_was_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,11 @@ from harness.simulation.controllers.scene import CONTROLLERS, ControllerScene, P
 from harness.simulation.controllers.watch import PREDICATES
 from raft.sim.campaign import Result, run
 from raft.sim.command import main
-from raft.sim.tape import Tape, count, load
+from raft.sim.tape import Tape
 from raft.violation import InvariantViolation
 from tests.harness.planting import Planted, can_be_planted
 from tests.harness.simulation.controllers.mutants import PLANTED
+from tests.harness.simulation.planted import found_small_and_repeated
 
 
 def play(seed: int, profile: str = "swarm") -> Result:
@@ -136,16 +137,7 @@ def test_a_failure_is_made_small_and_repeats(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(machine, "elect", keep_the_set)
-    arguments = ["--seed", "1", "--seeds", "20", "--jobs", "1", "--out", str(tmp_path)]
-    assert main(arguments, CONTROLLERS) == 1
-    (path,) = tmp_path.iterdir()
-    said = capsys.readouterr().out
-    assert "INV_C6" in said and f"python -m harness.simulation.controllers --replay {path}" in said
-    assert count(load(path)[0].deviations) < 10
-    assert main(["--replay", str(path)], CONTROLLERS) == 1
-    assert "INV_C6" in capsys.readouterr().out
-    monkeypatch.undo()
-    assert main(["--replay", str(path)], CONTROLLERS) == 0
+    found_small_and_repeated(CONTROLLERS, "INV_C6", "swarm", monkeypatch, tmp_path, capsys)
 
 
 def test_a_controller_that_judges_silence_without_grace_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
