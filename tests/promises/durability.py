@@ -23,7 +23,10 @@ LEASE = tests_of("broker/replicas", "manager", "a_master_without_a_controller_fe
 SENDING = tests_of("broker/client", "sending", "no_answer_in_time_is_unknown", "stored_without_its_replicas_is_unknown")
 DEMO = tests_of("harness/demo", "demo", "masters_and_controllers_die_and_nothing_acknowledged_is_lost")
 AWAY = tests_of("broker", "disk_health", "a_slave_in_trouble_leaves_its_master_in_words_and_comes_back_by_itself")
-DISKS = "simulated disks neither fill nor stall"
+MOVES = tests_of("broker", "disk_moves", "a_full_master_gives_way_to_a_member_with_room",
+                 "a_stalled_master_gives_way_within_a_second_of_its_key")
+DISK_CAMPAIGN = tests_of("harness/scenarios/failovers", "campaign", "a_master_whose_disk_is_no_use_is_replaced")
+DISKS = "of troubled disks simulations ask what is lost and who is accused, and not how soon"
 
 PAGE = Page("docs/explanation/durability.md", (
     Promise("`allAckInSyncStateSet` | false", "B15 B14", tests=ALONE, real=("failovers LOST", "failovers TWICE")),
@@ -106,14 +109,18 @@ PAGE = Page("docs/explanation/durability.md", (
                  "a_disk_that_stalls_each_time_that_it_is_used_is_not_well"),
         tests_of("broker/store", "diagnosis",
                  "a_full_disk_is_full_at_once_and_well_after_good_tries_in_a_row"))),
-    Promise("A process that stood still itself", not_simulated=DISKS, real=("failovers LOST",),
+    Promise("A process that stood still itself", "B33", real=("failovers LOST",),
             tests=tests_of("broker/store", "diagnosis", "a_pause_of_the_process_itself_accuses_no_disk")),
     Promise("Whoever fills the disk, a file `spare`", not_simulated=DISKS, real=("failovers LOST",), tests=tests_of(
         "broker", "disk_health", "a_full_disk_has_room_for_what_says_who_a_replica_is_and_what_its_log_is_worth")),
     Promise("**A slave in trouble leaves its master**", not_simulated=DISKS, real=("failovers LOST",), tests=AWAY),
     Promise("So it leaves the SyncStateSet at once", not_simulated=DISKS, real=("failovers LOST",), tests=AWAY),
-    Promise("**A master whose disk is full** refuses", not_simulated=DISKS, real=("failovers DENIED",),
-            tests=tests_of("broker", "disk_health", "a_disk_that_others_fill_is_told_within_a_second")),
+    Promise("**A master in trouble gives way**", not_simulated=DISKS, real=DISK_CAMPAIGN, tests=MOVES),
+    Promise("In the other modes it writes nothing", not_simulated=DISKS, real=DISK_CAMPAIGN, tests=MOVES),
+    Promise("**Where no disk is well**", not_simulated=DISKS, not_real=ORDERS,
+            tests=tests_of("broker", "disk_moves", "a_disk_that_all_share_elects_nobody_in_circles")),
+    Promise("What a broker appends it writes on its own loop", not_simulated=DISKS, real=DISK_CAMPAIGN, tests=tests_of(
+        "broker", "yields", "a_master_cut_off_from_its_slaves_is_replaced")),
     Promise("Every folder that a broker or a controller makes", not_simulated=FILES, not_real=FILES,
             tests=both(tests_of("broker/store", "directory", "every_new_folder_of_a_store_is_on_disk"),
                        tests_of("raft/storage", "directory", "every_new_folder_above_a_data_directory_is_on_disk"))),
@@ -142,5 +149,5 @@ PAGE = Page("docs/explanation/durability.md", (
     "Java's slaves write records in pieces", "A new master does not know which", "Excepted is what all replicas lost",
     "With `minInSyncReplicas=1` a new master", "A file is only as durable", "`SEND_OK` is a promise",
     "`FLUSH_SLAVE_TIMEOUT`, `FLUSH_DISK_TIMEOUT`", "A producer that sends again", "In the default mode they see",
-    "A topic without messages", "A replica watches its own disk", "What a broker appends it writes on its own loop",
+    "A topic without messages", "A replica watches its own disk", "With `allAckInSyncStateSet` that takes a moment",
 ))

@@ -52,6 +52,7 @@ MOMENTS: Final = "tests/broker/test_moments.py::"
 DIAGNOSIS: Final = "broker/store/diagnosis.py"
 DIAGNOSES: Final = "tests/broker/store/test_diagnosis.py::"
 DISKS: Final = "tests/broker/test_disk_health.py::"
+MOVES: Final = "tests/broker/test_disk_moves.py::"
 RAFT_FOLDERS: Final = "tests/raft/storage/test_directory.py::"
 
 PLANTED: Final = (
@@ -769,6 +770,8 @@ PLANTED: Final = (
             "        self._journal.disk_changed.join(\"copying\", lambda: self._journal.health.value and "
             "self._disk_changed())\n",
             (DISKS + "test_a_slave_in_trouble_leaves_its_master_in_words_and_comes_back_by_itself",)),
+    Planted("nobody is told of a master's disk", "broker/roles.py", ", disk=journal.health)", ")",
+            (MOVES + "test_a_full_master_gives_way_to_a_member_with_room",)),
     Planted("a full disk has no room for an epoch", STORE + "files.py",
             "        if not no_room(error) or not files.exists(SPARE):\n", "        if True:\n",
             (DISKS + "test_a_full_disk_has_room_for_what_says_who_a_replica_is_and_what_its_log_is_worth",)),
