@@ -197,7 +197,7 @@ def test_in_other_modes_its_lease_ends_as_it_asks_and_is_over_before_the_electio
     renewed = group.renewed
     assert renewed == 200
     asks = 0
-    while isinstance(group.ask(), NoSuccessor):
+    while isinstance(group.ask(), NoSuccessor) and asks < 50:
         asks += 1
         group.pass_time(group.now + 100)
     assert group.renewed == renewed and group.now == renewed + 1_500 and asks == 15
@@ -240,6 +240,16 @@ def test_in_other_modes_who_lacks_what_another_has_does_not_follow() -> None:
     group.says[3]["replica"] = attrs.evolve(GATE, max_offset=200)
     group.pass_time(200)
     assert group.replace(group.ask()) == 3
+
+
+def test_in_other_modes_nobody_follows_while_one_with_a_bad_disk_holds_more() -> None:
+    group = Group(ours=OTHER, replica=LiveReplica(epoch=1, max_offset=100)).silent()
+    group.says[3] = {"disk_trouble": True, "replica": LiveReplica(epoch=1, max_offset=200)}
+    group.gone = {1}
+    assert group.pass_time(3_000) == []
+    group.says[3]["replica"] = LiveReplica(epoch=1, max_offset=100)
+    (elected,) = group.pass_time(3_300)
+    assert isinstance(elected, Elected) and elected.master == 2
 
 
 # --- a master asks, for its disk

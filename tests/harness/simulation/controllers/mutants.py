@@ -279,7 +279,7 @@ PLANTED = (
     # --- masters that live and are of no use
     Planted("who follows need not reach the others", YIELDING,
             "[one for one in rest[at + 1:] if one in said[each] and each in said[one]]", "rest[at + 1:]",
-            ("INV_C28",), "hindered"),
+            (HINDERED + "test_it_waits_until_they_reach_each_other_both_ways",)),
     Planted("one way is enough to reach a member", YIELDING,
             "if one in said[each] and each in said[one]]", "if one in said[each] or each in said[one]]",
             (HINDERED + "test_it_waits_until_they_reach_each_other_both_ways",)),
@@ -335,7 +335,7 @@ PLANTED = (
             (HINDERED + "test_in_other_modes_its_lease_ends_as_it_asks_and_is_over_before_the_election",)),
     Planted("in other modes any of the clique follows", YIELDING,
             "            among = _longest(among, self._electable(now, key, group).values())\n", "            pass\n",
-            (HINDERED + "test_in_other_modes_who_lacks_what_another_has_does_not_follow",)),
+            (HINDERED + "test_in_other_modes_nobody_follows_while_one_with_a_bad_disk_holds_more",)),
     Planted("in other modes a holder is believed unseen", YIELDING,
             "            among = _longest(fit, [master.replica, *self._electable(now, key, group).values()])\n",
             "            pass\n", (HINDERED + "test_in_other_modes_a_holder_has_told_that_it_is_level",)),
