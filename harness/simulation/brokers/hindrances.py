@@ -1,7 +1,7 @@
-"""Who is accused of silence or of a bad disk, for ``BrokerWatch``.
+"""Who is accused, and what follows: silence, disks, and masters that are replaced while they live, for ``BrokerWatch``.
 
 Who was silent is known here from what arrived at each machine, and whose disk was in trouble from the disk, whatever
-the replicas make of it. INV_B32 and INV_B33.
+the replicas make of it. INV_B32 to INV_B35.
 """
 
 from __future__ import annotations
@@ -10,16 +10,29 @@ from typing import TYPE_CHECKING, Final
 
 from broker.ha.silence import LOOK_NS
 from broker.store.health import DiskHealth
+from controller.metadata.commands import ElectMaster, Trigger
+from controller.metadata.events import Applied
+from controller.metadata.outcomes import Elected
+from harness.simulation.brokers.plan import YIELD_WAIT_MS
 from raft.config import MS
+from raft.invariants import require
+from remoting.bodies.controller import SyncStateSet
+from remoting.codes import ResponseCode
+from remoting.command import Command
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.watch import BrokerWatch
 
 HINDERED: Final = (
-    "member judged silent", "master judged silent", "disk judged full", "disk judged stalled",
+    "member judged silent", "master judged silent", "disk judged full", "disk judged stalled", "asked for a successor",
+    "living master replaced", "set shrunk below the minimum", "member reached",
 )
 """What replicas made of each other and of themselves: in each campaign."""
+FIRST_WAIT_NS: Final = 1_000 * MS
+WAIT_MOST_NS: Final = 60_000 * MS
+COMMITTED_NS: Final = 300 * MS
+"""A proposal may take so long."""
 AFTERMATH_NS: Final = 4_500 * MS
 """A disk that is well again is believed after some tries, a second apart."""
 
@@ -32,12 +45,18 @@ class Hindrances:
         self._accused: dict[BrokerProcess, frozenset[int]] = {}
         self._master_accused: set[BrokerProcess] = set()
         self._told_disk: dict[BrokerProcess, DiskHealth] = {}
+        self._asked: dict[BrokerProcess, tuple[int, int]] = {}
+        """Who asked for a successor, since its set last grew to as many members as it demands: in which epoch, and
+        until when members have time to say whom they reach; until then where nobody could follow."""
+        self._replaced: dict[int, tuple[int, int]] = {}
+        """By term of the controllers: when a living master was replaced last, and what has to pass until the next."""
 
     def ended(self, process: BrokerProcess) -> None:
         """Forget a process whose run is over."""
         self._accused.pop(process, None)
         self._told_disk.pop(process, None)
         self._master_accused.discard(process)
+        self._asked.pop(process, None)
 
     # --- silence ---------------------------------------------------------------------------------------------
 
@@ -91,3 +110,59 @@ class Hindrances:
             self._scene.counts[f"disk judged {health.value}"] += 1
             if not disk.is_in_trouble and self._scene.world.now - disk.well_ns > AFTERMATH_NS:
                 self._broken("INV_B33", "accuses a disk that is well", process, health, disk.well_ns / MS)
+
+    # --- successors ------------------------------------------------------------------------------------------
+
+    def asks_for_a_successor(self, process: BrokerProcess) -> None:
+        """It yields, and a controller may hear of it."""
+        self._scene.counts["asked for a successor"] += 1
+        epoch, until_ns = process.member.manager.epoch, process.now + YIELD_WAIT_MS * MS
+        if process not in self._asked or self._asked[process][0] != epoch:
+            self._asked[process] = epoch, until_ns
+
+    def told_of_a_successor(self, process: BrokerProcess, answer: Command) -> None:
+        """What a controller made of that."""
+        if answer.code != ResponseCode.SUCCESS and "yieldWait" not in answer.ext and process in self._asked:
+            self._asked[process] = self._asked[process][0], process.now
+
+    def asks(self, process: BrokerProcess, wanted: SyncStateSet) -> None:
+        """INV_B34: a master asks for another SyncStateSet."""
+        in_sync, manager, plan = process.switch.in_sync, process.member.manager, self._scene.plan
+        least = manager.gate.announced
+        if in_sync is None or len(wanted.sync_state_set) >= least or len(in_sync.accepted) < least:
+            return
+        self._scene.counts["set shrunk below the minimum"] += 1
+        if plan.all_ack and not plan.java_controllers and manager.lease.granted:
+            self._counts["INV_B34"] += 1
+            epoch, until_ns = self._asked.get(process, (-1, 0))
+            if epoch != manager.epoch or process.now < until_ns:
+                self._broken("INV_B34", "shrinks below the minimum, and nobody was asked", process, wanted, least)
+
+    def decided(self, applied: Applied) -> None:
+        """INV_B35; and who asked before has to ask anew."""
+        outcome, command = applied.outcome, applied.command
+        for _, before, after in applied.groups:
+            if after.sync_state_set - before.sync_state_set:
+                self._asked = {each: asked for each, asked in self._asked.items() if asked[0] != after.master_epoch
+                               or len(after.sync_state_set) < each.member.manager.gate.announced}
+            if isinstance(outcome, Elected) and isinstance(command, ElectMaster) and before.leader is not None \
+                    and command.trigger is Trigger.BROKER and after.master != before.master:
+                self._replaces(command.term)
+
+    def _replaces(self, term: int) -> None:
+        now = self._scene.world.now
+        self._scene.counts["living master replaced"] += 1
+        last = self._replaced.get(term)
+        if last is None:
+            self._replaced[term] = now, FIRST_WAIT_NS
+            return
+        self._counts["INV_B35"] += 1
+        before, wait = last
+        require(now - before >= wait - COMMITTED_NS, "INV_B35", "living masters are replaced too often", now / MS,
+                (now - before) / MS, wait / MS)
+        self._replaced[term] = now, min(2 * wait, WAIT_MOST_NS)
+
+
+def is_yield(command: Command) -> bool:
+    """Whether a master that lives asks for a successor."""
+    return "yieldEpoch" in command.ext

@@ -28,6 +28,8 @@ Where operators change what is demanded, ``alone``, too: all others die, and the
 them."""
 SILENCE_MS: Final = 500
 """After which who repeats itself is silent."""
+YIELD_WAIT_MS: Final = 250
+"""For which members may say that they reach each other."""
 PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks")
 """``demands``: an operator changes ``minInSyncReplicas`` of running brokers again and again. ``silence``: nobody dies,
 and processes stand still or are not heard. ``disks``: they are slow, stall, hang or are full."""

@@ -24,6 +24,8 @@ from broker.replicas.probing import PROBE_MEMBER
 from broker.store.files import MemoryFiles, read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig
 from harness.simulation.brokers.disks import LateDisk
+from harness.simulation.brokers.hindrances import is_yield
+from harness.simulation.brokers.plan import SILENCE_MS, YIELD_WAIT_MS
 from harness.simulation.brokers.replication import Switch
 from raft.config import MS
 from remoting.bodies.controller import SyncStateSet
@@ -219,7 +221,8 @@ class Member(Membership):
             min_in_sync_replicas=process.host.min_in_sync,
             all_ack_in_sync_state_set=plan.all_ack, learner=process.host.learner, request_timeout_ms=500,
             sync_controller_metadata_period_ms=1_000, sync_broker_metadata_period_ms=plan.poll_ms, retry_ms=100,
-            elect_retry_ms=500, yield_wait_ms=250, silence_ms=500, probe_interval_ms=100)
+            elect_retry_ms=500, yield_wait_ms=YIELD_WAIT_MS, silence_ms=SILENCE_MS,
+            probe_interval_ms=plan.beat_interval_ms)
         super().__init__(
             config, files=_SmallFiles(process.host.files), identity_path=IDENTITY,
             check_code=f"{process.host.address};{process.host.life}", log_state=process.log_state,
@@ -292,6 +295,8 @@ class Member(Membership):
         sent_ns = process.now
         if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
             scene.watch.asks(process, SyncStateSet.from_json(command.body))
+        elif is_yield(command):
+            scene.watch.hindrances.asks_for_a_successor(process)
 
         def answered(answer: Command | None) -> None:
             scene.watch.answered(process, command, answer, sent_ns)

@@ -40,6 +40,10 @@ STATEMENTS: Final[dict[str, str]] = {
                "higher one",
     "INV_B32": "nobody is accused of a silence who spoke, nor by who did not listen",
     "INV_B33": "no replica accuses a disk that is well",
+    "INV_B34": "where all must hold what is acknowledged, a master has its members asked before it wants fewer in sync "
+               "than it demands",
+    "INV_B35": "a controller replaces one living master after another no sooner than after a wait that doubles, from a "
+               "second to a minute",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",

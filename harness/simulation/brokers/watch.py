@@ -25,7 +25,7 @@ from harness.simulation.brokers.contract import Excuse, Loss, excuse
 from harness.simulation.brokers.copies import Copies
 from harness.simulation.brokers.demands import Demands
 from harness.simulation.brokers.doubts import Doubts
-from harness.simulation.brokers.hindrances import Hindrances
+from harness.simulation.brokers.hindrances import Hindrances, is_yield
 from harness.simulation.brokers.history import ConsumerHistory
 from harness.simulation.brokers.plan import CLUSTER, GROUP
 from harness.simulation.brokers.runs import Runs
@@ -145,6 +145,7 @@ class BrokerWatch:
 
     def decided(self, applied: Applied) -> None:
         """The controllers have committed something about this group."""
+        self.hindrances.decided(applied)
         if isinstance(applied.outcome, Elected):
             self.scene.counts["election"] += 1
             if not applied.outcome.clean:
@@ -193,6 +194,7 @@ class BrokerWatch:
     def asks(self, process: BrokerProcess, wanted: SyncStateSet) -> None:
         self.scene.counts["alter asked"] += 1
         self.hindrances.look(process)
+        self.hindrances.asks(process, wanted)
         self._asked.setdefault(process, []).append((wanted.sync_state_set_epoch, wanted.sync_state_set))
 
     def answered(self, process: BrokerProcess, command: Command, answer: Command | None, sent_ns: int) -> None:
@@ -204,6 +206,8 @@ class BrokerWatch:
             known = self._asked[process]
             if (each := (wanted.sync_state_set_epoch, wanted.sync_state_set)) in known:
                 known.remove(each)  # not one of an earlier mastership
+        if is_yield(command):
+            self.hindrances.told_of_a_successor(process, answer)
         if command.code == RequestCode.BROKER_HEARTBEAT and answer.ext.get("masterLeaseRenewed") == "true":
             self._renewed[process] = max(self._renewed.get(process, 0), sent_ns)
         if "masterEpoch" in answer.ext:

@@ -736,6 +736,12 @@ PLANTED: Final = (
             "+ self.config.silence_ms * NS_PER_MS\n\n    @property\n    def seldom_ns",
             "+ self.config.silence_ms * NS_PER_MS // 3\n\n    @property\n    def seldom_ns",
             ("INV_B32",), "silence"),
+    Planted("a set may always shrink below its minimum", "broker/replicas/yielding.py",
+            "        return sight.shrinks and sight.too_few and not self._may_shrink\n", "        return False\n",
+            ("INV_B34",), "silence"),
+    Planted("one bad disk below all elects again and again", "controller/yielding.py",
+            "        return backoff.last + backoff.wait if backoff is not None else 0\n", "        return 0\n",
+            ("INV_B35",), "disks"),
     Planted("a process that stood still says that its disk did", DIAGNOSIS,
             " or pieces != self._pieces or late:", " or pieces != self._pieces:", ("INV_B33",), "silence"),
     # --- disks that are full or stand still

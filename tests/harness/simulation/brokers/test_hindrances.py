@@ -7,6 +7,7 @@ import pytest
 from broker.ha.insync import InSync
 from broker.ha.slave import HaSlave
 from broker.journal import Journal
+from broker.replicas.yielding import Yielding
 from broker.store.health import DiskHealth
 from harness.simulation.brokers.scene import BrokerScene, make
 from raft.config import MS
@@ -59,3 +60,24 @@ def test_a_disk_that_was_full_may_be_doubted_for_a_while() -> None:
     scene.hosts[0].disk.fill(to_the_brim=False, told=True)
     scene.play(2_500 * MS)
     assert scene.counts["disk judged full"] == 1 == scene.watch.counts["INV_B33"]
+
+
+def test_a_set_that_shrinks_below_the_minimum_was_spoken_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Yielding, "holds_back", lambda self, sight: False)
+    scene = playing()
+    for host in scene.hosts:
+        host.demand(3)
+    scene.play(3_000 * MS)
+    scene.hosts[1].pause()
+    scene.hosts[2].pause()
+    with pytest.raises(InvariantViolation, match="INV_B34: shrinks below the minimum, and nobody was asked: b0"):
+        scene.play(5_000 * MS)
+
+
+def test_living_masters_are_replaced_by_one_controller_after_waits_that_double() -> None:
+    hindrances = playing().watch.hindrances
+    replaces = hindrances._replaces
+    replaces(1)
+    replaces(2)  # another one counts anew
+    with pytest.raises(InvariantViolation, match="INV_B35"):
+        replaces(1)
