@@ -413,6 +413,14 @@ def test_repetitions_count_at_a_beats_distance(gaps: list[int], beats: bool) -> 
     assert ear.beats == beats
 
 
+def test_who_is_known_to_beat_may_be_too_busy_to_repeat_itself() -> None:
+    ear = Ear(Attention(ALL_ACK, AT), AT)
+    ear.began(AT, AT)
+    ear.repeated(AT)
+    ear.repeated(AT + 5_000 * MS)
+    assert ear.beats
+
+
 def test_a_look_that_comes_a_quarter_of_a_silence_late_shows_a_pause() -> None:
     late = (TICK + 500) * MS
     attention = Attention(ALL_ACK, AT)
