@@ -89,6 +89,15 @@ def table(rounds: Sequence[Mapping[str, Any]], client: str, faults: Sequence[str
         yield f"| {FAULTS[fault]} | {' | '.join(cells)} | `--faults {fault}` |"
 
 
+def summary(rounds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What our client waits when somebody is silent and nobody died, for the first page."""
+    columns = [(side, title) for side, title in COLUMNS["ours"] if any(each["side"] == side for each in rounds)]
+    yield f"| seconds without an acknowledgement | {' | '.join(title for _, title in columns)} |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for fault in ("stop", "host-silent", "slave-silent", "disk-stalled"):
+        yield f"| {FAULTS[fault]} | {' | '.join(cell(rounds, side, fault, 'ours') for side, _ in columns)} |"
+
+
 def page(results: Mapping[str, Any]) -> Iterator[str]:
     """Both tables of a recorded run."""
     days = sorted({each["day"] for each in results["rounds"] if "day" in each})

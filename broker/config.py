@@ -267,7 +267,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
 
 QUICK: Final[Mapping[str, str]] = {
     "brokerHeartbeatInterval": "250", "controllerHeartBeatTimeoutMills": "2000", "masterLeaseMs": "1500",
-    "haBeatIntervalMs": "200", "haSilenceMs": "1000", "yieldWaitMs": "300",
+    "haBeatIntervalMs": "200", "haSilenceMs": "1000", "yieldWaitMs": "500", "diskStallMs": "1000",
 }
 """Keys of ``detectionProfile=quick``, each with its value."""
 PROFILES: Final[Mapping[str, Mapping[str, str]]] = {

@@ -158,6 +158,11 @@ def rto() -> Iterator[str]:
     yield from rto_figures.page(json.loads(RTO.read_text()))
 
 
+def rto_summary() -> Iterator[str]:
+    """The rows that say most, of our client."""
+    yield from rto_figures.summary(json.loads(RTO.read_text())["rounds"])
+
+
 def failovers(recorded: Path) -> Iterator[str]:
     """The moments of a failover, from the recorded run."""
     if not recorded.exists():
@@ -224,7 +229,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, configuration()), "broker-idle-keys": partial(idle_keys, IDLE),
     "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
-    "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto,
+    "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto, "rto-summary": rto_summary,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
     "questions": questions, "audit-findings": audit_findings, "report-bounds": report_bounds, **role_tables.PARTS}
@@ -242,7 +247,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     stale = 0
-    for path in sorted(REFERENCE.glob("*.md")):
+    for path in [*sorted(REFERENCE.glob("*.md")), REFERENCE.parents[1] / "README.md"]:
         before = path.read_text(encoding="utf-8")
         after = renewed(before)
         if after != before:

@@ -126,8 +126,16 @@ class InSync:
         self._confirm()
 
     def silent(self, now_ns: int) -> frozenset[int]:
-        """Members that beat, and have said nothing for so long that they are not waited for."""
-        return frozenset(member for member in self.accepted if self._is_silent(member, now_ns))
+        """Members that beat, and have said nothing for so long that they are not waited for.
+
+        Where too few would stay if those left as well who fall silent within a beat, all stay for that long: members of
+        whom this master lost sight together leave together, since only who is in sync may lead on without it.
+        """
+        found = frozenset(member for member in self.accepted if self._is_silent(member, now_ns))
+        if not found:
+            return found
+        soon = {member for member in self.accepted - found if self._falls_silent(member, now_ns)}
+        return frozenset() if soon and len(self.accepted - found - soon) < self.least else found
 
     # --- requests to the controller --------------------------------------------------------------------------
 
@@ -210,16 +218,15 @@ class InSync:
         """``acks`` of those that are not silent, members or not."""
         return {member: ack for member, ack in self.acks.items() if not self._is_silent(member, now_ns)}
 
-    @property
-    def deadline_ns(self) -> int | None:
-        """When time alone may change what is wanted or waited for."""
+    def deadline_after(self, now_ns: int) -> int | None:
+        """When time alone is the next to change what is wanted or waited for."""
         limit = self.config.max_time_not_caught_up_ms * NS_PER_MS
         due = [slave.joins_until_ns for slave in self._slaves.values() if slave.joins_until_ns is not None]
         for slave in map(self._slave, self.accepted - {self.self_id}):
             due.append(slave.caught_up_ns + limit)
             if slave.ear is not None and slave.ear.deadline_ns is not None:
                 due.append(slave.ear.deadline_ns)
-        return min(due, default=None)
+        return min((at_ns for at_ns in due if at_ns > now_ns), default=None)
 
     # --- inside ----------------------------------------------------------------------------------------------
 
@@ -241,6 +248,12 @@ class InSync:
     def _is_silent(self, member: int, now_ns: int) -> bool:
         slave = self._slaves.get(member)
         return slave is not None and slave.ear is not None and slave.ear.silent(now_ns)
+
+    def _falls_silent(self, member: int, now_ns: int) -> bool:
+        """Within a beat, if it says nothing more."""
+        slave = self._slaves.get(member)
+        due = None if slave is None or slave.ear is None else slave.ear.deadline_ns
+        return due is not None and due <= now_ns + self.config.beat_interval_ms * NS_PER_MS
 
     def _keeps_up(self, member: int, limit_ns: int) -> bool:
         slave = self._slave(member)

@@ -299,7 +299,7 @@ class ReplicasManager:
 
     def next_deadline(self, now_ns: int) -> int | None:
         """When time alone is the next to change something. What is overdue after a ``tick`` waits for an event."""
-        in_sync = None if self.in_sync is None else self.in_sync.deadline_ns
+        in_sync = None if self.in_sync is None else self.in_sync.deadline_after(now_ns)
         return min((at_ns for at_ns in (self._times.next_after(now_ns), self.lease.until_ns, in_sync,
                                         self._yielding.deadline_ns(now_ns), self._probing.deadline_ns(now_ns))
                     if at_ns is not None and at_ns > now_ns), default=None)

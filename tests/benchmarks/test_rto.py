@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from benchmarks.rto import ACTS, bar, impossible, parser, sides
-from benchmarks.rto_figures import CLIENTS, COLUMNS, FAULTS, cell, longest, merged, page, steady, table
+from benchmarks.rto_figures import CLIENTS, COLUMNS, FAULTS, cell, longest, merged, page, steady, summary, table
 from benchmarks.rto_sides import GROUP, NAMES, Guarded, JavaServer, Side, Stand, planned, servers
 from harness.processes.java import Release
 from harness.scenarios.failovers.disks import Disk
@@ -140,6 +140,13 @@ def test_the_page_has_a_row_for_each_fault_with_its_command() -> None:
     for fault in FAULTS:
         assert sum(f"`--faults {fault}`" in line for line in lines) == len(CLIENTS)
     assert len(list(table([], "ours", ["stop"]))) == 3
+
+
+def test_the_first_page_has_the_rows_of_silence() -> None:
+    lines = list(summary([*rounds("ours, quick", "stop", 2.5), *rounds("java, default", "stop", None)]))
+    assert lines[0] == "| seconds without an acknowledgement | quick | Java 5.5.0 |"
+    assert f"| {FAULTS['stop']} | 2.5 / 2.5 (1) | > 45 (1) |" in lines
+    assert len(lines) == 6
 
 
 def test_the_bar_says_how_far_it_is() -> None:

@@ -57,6 +57,8 @@ PAGE = Page("docs/reference/replication.md", (
         *tests_of(HA, "silence", "a_silent_slave_of_ours_leaves_the_set_in_ha_silence_ms",
                   "a_slave_that_speaks_again_is_not_silent_and_shows_anew_that_it_beats"),
         *tests_of("broker", "silent_replica", "a_slave_that_hangs_stops_writes_for_no_longer_than_its_silence"))),
+    ha("several slaves fall silent within", "B22", "silence", "members_that_are_lost_together_leave_together",
+       "who_is_only_about_to_fall_silent_holds_nobody_up_for_longer_than_a_beat", why=TIMING),
     ha("a master that beats says nothing", "B22", "silence", "a_silent_master_of_ours_is_noticed",
        "a_master_that_does_not_beat_is_silent_only_without_a_connection", why=TIMING),
     ha("the judge was stopped itself", "B32", "silence", "a_master_that_was_stopped_accuses_nobody",

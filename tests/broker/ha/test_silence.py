@@ -17,7 +17,7 @@ from broker.ha.master import HaMaster, LogView, SendLog
 from broker.ha.silence import Attention, Ear
 from broker.ha.slave import HaSlave, Output, Send, SetConfirm
 from broker.ha.wire import Ack, MasterHandshake, SlaveHandshake, SlaveMessages, Transfer
-from tests.broker.ha.group import ALL_ACK, Broker, group
+from tests.broker.ha.group import ALL_ACK, Broker, group, in_sync
 
 MS = NS_PER_MS
 TICK = 100
@@ -160,7 +160,7 @@ def test_a_silent_slave_of_ours_leaves_the_set_in_ha_silence_ms(body: int) -> No
 def test_time_alone_tells_the_master_when_to_look() -> None:
     pair = Pair()
     pair.run(3_000)
-    assert pair.held.deadline_ns == (pair.heard + 2_000) * MS
+    assert pair.held.deadline_after(pair.now_ns) == (pair.heard + 2_000) * MS
 
 
 def test_a_slave_that_is_never_idle_is_known_by_its_second_acknowledgement() -> None:
@@ -454,6 +454,49 @@ async def test_whole_replicas_notice_each_others_silence(autojump_clock: MockClo
         assert held.wanted(a.journal.now_ns()) is None
         assert not accuses(b)
         assert b.changes == told[0] + 2
+
+
+def three_in_sync(*last_word_ms: int, least: int = 2) -> tuple[InSync, Attention]:
+    """A master and two slaves that beat and were heard then for the last time."""
+    attention, held = Attention(ALL_ACK), in_sync({1, 2, 3}, end=10)
+    held.demand(least)
+    for broker_id, heard_ms in enumerate(last_word_ms, start=2):
+        held.opened(broker_id, False, 0, Ear(attention, heard_ms * MS, beats=True))
+        held.acked(broker_id, 10, heard_ms * MS)
+    return held, attention
+
+
+def left_at(held: InSync, attention: Attention) -> list[tuple[int, frozenset[int]]]:
+    """Sets that are wanted, each with the millisecond from which on it is."""
+    found: list[tuple[int, frozenset[int]]] = []
+    for now in range(0, 10_000, 100):
+        attention.look(now * MS)
+        wanted = held.wanted(now * MS)
+        if wanted is not None and (not found or found[-1][1] != wanted):
+            found.append((now, wanted))
+    return found
+
+
+def test_members_that_are_lost_together_leave_together() -> None:
+    """One by one, who left first could not lead on any more, nor could the two of them: a step must not cost that."""
+    held, attention = three_in_sync(5_000, 5_300)
+    assert left_at(held, attention) == [(7_300, frozenset({1}))]
+    assert [held.deadline_after(at * MS) for at in (6_999, 7_000)] == [7_000 * MS, 7_300 * MS], "time alone tells it"
+    assert left_at(*three_in_sync(5_000, 5_600)) == [(7_000, frozenset({1, 3})), (7_600, frozenset({1}))]
+    assert left_at(*three_in_sync(5_000, 5_300, least=1)) == [
+        (7_000, frozenset({1, 3})), (7_300, frozenset({1}))], "enough stay, whoever leaves"
+
+
+def test_who_is_only_about_to_fall_silent_holds_nobody_up_for_longer_than_a_beat() -> None:
+    held, attention = three_in_sync(5_000, 5_300)
+    ear = held._slaves[3].ear
+    assert ear is not None
+    for now in range(0, 7_200, 100):
+        attention.look(now * MS)
+        assert held.wanted(now * MS) is None
+    ear.heard_ns = 7_150 * MS
+    attention.look(7_200 * MS)
+    assert held.wanted(7_200 * MS) == frozenset({1, 3})
 
 
 async def test_a_slave_whose_master_is_gone_knows_it(autojump_clock: MockClock) -> None:

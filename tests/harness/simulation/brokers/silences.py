@@ -17,6 +17,8 @@ SLAVE_STOPPED: Final = TESTS + "test_a_slave_that_was_stopped_accuses_nobody"
 LEAVES: Final = TESTS + "test_a_silent_slave_of_ours_leaves_the_set_in_ha_silence_ms"
 NEVER_IDLE: Final = TESTS + "test_a_slave_that_is_never_idle_is_known_by_its_second_acknowledgement"
 AGAIN: Final = TESTS + "test_a_slave_that_speaks_again_is_not_silent_and_shows_anew_that_it_beats"
+TOGETHER: Final = TESTS + "test_members_that_are_lost_together_leave_together"
+HOLDS_UP: Final = TESTS + "test_who_is_only_about_to_fall_silent_holds_nobody_up_for_longer_than_a_beat"
 BOTH: Final = TESTS + "test_both_of_ours_repeat_themselves_each_half_second"
 THOSE_ALONE: Final = TESTS + "test_a_master_beats_to_those_alone_who_beat"
 NOT_BEATING: Final = TESTS + "test_a_master_that_does_not_beat_is_silent_only_without_a_connection"
@@ -61,6 +63,18 @@ PLANTED: Final = (
             "        return now_ns >= self.silent_ns(heard_ns)\n", (STOPPED, SLAVE_STOPPED)),
     Planted("a silent member stays", HA + "insync.py",
             " - self.silent(now_ns) | {self.self_id})", " | {self.self_id})", (LEAVES,)),
+    Planted("members that are lost together leave one by one", HA + "insync.py",
+            "        return frozenset() if soon and ", "        return found if soon and ", (TOGETHER,)),
+    Planted("who beats holds up those who are silent for ever", HA + "insync.py",
+            "        return due is not None and due <= now_ns + self.config.beat_interval_ms * NS_PER_MS\n",
+            "        return due is not None\n", (TOGETHER, HOLDS_UP)),
+    Planted("who falls silent much later is waited for", HA + "insync.py",
+            "due <= now_ns + self.config.beat_interval_ms *", "due <= now_ns + self.config.silence_ms *", (TOGETHER,)),
+    Planted("members wait for each other though enough stay", HA + "insync.py",
+            " and len(self.accepted - found - soon) < self.least else found", " else found", (TOGETHER,)),
+    Planted("what is overdue hides what time alone tells next", HA + "insync.py",
+            "        return min((at_ns for at_ns in due if at_ns > now_ns), default=None)\n",
+            "        return min(due, default=None)\n", (TOGETHER,)),
     Planted("who does not beat is silent, too", SILENCE,
             "        return self.beats and self.attention.silent(", "        return self.attention.silent(",
             (JAVA_LIKE, NOT_BEATING)),
