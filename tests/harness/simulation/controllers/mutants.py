@@ -132,7 +132,7 @@ PLANTED = (
     # shows only where that controller dies as well; ``successors`` have what asks for no gate in either place.
     Planted("without a gate, too, there are eligible", METADATA + "eligible.py",
             "    return replica.min_in_sync_replicas is not None and in_sync < replica.min_in_sync_replicas\n",
-            "    return True\n", ("INV_B1",), "successors"),
+            "    return True\n", ("INV_B31", "INV_B1"), "successors"),
     Planted("an election leaves eligible without a gate", METADATA + "eligible.py",
             "return before.electable - {master} if announces_gate(replica, 1) else frozenset()",
             "return before.electable - {master}",
