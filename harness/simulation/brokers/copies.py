@@ -60,6 +60,8 @@ class Copies:
             self._broken("INV_B12", "acknowledged what is not safe", process, offset, safe)
         self._watch.doubts.acknowledges(process, offset)
         master = end.other.process if end is not None and end.other is not None else None
+        if host.unsafe and master is not None and not master.host.unsafe and self._level(process, master, offset):
+            host.unsafe = False  # what that one lacks is lost, and it may have left its role a moment ago
         epoch, following = self._watch.leads_in(master), process.switch.following
         if master is None or end is None or epoch is None or following is None:
             return
@@ -76,9 +78,15 @@ class Copies:
                          following.core.epochs, master.switch.epochs)
         self._compared[end] = upto
         self._same_starts(process, following.core.epochs, master.switch.epochs)
-        level = offset >= journal.end >= master.journal.end and not master.host.unsafe  # what that one lacks is lost
-        if level or (offset >= self._watch.confirmed and offset >= len(self._watch.acknowledged)):
+        if offset >= self._watch.confirmed and offset >= len(self._watch.acknowledged):
             host.unsafe = False
+
+    def _level(self, process: BrokerProcess, master: BrokerProcess, offset: int) -> bool:
+        """Whether all that its master's log has is acknowledged."""
+        mine, theirs = process.journal, master.journal
+        begin = max(mine.begin, theirs.begin)
+        return offset >= mine.end >= theirs.end and (
+            self._watch.log(process, begin, theirs.end) == self._watch.log(master, begin, theirs.end))
 
     def _same_starts(self, process: BrokerProcess, mine: EpochList, theirs: EpochList) -> None:
         """INV_B7."""
