@@ -320,7 +320,7 @@ def test_the_spare_is_kept_again_as_far_as_there_is_room_and_whole_after_a_good_
         patch.setattr(os, "posix_fallocate", small)
         keep_spare(files)
         assert (tmp_path / SPARE).stat().st_size == least
-        monkeypatch.setattr(os, "posix_fallocate", lambda *_: small(0, 0, 1 << 40))
+        patch.setattr(os, "posix_fallocate", lambda *_: small(0, 0, 1 << 40))
         files.remove(SPARE)
         keep_spare(files)
         assert not files.exists(SPARE)

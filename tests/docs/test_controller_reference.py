@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 CONTROLLER = (REFERENCE / "controller.md").read_text()
 GENERATE = runpy.run_path(str(ROOT / "docs" / "generate.py"))
-GENERATED = [page for page in sorted(REFERENCE.glob("*.md")) if "<!-- generated: " in page.read_text()]
+PAGES = (ROOT / "README.md", *sorted(REFERENCE.glob("*.md")))
+GENERATED = [page for page in PAGES if "<!-- generated: " in page.read_text()]
 
 
 @pytest.mark.parametrize("page", GENERATED, ids=lambda page: page.stem)
