@@ -32,6 +32,12 @@ from remoting.headers.consumers import (
 )
 from remoting.headers.pulling import PullMessageRequest, PullMessageResponse, QueryConsumerOffsetRequest
 from remoting.headers.queries import QueryMessageRequest, QueryMessageResponse
+from remoting.headers.transactions import (
+    CheckTransactionStateRequest,
+    EndTransactionRequest,
+    RecallMessageRequest,
+    RecallMessageResponse,
+)
 
 QUEUE = MessageQueue("t", "b", 1)
 
@@ -85,6 +91,14 @@ def test_bodies(body: Body, json: str) -> None:
      {"topic": "t", "key": "k", "maxNum": "1", "beginTimestamp": "2", "endTimestamp": "3", "indexType": "K",
       "lastKey": "l", "_UNIQUE_KEY_QUERY": "true"}),
     (QueryMessageResponse(1, 2), {"indexLastUpdateTimestamp": "1", "indexLastUpdatePhyoffset": "2"}),
+    (EndTransactionRequest("p", 1, 2, 8, True, "m", "x", "t"),
+     {"producerGroup": "p", "tranStateTableOffset": "1", "commitLogOffset": "2", "commitOrRollback": "8",
+      "fromTransactionCheck": "true", "msgId": "m", "transactionId": "x", "topic": "t"}),
+    (CheckTransactionStateRequest(1, 2, "m", "x", "o", "t"),
+     {"tranStateTableOffset": "1", "commitLogOffset": "2", "msgId": "m", "transactionId": "x", "offsetMsgId": "o",
+      "topic": "t"}),
+    (RecallMessageRequest("t", "h", "p"), {"topic": "t", "recallHandle": "h", "producerGroup": "p"}),
+    (RecallMessageResponse("m"), {"msgId": "m"}),
 ])
 def test_headers(header: Header, ext: dict[str, str]) -> None:
     assert header.to_ext() == ext
