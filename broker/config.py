@@ -137,6 +137,11 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     validate_system_topic_when_update_topic: bool = key(True, "system topics cannot be changed", live=True)
     clear_retry_topic_when_delete_topic: bool = key(True, "deleting a topic deletes its retry topics", live=True)
     reject_transaction_message: bool = key(False, "refuse transactions", live=True)
+    enable_mixed_message_type: bool = key(False, "topics may be of type MIXED", live=True)
+    enable_create_sys_group: bool = key(True, "heartbeats create groups of the system in any case", live=True)
+    enable_split_metadata: bool = key(True, "answer codes 21 and 201 page by page to those who ask so", live=True)
+    split_metadata_size: int = _count(2_000, "topics or groups of such a page", live=True)
+    revive_queue_num: int = _count(8, "queues of the topic that POP revives from", most=1_024)
     region_id: str = key("DefaultRegion", "told to producers for traces")
     trace_on: bool = key(True, "told to producers for traces")
 
@@ -160,6 +165,10 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     max_transfer_count_on_message_in_disk: int = _count(8, "the same, of old messages", live=True)
     default_query_max_num: int = _count(32, "messages of one query", most=10_000, live=True)
     offset_check_in_slave: bool = key(False, "a slave answers for offsets out of range itself", live=True)
+    lite_pull_message_enable: bool = key(True, "answer code 361, by which lite pull consumers pull", live=True)
+    consumer_offset_update_version_step: int = _count(500, "so many commits move the offsets' version", live=True)
+    max_filter_message_size: int = _count(16_000, "bytes of a queue that one pull looks through, 20 a message",
+                                          least=20, live=True)
 
     # --- store -------------------------------------------------------------------------------------------------
     store_path_root_dir: str = key("~/store", "directory of everything that is kept")

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import re
+
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import broker
 from broker import settings
 from broker.config import QUICK, BrokerConfig, check, from_properties, listing, live_keys, pick, to_properties
+from broker.groups.table import GroupsConfig
 from broker.ha.acks import BrokerRole
 from broker.ha.config import HaConfig
 from broker.idle_keys import IDLE, NOT_OFFERED
 from broker.journal import FlushDiskType, JournalConfig
+from broker.offsets.table import OffsetsConfig
+from broker.pulling.checks import PullConfig
+from broker.pulling.reading import ReadConfig
+from broker.topics.table import TopicsConfig
 from remoting.daemon.keys import ConfigError, names
 
 NAMED = {"brokerName": "a", "brokerIP1": "10.0.0.1"}
@@ -185,3 +195,30 @@ def test_idle_keys_are_kept_as_written(given: dict[str, str]) -> None:
     config = from_properties(given)
     assert {name: to_properties(config)[name] for name in given} == given
     assert from_properties({"brokerName": "b"}, start=config).without_meaning == given
+
+
+def test_no_part_has_a_key_that_the_configuration_takes_for_idle() -> None:
+    """A field of that name would keep its default whatever the file says."""
+    modules = [importlib.import_module(found.name) for found in pkgutil.walk_packages(broker.__path__, "broker.")
+               if not found.name.startswith("broker.client")]
+    kinds = {kind for module in modules for kind in vars(module).values() if attrs.has(kind) and isinstance(kind, type)}
+    configurations = {kind for kind in kinds if kind.__name__.endswith("Config")}
+    assert len(configurations) > 10
+    idle = {re.sub("[A-Z]", lambda sign: f"_{sign[0].lower()}", name): name for name in IDLE}
+    assert {idle[field.name]: kind.__name__ for kind in configurations for field in attrs.fields(kind)
+            if field.name in idle} == {}
+
+
+def test_keys_of_java_that_parts_have_reach_them() -> None:
+    config = from_properties({
+        "litePullMessageEnable": "false", "enableMixedMessageType": "true", "consumerOffsetUpdateVersionStep": "7",
+        "enableSplitMetadata": "false", "splitMetadataSize": "9", "maxFilterMessageSize": "40",
+        "enableCreateSysGroup": "false", "reviveQueueNum": "3"})
+    topics, groups = pick(config, TopicsConfig), pick(config, GroupsConfig)
+    assert (topics.enable_mixed_message_type, topics.revive_queue_num) == (True, 3)
+    assert (topics.enable_split_metadata, topics.split_metadata_size) == (False, 9)
+    assert (groups.enable_split_metadata, groups.split_metadata_size) == (False, 9)
+    assert not groups.enable_create_sys_group
+    assert not pick(config, PullConfig).lite_pull_message_enable
+    assert pick(config, ReadConfig).max_filter_message_size == 40
+    assert pick(config, OffsetsConfig).consumer_offset_update_version_step == 7

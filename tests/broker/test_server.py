@@ -31,6 +31,7 @@ from remoting.headers.broker import (
     ResetMasterFlushOffsetRequest,
 )
 from remoting.headers.controller import ElectMasterRequest
+from remoting.headers.pulling import PullMessageRequest
 from remoting.headers.queries import TopicRequest
 from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.headers.topics import CreateTopicRequest
@@ -217,6 +218,18 @@ async def test_configuration_is_read_and_changed_while_it_runs(autojump_clock: t
         code, remark = await change(b"brokerPermission=6\n")
         assert (code, remark is not None and "No space left" in remark) == (ResponseCode.SYSTEM_ERROR, True)
         assert (await made.pull(node.address)).code == ResponseCode.NO_PERMISSION
+
+
+async def test_lite_pulls_are_refused_where_the_file_says_so(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node(litePullMessageEnable="false")
+        await send_all(made, node.address, b"m0")
+        asked = PullMessageRequest(
+            consumer_group="G", topic="T", queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=4, commit_offset=0,
+            suspend_timeout_millis=0, subscription="*", sub_version=0)
+        refused = await made.ask(node.address, RequestCode.LITE_PULL_MESSAGE, asked)
+        assert (refused.code, refused.remark) == (
+            ResponseCode.NO_PERMISSION, "the broker for lite pull consumer is forbidden")
 
 
 async def test_state_and_replication_of_a_single_master(autojump_clock: trio.abc.Clock) -> None:
