@@ -31,7 +31,7 @@ from broker.store.store import MessageStore
 from broker.store.writing import Put
 from broker.veil import Veil
 from remoting.errors import DamagedRecord
-from remoting.record import Message
+from remoting.record import Message, Outline
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("broker")
@@ -112,6 +112,12 @@ class Journal:
         """Hears of each message that became visible to consumers."""
         self.on_new_queue = store.on_new_queue
         """Hears the topic of each queue that gets its first message."""
+        self.noted: Moment[[Outline]] = Moment("Journal.noted")
+        """Called with each message of the confirmed log that is a transaction's or marked, on every replica; some
+        come again, at a start and when the disk was full: ``broker.noted`` hands on each once."""
+        store.noted.call = self.noted
+        self.was_cut: Moment[[int]] = Moment("Journal.was_cut")
+        """Called with the new end when the log was cut; with 0 when it is empty."""
         self.ticks: Moment[[int]] = Moment("Journal.ticks")
         """Called every ``tick_interval_ms`` with the time in nanoseconds."""
         self.disk_changed: Moment[[]] = Moment("Journal.disk_changed")
@@ -230,6 +236,7 @@ class Journal:
         self.end = self.log.max_offset
         self.durable_end = self.end  # cutting syncs
         self.confirm_offset = min(self.confirm_offset, self.end)
+        self.was_cut(0 if everything else self.end)
         self._grew = True
         self._bell.ring()
 

@@ -48,6 +48,14 @@ ORDERS: Final[Mapping[str, Order]] = {
             "copying": "a slave reports, and leaves a master that is silent",
         }, "a put that is late is late, whoever acknowledges in this tick; the SyncStateSet is counted by the minimum "
            "that is in force"),
+    "Journal.noted": Order(
+        "a message of a transaction, or one that is marked, is about to be shown", {
+            "parts": "parts learn what it decides, on every replica",
+        }, "one that is not known to be decided could be decided again"),
+    "Journal.was_cut": Order(
+        "the log was cut", {
+            "parts": "parts forget what stood behind its end",
+        }, "what comes in its place is heard of next"),
     "Journal.disk_changed": Order(
         "the disk became full, stalled or well, before `ticks`", {
             "role": "controllers are told",

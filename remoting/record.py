@@ -56,6 +56,9 @@ NEED_UNWRAP: Final = 64
 INNER_BATCH: Final = 128
 COMPRESSION_SHIFT: Final = 8
 """Three bits: 0 and 3 zlib, 1 LZ4, 2 zstd."""
+NOTED: Final = 1 << 20
+"""Ours: parts of every replica hear of it, as of committed ones (``broker.noted``). RocketMQ passes it on unseen, with
+copies, and anybody may send it: its properties say whether it means anything."""
 
 _HEAD: Final = "iiiiiqqiq"
 _FIXED: Final = {  # by the two flags for IPv6

@@ -12,9 +12,10 @@ from broker.moments import Listener
 from broker.store.consumequeue import ENTRY, GATHERED, ConsumeQueue
 from broker.store.dispatch import TagCodes
 from broker.store.files import File, Files
-from remoting.record import Outline, is_folder_name
+from remoting.record import NOTED, PREPARED, ROLLBACK, Outline, is_folder_name
 
 FOLDER: Final = "consumequeue"
+_MARKED: Final = ROLLBACK | NOTED
 _ENTRIES_MAX: Final = 1 << 58
 """Of one queue: its bytes are counted in 64 bits."""
 Queue = tuple[bytes, int]
@@ -35,6 +36,9 @@ class Queues:
         self.arrived: Listener[[bytes, int, int, int, Outline]] = Listener()
         """Hears of each message that consumers see from then on: topic, queue id, queue offset, code of the tag,
         outline."""
+        self.noted: Listener[[Outline]] = Listener()
+        """Hears of each committed or ``NOTED`` message before it is in its queue; perhaps again, if the disk is full.
+        """
         self.on_new: Listener[[bytes]] = Listener()
         """Hears the topic of each queue that gets its first message."""
         self.on_trouble: Listener[[str]] = Listener()
@@ -80,11 +84,13 @@ class Queues:
             OSError: the disk is full. Tell them again.
         """
         queues, arrived, tags_code, pack = self._queues, self.arrived.call, self._code, ENTRY.pack
-        changed, gathered, open_transaction = self._changed, GATHERED - 1, 4
+        changed, gathered, marked, noted = self._changed, GATHERED - 1, _MARKED, self.noted.call
         for found in run:
             offset, size, queue_id, queue_offset, sys_flag, time_ms, topic, properties = found
-            if sys_flag & open_transaction:
-                continue
+            if sys_flag & marked:
+                if sys_flag & PREPARED:
+                    continue
+                noted(found)
             queue = queues.get((topic, queue_id))
             if queue is None:
                 if not self.has_place(topic, queue_id, queue_offset, 0):

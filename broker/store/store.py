@@ -69,6 +69,9 @@ class MessageStore:
         self.arrived = queues.arrived
         """Hears topic, queue id, queue offset, code of the tag and outline of each message that consumers see from then
         on."""
+        self.noted = queues.noted
+        """Hears of each committed or ``NOTED`` message before it is in its queue; perhaps again, if the disk is full.
+        """
         self.on_new_queue = queues.on_new
         """Hears the topic of each queue that gets its first message."""
         self.on_trouble = queues.on_trouble

@@ -28,6 +28,8 @@ def test_the_orders() -> None:
         "Journal.grown": ["role", "copying"],
         "Journal.settled": ["puts", "role"],
         "Journal.ticks": ["puts", "parts", "demand", "role", "copying"],
+        "Journal.noted": ["parts"],
+        "Journal.was_cut": ["parts"],
         "Journal.disk_changed": ["role", "copying"],
         "Journal.on_failure": ["role", "server"],
         "TopicTable.on_delete": ["queues", "parts"],

@@ -1,0 +1,92 @@
+"""Marked messages of the confirmed log, on every replica: each is handed on once, in order, from a given offset on.
+
+For what has no queue of its own: committed messages, and those with ``NOTED`` in their system flag. Ordinary messages
+cost nothing. Whoever takes them keeps ``offset`` with what it made of them, and goes on there after a start: what is
+behind is read from the log, the rest is heard when it is shown. It knows the journal, and no message's meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.moments import Moment
+from broker.store.log import Log
+from broker.store.visible import Visible
+from remoting.record import COMMIT, NOTED, PREPARED, Outline
+
+READ_BYTES: Final = 1 << 20
+
+
+class Confirmed(Protocol):
+    """What it needs of a journal."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def visible(self) -> Visible: ...
+
+    @property
+    def noted(self) -> Moment[[Outline]]: ...
+
+    @property
+    def was_cut(self) -> Moment[[int]]: ...
+
+
+def is_marked(sys_flag: int) -> bool:
+    """Whether parts hear of a message with this flag."""
+    return not sys_flag & PREPARED and bool(sys_flag & (COMMIT | NOTED))
+
+
+class Noted:
+    """``take`` gets each marked message from ``offset`` on; ``cut`` hears the new end of a log that was cut."""
+
+    def __init__(self, journal: Confirmed, offset: int, take: Callable[[Outline], None],
+                 cut: Callable[[int], None] = lambda end: None) -> None:
+        """``cut`` is called at once where the log ends below ``offset``: it was cut while nobody listened."""
+        self._journal, self._take, self._cut_to = journal, take, cut
+        self._at = offset
+        """What begins below was handed on."""
+        self._live = False
+        """All that is shown was handed on."""
+        if offset > journal.log.max_offset:
+            self._cut(journal.log.max_offset)
+        journal.noted.join("parts", self._heard)
+        journal.was_cut.join("parts", self._cut)
+
+    @property
+    def offset(self) -> int:
+        """Everything below was handed on."""
+        return max(self._at, self._journal.visible.offset) if self._live else self._at
+
+    @property
+    def behind(self) -> bool:
+        """``catch_up`` has something to read."""
+        return not self._live
+
+    def catch_up(self) -> bool:
+        """Hand on what stands in the next ``READ_BYTES`` or so; True: there is more. Raises ``DamagedRecord``."""
+        journal = self._journal
+        if not self._live:
+            at = max(self._at, journal.log.min_offset)
+            run, self._at = journal.log.run(at, journal.visible.offset, ask=READ_BYTES)
+            self._live = not run
+            for found in run:
+                if is_marked(found[4]):
+                    self._take(found)
+        return not self._live
+
+    def _heard(self, found: Outline) -> None:
+        if found[0] < self._at:
+            return  # told again
+        if not self._live:
+            if self._journal.visible.offset > self._at:
+                return  # it will be read
+            self._live = True
+        self._at = found[0] + found[1]
+        self._take(found)
+
+    def _cut(self, end: int) -> None:
+        self._at = min(self._at, end)
+        self._cut_to(end)
