@@ -45,7 +45,7 @@ class Noted:
     def __init__(self, journal: Confirmed, offset: int, take: Callable[[Outline], None],
                  cut: Callable[[int], None] = lambda end: None) -> None:
         """``cut`` is called at once where the log ends below ``offset``: it was cut while nobody listened."""
-        self._journal, self._take, self._cut_to = journal, take, cut
+        self._log, self._visible, self._take, self._cut_to = journal.log, journal.visible, take, cut
         self._at = offset
         """What begins below was handed on."""
         self._live = False
@@ -58,7 +58,7 @@ class Noted:
     @property
     def offset(self) -> int:
         """Everything below was handed on."""
-        return max(self._at, self._journal.visible.offset) if self._live else self._at
+        return max(self._at, self._visible.offset) if self._live else self._at
 
     @property
     def behind(self) -> bool:
@@ -67,10 +67,9 @@ class Noted:
 
     def catch_up(self) -> bool:
         """Hand on what stands in the next ``READ_BYTES`` or so; True: there is more. Raises ``DamagedRecord``."""
-        journal = self._journal
         if not self._live:
-            at = max(self._at, journal.log.min_offset)
-            run, self._at = journal.log.run(at, journal.visible.offset, ask=READ_BYTES)
+            at = max(self._at, self._log.min_offset)
+            run, self._at = self._log.run(at, self._visible.offset, ask=READ_BYTES)
             self._live = not run
             for found in run:
                 if is_marked(found[4]):
@@ -81,7 +80,7 @@ class Noted:
         if found[0] < self._at:
             return  # told again
         if not self._live:
-            if self._journal.visible.offset > self._at:
+            if self._visible.offset > self._at:
                 return  # it will be read
             self._live = True
         self._at = found[0] + found[1]
