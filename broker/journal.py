@@ -100,6 +100,7 @@ class Journal:
                  now_ns: Callable[[], int] = _now_ns, wall_ms: Callable[[], int] = _wall_ms) -> None:
         self._store = store
         self._writer, self._flusher, self._cleaner = store.writer, store.flusher, store.cleaner
+        self.queue_end = store.writer.queue_end
         self.log, self.messages, self.visible, self.trust = store.log, store.messages, store.visible, store.trust
         """To read, and to see how far each is; what changes them comes through here, but for ``trust``."""
         self.config = config

@@ -1,19 +1,22 @@
-"""Clients come and go: heartbeats, goodbyes, closed connections, silence; the others of a group are told.
+"""Clients come and go: heartbeats, goodbyes, closed connections, silence; the members of a group are told.
 
-Codes 34, 35 and 46, and 40 to clients. One message 40 for each member and turn of the loop, however much changed. On a
-slave nothing is made: its groups and topics are its master's.
+Codes 34, 35 and 46, and 40 to clients, when ``Notices`` says. On a slave nothing is made: its groups and topics are
+its master's.
 Source: ``ClientManageProcessor``, ``DefaultConsumerIdsChangeListener`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 
 from broker.consumers.locks import Locks
 from broker.consumers.members import ConsumerGroup, Consumers, Member, Producers
+from broker.consumers.notices import Notices
 from broker.consumers.subscriptions import no_property_filter, subscribed
 from broker.groups import GroupTable
 from broker.standing import Standing
@@ -38,9 +41,7 @@ class Heartbeats:
         self._consumers, self._producers, self._locks = consumers, producers, locks
         self._groups, self._topics, self._standing = groups, topics, standing
         self._now_ns = now_ns
-        self._changed: dict[ConsumerGroup, Connection | None] = {}
-        """Groups to tell, each with the member that brought the change about and knows of it; None: several."""
-        self._beating: Connection | None = None
+        self._notices = Notices()
         self._bell = Bell()
         consumers.on_change = self._note
 
@@ -57,16 +58,12 @@ class Heartbeats:
         """34. Groups that may not be here are passed over, as in Java: their pulls will say so."""
         data = HeartbeatData.from_json(command.body)
         now_ns, known = self._now_ns(), True
-        self._beating = connection
-        try:
-            for consumer in data.consumer_data_set:
-                if self._made(consumer):
-                    member = Member(connection, data.client_id, command.language, command.version, now_ns)
-                    known &= self._consumers.register(
-                        consumer, member, data.heartbeat_fingerprint,
-                        without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0)
-        finally:
-            self._beating = None
+        for consumer in data.consumer_data_set:
+            if self._made(consumer):
+                member = Member(connection, data.client_id, command.language, command.version, now_ns)
+                known &= self._consumers.register(
+                    consumer, member, data.heartbeat_fingerprint,
+                    without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0)
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, Member(
                 connection, data.client_id, command.language, command.version, now_ns))
@@ -114,8 +111,7 @@ class Heartbeats:
         self._producers.closed(connection)
 
     def _note(self, group: ConsumerGroup) -> None:
-        first = group not in self._changed
-        self._changed[group] = self._beating if first or self._changed[group] is self._beating else None
+        self._notices.changed(group, self._now_ns())
         self._bell.ring()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -124,26 +120,21 @@ class Heartbeats:
             nursery.start_soon(self._scan)
             task_status.started()
             while True:
-                await self._bell.wait()
-                groups, self._changed = self._changed, {}
-                for group in sorted(groups, key=lambda group: group.name):
-                    self._tell(group, groups[group])
+                due_ns = self._notices.due_ns
+                wait_s = math.inf if due_ns is None else max(due_ns - self._now_ns(), 0) / 1e9
+                with trio.move_on_after(wait_s):
+                    await self._bell.wait()
+                for group, member in self._notices.take(self._now_ns()):
+                    self._tell(group, member)
 
-    def _tell(self, group: ConsumerGroup, knows: Connection | None) -> None:
-        """All but who knows: a Java client that is told of itself in the middle of its heartbeats to all brokers raises
-        its subscription's version, has no heartbeat free to say so, and is refused every pull for 30 s."""
+    def _tell(self, group: ConsumerGroup, member: Member) -> None:
         config = self._groups.get(group.name)
         if group.broadcasting or not self._consumers.config.notify_consumer_ids_changed_enable or (
                 config is not None and not config.notify_consumer_ids_changed_enable):
             return
-        header = ConsumerGroupRequest(group.name)
-        for connection in list(group.members):
-            if connection is knows:
-                continue
-            try:
-                connection.send(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
-            except ConnectionClosed:  # it is told of by ``closed``
-                continue
+        with suppress(ConnectionClosed):  # its group hears of that by ``closed``
+            member.connection.send(request(
+                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupRequest(group.name), oneway=True))
 
     async def _scan(self) -> None:
         while True:

@@ -29,9 +29,9 @@ class OffsetsPart(Part):
             pick(config, OffsetsConfig), shared.wall_ms, load(shared.files, ConsumerOffsets))
         self._file = shared.table_file(self.table.snapshot, pause_ms=config.flush_consumer_offset_interval)
         self._requests = OffsetRequests(
-            self.table, groups=groups.table, topics=topics.table, messages=self._messages, standing=shared.standing,
-            subscribers=before[ClientsPart].calls, veil=shared.journal.veil,
-            memory=shared.memory_bytes)
+            self.table, groups=groups.table, topics=topics.table, messages=self._messages,
+            queue_end=shared.journal.queue_end, standing=shared.standing, subscribers=before[ClientsPart].calls,
+            veil=shared.journal.veil, memory=shared.memory_bytes)
         self.table.on_change = self._file.changed
         topics.table.on_delete.join("parts", self.table.forget_topic)
         groups.admin.on_clean = self.table.forget_group

@@ -1,13 +1,14 @@
 """What consumers, slaves and administrators ask of the offsets: codes 14, 15, 43, 222, 314 and 308.
 
-Codes and words are Java's, as is what a group gets that never said where it is. Differences: a queue id that no queue
-of the topic can have is refused; 314 clones what it was asked to clone also where no topic is named, and 308 neither
-fails for a group that is alone with its offsets nor deletes those it is not to look at.
+Codes and words are Java's. Differences: a group that never said where it is begins at 0 in a queue without messages; a
+queue id that no queue of the topic can have is refused; 314 clones what it was asked to clone also where no topic is
+named, and 308 neither fails for a group that is alone with its offsets nor deletes those it is not to look at.
 Source: ``ConsumerManageProcessor``, ``AdminBrokerProcessor``, ``Broker2Client`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from broker.groups import GroupTable
@@ -39,11 +40,14 @@ class Subscribers(Protocol):
 
 
 class OffsetRequests:
-    """``memory``: bytes behind the end of the log up to which messages count as in memory."""
+    """``queue_end``: of a queue in the log, visible or not, if it is known. ``memory``: bytes behind the end of the log
+    up to which messages count as in memory."""
 
     def __init__(self, offsets: OffsetTable, *, groups: GroupTable, topics: TopicTable, messages: StoredMessages,
-                 standing: Standing, subscribers: Subscribers, veil: Veil, memory: int = 1 << 62) -> None:
+                 queue_end: Callable[[bytes, int], int | None], standing: Standing, subscribers: Subscribers,
+                 veil: Veil, memory: int = 1 << 62) -> None:
         self._offsets, self._groups, self._topics, self._messages = offsets, groups, topics, messages
+        self._queue_end = queue_end
         self._standing, self._subscribers, self._veil, self._memory = standing, subscribers, veil, memory
 
     def handlers(self) -> dict[int, Handler]:
@@ -59,7 +63,9 @@ class OffsetRequests:
     # --- consumers -------------------------------------------------------------------------------------------
 
     def query(self, _: Connection, request: Command) -> Command:
-        """14. A group that never said where it is begins at 0 while the queue is young, else where it likes."""
+        """14. A group that never said where it is begins at 0 while the queue is young, else where it likes: at the end
+        that it asks for next, perhaps. A queue without messages is young, else what is sent in between is passed over.
+        """
         asked = QueryConsumerOffsetRequest.from_ext(request.ext)
         offset = self._offsets.query(asked.consumer_group, asked.topic, asked.queue_id)
         if offset is not None:
@@ -67,11 +73,17 @@ class OffsetRequests:
         if asked.set_zero_if_not_found is False:
             return response(request, ResponseCode.QUERY_NOT_FOUND,
                             remark="Not found, do not set to zero, maybe this group boot first")
-        topic = asked.topic.encode(errors="replace")
-        if self._messages.min_offset(topic, asked.queue_id) <= 0 and self._messages.is_recent(
-                topic, asked.queue_id, 0, self._memory):
+        if self._is_young(asked.topic, asked.queue_id):
             return response(request, header=OffsetResponse(0))
         return response(request, ResponseCode.QUERY_NOT_FOUND, remark="Not found, maybe this group consumer boot first")
+
+    def _is_young(self, name: str, queue_id: int) -> bool:
+        """The queue still has its first message in memory, or, as a master knows, is to get it."""
+        topic = name.encode(errors="replace")
+        if self._standing.role.leads and self._topics.get(name) is not None and self._queue_end(topic, queue_id) == 0:
+            return True
+        return self._messages.min_offset(topic, queue_id) <= 0 and self._messages.is_recent(
+            topic, queue_id, 0, self._memory)
 
     def update(self, _: Connection, request: Command) -> Command:
         """15, mostly without an answer."""

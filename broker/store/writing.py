@@ -102,6 +102,15 @@ class Writer:
         """The next message may be put: what stands before it is known."""
         return self._next is not None
 
+    def queue_end(self, topic: bytes, queue_id: int) -> int | None:
+        """Behind the last message of the queue that stands in the log, visible or not; None: to be worked out."""
+        if self._next is not None:
+            return self._next.get((topic, queue_id), 0)
+        if self._visible.offset < self._log.max_offset:
+            return None
+        queue = self._queues.get(topic, queue_id, self._log.min_offset)
+        return queue.max_offset if queue is not None else 0
+
     def forget_numbers(self) -> None:
         """Log or queues were changed by others."""
         self._next = None

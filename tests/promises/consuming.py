@@ -20,6 +20,15 @@ FOUND = tests_of("broker/pulling", "requests", "codes_of_what_was_found")
 RANGE = tests_of("broker/pulling", "reading", "offsets_in_and_out_of_range")
 RESET = tests_of("broker/offsets", "requests", "a_reset_holds_against_late_commits_until_the_next_pull")
 
+TOLD = tests_of("broker/consumers", "heartbeats", "the_others_hear_at_once_of_who_comes_and_goes")
+LATER = tests_of("broker/consumers", "heartbeats",
+                 "whose_heartbeat_makes_a_change_hears_of_it_half_a_second_later_once",
+                 "nobody_is_told_while_it_sends_heartbeats",
+                 "a_client_that_never_stops_sending_heartbeats_is_told_after_two_seconds")
+EMPTY = tests_of("broker/offsets", "requests", "what_a_group_is_told_of_where_it_is",
+                 "an_empty_queue_is_begun_at_0_where_a_master_knows_that_it_is_empty")
+SINGLE = ("interop java_clients_and_tools_with_our_single_master",)
+
 
 def pull(start: str, tests: tuple[str, ...] = ORDER) -> Promise:
     """A row of what is checked, or found."""
@@ -76,13 +85,17 @@ PAGE = Page("docs/reference/consuming.md", (
                                                    "offsets_reach_the_disk_at_intervals_and_at_the_end"), JAVA_CLIENTS),
     answer("A group that never said", tests_of("broker/offsets", "requests", "what_a_group_is_told_of_where_it_is",
                                            "a_queue_whose_beginning_was_deleted_is_not_begun_at_0")),
+    answer("A master also says 0", EMPTY, SINGLE),
     answer("A reset (222) holds", RESET),
     answer("With `useServerSideResetOffset` off", tests_of("broker/offsets", "requests", "a_reset_that_clients_do")),
     answer("A heartbeat makes the group", tests_of("broker/consumers", "heartbeats",
                                                "a_first_heartbeat_makes_group_and_retry_topic"), JAVA_CLIENTS),
     answer("A client is gone when", tests_of("broker/consumers", "heartbeats",
-                                         "the_others_hear_once_a_turn_of_who_comes_and_goes",
+                                         "the_others_hear_at_once_of_who_comes_and_goes",
                                          "silence_ends_a_membership_and_an_idle_connection")),
+    answer("The members of its group hear", both(TOLD, tests_of(
+        "broker/consumers", "notices", "changes_are_told_once_to_those_whose_heartbeats_are_over"))),
+    answer("A member whose last heartbeat", LATER, SINGLE),
     answer("A heartbeat without subscriptions", tests_of(
         "broker/consumers", "heartbeats", "heartbeats_without_subscriptions_are_taken_where_those_are_known")),
     answer("Locks on queues (41, 42)", tests_of("broker/consumers", "locks", "over_the_wire"), JAVA_CLIENTS),
@@ -103,8 +116,8 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("resets that no pull has seen", tests_of("broker/offsets", "requests", "a_slave_resets_nothing")),
     answer("what wakes a held pull", tests_of("broker/pulling", "requests",
                                           "a_pull_waits_for_a_message_and_gets_all_of_that_turn")),
-    answer("messages 40", tests_of("broker/consumers", "heartbeats",
-        "the_others_hear_once_a_turn_of_who_comes_and_goes")),
+    answer("messages 40", both(TOLD, LATER)),
+    answer("14 for a queue without messages", EMPTY, SINGLE),
     answer("a member that fell silent", tests_of("broker/consumers", "heartbeats",
                                              "silence_ends_a_membership_and_an_idle_connection")),
     answer("V2 heartbeat that nobody", tests_of("broker/consumers", "heartbeats",

@@ -1,5 +1,5 @@
-"""Our small Java programs that stand for RocketMQ's users: a sender, a receiver, one who does it all, a route finder,
-an operator.
+"""Our small Java programs that stand for RocketMQ's users: a sender, a receiver, one who polls, one who does it all, a
+route finder, an operator.
 
 They are unmodified Java clients; each reports in lines of JSON, which come out here as dictionaries. What a line holds
 is said at the head of each program in ``src``. Times are microseconds of the wall clock, which all processes share.
@@ -64,6 +64,17 @@ async def receiver(
     """``DefaultMQPushConsumer`` from the first offset on; events ``received``."""
     values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group}
     async with _program(release, directory, "Receive", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
+async def poller(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, group: str = "poller",
+    jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``DefaultLitePullConsumer`` from the last offset on; events ``received``."""
+    values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group}
+    async with _program(release, directory, "Poll", values, jvm, '"started"') as program:
         yield program
 
 

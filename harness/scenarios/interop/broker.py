@@ -47,6 +47,24 @@ async def _exchange(stage: Stage, name: str, namesrv: str) -> None:
         stage.say(f"{name}: Java sent {len(sent)}, Java consumed {len(got)}")
 
 
+async def _polled(stage: Stage, name: str, namesrv: str) -> None:
+    """A new group polls from the last offset on while its topic gets its first messages: it gets all of them."""
+    topic = f"Polled-{name}"
+    await create_topic(stage, namesrv, topic)
+    async with (
+        java.poller(stage.release, stage.here / f"poller-{name}", namesrv=[namesrv], topic=topic,
+                    group=f"pollers-{name}") as poller,
+        java.sender(stage.release, stage.here / f"first-{name}", namesrv=[namesrv], topic=topic, count=20) as sender,
+    ):
+        sent = {_placed(report) for report in await sender.wait_for("sent", lambda found: len(found) >= 20)
+                if report["ok"]}
+        got = await poller.wait_for(
+            "received", lambda found: sent <= {_placed(report) for report in found}, timeout_s=60)
+        (started,), begun = poller.reports("started"), sender.reports("sent")[0]["begun_us"]
+        stage.say(f"{name}: Java polled its first message {(got[0]['at_us'] - started['at_us']) // 1000} ms after its "
+                  f"start, {(got[0]['at_us'] - begun) // 1000} ms after it was sent")
+
+
 def _placed(report: Report) -> tuple[int, int, int]:
     """A message by its place, too: every producer counts from 0."""
     return report["sequence"], report["queue"], report["offset"]
@@ -78,6 +96,7 @@ async def _single_master(stage: Stage) -> None:
         ours.namesrv(stage.here / "namesrv") as namesrv,
         ours.broker(stage.here / "ours", GROUP, namesrv=[namesrv.address]) as broker,
     ):
+        await _polled(stage, "first", namesrv.address)
         await create_topic(stage, namesrv.address, TOPIC)
         await _exchange(stage, "first", namesrv.address)
         await _looked_at(stage, namesrv.address, broker.address, [

@@ -57,25 +57,79 @@ async def test_a_slave_makes_nothing_and_knows_its_clients(autojump_clock: MockC
         assert (members(world), world.groups.get("g"), world.topics.get("%RETRY%g")) == (["c1"], None, None)
 
 
-async def test_the_others_hear_once_a_turn_of_who_comes_and_goes(autojump_clock: MockClock) -> None:
+async def test_the_others_hear_at_once_of_who_comes_and_goes(autojump_clock: MockClock) -> None:
     async with running() as world:
         one, two, three = [await world.dial() for _ in range(3)]
         await world.heartbeat("g", "t", client="a", wire=one)
-        assert await told(world, one) == []
+        await trio.sleep(1)
+        assert await told(world, one) == ["g"], "of itself"
         await world.heartbeat("g", "t", client="b", wire=two)
         await world.heartbeat("h", "t", client="b", wire=two)
-        assert (await told(world, one), await told(world, two)) == (["g"], []), "it knows of itself"
+        assert (await told(world, one), await told(world, two)) == (["g"], [])
+        await trio.sleep(1)
+        assert (await told(world, one), sorted(await told(world, two))) == ([], ["g", "h"])
         await world.heartbeat("g", "t", client="a", wire=one)
+        await trio.sleep(1)
         assert (await told(world, one), await told(world, two)) == ([], []), "nothing new"
         await world.heartbeat("g", "t", "u", client="a", wire=one)
         assert (await told(world, one), await told(world, two)) == ([], ["g"]), "another topic"
+        await trio.sleep(1)
+        assert (await told(world, one), await told(world, two)) == (["g"], [])
         await world.heartbeat("g", "t", client="c", wire=three)
         await world.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": "g"}, wire=three)
+        await trio.sleep(1)
         assert (set(await told(world, one)), await told(world, three), members(world)) == ({"g"}, [], ["a", "b"])
         await two.stream.aclose()
         await trio.testing.wait_all_tasks_blocked()
         assert (await told(world, one), members(world), members(world, "h")) == (["g"], ["a"], [])
         assert list(world.producers.groups) == ["p-g"]
+
+
+async def test_whose_heartbeat_makes_a_change_hears_of_it_half_a_second_later_once(autojump_clock: MockClock) -> None:
+    """A lite pull consumer of Java takes no queues until it is told."""
+    async with running() as world:
+        one, two = [await world.dial() for _ in range(2)]
+        await world.heartbeat("g", "t", client="a", wire=one)
+        beat_at = trio.current_time()
+        await world.heartbeat("g", "t", client="b", wire=two)
+        push = await one.receive()
+        assert push is not None and push.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        assert trio.current_time() - beat_at == pytest.approx(0.5)
+        await trio.sleep(60)
+        assert (await told(world, one), await told(world, two)) == ([], ["g"])
+
+
+async def test_nobody_is_told_while_it_sends_heartbeats(autojump_clock: MockClock) -> None:
+    """With several brokers, told in between, a Java client raises its version, which not all hear of: no pull for 30 s.
+
+    Others join meanwhile, and its heartbeats say again what they said.
+    """
+    async with running() as world:
+        one, two = [await world.dial() for _ in range(2)]
+        for _ in range(4):
+            await world.heartbeat("g", "t", client="a", wire=one)
+            await trio.sleep(0.2)
+            await world.heartbeat("g", "t", client="b", wire=two)
+            await trio.sleep(0.2)
+            assert await told(world, one) == []
+        await trio.sleep(0.2)
+        assert await told(world, one) == ["g"], "its last heartbeat is over for half a second"
+        await trio.sleep(60)
+        assert (await told(world, one), await told(world, two)) == ([], ["g"])
+
+
+async def test_a_client_that_never_stops_sending_heartbeats_is_told_after_two_seconds(
+    autojump_clock: MockClock
+) -> None:
+    async with running() as world:
+        one = await world.dial()
+        for _ in range(9):
+            await world.heartbeat("g", "t", client="a", wire=one)
+            assert await told(world, one) == []
+            await trio.sleep(0.2)
+        await world.heartbeat("g", "t", client="a", wire=one)
+        await trio.sleep(0.2)
+        assert await told(world, one) == ["g"]
 
 
 @pytest.mark.parametrize("quiet", ["broadcasting", "group", "broker"])
@@ -87,6 +141,7 @@ async def test_groups_that_want_to_hear_nothing(autojump_clock: MockClock, quiet
         one, two = [await world.dial() for _ in range(2)]
         for client, wire in (("a", one), ("b", two)):
             await world.heartbeat("g", "t", client=client, wire=wire, message_model=model)
+        await trio.sleep(1)
         assert (await told(world, one), await told(world, two), members(world)) == ([], [], ["a", "b"])
 
 

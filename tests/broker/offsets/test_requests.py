@@ -16,6 +16,7 @@ from remoting.bodies.consumers import CorrectionOffsets, MessageQueue, ResetOffs
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.consumers import ResetOffsetRequest
+from remoting.record import Message
 from tests.broker.consumers.world import World, running
 from tests.broker.store.small import delete_before
 
@@ -43,7 +44,8 @@ def serve(world: World, memory: int = 1 << 62) -> Subscribers:
     subscribers = Subscribers()
     world.handlers |= OffsetRequests(
         world.offsets, groups=world.groups, topics=world.topics, messages=world.journal.messages,
-        standing=world.standing, subscribers=subscribers, veil=world.journal.veil, memory=memory).handlers()
+        queue_end=world.journal.queue_end, standing=world.standing, subscribers=subscribers, veil=world.journal.veil,
+        memory=memory).handlers()
     world.groups.update([SubscriptionGroup("g")])
     return subscribers
 
@@ -58,14 +60,17 @@ def at(queue_id: int = 0, **more: str) -> dict[str, str]:
     (None, 1, None, 1 << 62, 0),
     (None, 1, "true", 1 << 62, 0),
     (None, 1, "false", 1 << 62, None),
-    (None, 0, None, 1 << 62, None),
+    (None, 0, None, 1 << 62, 0),
+    (None, 0, None, 0, 0),
+    (None, 0, "false", 1 << 62, None),
     (None, 1, None, 0, None),
 ])
 async def test_what_a_group_is_told_of_where_it_is(
     autojump_clock: MockClock, committed: int | None, messages: int, zero: str | None, memory: int,
     expected: int | None,
 ) -> None:
-    """``zero``: whether the client says that it would begin at 0; old messages are not begun with."""
+    """``zero``: whether the client says that it would begin at 0. Old messages are not begun with; a queue without any
+    is begun with, so that a group which wants the last ones gets those that are sent while it starts."""
     async with running() as world:
         serve(world, memory)
         if committed is not None:
@@ -76,6 +81,28 @@ async def test_what_a_group_is_told_of_where_it_is(
             assert (answer.code, bool(answer.remark)) == (ResponseCode.QUERY_NOT_FOUND, True)
         else:
             assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {"offset": str(expected)})
+
+
+async def test_an_empty_queue_is_begun_at_0_where_a_master_knows_that_it_is_empty(autojump_clock: MockClock) -> None:
+    """A slave may lack what its master has; what nobody sees yet is there; no topic has no queue."""
+    async with running() as world:
+        serve(world)
+        world.standing.role = Role.slave(1)
+        assert (await world.ask(QUERY, at())).code == ResponseCode.QUERY_NOT_FOUND
+        world.standing.role = Role.master(1)
+        assert (await world.ask(QUERY, at())).ext == {"offset": "0"}
+        assert (await world.ask(QUERY, at() | {"topic": "none"})).code == ResponseCode.QUERY_NOT_FOUND
+        world.journal.append([Message(b"t", b"unseen", 0)])
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await world.ask(QUERY, at())).code == ResponseCode.QUERY_NOT_FOUND, "there is one, unseen"
+        assert (await world.ask(QUERY, at(1))).ext == {"offset": "0"}
+        world.store.writer.forget_numbers()
+        for queue_id in (0, 1):
+            assert (await world.ask(QUERY, at(queue_id))).code == ResponseCode.QUERY_NOT_FOUND, "nobody knows yet"
+        world.journal.confirm(world.journal.end)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [(await world.ask(QUERY, at(queue_id))).ext for queue_id in (0, 1)] == [{"offset": "0"}] * 2
+        assert [world.journal.queue_end(b"t", queue_id) for queue_id in (0, 1)] == [1, 0]
 
 
 async def test_a_queue_whose_beginning_was_deleted_is_not_begun_at_0(autojump_clock: MockClock) -> None:
