@@ -28,6 +28,7 @@ from broker.client.producing import Producer
 from broker.client.pulling import Puller, open_puller
 from broker.client.pushes import Pushes
 from broker.client.queries import Queries
+from broker.client.recalling import recall
 from broker.client.routes import Routes
 from broker.client.session import Session
 from remoting.address import split_address
@@ -138,6 +139,20 @@ class Client:
             MessageIllegal: topics differ, or one of them is delayed or too large.
         """
         return await self._producer.send_batch(messages, timeout_ms, queue, order_by)
+
+    async def recall(self, sent: Sent | str) -> str:
+        """Take back a message that was sent with ``delay`` or ``deliver_at``; returns its ``message_id``.
+
+        ``sent`` is what the send returned, or the ``recall_handle`` of that. The broker notes the recall; it cannot
+        take back what it delivers in that very second.
+
+        Raises:
+            Refused: with code 604 it is too late; brokers allow recalls with ``recallMessageEnable`` alone.
+            Unreachable: nobody answered; it may be taken back or not, and asking again does no harm.
+            MessageIllegal: there is no handle, or it is none.
+            NoRoute, NoNameServer: as when sending.
+        """
+        return await recall(self._session, sent)
 
     # --- receiving -------------------------------------------------------------------------------------------
 

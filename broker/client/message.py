@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -21,10 +21,18 @@ from remoting.errors import CompressionMissing as LibraryMissing
 from remoting.errors import MessageIllegal as NotEncodable
 from remoting.record import Record, unpacked_host
 
+if TYPE_CHECKING:
+    import datetime as dt
+
 TAGS: Final = "TAGS"
 KEYS: Final = "KEYS"
 WAIT: Final = "WAIT"
 DELAY: Final = "DELAY"
+DELAY_MS: Final = "TIMER_DELAY_MS"
+DELIVER_AT_MS: Final = "TIMER_DELIVER_MS"
+TRANSACTIONAL: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+IMMUNE_S: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 UNIQUE_ID: Final = "UNIQ_KEY"
 RETRY_TOPIC: Final = "RETRY_TOPIC"
 RECONSUME_TIMES: Final = "RECONSUME_TIME"
@@ -74,8 +82,11 @@ def check_group(group: str) -> None:
 class Message:
     """What to send. ``body`` is opaque and has one byte at least.
 
-    ``keys`` find it again (``query``), ``tag`` lets consumers choose. ``delay_level``: 1 to 18 for 1 s to 2 h; 0 at
-    once. ``flag`` is the user's own number. ``wait_stored=False``: the broker need not wait for its replicas.
+    ``keys`` find it again (``query``), ``tag`` lets consumers choose. ``flag`` is the user's own number.
+    ``wait_stored=False``: the broker need not wait for its replicas.
+
+    Delivered at once, or, by one of three: ``delay``, so long after the broker has it, by the broker's clock;
+    ``deliver_at``, a moment with its time zone; ``delay_level``, 1 to 18 for 1 s to 2 h.
     """
 
     topic: str
@@ -86,16 +97,27 @@ class Message:
     delay_level: int = 0
     flag: int = 0
     wait_stored: bool = True
+    delay: dt.timedelta | None = None
+    deliver_at: dt.datetime | None = None
+
+    @property
+    def delayed(self) -> bool:
+        """Whether it is to wait at the broker; who asks for no time at all is not told apart."""
+        return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
 
 @attrs.frozen
 class Sent:
-    """Where a message is stored. ``message_id`` is the client's; ``offset_message_id`` names the broker and its log."""
+    """Where a message is stored. ``message_id`` is the client's; ``offset_message_id`` names the broker and its log.
+
+    Of a message that waits for its time the place is the one where it waits, and ``recall_handle`` takes it back.
+    """
 
     message_id: str
     queue: MessageQueue
     queue_offset: int
     offset_message_id: str
+    recall_handle: str | None = None
 
 
 @attrs.frozen
@@ -109,8 +131,8 @@ class Encoded:
     born_time_ms: int
 
 
-def properties_of(message: Message, message_id: str) -> str:
-    """All properties in one string. Raises ``MessageIllegal``."""
+def properties_of(message: Message, message_id: str, further: Mapping[str, str] = _NO_PROPERTIES) -> str:
+    """All properties in one string, ``further`` reserved ones among them. Raises ``MessageIllegal``."""
     check_topic(message.topic)
     values = {UNIQUE_ID: message_id, WAIT: "true" if message.wait_stored else "false"}
     if message.tag is not None:
@@ -125,28 +147,45 @@ def properties_of(message: Message, message_id: str) -> str:
             raise MessageIllegal(f"keys {list(message.keys)!r}: none may be empty or hold a blank, their separator")
     if not -_INT32 <= message.flag < _INT32:
         raise MessageIllegal(f"flag {message.flag}: it has 32 bits")
-    if message.delay_level < 0:
-        raise MessageIllegal(f"delay_level {message.delay_level}: 1 to 18, or 0 for none")
-    if message.delay_level:
-        values[DELAY] = str(message.delay_level)
+    if message.delayed:
+        values |= delay_of(message)
     if message.properties:
         if taken := RESERVED.intersection(message.properties):
             raise MessageIllegal(f"property {min(taken)!r} has a meaning of its own; choose another name")
         values.update(message.properties)
+    values |= further
     try:
         return codec.encode_properties(values).decode()
     except NotEncodable as error:
         raise MessageIllegal(str(error)) from None
 
 
+def delay_of(message: Message) -> dict[str, str]:
+    """The property that says how long it waits. Raises ``MessageIllegal``."""
+    level, delay, moment = message.delay_level, message.delay, message.deliver_at
+    if bool(level) + (delay is not None) + (moment is not None) > 1:
+        raise MessageIllegal("delay_level, delay and deliver_at say when it is delivered; give one of them")
+    if delay is not None:
+        if delay.days < 0:
+            raise MessageIllegal(f"delay {delay}: it is below 0")
+        return {DELAY_MS: str((delay.days * 86_400 + delay.seconds) * 1_000 - -delay.microseconds // 1_000)}
+    if moment is not None:
+        if moment.utcoffset() is None:
+            raise MessageIllegal(f"deliver_at {moment}: it has no time zone, so nobody knows which moment it is")
+        return {DELIVER_AT_MS: str(int(moment.timestamp() * 1e3))}
+    if level < 0:
+        raise MessageIllegal(f"delay_level {level}: 1 to 18, or 0 for none")
+    return {DELAY: str(level)}
+
+
 def encode(
     message: Message, message_id: str, now_ms: int, *, compress_from: int, compression: Compression, level: int,
-    body_bytes_max: int,
+    body_bytes_max: int, further: Mapping[str, str] = _NO_PROPERTIES,
 ) -> Encoded:
     """Bodies above ``compress_from`` bytes are compressed, if that makes them smaller.
 
     Raises ``MessageIllegal``, ``CompressionMissing``."""
-    properties, body, sys_flag = properties_of(message, message_id), message.body, 0
+    properties, body, sys_flag = properties_of(message, message_id, further), message.body, 0
     if not isinstance(body, bytes | bytearray | memoryview):
         raise MessageIllegal(f"body is {type(body).__name__}; bytes are needed")
     if not body:

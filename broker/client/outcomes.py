@@ -59,14 +59,23 @@ BY_CODE: Final[dict[int, Failure]] = {
 
 
 TOO_FEW_REPLICAS: Final = "in-sync replicas not enough"
-"""How the remark begins with which a broker answers SYSTEM_ERROR before it keeps anything: the wire has no code for it.
-A new master answers so until its replicas have followed it."""
+"""A new master answers so until its replicas have followed it."""
+
+BY_REMARK: Final[dict[str, Failure]] = {
+    TOO_FEW_REPLICAS: _PASSES,
+    "accurate timer message is not enabled": _REFUSED,
+    "timer message is under flow control": attrs.evolve(_ELSEWHERE, broker_is_well=True),
+}
+"""How remarks begin with which a broker answers SYSTEM_ERROR before it keeps anything: the wire has no code for these.
+"""
 
 
 def of_answer(code: int, remark: str | None) -> Failure:
     """Of an answer other than SUCCESS."""
-    if code == ResponseCode.SYSTEM_ERROR and remark is not None and remark.startswith(TOO_FEW_REPLICAS):
-        return _PASSES
+    if code == ResponseCode.SYSTEM_ERROR and remark is not None:
+        for beginning, failure in BY_REMARK.items():
+            if remark.startswith(beginning):
+                return failure
     return BY_CODE.get(code, _REFUSED)
 
 

@@ -348,7 +348,7 @@ def _sent(message_id: str, queue: MessageQueue, answer: Command) -> Sent:
         number = int(ext["queueId"])
         if number != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, number)
-        return Sent(message_id, queue, int(ext["queueOffset"]), ext["msgId"])
+        return Sent(message_id, queue, int(ext["queueOffset"]), ext["msgId"], ext.get("recallHandle"))
     except (KeyError, ValueError):
         raise SendUnknown(f"{queue.topic}: the answer says no place: {sorted(ext)}", message_id) from None
 
@@ -371,7 +371,7 @@ def _one_topic(messages: Sequence[Message]) -> str:
     if len(topics) != 1:
         raise MessageIllegal(f"a batch has messages of one topic; here are {len(topics)}: {sorted(topics)[:5]}")
     (topic,) = topics
-    if any(message.delay_level for message in messages):
+    if any(message.delayed for message in messages):
         raise MessageIllegal("a batch has no delayed messages; send them one by one")
     if topic.startswith("%RETRY%"):
         raise MessageIllegal("a batch cannot go to a retry topic")

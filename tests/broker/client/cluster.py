@@ -103,8 +103,12 @@ class FakeBroker:
 
     def server(self, nursery: trio.Nursery) -> Server:
         self._nursery = nursery
+        return Server({code: self._guarded(handler) for code, handler in self.handlers().items()}, on_close=self._gone)
+
+    def handlers(self) -> dict[int, Callable[[Connection, Command], Command | None]]:
+        """By code of the request."""
         codes = RequestCode
-        handlers: dict[int, Callable[[Connection, Command], Command | None]] = {
+        return {
             codes.SEND_MESSAGE_V2: self._send, codes.SEND_BATCH_MESSAGE: self._batch, codes.PULL_MESSAGE: self._pull,
             codes.HEART_BEAT: self._beat, codes.UNREGISTER_CLIENT: self._leave,
             codes.GET_CONSUMER_LIST_BY_GROUP: self._list, codes.QUERY_CONSUMER_OFFSET: self._offset,
@@ -115,7 +119,6 @@ class FakeBroker:
             codes.VIEW_MESSAGE_BY_ID: self._view, codes.GET_EARLIEST_MSG_STORETIME: self._earliest,
             codes.UPDATE_AND_CREATE_TOPIC: self._well,
         }
-        return Server({code: self._guarded(handler) for code, handler in handlers.items()}, on_close=self._gone)
 
     def _guarded(self, handler: Callable[[Connection, Command], Command | None]) -> Handler:
         def handle(connection: Connection, command: Command) -> Command | None:

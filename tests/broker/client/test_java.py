@@ -5,6 +5,7 @@ One broker serves all tests of this file in turn. Where Java or the jars are mis
 
 from __future__ import annotations
 
+import datetime as dt
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -24,6 +25,7 @@ from broker.client import (
     MessageQueue,
     Messages,
     Received,
+    Refused,
     SendFailed,
     Start,
     connect,
@@ -35,6 +37,7 @@ from tests.harness.processes.rocketmq import current_release
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 FIRST = Start.FIRST
+FEATURES = {"timerWheelEnable": "true", "recallMessageEnable": "true"}
 
 
 @pytest.fixture
@@ -48,7 +51,8 @@ async def cluster(release: java.Release, here: Path, brokers: int = 1) -> AsyncI
     async with AsyncExitStack() as stack:
         namesrv = await stack.enter_async_context(java.namesrv(release, here / "namesrv"))
         masters = [await stack.enter_async_context(java.broker(
-            release, here / name, group=name, namesrv=[namesrv.address])) for name in ("a", "b")[:brokers]]
+            release, here / name, group=name, namesrv=[namesrv.address], extra=FEATURES))
+            for name in ("a", "b")[:brokers]]
         yield namesrv.address, masters
 
 
@@ -113,6 +117,31 @@ async def illegal(client: Client) -> None:
     with pytest.raises(SendFailed) as refused:
         await client.send(Message("SCHEDULE_TOPIC_XXXX", b"x"))
     assert refused.value.code in (16, 13, 1, 17)
+
+
+async def delayed(client: Client) -> None:
+    """Delivered when it is due and not before; not delivered when it was taken back."""
+    await made(client, "Later", 1)
+    began = dt.datetime.now(dt.UTC)
+    due = began + dt.timedelta(seconds=3)
+    sent = [await client.send(message) for message in (
+        Message("Later", b"0", delay=dt.timedelta(seconds=2)), Message("Later", b"1", deliver_at=due),
+        Message("Later", b"2", deliver_at=due), Message("Later", b"3", deliver_at=began))]
+    assert [each.recall_handle is not None for each in sent] == [True, True, True, False]
+    assert await client.recall(sent[2]) == sent[2].message_id
+    async with client.consume("patient", "Later", start=FIRST) as messages:
+        found = await take(messages, 3)
+        assert [message.body for message in found] == [b"3", b"0", b"1"]
+        assert found[1].store_time_ms >= (began.timestamp() + 2) * 1e3
+        assert found[2].store_time_ms >= due.timestamp() * 1e3
+        with trio.move_on_after(2):
+            raise AssertionError(f"it was taken back: {await anext(messages)}")
+    with pytest.raises(SendFailed, match="delay time") as too_late:
+        await client.send(Message("Later", b"x", delay=dt.timedelta(days=400)))
+    assert too_late.value.code == 13
+    with pytest.raises(Refused) as refused:
+        await client.recall(sent[0])
+    assert refused.value.code == 604
 
 
 async def giving_back(client: Client) -> None:
@@ -209,6 +238,7 @@ async def pulled(client: Client) -> None:
 async def test_everything_a_client_does_works_with_a_java_broker(rocketmq: java.Release, tmp_path: Path) -> None:
     async with cluster(rocketmq, tmp_path) as (namesrv, _), connect(namesrv) as client, connect(namesrv) as other:
         await sending(client)
+        await delayed(client)
         await illegal(client)
         await pulled(client)
         await broadcast(client, other, tmp_path)
