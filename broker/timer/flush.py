@@ -1,0 +1,68 @@
+"""One flush of the timers' files: timer log, wheel, checkpoint, in this order, in steps, perhaps in another thread.
+
+It knows what to write and to sync, and nothing of what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from broker.store.files import File, Files
+from broker.timer.checkpoint import PATH, TimerCheckpoint
+from broker.timer.wheel import write_pages
+
+
+class TimerFlush:
+    """``steps`` may run in another thread, and is the only thing that may."""
+
+    def __init__(self, files: Files, checkpoint: TimerCheckpoint | None, to_sync: Mapping[int, File] | None = None,
+                 folders: Sequence[str] = (), wheel: File | None = None, pages: Mapping[int, bytes] | None = None, *,
+                 wheel_is_new: bool = False) -> None:
+        self._files, self.checkpoint, self.files, self.folders = files, checkpoint, to_sync or {}, folders
+        self._wheel, self._pages, self._wheel_is_new = wheel, pages or {}, wheel_is_new
+        self.cancelled = False
+        """Set where the store lives: leave off at the next step. What was done so far harms nobody."""
+        self.finished = self.sync_failed = False
+
+    def steps(self) -> Iterator[None]:
+        """What is to be done, one write or sync at a step. Raises ``OSError``."""
+        for _ in self._steps():
+            if self.cancelled:
+                return
+            yield
+        self.finished = True
+
+    def _steps(self) -> Iterator[None]:
+        for file in self.files.values():
+            self._sync(file)
+            yield
+        for folder in self.folders:
+            self._files.sync_dir(folder)
+            yield
+        if self._wheel is not None:
+            yield from write_pages(self._wheel, self._pages)
+            self._sync(self._wheel)
+            yield
+            if self._wheel_is_new:
+                self._files.sync_dir("")
+                yield
+        if self.checkpoint is not None:
+            self._write(self.checkpoint)
+
+    def _sync(self, file: File) -> None:
+        self.sync_failed = True
+        file.sync()
+        self.sync_failed = False
+
+    def _write(self, checkpoint: TimerCheckpoint) -> None:
+        """In its place: what changes lies in one sector."""
+        is_new = not self._files.exists(PATH)
+        file = self._files.open(PATH, create=True)
+        try:
+            file.pwrite(checkpoint.encode(), 0)
+            self._sync(file)
+        finally:
+            file.close()
+        if is_new:
+            for folder in (PATH.rpartition("/")[0], ""):
+                self._files.sync_dir(folder)

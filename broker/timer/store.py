@@ -1,0 +1,461 @@
+"""The storage of timers: what waits, in which slot, on disk in Java's files; either broker takes the other's over.
+
+Everything in it can be built again from the timers' queue. It is told where the commit log ends, and never keeps a unit
+of a message that is not there; a flush syncs timer log, wheel and checkpoint in this order, so the checkpoint never
+claims more than is on disk. What is half-written, damaged, foreign or of another precision is named in words, deleted,
+and enqueued anew by whoever reads the queue. It knows no message, no role and no clock: times are given to it.
+Source: ``TimerMessageStore`` of RocketMQ 5.5.0, whose own recovery counts no messages and keeps units of a log that was
+cut.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from broker.store.errors import StoreError
+from broker.store.files import Files, read_whole
+from broker.timer import units
+from broker.timer.checkpoint import PATH, OwnFacts, TimerCheckpoint
+from broker.timer.flush import TimerFlush
+from broker.timer.log import FILE_BYTES, FOLDER, TimerLog
+from broker.timer.units import MOVED, NONE, Unit
+from broker.timer.wheel import PATH as WHEEL_PATH
+from broker.timer.wheel import SLOTS, Wheel
+
+PlaceOf = Callable[[int], int | None]
+"""The place in the timers' queue of the message at an offset of the commit log; None: it cannot be read."""
+_CHECKED: Final = 64
+"""So many slots and units tell at the start whether wheel and timer log belong together."""
+_AGAIN_MAX: Final = 1 << 16
+"""A Java broker that starts enqueues some messages twice: so many units may stand behind one of a later message."""
+_CLOSE: Final = 32
+"""Units of one slot that stand so close are read together."""
+_WALK: Final = 8_192
+"""Units that are passed on the way to the first one of a slot, before others get their turn."""
+
+
+class TimersDamaged(StoreError):
+    """What stands in the files cannot be what was written. ``TimerStore.anew`` is the way out."""
+
+
+class TimerStore:
+    """``recover`` comes first, then ``done_before`` if ``read_time_ms`` is 0. One thread, but for the steps of a flush.
+
+    Slots are times in ms, of which the precision is what counts. ``queue_offset`` and ``master_queue_offset`` belong to
+    whoever enqueues: the next message of the queue that is not here yet, and the same of the master.
+    """
+
+    def __init__(self, files: Files, *, precision_ms: int = 1_000, slots: int = SLOTS,
+                 log_file_bytes: int = FILE_BYTES) -> None:
+        self._files, self.precision_ms = files, precision_ms
+        self._log = TimerLog(files, file_bytes=log_file_bytes)
+        self._wheel = Wheel(files, slots=slots)
+        self.queue_offset = self.master_queue_offset = 0
+        self.state_version = self.timestamp = self.counter = 0
+        """The version that code 60 tells."""
+        self.done_below = 0
+        """Messages below this place of the queue were enqueued before, and perhaps delivered: see ``is_done``."""
+        self._last_offset = -1
+        """Of the last unit: one of an earlier message is here already."""
+        self._oldest = 0
+        """Units before this place of the timer log are done."""
+        self._flushed: TimerCheckpoint | None = None
+        """What the checkpoint says on disk."""
+        self._flush: TimerFlush | None = None
+        self.in_doubt = False
+        """A sync failed, so nothing is flushed any more: the next process enqueues again what this one did since."""
+
+    # --- opening ---------------------------------------------------------------------------------------------
+
+    def recover(self, log_end: int, *, queue_end: int = 1 << 62, place_of: PlaceOf = lambda offset: None) -> str:
+        """Take up what the last process left, as far as the commit log, which ends at ``log_end``, and the queue, at
+        ``queue_end``, bear it out. Returns why everything is enqueued anew, "" if it is not. Raises ``OSError``."""
+        wrong = self._read_checkpoint() or self._log.open() or self._find_units()
+        if wrong:
+            self.anew(wrong)
+        else:
+            if self._flushed is not None and self._flushed.own is None:  # Java's log may end before what it says
+                place = place_of(self._last_offset) if self._last_offset >= 0 else None
+                self.queue_offset = self.queue_offset if place is None else min(self.queue_offset, place + 1)
+            self._cut(self._first_from(log_end), place_of)
+        self.queue_offset = min(self.queue_offset, queue_end)
+        return wrong
+
+    def _read_checkpoint(self) -> str:
+        raw = read_whole(self._files, PATH)
+        if raw is None:
+            return f"{PATH} is not there" if self._is_anything_there() else ""
+        found = TimerCheckpoint.decode(raw)
+        if found is None:
+            return f"{PATH} is damaged"
+        self.queue_offset, self.master_queue_offset = found.queue_offset, found.master_queue_offset
+        self.state_version, self.timestamp, self.counter = found.state_version, found.timestamp, found.counter
+        self._flushed = found
+        self._wheel.begin = found.read_time_ms // self.precision_ms
+        if found.own is not None:
+            self.done_below = found.own.done_below
+            if found.own.precision_ms != self.precision_ms:
+                return f"timers were kept in slots of {found.own.precision_ms} ms, and timerPrecisionMs is now " \
+                       f"{self.precision_ms}"
+        return ""
+
+    def _is_anything_there(self) -> bool:
+        return self._files.exists(WHEEL_PATH) or bool(self._files.list(FOLDER))
+
+    def _find_units(self) -> str:
+        """The end of the timer log, and in the wheel what stands before it."""
+        log, wheel = self._log, self._wheel
+        claimed = self._flushed.log_end if self._flushed is not None else 0
+        if log.begin < claimed < log.end and not log.is_place(claimed):
+            return f"{PATH} says that {FOLDER} is flushed up to {claimed}, where no unit ends"
+        log.find_end(claimed)
+        if log.end < claimed:
+            return f"{FOLDER} ends at {log.end}, and {PATH} says that it is flushed up to {claimed}"
+        if claimed <= log.begin:
+            wheel.clear()
+            return self._replay(log.begin)
+        wrong = wheel.open(wheel.begin, log.end)
+        if not wrong and not wheel.exists:
+            wrong = f"{WHEEL_PATH} is not there"
+        return wrong or self._check_slots(claimed) or self._replay(claimed)
+
+    def _check_slots(self, claimed: int) -> str:
+        """Whether slots and units belong together: some of them, for there may be many."""
+        log, wheel = self._log, self._wheel
+        step = max(1, wheel.pending_slots // _CHECKED)
+        for moment in islice(wheel.all_pending(), 0, None, step):
+            at = wheel.last(moment)
+            if not log.holds(at) or not self._is_of(log.read(at), at, moment):
+                return self._strangers(moment, at)
+        for at in log.some(_CHECKED, claimed):
+            fields = log.read(at)
+            if not units.is_whole(fields, at):
+                return f"{FOLDER} is damaged at {at}"
+            moment = (fields[3] + fields[4]) // self.precision_ms
+            if moment >= wheel.begin and wheel.last(moment) < at:
+                return self._strangers(moment, at)
+        return ""
+
+    def _strangers(self, moment: int, at: int) -> str:
+        return (f"{WHEEL_PATH} and {FOLDER} do not belong together, or are of another precision than "
+                f"{self.precision_ms} ms: see slot {moment} and the unit at {at}")
+
+    def _is_of(self, fields: units.Fields, at: int, moment: int) -> bool:
+        return units.is_whole(fields, at) and (fields[3] + fields[4]) // self.precision_ms == moment
+
+    def _replay(self, begin: int) -> str:
+        """Units that the wheel on disk may lack."""
+        log, wheel = self._log, self._wheel
+        for at, fields in log.scan(begin):
+            moment = (fields[3] + fields[4]) // self.precision_ms
+            if moment >= wheel.begin + wheel.slots:
+                return f"{FOLDER}: the unit at {at} is of {fields[3] + fields[4]} ms, beyond the wheel"
+            if moment >= wheel.begin and wheel.last(moment) < at:
+                wheel.add(moment, at, units.counted(fields[2]))
+        last = log.last()
+        self._last_offset = log.read(last)[5] if last >= 0 else -1
+        self._oldest = log.begin
+        return ""
+
+    def anew(self, why: str) -> None:
+        """Delete all of it: whoever reads the queue enqueues it again from the queue's begin. ``why`` is for the
+        caller's log. Raises ``OSError``; then it may be called again."""
+        self._give_up_flush()
+        self._wheel.clear()
+        self._log.clear()
+        self.done_below = max(self.done_below, self.queue_offset)
+        self.queue_offset, self._last_offset, self._oldest = 0, -1, 0
+        self.in_doubt = False
+
+    def close(self) -> None:
+        """Release the files as they are; ``flush`` comes before, where the process ends in order."""
+        self._log.close()
+        self._wheel.close()
+
+    # --- what waits ------------------------------------------------------------------------------------------
+
+    @property
+    def read_time_ms(self) -> int:
+        """Every slot before it is done; 0: nobody ever said so."""
+        return self._wheel.begin * self.precision_ms
+
+    def done_before(self, time_ms: int) -> None:
+        """Slots before are done: what they held is delivered, and as durable as it ever will be. It never goes back.
+        The first time it is on disk when this returns. Raises ``OSError`` then."""
+        is_first = not self._wheel.begin
+        self._wheel.pass_to(time_ms // self.precision_ms)
+        if is_first:
+            self.flush()
+
+    @property
+    def end_ms(self) -> int:
+        """The first slot that the wheel has no room for: what is due then or later rolls."""
+        return (self._wheel.begin + self._wheel.slots) * self.precision_ms
+
+    @property
+    def pending(self) -> int:
+        """Messages that wait, less deletions that do."""
+        return self._wheel.count
+
+    def count(self, slot_ms: int) -> int:
+        """The same of one slot."""
+        moment = slot_ms // self.precision_ms
+        return self._wheel.get(moment).count if moment >= self._wheel.begin else 0
+
+    def next_slot(self) -> int | None:
+        """The first slot that holds anything, in ms."""
+        moment = self._wheel.next()
+        return None if moment is None else moment * self.precision_ms
+
+    def is_done(self, place: int, slot_ms: int) -> bool:
+        """Whether the message at this place of the queue, due in this slot, was done before everything was enqueued
+        anew."""
+        return place < self.done_below and slot_ms < self.read_time_ms
+
+    def insert(self, slot_ms: int, unit: Unit, write_time_ms: int) -> bool:
+        """Put a message into a slot, behind those that are there; one that is late into the first slot that is not
+        done. False: it is here already. Messages come in the order of the log.
+
+        Raises:
+            ValueError: the slot is beyond the wheel, or too far from ``write_time_ms``.
+            OSError: the disk is full; nothing was kept.
+        """
+        if unit.offset <= self._last_offset:
+            return False
+        wheel, moment = self._wheel, slot_ms // self.precision_ms
+        if moment < wheel.begin:
+            moment = wheel.begin
+            slot_ms = moment * self.precision_ms
+        elif moment >= wheel.begin + wheel.slots:
+            raise ValueError(f"slot {slot_ms} is beyond the wheel, which ends at {self.end_ms}")
+        raw = units.pack(wheel.last(moment), unit, slot_ms, write_time_ms)
+        at = self._log.make_room()
+        self._log.append(raw, at)
+        wheel.add(moment, at, units.counted(unit.kind))
+        self._last_offset = unit.offset
+        return True
+
+    def slot(self, slot_ms: int, after: int = NONE) -> Iterator[Unit]:
+        """Units of a slot, the oldest first; with ``after`` those that stand behind that place of the timer log.
+        Raises ``TimersDamaged``."""
+        for batch in self.batches(slot_ms, after):
+            yield from batch
+
+    def batches(self, slot_ms: int, after: int = NONE, most: int = 1_000) -> Iterator[list[Unit]]:
+        """The same in pieces of up to ``most``, of which the first ones are empty while it looks for the oldest: none
+        takes longer than some milliseconds. Not after ``cut`` or ``anew``. Raises ``TimersDamaged``."""
+        places = array("q")
+        moment = slot_ms // self.precision_ms
+        for found in self._walk(moment, after):
+            places.extend(found)
+            yield []
+        places.reverse()
+        for begin in range(0, len(places), most):
+            batch = [units.unit_of(fields, at) for at, fields in self._units(places[begin : begin + most])]
+            yield [unit for unit in batch if not unit.kind & MOVED]
+
+    def _walk(self, moment: int, after: int) -> Iterator[list[int]]:
+        """Places of its units, from the last one back."""
+        log, at, many = self._log, self._wheel.last(moment), 16
+        found: list[int] = []
+        while at > after and at >= log.begin:
+            if not log.holds(at):
+                raise TimersDamaged(f"slot {moment} leads to {at}, where no unit can stand")
+            data, begin = log.before(at, many)
+            here = len(found)
+            while at >= begin and at > after:
+                fields = units.UNIT.unpack_from(data, at - begin)
+                if not self._is_of(fields, at, moment):
+                    raise TimersDamaged(f"slot {moment} leads to {at}, where no unit of it stands")
+                found.append(at)
+                at = fields[1]
+                if at >= begin and (at - begin) % units.UNIT_BYTES:
+                    raise TimersDamaged(f"slot {moment} leads to {at}, where no unit can stand")
+            many = min(_WALK, 4 * many) if len(found) - here > 1 else 16
+            if len(found) >= _WALK:
+                yield found
+                found = []
+        if found:
+            yield found
+
+    def _units(self, places: array[int]) -> Iterator[tuple[int, units.Fields]]:
+        """What stands at these places, of which one is behind the other; those that lie close are read at once."""
+        log, data, begin = self._log, b"", 0
+        for at, following in zip(places, [*places[1:], 1 << 62], strict=True):
+            if at >= begin + len(data):
+                is_close = following - at <= _CLOSE * units.UNIT_BYTES
+                data, begin = log.run(at, 16 * _CLOSE if is_close else 1), at
+            yield at, units.UNIT.unpack_from(data, at - begin)
+
+    # --- what the commit log gives up ------------------------------------------------------------------------
+
+    def cut(self, log_end: int, place_of: PlaceOf = lambda offset: None) -> None:
+        """The commit log is about to be cut at ``log_end``: forget units of what stands behind, here and on disk;
+        ``queue_offset`` goes back to the first of them. No flush may be under way in another thread any more.
+
+        Raises:
+            OSError: it is not on disk, and may be tried again.
+        """
+        self._cut(self._first_from(log_end), place_of)
+
+    def _first_from(self, log_end: int) -> int:
+        """The place of the first unit of a message at ``log_end`` or behind."""
+        log, passed = self._log, 0
+        for at, fields in log.scan(log.begin, log.begin + units.UNIT_BYTES):
+            if fields[5] >= log_end:
+                return at
+        first = log.end
+        for at, fields in log.backward():
+            if fields[5] >= log_end:
+                first, passed = at, 0
+            else:
+                passed += 1
+                if passed == _AGAIN_MAX:
+                    break
+        return first
+
+    def _cut(self, at: int, place_of: PlaceOf) -> None:
+        """Forget units from ``at`` on. The wheel and the checkpoint come to disk before the timer log is cut: whatever
+        a crash leaves of this is the state before or the one behind."""
+        log = self._log
+        if at >= log.end:
+            return
+        self._give_up_flush()
+        if at <= log.begin or self.in_doubt:
+            self.anew("")
+            if at <= log.begin:
+                self.done_below = 0
+            self.flush()
+            return
+        least = self._take_back(at)
+        self._last_offset = log.read(log.last(at))[5]
+        place = place_of(least)
+        if place is None:
+            place = place_of(self._last_offset)
+            place = 0 if place is None else place + 1
+        self.queue_offset = min(self.queue_offset, place)
+        self.done_below = min(self.done_below, self.queue_offset)
+        self._oldest = min(self._oldest, at)
+        try:
+            flush = self._begin_flush(at)
+            for _ in flush.steps():
+                pass
+            self._end_flush(flush)
+            log.cut(at)
+        except OSError:
+            self._give_up_flush()
+            self.in_doubt = True
+            raise
+
+    def _take_back(self, end: int) -> int:
+        """Slots are as they were when the timer log ended at ``end``. Returns the least offset of the units behind."""
+        wheel, least = self._wheel, 1 << 62
+        for at, fields in self._log.backward(end):
+            least = min(least, fields[5])
+            moment = (fields[3] + fields[4]) // self.precision_ms
+            if wheel.last(moment) == at:
+                wheel.lower(moment, fields[1], units.counted(fields[2]))
+        return least
+
+    def oldest_offset(self, most: int = 4_096) -> int | None:
+        """The commit log is needed from here on, or from later on: it looks past ``most`` units at a time that are
+        done. None: nothing is needed."""
+        for number, (at, fields) in enumerate(self._log.scan(self._oldest)):
+            self._oldest = at
+            if number == most or self._waits(fields):
+                return fields[5]
+        self._oldest = self._log.end
+        return None
+
+    def _waits(self, fields: units.Fields) -> bool:
+        return not fields[2] & MOVED and (fields[3] + fields[4]) // self.precision_ms >= self._wheel.begin
+
+    def pending_below(self, log_offset: int) -> Iterator[Unit]:
+        """Units that wait, of messages below that offset of the commit log, in its order."""
+        for at, fields in self._log.scan(self._oldest):
+            if fields[5] >= log_offset:
+                return
+            if self._waits(fields):
+                yield units.unit_of(fields, at)
+
+    def moved(self, unit: Unit) -> None:
+        """Its message was put again at the end of the log: this unit is none any more. Raises ``OSError``."""
+        self._log.set_kind(unit.at, unit.kind | MOVED)
+        self._wheel.uncount(unit.slot_ms // self.precision_ms, units.counted(unit.kind))
+
+    def drop_before(self, log_min: int) -> None:
+        """Delete files of the timer log that know only messages below ``log_min``, and of no slot that is pending.
+        Raises ``OSError``."""
+        log = self._log
+        while log.begin + log.file_bytes <= self._oldest and (last := log.last_of_first()) is not None:
+            if last[5] >= log_min:
+                return
+            log.drop_first()
+
+    # --- flushing --------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> TimerCheckpoint:
+        """As things are now, on disk or not."""
+        return TimerCheckpoint(self.read_time_ms, self._log.end, self.queue_offset, self.master_queue_offset,
+                               self.state_version, self.timestamp, self.counter,
+                               OwnFacts(self.precision_ms, self.done_below))
+
+    @property
+    def is_unflushed(self) -> bool:
+        return not self.in_doubt and (
+            self._log.is_unsynced or self._wheel.is_unflushed or self.checkpoint() != self._flushed)
+
+    def begin_flush(self) -> TimerFlush:
+        """Of all that is here now: run its ``steps``, in another thread if need be, then ``end_flush``, before the next
+        one. Raises ``OSError`` when the disk is full."""
+        assert self._flush is None, "one flush at a time"
+        return self._begin_flush(self._log.end)
+
+    def _begin_flush(self, log_end: int) -> TimerFlush:
+        if self.in_doubt:
+            self._flush = TimerFlush(self._files, None)
+            return self._flush
+        files, folders = self._log.to_sync()
+        wheel, is_new = None, False
+        if self._wheel.is_unflushed:
+            wheel, is_new = self._wheel.ready()
+        flush = self._flush = TimerFlush(
+            self._files, attrs.evolve(self.checkpoint(), log_end=log_end), files, folders, wheel,
+            self._wheel.begin_flush(), wheel_is_new=is_new)
+        return flush
+
+    def end_flush(self, flush: TimerFlush) -> None:
+        """It ran to its end, or raised, or left off. One that a cut has given up is passed over."""
+        if flush is self._flush:
+            self._end_flush(flush)
+
+    def _end_flush(self, flush: TimerFlush) -> None:
+        self._flush = None
+        if flush.finished:
+            self._wheel.flushed()
+            if flush.checkpoint is not None:
+                self._flushed = flush.checkpoint
+        else:
+            self.in_doubt |= flush.sync_failed
+            self._wheel.flush_failed()
+            self._log.not_synced(set(flush.files), names=bool(flush.folders))
+
+    def _give_up_flush(self) -> None:
+        """The one under way, which no thread works at any more."""
+        if self._flush is not None:
+            self._flush.cancelled = True
+            self._end_flush(self._flush)
+
+    def flush(self) -> None:
+        """Here and now. Raises ``OSError``; it may be tried again."""
+        flush = self.begin_flush()
+        try:
+            for _ in flush.steps():
+                pass
+        finally:
+            self.end_flush(flush)

@@ -1,0 +1,263 @@
+"""The wheel: for each moment, where its first and its last unit stand in the timer log, and how many wait.
+
+One file, as Java's: the slot of a moment is the number of that moment modulo the number of slots, and names its moment,
+so a slot of an earlier turn of the wheel counts as empty. Pages are read when they are needed, kept while they hold
+slots that are pending, and written at a flush; a byte for each slot says whether it is pending, so the next one is
+found without a look at the empty ones. It knows the numbers of moments, and neither units nor clocks.
+Source: ``TimerWheel`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from broker.store.files import File, Files
+from broker.timer.units import NONE, SLOT, SLOT_BYTES
+
+PATH: Final = "timerwheel"
+SLOTS: Final = 2 * 7 * 86_400
+_PAGE_SLOTS: Final = 128
+_PAGE_BYTES: Final = _PAGE_SLOTS * SLOT_BYTES
+_EMPTY_PAGE: Final = bytes(_PAGE_BYTES)
+_READ_PAGES: Final = 256
+_WRITE_PAGES: Final = 256
+
+
+@attrs.frozen
+class Slot:
+    """Of one moment. Positions are of the timer log."""
+
+    first: int = NONE
+    last: int = NONE
+    count: int = 0
+    """Messages less deletions."""
+
+
+EMPTY: Final = Slot()
+
+
+class Wheel:
+    """``open`` comes first. ``moment`` is a time in units of the precision."""
+
+    def __init__(self, files: Files, *, slots: int = SLOTS, path: str = PATH) -> None:
+        self._files, self._path, self.slots = files, path, slots
+        self._file: File | None = None
+        self._pages: dict[int, bytearray] = {}
+        self._dirty: set[int] = set()
+        self._flushing: set[int] = set()
+        """Pages that a flush under way has not written yet."""
+        self._pending = bytearray(slots)
+        """1 for each slot that is."""
+        self.pending_slots = 0
+        self.begin = 0
+        """Moments before this one are done."""
+        self.count = 0
+        """Of all pending slots together."""
+
+    # --- opening ---------------------------------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        return self._file is not None
+
+    def open(self, begin: int, log_end: int) -> str:
+        """Read which slots are pending, from moment ``begin`` on; units end at ``log_end``. Returns what is wrong with
+        the file, "" if nothing is; a file that is not there is not wrong."""
+        self.begin = begin
+        if not self._files.exists(self._path):
+            return ""
+        self._file = self._files.open(self._path)
+        size, wanted = self._file.size(), self.slots * SLOT_BYTES
+        if size != wanted:
+            return f"{self._path} has {size} bytes, not {wanted}"
+        for number, page in self._stored_pages():
+            for at, (moment, first, last, count, _) in enumerate(SLOT.iter_unpack(page), number * _PAGE_SLOTS):
+                if moment >= begin and last >= 0:
+                    if moment >= begin + self.slots or moment % self.slots != at or not 0 <= first <= last < log_end:
+                        return f"{self._path}: slot {at} says moment {moment}, units {first} to {last}"
+                    self._mark(at, count)
+        return ""
+
+    def _stored_pages(self) -> Iterator[tuple[int, bytes]]:
+        """Numbers and bytes of those that hold anything."""
+        assert self._file is not None
+        step = _READ_PAGES * _PAGE_BYTES
+        for begin in range(0, self.slots * SLOT_BYTES, step):
+            data = self._file.pread(min(step, self.slots * SLOT_BYTES - begin), begin, cached=False)
+            for inside in range(0, len(data), _PAGE_BYTES):
+                page = data[inside : inside + _PAGE_BYTES]
+                if page != _EMPTY_PAGE[: len(page)]:
+                    yield (begin + inside) // _PAGE_BYTES, page
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def clear(self) -> None:
+        """Forget every slot, on disk as well. Raises ``OSError``."""
+        self.close()
+        self._files.remove(self._path)
+        self._files.sync_dir("")
+        self._pages.clear()
+        self._dirty.clear()
+        self._flushing.clear()
+        self._pending = bytearray(self.slots)
+        self.pending_slots = self.count = 0
+
+    # --- slots -----------------------------------------------------------------------------------------------
+
+    def get(self, moment: int) -> Slot:
+        page, inside = self._page(moment)
+        of, first, last, count, _ = SLOT.unpack_from(page, inside)
+        return Slot(first, last, count) if of == moment and last >= 0 else EMPTY
+
+    def last(self, moment: int) -> int:
+        """Position of its last unit; ``NONE``: it is empty."""
+        page, inside = self._page(moment)
+        of, _, last, _, _ = SLOT.unpack_from(page, inside)
+        return last if of == moment else NONE
+
+    def add(self, moment: int, at: int, counted: int) -> None:
+        """A unit at ``at`` of the timer log, behind those that are in this slot."""
+        number, inside = divmod(moment % self.slots, _PAGE_SLOTS)
+        page = self._pages.get(number)
+        if page is None:
+            page = self._load(number)
+        inside *= SLOT_BYTES
+        of, first, last, count, _ = SLOT.unpack_from(page, inside)
+        if of != moment or last < 0:
+            first, count = at, 0
+        SLOT.pack_into(page, inside, moment, first, at, count + counted, 0)
+        self._dirty.add(number)
+        if moment >= self.begin:
+            self._mark(moment % self.slots, counted)
+
+    def lower(self, moment: int, last: int, counted: int) -> None:
+        """Its last unit, which counted so much, is gone: ``last`` is the last one now; ``NONE``: it is empty."""
+        page, inside = self._page(moment)
+        of, first, _, count, _ = SLOT.unpack_from(page, inside)
+        if of != moment:
+            return
+        if last < first or last < 0:
+            page[inside : inside + SLOT_BYTES] = bytes(SLOT_BYTES)
+        else:
+            SLOT.pack_into(page, inside, moment, first, last, count - counted, 0)
+        self._dirty.add(moment % self.slots // _PAGE_SLOTS)
+        if moment >= self.begin:
+            self.count -= counted
+            if last < first or last < 0:
+                self._unmark(moment % self.slots)
+
+    def uncount(self, moment: int, counted: int) -> None:
+        """One of its units, which counted so much, is none any more."""
+        page, inside = self._page(moment)
+        of, first, last, count, _ = SLOT.unpack_from(page, inside)
+        if of == moment:
+            SLOT.pack_into(page, inside, moment, first, last, count - counted, 0)
+            self._dirty.add(moment % self.slots // _PAGE_SLOTS)
+            if moment >= self.begin:
+                self.count -= counted
+
+    def _page(self, moment: int) -> tuple[bytearray, int]:
+        number, at = divmod(moment % self.slots, _PAGE_SLOTS)
+        page = self._pages.get(number)
+        return self._load(number) if page is None else page, at * SLOT_BYTES
+
+    def _load(self, number: int) -> bytearray:
+        size = min(_PAGE_BYTES, self.slots * SLOT_BYTES - number * _PAGE_BYTES)
+        raw = b"" if self._file is None else self._file.pread(size, number * _PAGE_BYTES)
+        page = self._pages[number] = bytearray(raw.ljust(size, b"\0"))
+        return page
+
+    def _mark(self, at: int, counted: int) -> None:
+        self.count += counted
+        if not self._pending[at]:
+            self._pending[at] = 1
+            self.pending_slots += 1
+
+    def _unmark(self, at: int) -> None:
+        if self._pending[at]:
+            self._pending[at] = 0
+            self.pending_slots -= 1
+
+    # --- moments ---------------------------------------------------------------------------------------------
+
+    def next(self) -> int | None:
+        """The first moment that is pending."""
+        if not self.pending_slots:
+            return None
+        here = self.begin % self.slots
+        at = self._pending.find(1, here)
+        if at < 0:
+            at = self._pending.find(1, 0, here) + self.slots
+        return self.begin - here + at
+
+    def all_pending(self) -> Iterator[int]:
+        """Moments, the first one first."""
+        here = self.begin % self.slots
+        for low, high, front in ((here, self.slots, 0), (0, here, self.slots)):
+            at = self._pending.find(1, low, high)
+            while at >= 0:
+                yield self.begin - here + front + at
+                at = self._pending.find(1, at + 1, high)
+
+    def pass_to(self, begin: int) -> None:
+        """Moments before ``begin`` are done."""
+        while (moment := self.next()) is not None and moment < begin:
+            self.count -= self.get(moment).count
+            self._unmark(moment % self.slots)
+        if begin > self.begin:
+            page = self.begin % self.slots // _PAGE_SLOTS
+            self.begin = begin
+            if page != begin % self.slots // _PAGE_SLOTS:
+                self._forget_pages()
+
+    def _forget_pages(self) -> None:
+        """Of slots that are done, and on disk."""
+        for number in self._pages.keys() - self._dirty - self._flushing:
+            if self._pending.find(1, number * _PAGE_SLOTS, (number + 1) * _PAGE_SLOTS) < 0:
+                del self._pages[number]
+
+    # --- flushing --------------------------------------------------------------------------------------------
+
+    def begin_flush(self) -> dict[int, bytes]:
+        """Pages that have changed, as they are now."""
+        self._flushing, self._dirty = self._dirty, set()
+        return {number: bytes(self._pages[number]) for number in sorted(self._flushing)}
+
+    def ready(self) -> tuple[File, bool]:
+        """Its file, and whether that is new. Raises ``OSError``."""
+        if self._file is not None:
+            return self._file, False
+        self._file = self._files.open(self._path, create=True)
+        self._file.resize(self.slots * SLOT_BYTES)
+        return self._file, True
+
+    def flushed(self) -> None:
+        """What ``begin_flush`` gave is on disk."""
+        self._flushing.clear()
+        self._forget_pages()
+
+    def flush_failed(self) -> None:
+        self._dirty |= self._flushing
+        self._flushing.clear()
+
+    @property
+    def is_unflushed(self) -> bool:
+        return bool(self._dirty)
+
+
+def write_pages(file: File, pages: Mapping[int, bytes]) -> Iterator[None]:
+    """Those that lie side by side at once; perhaps in another thread. Raises ``OSError``."""
+    numbers = sorted(pages)
+    while numbers:
+        count = 1
+        while count < min(len(numbers), _WRITE_PAGES) and numbers[count] == numbers[0] + count:
+            count += 1
+        file.pwrite(b"".join([pages[number] for number in numbers[:count]]), numbers[0] * _PAGE_BYTES)
+        del numbers[:count]
+        yield

@@ -1,0 +1,191 @@
+"""What waits is found in its slot, the oldest first, by this process and the next one."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.store.files import Files, MemoryFiles
+from broker.timer.checkpoint import PATH, TimerCheckpoint
+from broker.timer.store import TimerStore
+from broker.timer.units import DELETE, MESSAGE, ROLL, Unit
+from tests.broker.timer.small import LOG_FILE_BYTES, SLOTS, T0, at, everything, offsets, opened, place_of, put
+
+
+def test_what_waits_is_found_in_its_slot_the_oldest_first(files: Files) -> None:
+    store = opened(files)
+    for number in range(40):
+        put(store, number % 3 * 7 + 0.9, number * 100)
+    assert store.pending == 40
+    assert store.count(at(7)) == 13
+    assert store.next_slot() == at(0)
+    assert offsets(store, 7) == [number * 100 for number in range(40) if number % 3 == 1]
+    (first, *_) = store.slot(at(7))
+    assert first == Unit(100, 100, 7, MESSAGE, at(7.9), T0, 52)
+    assert [unit.offset for unit in store.slot(at(7), after=first.at)] == offsets(store, 7)[1:]
+    assert [len(batch) for batch in store.batches(at(7), most=5)] == [0, 5, 5, 3]
+    assert offsets(store, 8) == []
+    store.done_before(at(7.5))
+    assert (store.read_time_ms, store.next_slot(), store.pending) == (at(7), at(7), 26)
+    store.done_before(at(8))
+    assert (store.next_slot(), store.pending, store.count(at(7))) == (at(14), 13, 0)
+    store.done_before(at(2))
+    assert store.read_time_ms == at(8), "it never goes back"
+
+
+def test_the_next_process_finds_all_of_it(files: Files) -> None:
+    store = opened(files)
+    for number in range(40):
+        put(store, number % 3 * 7, number * 100)
+    store.done_before(at(3))
+    store.flush()
+    unflushed = [store.is_unflushed]
+    for number in range(40, 50):
+        put(store, number % 3 * 7, number * 100)
+    unflushed.append(store.is_unflushed)
+    store.flush()
+    assert unflushed == [False, True]
+    wanted = {3: [4_200, 4_500, 4_800],
+              7: [number * 100 for number in range(50) if number % 3 == 1],
+              14: [number * 100 for number in range(50) if number % 3 == 2]}
+    store.close()
+    again = TimerStore(files, slots=SLOTS, log_file_bytes=LOG_FILE_BYTES)
+    assert again.recover(1 << 40) == ""
+    assert (again.queue_offset, again.read_time_ms, again.pending) == (50, at(3), 36)
+    assert everything(again) == wanted
+
+
+def test_the_next_process_finds_what_was_handed_to_the_system_though_nothing_was_flushed(files: Files) -> None:
+    store = opened(files)
+    for number in range(30):
+        put(store, number % 3 * 7, number * 100)
+    store._log.write()
+    again = opened(files)
+    assert again.queue_offset == 0, "it reads the queue again"
+    assert not again.insert(at(7), Unit(1_600, 100), T0), "and finds that it is here"
+    put(again, 7, 3_000)
+    assert everything(again) == {second: [*range(100 * second // 7, 3_000, 300), *([3_000] if second == 7 else [])]
+                                 for second in (0, 7, 14)}
+
+
+def test_one_that_is_late_waits_in_the_first_slot_that_is_not_done() -> None:
+    store = opened(MemoryFiles())
+    store.done_before(at(5))
+    put(store, 2, 100)
+    put(store, 5, 200)
+    assert [(unit.offset, unit.slot_ms) for unit in store.slot(at(5))] == [(100, at(5)), (200, at(5))]
+
+
+def test_beyond_the_wheel_there_is_no_slot() -> None:
+    store = opened(MemoryFiles())
+    assert store.end_ms == at(SLOTS)
+    with pytest.raises(ValueError, match="beyond the wheel"):
+        store.insert(at(SLOTS), Unit(0, 1), T0)
+    put(store, SLOTS - 1, 0)
+    store.done_before(at(SLOTS - 1))
+    put(store, SLOTS + 3, 100)
+    assert everything(store) == {SLOTS - 1: [0], SLOTS + 3: [100]}
+
+
+def test_deletions_are_taken_off_as_java_counts(files: Files) -> None:
+    store = opened(files)
+    put(store, 3, 0)
+    put(store, 3, 100, kind=MESSAGE | DELETE)
+    put(store, 3, 200, kind=MESSAGE | DELETE)
+    put(store, 4, 300, kind=MESSAGE | ROLL)
+    store.flush()
+    for now in (store, opened(files)):
+        assert (now.count(at(3)), now.count(at(4)), now.pending) == (-1, 1, 0)
+        assert now.next_slot() == at(3)
+        assert [unit.deletes for unit in now.slot(at(3))] == [False, True, True]
+        assert [unit.rolls for unit in now.slot(at(4))] == [True]
+
+
+def test_a_log_that_is_cut_takes_wheel_and_timer_log_back(files: Files) -> None:
+    store = opened(files)
+    for number in range(40):
+        put(store, number % 3 * 7, number * 100)
+    store.flush()
+    store.cut(2_250, place_of)
+    assert store.queue_offset == 23
+    wanted = {second: [*range(100 * second // 7, 2_250, 300)] for second in (0, 7, 14)}
+    again = opened(files, log_end=5_000)
+    assert again.queue_offset == 23
+    assert everything(again) == wanted
+    assert store.insert(at(20), Unit(2_300, 100), T0)
+    assert everything(store) == wanted | {20: [2_300]}
+
+
+def test_a_log_that_lost_its_end_takes_it_back_at_the_start(files: Files) -> None:
+    store = opened(files)
+    for number in range(40):
+        put(store, number % 3 * 7, number * 100)
+    store.flush()
+    again = TimerStore(files, slots=SLOTS, log_file_bytes=LOG_FILE_BYTES)
+    again.recover(2_250, queue_end=23, place_of=lambda offset: None if offset >= 2_250 else place_of(offset))
+    assert again.queue_offset == 23
+    assert everything(again) == {second: [*range(100 * second // 7, 2_250, 300)] for second in (0, 7, 14)}
+
+
+def test_a_log_that_begins_anew_leaves_nothing(files: Files) -> None:
+    store = opened(files)
+    for number in range(40):
+        put(store, number % 3 * 7, number * 100)
+    store.flush()
+    store.cut(0)
+    assert (store.pending, store.next_slot(), store.queue_offset, store.done_below) == (0, None, 0, 0)
+    assert everything(opened(files)) == {}
+    put(store, 3, 0)
+    assert everything(store) == {3: [0]}
+
+
+def test_the_log_is_needed_from_the_oldest_on_that_waits() -> None:
+    store = opened(MemoryFiles())
+    for number in range(40):
+        put(store, number % 4 * 7, number * 100)
+    assert store.oldest_offset() == 0
+    store.done_before(at(10))
+    assert [unit.offset for unit in store.pending_below(1_000)] == [200, 300, 600, 700]
+    assert store.oldest_offset() == 200
+    for unit in list(store.pending_below(1_000)):
+        store.moved(unit)
+    assert store.oldest_offset() == 1_000
+    assert store.count(at(14)) == 10 - 2
+    assert offsets(store, 14) == list(range(1_000, 4_000, 400))
+    store.done_before(at(40))
+    assert store.oldest_offset() is None
+
+
+def test_it_looks_past_some_units_at_a_time() -> None:
+    store = opened(MemoryFiles())
+    for number in range(40):
+        put(store, number % 40, number * 100)
+    store.done_before(at(30))
+    assert store.oldest_offset(10) == 1_000
+    assert store.oldest_offset(10) == 2_000
+
+
+def test_files_of_the_timer_log_go_when_nothing_in_them_waits(files: Files) -> None:
+    store = opened(files)
+    for number in range(40):
+        put(store, number, number * 100)
+    store.flush()
+    store.done_before(at(22))
+    store.oldest_offset()
+    store.drop_before(1_250)
+    assert files.list("timerlog")[0] == f"{2 * LOG_FILE_BYTES:020d}", "the third file knows a message behind"
+    store.drop_before(4_000)
+    assert files.list("timerlog")[0] == f"{4 * LOG_FILE_BYTES:020d}", "in the fifth something waits"
+    store.flush()
+    assert everything(opened(files)) == {second: [100 * second] for second in range(22, 40)}
+
+
+def test_the_answer_to_code_60_is_what_java_keeps() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    put(store, 3, 0)
+    store.master_queue_offset, store.state_version, store.timestamp, store.counter = 1, 2, T0, 4
+    store.flush()
+    body = store.checkpoint().body()
+    assert body == b"".join(number.to_bytes(8, "big") for number in (T0, 52, 1, 1, 2, T0, 4))
+    assert files.content[PATH].data[:56] == body
+    assert TimerCheckpoint.decode(body) is not None
