@@ -14,6 +14,7 @@ from controller.own_codes import ChangeControllerGroupRequest, OwnCode
 from raft.config import Config as RaftConfig
 from remoting import properties
 from remoting.codes import RequestCode
+from remoting.errors import RemotingError
 
 CHANGE_TIMEOUT_MS: Final = RaftConfig().reconfigure_timeout_ms + 5_000
 """New controllers are caught up first; who does not come is given up after the former."""
@@ -97,11 +98,21 @@ async def change_group(admin: Admin, options: argparse.Namespace) -> Said:
 
 @command("explainController", _config_arguments)
 async def explain(admin: Admin, options: argparse.Namespace) -> Said:
-    """what each controller named has to say of its state, in sentences; ours only"""
-    lines, data = [], {}
+    """what each controller named has to say of its state, in sentences; ours only
+
+    One that does not answer is said to be so; it fails if none does.
+    """
+    lines: list[str] = []
+    data: dict[str, list[str]] = {}
+    silent: list[RemotingError] = []
     for address in split_addresses(options.controllerAddress):
-        answer = await admin.ask(address, OwnCode.EXPLAIN)
-        sentences = answer.body.decode().splitlines()
+        try:
+            sentences = (await admin.ask(address, OwnCode.EXPLAIN)).body.decode().splitlines()
+        except RemotingError as error:
+            silent.append(error)
+            sentences = [f"no answer: {error}"]
         lines += [f"============{address}============", *(sentences or ["nothing to report"])]
         data[address] = sentences
+    if len(silent) == len(data):
+        raise silent[0]
     return Said(lines, data)

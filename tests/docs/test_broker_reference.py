@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker.admin import Administration
 from broker.config import BrokerConfig
-from broker.idle_keys import IDLE
+from broker.idle_keys import IDLE, NOT_OFFERED
 from remoting.codes import RequestCode
 from remoting.daemon import process
 from remoting.daemon.keys import names
@@ -32,6 +32,13 @@ def test_every_code_of_operators_and_replicas_is_on_the_page() -> None:
 def test_exit_codes() -> None:
     said = section("Exit codes")
     assert re.findall(r"\d", said) == [str(code) for code in (process.STOPPED, process.FAILED, process.USAGE)]
+
+
+def test_no_key_that_is_refused_is_called_without_meaning() -> None:
+    refused, idle = (PAGE.partition(f"<!-- generated: broker-{which}-keys -->")[2].partition("<!-- end -->")[0]
+                     for which in ("refused", "idle"))
+    assert set(re.findall(r"`(\w+)`\s\(", refused)) == set(NOT_OFFERED)
+    assert set(re.findall(r"`(\w+)`", idle)) == set(IDLE) - set(NOT_OFFERED)
 
 
 def test_keys_that_the_text_speaks_of_exist() -> None:

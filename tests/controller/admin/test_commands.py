@@ -200,6 +200,18 @@ async def test_the_controllers_themselves(autojump_clock: MockClock, capsys: pyt
         assert "n1:1" in await asked.mqadmin("explainController", "-a", "n0:1;n1:1")
 
 
+async def test_a_dead_controller_does_not_hide_what_the_living_say(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with shop(capsys) as asked:
+        said = (await asked.mqadmin("explainController", "-a", "dead:1;n0:1")).splitlines()
+        at = said.index("============n0:1============")
+        assert said[0] == "============dead:1============" and said[1].startswith("no answer: ") and said[at + 1:]
+        found = json.loads(await asked.mqadmin("explainController", "-a", "n0:1;dead:1", "--json"))
+        assert "dead:1" in found["dead:1"][0] and not found["n0:1"][0].startswith("no answer")
+        assert "dead:1" in await asked.mqadmin("explainController", "-a", "dead:1;dead:2", code=FAILED)
+
+
 async def test_a_new_controller_that_does_not_come_is_said_so(
     autojump_clock: MockClock, capsys: pytest.CaptureFixture[str],
 ) -> None:
