@@ -26,6 +26,7 @@ import trio
 from broker.config import BrokerConfig, check, from_properties, listing
 from broker.ha.epochfile import EpochFile
 from broker.parts import configuration, passed_on
+from broker.place import log_paths, store_files
 from broker.relay.finding import Listed, MasterFinder
 from broker.relay.forwarding import Forwarder
 from broker.relay.guardian import HANDED_OVER, Guardian, GuardianConfig, inherited_sockets, tell_ready
@@ -33,7 +34,6 @@ from broker.relay.lingering import send_away
 from broker.replicas.identity import IdentityError
 from broker.roles import Roles
 from broker.server import RunningBroker, World, serve_broker
-from broker.store.directory import DirectoryFiles
 from broker.store.errors import StoreError
 from raft.loglimit import RepeatLimit
 from remoting.client import open_client
@@ -174,8 +174,8 @@ async def _serve(
     """Whether mastership was handed over at the end."""
     root = config.store_path_root_dir
     world = World(
-        DiskFiles(), DirectoryFiles(root), tls=tls, client_tls=client_tls_of(config), disk_used=lambda: _used(root),
-        ram_bytes=_ram_bytes())
+        DiskFiles(), store_files(config), tls=tls, client_tls=client_tls_of(config), disk_used=lambda: _used(root),
+        log_used=lambda: {str(path): _used(str(path)) for path in log_paths(config)}, ram_bytes=_ram_bytes())
 
     roles: list[Roles] = []
 
@@ -265,7 +265,7 @@ async def _free_ports(config: BrokerConfig) -> list[socket.socket]:
 def last_epoch(config: BrokerConfig) -> int | None:
     """Of the broker that is down, as its files say; None: they do not."""
     try:
-        found = EpochFile(DirectoryFiles(config.store_path_root_dir)).read()
+        found = EpochFile(store_files(config)).read()
     except OSError:
         return None
     return None if found.damaged or found.epochs.last is None else found.epochs.last.epoch

@@ -172,6 +172,12 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
 
     # --- store -------------------------------------------------------------------------------------------------
     store_path_root_dir: str = key("~/store", "directory of everything that is kept")
+    store_path_commit_log: str = key(
+        "", "directory of the log; several, on disks of their own, with commas between them; default: commitlog there")
+    read_only_commit_log_store_paths: str = key(
+        "", "directories of the log, with commas between them, that get no new files; only where storePathCommitLog "
+        "names several")
+    store_path_epoch_file: str = key("", "file of the master epochs; default: epochFileCheckpoint there")
     store_path_broker_identity: str = key("", "file of the id that the controller gave; default: brokerIdentity there")
     mapped_file_size_commit_log: int = _count(1 << 30, "bytes of a file of the log", least=1 << 12)
     mapped_file_size_consume_queue: int = _count(6_000_000, "bytes of a file of a queue, 20 a message", least=20)
@@ -266,6 +272,15 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
         return _addresses(self.controller_addr)
 
     @property
+    def log_paths(self) -> tuple[str, ...]:
+        """Of ``storePathCommitLog``; () for the default."""
+        return _paths(self.store_path_commit_log)
+
+    @property
+    def read_only_log_paths(self) -> tuple[str, ...]:
+        return _paths(self.read_only_commit_log_store_paths) if len(self.log_paths) > 1 else ()
+
+    @property
     def identity_path(self) -> str:
         return self.store_path_broker_identity or f"{self.store_path_root_dir}/brokerIdentity"
 
@@ -285,6 +300,10 @@ PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
 
 def _addresses(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.strip() for item in text.replace(",", ";").split(";") if item.strip()))
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path.strip() for path in text.split(",") if path.strip()))
 
 
 def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = None) -> BrokerConfig:

@@ -64,6 +64,8 @@ class Shared:
     """Of the whole machine."""
     disk_used: Callable[[], float] = lambda: 0.0
     """Share of the store's disk that is in use, 0 to 1."""
+    log_used: Callable[[], Mapping[str, float]] = dict
+    """The same of the log's, by directory, where those are others."""
 
     @property
     def memory_bytes(self) -> int:

@@ -21,14 +21,14 @@ VERSION_NAME: Final = "V5_5_0"
 class RuntimeInfoPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         self._journal, self._standing, self._wall_ms = shared.journal, shared.standing, shared.wall_ms
-        self._disk_used = shared.disk_used
+        self._disk_used, self._log_used = shared.disk_used, shared.log_used
         self._booted_ms = shared.wall_ms()
 
     def runtime_info(self) -> Mapping[str, str]:
         journal = self._journal
         alive_ms = self._wall_ms() - self._booted_ms
         days, hours, minutes, seconds = _split(alive_ms // 1_000)
-        used = f"{self._disk_used():.4f}"
+        used, logs = self._disk_used(), self._log_used()
         empty = {f"{name}ThreadPool{what}": "0" for name in _QUEUES
                  for what in ("QueueSize", "QueueCapacity", "QueueHeadWaitTimeMills")}
         return {
@@ -39,7 +39,8 @@ class RuntimeInfoPart(Part):
             "dispatchBehindBytes": str(journal.end - journal.visible.offset),
             "remainHowManyDataToFlush": f"{journal.end - journal.log.flushed_offset} B",
             "earliestMessageTimeStamp": str(self._earliest_ms()), "pageCacheLockTimeMills": "0",
-            "commitLogDiskRatio": used, "consumeQueueDiskRatio": used,
+            "commitLogDiskRatio": _ratio(min(logs.values(), default=used)), "consumeQueueDiskRatio": _ratio(used),
+            **{f"commitLogDiskRatio_{path}": _ratio(ratio) for path, ratio in logs.items()},
             "brokerRole": "MASTER" if self._standing.role.leads else "SLAVE",
             **empty,
         }
@@ -52,6 +53,10 @@ class RuntimeInfoPart(Part):
             return journal.log.record(journal.log.next_offset(journal.begin)).store_time_ms
         except (StoreError, DamagedRecord):
             return -1
+
+
+def _ratio(used: float) -> str:
+    return f"{used:.4f}"
 
 
 def _split(seconds: int) -> tuple[int, int, int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -105,6 +105,8 @@ class World:
     """Where tables are written."""
     disk_used: Callable[[], float] = lambda: 0.0
     """Share of the store's disk that is in use, 0 to 1."""
+    log_used: Callable[[], Mapping[str, float]] = dict
+    """The same of the log's, by directory; {} where that is in the store's."""
     boot: str = attrs.field(factory=boot_id)
     """Of the machine: another one after each time that it went down; "" if that is not known."""
     ram_bytes: int = 1 << 62
@@ -211,7 +213,8 @@ class Broker:
         self.parts = made = parts_of(Shared(
             config=config, files=world.store_files, journal=journal, puts=self.puts, standing=self.standing,
             rng=world.rng, now_ns=world.now_ns, wall_ms=world.wall_ms, run_sync=world.run_sync,
-            queues_of=self._queues_of, ram_bytes=world.ram_bytes, disk_used=world.disk_used), parts)
+            queues_of=self._queues_of, ram_bytes=world.ram_bytes, disk_used=world.disk_used,
+            log_used=world.log_used), parts)
         self.topics = made[TopicsPart]
         self.registration = Registration(
             pick(config, RegistrationConfig), config.name_servers, client, self.standing,

@@ -22,7 +22,7 @@ def store(config: BrokerConfig) -> StoreConfig:
     return StoreConfig(
         log_file_bytes=config.mapped_file_size_commit_log, queue_file_bytes=config.mapped_file_size_consume_queue,
         index=config.message_index_enable, index_slots=config.max_hash_slot_num, index_entries=config.max_index_num,
-        delays_ms=delays_ms)
+        delays_ms=delays_ms, log_apart=bool(config.log_paths))
 
 
 def journal(config: BrokerConfig) -> JournalConfig:

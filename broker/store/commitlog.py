@@ -34,8 +34,10 @@ _MAGIC: Final = codec.MAGIC.to_bytes(4, "big", signed=True)
 class CommitLog(Log):
     """What its methods promise stands in ``Log``."""
 
-    def __init__(self, files: Files, directory: str = "commitlog", *, file_bytes: int = FILE_BYTES) -> None:
-        self._files, self._directory, self._file_bytes = files, directory, file_bytes
+    def __init__(self, files: Files, directory: str = "commitlog", *, file_bytes: int = FILE_BYTES,
+                 apart: bool = False) -> None:
+        """``apart``: it has disks of its own, so that where flushed files are missing one of them may be."""
+        self._files, self._directory, self._file_bytes, self._apart = files, directory, file_bytes, apart
         self._bases: list[int] = []
         self._open: list[File] = []
         self._buffer: list[bytes | memoryview] = []
@@ -72,6 +74,10 @@ class CommitLog(Log):
                 raise WrongStore(f"{self._directory}: no file between {self._bases[-1]:020d} and {name}")
             self._bases.append(base)
             self._open.append(file)
+        if self._apart and sure > (end := self._bases[-1] + self._file_bytes if self._bases else 0):
+            raise WrongStore(
+                f"the log ends at {end} or before, and the checkpoint says that {sure} was flushed: is each folder of "
+                "storePathCommitLog there? To go on without those messages, remove the file checkpoint")
         if not self._bases:
             return Recovered(0, 0, "no file")
         begin = self._bases[max(0, bisect_right(self._bases, recover_from) - 1)]

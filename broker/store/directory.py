@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from broker.store.errors import WrongStore
-from broker.store.files import Space
+from broker.store.files import Files, Space
+from broker.store.trial import PATH as TRIAL
 from remoting.daemon.files import make_folder
 
 _LOCK = "lock"
@@ -139,6 +140,9 @@ class DirectoryFiles:
         of = os.statvfs(self.root)
         return Space((of.f_blocks - of.f_bfree + of.f_bavail) * of.f_frsize, of.f_bavail * of.f_frsize)
 
+    def disks(self) -> Sequence[Files]:
+        return (self,)
+
     def sync_dir(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             fd = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
@@ -163,3 +167,44 @@ class DirectoryFiles:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+class LogDirectory(DirectoryFiles):
+    """A folder in which Java takes every file for one of the log: nothing else gets a name there."""
+
+    def __init__(self, root: str | os.PathLike[str], *, made: bool = True) -> None:
+        """``made``: it is made if it is not there."""
+        super().__init__(root)
+        self._made = made
+
+    def open(self, path: str, *, create: bool = False) -> DirectoryFile:
+        if create and path == TRIAL:
+            with contextlib.suppress(OSError):  # a file system that knows no files without names
+                return DirectoryFile(os.open(self.root, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        return super().open(path, create=create)
+
+    def lock(self) -> None:
+        """Against other brokers of ours; Java locks the store's directory alone."""
+        if self._lock_fd >= 0:
+            return
+        if self._made:
+            make_folder(self.root)
+        try:
+            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise WrongStore(f"{self.root} cannot be opened: {error.strerror}") from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise WrongStore(f"{self.root} is in use: another broker's log is there") from None
+        except OSError:
+            pass  # such as of NFS, which locks no folders
+        self._lock_fd = fd
+
+
+class FileDirectory(DirectoryFiles):
+    """The folder of a file that stands apart; others may have files in it."""
+
+    def lock(self) -> None:
+        make_folder(self.root)

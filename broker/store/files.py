@@ -75,6 +75,10 @@ class Files(Protocol):
         """Of the disk it is on."""
         raise NotImplementedError
 
+    def disks(self) -> Sequence[Files]:
+        """Trees on each of the disks that what is written now goes to."""
+        raise NotImplementedError
+
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted; [] if there is none."""
         raise NotImplementedError
@@ -302,6 +306,9 @@ class MemoryFiles:
 
     def space(self) -> Space:
         return self.disk
+
+    def disks(self) -> Sequence[Files]:
+        return (self,)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         if path not in self.content:

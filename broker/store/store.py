@@ -45,6 +45,8 @@ class StoreConfig:
     index_entries: int = ENTRIES
     delays_ms: tuple[int, ...] = DELAYS_MS
     """Of each level, level 1 first."""
+    log_apart: bool = False
+    """The log has disks of its own."""
 
 
 class MessageStore:
@@ -56,7 +58,8 @@ class MessageStore:
         is not known; None: whether it went down is nobody's concern. ``synced``: nothing is acknowledged before it is
         synced."""
         self._files, self._config = files, config
-        self.log: Log = CommitLog(files, file_bytes=config.log_file_bytes) if log is None else log
+        self.log: Log = CommitLog(
+            files, file_bytes=config.log_file_bytes, apart=config.log_apart) if log is None else log
         self._queues = queues = Queues(files, TagCodes(config.delays_ms), file_bytes=config.queue_file_bytes)
         self._index = index = KeyIndex(
             files, slots=config.index_slots, entries=config.index_entries) if config.index else None

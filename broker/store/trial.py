@@ -12,7 +12,14 @@ ROOM_BYTES: Final = 16 << 20
 
 
 def try_disk(files: Files, room: int) -> None:
-    """On any thread. Leaves nothing behind but the spare, if that was given up. Raises ``OSError``."""
+    """Each disk that is written to, on any thread. Leaves nothing behind but the spare, if that was given up. Raises
+    ``OSError``."""
+    for disk in files.disks():
+        _try(disk, room)
+    keep_spare(files)
+
+
+def _try(files: Files, room: int) -> None:
     try:
         file = files.open(PATH, create=True)
         try:
@@ -24,4 +31,3 @@ def try_disk(files: Files, room: int) -> None:
             file.close()
     finally:
         files.remove(PATH)
-    keep_spare(files)

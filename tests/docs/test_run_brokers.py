@@ -14,7 +14,7 @@ FILES = [dict(line.split(" = ", 1) for line in text.splitlines() if not line.sta
 
 
 def test_every_file_is_one_that_a_broker_takes() -> None:
-    assert len(FILES) == 4
+    assert len(FILES) == 5
     for given in FILES:
         assert set(given) <= set(names(BrokerConfig))
         check(from_properties({"brokerName": "broker-a", "brokerIP1": "10.0.1.1", "haMasterAddress": "10.0.1.1:10912",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+import attrs
 import pytest
 
-from broker.store.files import MemoryFiles
+from broker.store.files import Files, Hook, MemoryFiles, Survivors
 from broker.store.flush import Flush
+from broker.store.scattered import LogFolder, ScatteredFiles
 from broker.store.store import MessageStore, StoreConfig
 from broker.store.writing import Put
 from remoting.errors import DamagedRecord
@@ -40,19 +42,19 @@ class Fuse:
 class Broker:
     """A store and what it has promised."""
 
-    def __init__(self, files: MemoryFiles, rng: Random) -> None:
-        self.files, self.rng = files, rng
+    def __init__(self, files: Files, rng: Random, config: StoreConfig = SMALL) -> None:
+        self.files, self.rng, self.config = files, rng, config
         self.put: list[tuple[Put, bytes, int, bytes]] = []
         """Where, topic, queue id, body."""
         self.sure = 0
         """So many of them were flushed."""
         self.torn: set[int] = set()
         self.number = 0
-        self.store = MessageStore(files, SMALL)
+        self.store = MessageStore(files, config)
         self.flushing: tuple[Flush, Iterator[None]] | None = None
 
     def start(self) -> None:
-        self.store = MessageStore(self.files, SMALL)
+        self.store = MessageStore(self.files, self.config)
         self.flushing = None
         self.store.open()
 
@@ -159,13 +161,32 @@ class Broker:
         self.sure = len(kept)  # cutting syncs
 
 
-def life(seed: int, stop: int) -> int:
+class Folders(ScatteredFiles):
+    """Log and epoch file have disks of their own, which lose power together."""
+
+    def crash(self, survivors: Survivors) -> None:
+        for disk in self._all():
+            assert isinstance(disk, MemoryFiles)
+            disk.crash(survivors)
+
+    def hooked(self, hook: Hook) -> None:
+        for disk in self._all():
+            assert isinstance(disk, MemoryFiles)
+            disk.hook = hook
+
+
+def scattered() -> Folders:
+    return Folders(MemoryFiles(), [LogFolder(path, MemoryFiles()) for path in ("/a", "/b")], file_bytes=2048)
+
+
+def life(seed: int, stop: int, *, apart: bool = False) -> int:
     """Some runs of a broker, of which the first ends at operation ``stop``; how many there were."""
     rng = Random(seed)
     chances = Random(f"{seed}:{stop}")
     fuse = Fuse(stop)
-    files = MemoryFiles(hook=fuse)
-    broker = Broker(files, rng)
+    files = scattered() if apart else Folders(MemoryFiles())
+    files.hooked(fuse)
+    broker = Broker(files, rng, attrs.evolve(SMALL, log_apart=apart))
     try:
         broker.start()
         for _ in range(40):
@@ -175,11 +196,11 @@ def life(seed: int, stop: int) -> int:
     else:
         return fuse.count
     for _ in range(3):
-        files.hook = Fuse(chances.randrange(120))
+        files.hooked(Fuse(chances.randrange(120)))
         files.crash(lambda size: chances.choice((0, size, chances.randrange(size + 1))))
         try:
             broker.start()
-            files.hook = lambda what: None
+            files.hooked(lambda what: None)
             broker.check()
             for _ in range(10):
                 broker.step()
@@ -192,6 +213,12 @@ def life(seed: int, stop: int) -> int:
 def test_the_machine_stops_before_any_operation(seed: int) -> None:
     for stop in range(life(seed, 1 << 30)):
         life(seed, stop)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_log_in_folders_of_its_own_survives_as_well(seed: int) -> None:
+    for stop in range(0, life(seed, 1 << 30, apart=True), 2):
+        life(seed, stop, apart=True)
 
 
 def test_a_damaged_record_is_no_partial_one() -> None:
