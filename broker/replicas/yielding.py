@@ -118,6 +118,7 @@ class Yielding:
             self._end(now_ns)
         if self.reason is not None and not (self.alone and sight.leased):
             self._run(now_ns)
+        self._may_shrink = self._may_shrink and sight.too_few
         self._sight = sight
         return self.reason is not None
 
@@ -160,7 +161,6 @@ class Yielding:
 
     def _begin(self, now_ns: int, sight: Sight) -> None:
         rested = now_ns >= self._rests_until_ns
-        self._may_shrink = self._may_shrink and sight.too_few
         if sight.trouble and sight.heirs and rested:
             self.reason = Reason.DISK
         elif sight.too_few and (rested or (sight.shrinks and not self._may_shrink)):

@@ -494,3 +494,10 @@ def test_an_attempt_for_silence_permits_one_shrink() -> None:
     assert not yielding.holds_back(LONELY)
     yielding.look(800 * MS, Sight())
     assert yielding.look(900 * MS, LONELY) and yielding.holds_back(LONELY), "it has enough again, and loses them again"
+
+
+def test_members_that_come_back_during_an_attempt_leave_no_shrink_unasked() -> None:
+    yielding = core()
+    assert yielding.look(0, LONELY)
+    assert not yielding.look(300 * MS, Sight()), "they are heard again"
+    assert yielding.look(310 * MS, LONELY) and yielding.holds_back(LONELY)
