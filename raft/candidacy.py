@@ -65,6 +65,13 @@ class Campaign:
         self.rounds = 0
         self.started_at = self._next_round_at = self.core.now
 
+    def take_over(self, cause: str) -> None:
+        """Ask for real votes at once, whatever voters promised the leader who wants it so: once, in its next term."""
+        core, state = self.core, self.state
+        state.transfer, state.need_increase_term = True, not core.rules.taking_leadership_wins()
+        core.become_candidate(cause)
+        self.tick()
+
     def learn_term(self, known_term: int) -> None:
         """A higher term exists: take it now (one-step rules), or when the next round needs it (DLedger §2.5)."""
         core = self.core

@@ -311,7 +311,4 @@ class Following:
             return
         self._timeout_now = None
         if core.log.term_at(message.last_index) == message.last_term and core.campaign.allowed:
-            core.campaign.state.transfer = True
-            core.campaign.state.need_increase_term = not core.rules.taking_leadership_wins()
-            core.become_candidate("the leader handed over")
-            core.campaign.tick()
+            core.campaign.take_over("the leader handed over")

@@ -332,9 +332,10 @@ class Checker:
         self.counts["INV_R40"] += 1
         INV_R40(name, found, due)
 
-    def finished(self, states: Mapping[str, tuple[int, int]], *, leader: str | None, served: int, wanted: int) -> None:
+    def finished(self, states: Mapping[str, tuple[int, int]], *, leader: str | None, leased: bool, served: int,
+                 wanted: int) -> None:
         """After healing and a quiet time: (applied index, state digest) of every live member."""
-        INV_R30(self, states, leader, served, wanted)
+        INV_R30(self, states, leader, leased, served, wanted)
 
     # --- events of one kind ----------------------------------------------------------------------------------
 
@@ -759,11 +760,13 @@ def INV_R27(group: Checker, node: Ghost, replica: Replica, clock: int, hears: Ca
 
 
 def INV_R30(
-    group: Checker, states: Mapping[str, tuple[int, int]], leader: str | None, served: int, wanted: int,
+    group: Checker, states: Mapping[str, tuple[int, int]], leader: str | None, leased: bool, served: int, wanted: int,
 ) -> None:
-    """Liveness: once healed, a leader emerges, writes are served, and all members come to the same state."""
+    """Liveness: once healed, a leader emerges, it has its lease, writes are served, and all members come to the same
+    state."""
     group.counts["INV_R30"] += 1
     require(leader is not None, "INV_R30", "no leader after healing", *sorted(states))
+    require(leased, "INV_R30", "no lease after healing of", leader)
     require(served >= wanted, "INV_R30", f"{served} of {wanted} writes were served after healing by", leader)
     require(len(set(states.values())) == 1, "INV_R30", "members differ after healing", *sorted(states.items()))
 

@@ -129,7 +129,8 @@ class Leadership:
                 if progress.sent_commit < core.commit_index and not progress.disk_full:
                     self._send_beat(progress)
         self.transfer.tick()
-        self.changes.tick()
+        if core.leadership is self:
+            self.changes.tick()
 
     def sync_peers(self) -> None:
         """The membership is another one: feed its members, and look whom it knows by directory."""

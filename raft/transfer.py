@@ -1,7 +1,8 @@
 """Handing leadership over: stop accepting, let the target catch up, tell it to campaign, or resume.
 
 Thesis §3.10. Works in any term (dledger F25). Once the target was told, a late ``TimeoutNow`` may end this
-leadership at any time without asking the voters' patience, so the lease is gone for good (thesis §6.4.1).
+leadership at any time without asking the voters' patience, so the lease is gone for its term (thesis §6.4.1). A leader
+that lives by leases and was not relieved takes the next term itself, in which that message says nothing.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class Transfer:
             core.output(Resolved(
                 self._ticket, RejectReason.NOT_CAUGHT_UP, f"{self.target} did not take over in time", self.told))
             self.target, self.deadline = None, NEVER
+            if self.told and core.rules.lease_ns:
+                core.campaign.take_over("a hand-over was given up")
 
     def leave(self) -> None:
         """This leadership ends: who leads next decides how the hand-over went."""

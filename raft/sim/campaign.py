@@ -668,8 +668,10 @@ class Healing:
         served = 0
         while served < WRITES_WANTED and self._write():
             served += 1
-        cluster.run_until(lambda: served == WRITES_WANTED and len(set(self._states().values())) == 1, HEAL_MS)
-        cluster.checker.finished(self._states(), leader=self._leads(), served=served, wanted=WRITES_WANTED)
+        cluster.run_until(
+            lambda: served == WRITES_WANTED and len(set(self._states().values())) == 1 and self._leased(), HEAL_MS)
+        cluster.checker.finished(
+            self._states(), leader=self._leads(), leased=self._leased(), served=served, wanted=WRITES_WANTED)
 
     def heal(self) -> None:
         """Undo every fault."""
@@ -696,6 +698,12 @@ class Healing:
             return None
         leadership = self.cluster.life(name).replica.leadership
         return name if leadership is not None and leadership.own_term_committed else None
+
+    def _leased(self) -> bool:
+        """Where leaders have leases, this one has its own."""
+        name = self._leads()
+        life = self.cluster.life(name) if name is not None else None
+        return life is None or not life.replica.rules.lease_ns or life.replica.lease_valid(life.replica.now)
 
     def _readmit(self) -> None:
         """Members whose disk was lost come back as learners first."""

@@ -366,15 +366,19 @@ def forge_r27(group: Group) -> None:
 
 
 def forge_r30_leader(group: Group) -> None:
-    group.checker.finished({"n0": (5, 1)}, leader=None, served=10, wanted=10)
+    group.checker.finished({"n0": (5, 1)}, leader=None, leased=True, served=10, wanted=10)
+
+
+def forge_r30_lease(group: Group) -> None:
+    group.checker.finished({"n0": (5, 1)}, leader="n0", leased=False, served=10, wanted=10)
 
 
 def forge_r30_served(group: Group) -> None:
-    group.checker.finished({"n0": (5, 1)}, leader="n0", served=9, wanted=10)
+    group.checker.finished({"n0": (5, 1)}, leader="n0", leased=True, served=9, wanted=10)
 
 
 def forge_r30_states(group: Group) -> None:
-    group.checker.finished({"n0": (5, 1), "n1": (5, 2)}, leader="n0", served=10, wanted=10)
+    group.checker.finished({"n0": (5, 1), "n1": (5, 2)}, leader="n0", leased=True, served=10, wanted=10)
 
 
 def forge_r31(group: Group) -> None:

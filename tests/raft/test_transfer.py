@@ -158,3 +158,12 @@ def test_a_leadership_that_ends_leaves_the_answer_to_whoever_leads_next() -> Non
     assert replica.following.handed_over == (ticket, "n1", script.now + script.config.transfer_timeout_ms * MS)
     assert (leading.transfer.busy, script.outcome("n0", ticket)) == (False, "open")
     assert states(script) == [("n1", "begun"), ("n1", "left")]
+
+
+def test_who_has_no_leases_goes_on_in_its_term() -> None:
+    script = led(config=Config(rules=Rules.DLEDGER))
+    replica, term = script["n0"], script["n0"].term
+    script.filter = lambda mail: not isinstance(mail.message, TimeoutNow)
+    script.transfer("n0", "n1")
+    script.elapse(script.config.transfer_timeout_ms + 100)
+    assert script.leader() is replica and replica.term == term

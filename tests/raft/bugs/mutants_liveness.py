@@ -60,6 +60,10 @@ MUTANTS = [
            old="        return RoundPlan(term, probe=not (handed_over or passed))\n",
            new="        return RoundPlan(term, probe=False)\n",
            tests=(TESTS + "test_BUG_V16_a_removed_node_that_does_not_know_it_disturbs_nobody",)),
+    Mutant("V17", "raft/transfer.py",
+           old="            if self.told and core.rules.lease_ns:\n",
+           new="            if self.told and not core.rules.lease_ns:\n",
+           tests=(TESTS + "test_BUG_V17_a_leader_that_was_not_relieved_has_a_lease_again",)),
 ]
 IMPOSSIBLE = [
     Impossible("V6", why="no decision of the core reads an address; the leader is an id everywhere",

@@ -27,7 +27,7 @@ TABLES: dict[str, tuple[str, int]] = {
     "S": ("Snapshots and compaction", 20),
     "M": ("Membership", 15),
     "Q": ("Reads, leases, clocks", 15),
-    "V": ("Liveness", 16),
+    "V": ("Liveness", 17),
     "A": ("Applying, resources, the API", 11),
     "G": ("Disks that stand still, groups that say nothing", 6),
     "U": ("Guards that no test held", 17),

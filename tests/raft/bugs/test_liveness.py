@@ -11,7 +11,7 @@ from raft.config import MS, Config
 from raft.errors import HandshakeRefused, Rejected, RejectReason
 from raft.hello import Hello, Lane, check_hello
 from raft.membership import Membership
-from raft.messages import Append, AppendReply, HardState, Role, Vote, VoteResult, Write
+from raft.messages import Append, AppendReply, HardState, Role, TimeoutNow, Vote, VoteResult, Write
 from raft.progress import State
 from raft.trace import BecameCandidate, BecameLeader, RoundStarted
 from raft.transfer import Transfer
@@ -322,6 +322,32 @@ def test_BUG_V16_a_leader_tells_a_member_it_removes() -> None:
     script.elapse(5_000)
     after = [event for event in script.nodes["n2"].traces if isinstance(event, (BecameCandidate, BecameLeader))]
     assert len(after) == before == 0
+
+
+def test_BUG_V17_a_leader_that_was_not_relieved_has_a_lease_again() -> None:
+    """Own: a hand-over whose last word was lost left a leader that never had a lease again.
+
+    Guards that it takes the next term, in which that word says nothing.
+    """
+    script = led()
+    replica, term, late = script["n0"], script["n0"].term, list[Mail]()
+
+    def kept(mail: Mail) -> bool:
+        late.extend([mail] if isinstance(mail.message, TimeoutNow) else [])
+        return not isinstance(mail.message, TimeoutNow)
+
+    script.filter = kept
+    ticket = script.transfer("n0", "n1")
+    script.settle()
+    assert not replica.lease_valid(script.now)
+    script.elapse(script.config.transfer_timeout_ms + 100)
+    assert script.outcome("n0", ticket) == "unknown"
+    assert script.leader() is replica and replica.term == term + 1
+    assert replica.lease_valid(script.now)
+    script.heal()
+    script.deliver(late[0])
+    script.settle()
+    assert script.leader() is replica and replica.term == term + 1, "what comes now says nothing"
 
 
 def test_the_filter_sees_replies() -> None:
