@@ -89,6 +89,8 @@ class Copying(ABC, Generic[MessageT]):
         self._frames = decoder()
         self._whole = WholeRecords(self._file_bytes)
         self._to_connect: str | None = None
+        self._followed: str | None = None
+        """The address that the core has."""
         self._left = ""
         """Why the core, or the caller, has ended this connection."""
         self._hearing = False
@@ -178,7 +180,9 @@ class Copying(ABC, Generic[MessageT]):
     def _follow(self, reason: str) -> None:
         """Nobody, while the disk is in trouble: who cannot store holds up all who wait for it."""
         address = self.address if self._journal.health is DiskHealth.WELL else None
-        self._to_connect = None
+        if address == self._followed:
+            return  # the core, which has it already, would not connect anew
+        self._followed, self._to_connect = address, None
         self._leave(reason)
         self._do(self._core.follow(address, self._journal.now_ns()))
 

@@ -150,6 +150,6 @@ class Copies:
         if max(journal.confirm_offset, journal.visible.offset) > point:
             self._broken("INV_B10", "confirmed behind the cut", process, journal.confirm_offset, point)
 
-    def cut_at(self, host: Host, seen: int) -> int:
-        """What consumers could see at the end of a run, which may have ended within a cut."""
-        return min(seen, self._cuts_at.pop(host, seen))
+    def end_of_run(self, host: Host, end: int) -> int:
+        """Where the log of a run that is over ends, ``end`` but for a cut under way: any of it may be carried out."""
+        return min(end, self._cuts_at.pop(host, end))

@@ -39,15 +39,18 @@ class Runs:
         """A run ends: what is safe."""
         host, journal = process.host, process.journal
         log = journal.log
-        safe = min(log.flushed_offset if power else log.written_offset, log.max_offset)
-        whole = self._watch.boundary(process, safe)
+        end = self._watch.copies.end_of_run(host, log.max_offset)
+        safe = min(log.flushed_offset if power else log.written_offset, end)
         host.held = safe
-        self._before[host] = whole, safe
-        on_disk = min(log.flushed_offset, log.max_offset)
-        self._synced[host] = self._watch.boundary(process, on_disk), on_disk
-        seen = journal.visible.offset
-        self._told[host] = self._watch.copies.cut_at(host, seen), journal.confirm_offset, power
+        self._before[host] = self._whole(process, safe), safe
+        on_disk = min(log.flushed_offset, end)
+        self._synced[host] = self._whole(process, on_disk), on_disk
+        self._told[host] = min(journal.visible.offset, end), journal.confirm_offset, power
         self._watch.forget(process)
+
+    def _whole(self, process: BrokerProcess, upto: int) -> int:
+        """A cut that was under way may have left no message below."""
+        return min(self._watch.boundary(process, upto), upto)
 
     def ended_in_its_start(self, host: Host) -> None:
         """A power cut before its store was open: the run before it had given more to the system than to the disk."""

@@ -60,3 +60,16 @@ async def test_a_connection_that_ends_ends_the_copying(autojump_clock: MockClock
         await trio.sleep(0.1)
         assert b.visible(0) + b.visible(1) > 0
         assert b.journal.end - b.journal.visible.offset < 600, "the part of a message"
+
+
+async def test_a_replica_that_follows_before_it_hears_that_its_disk_is_well_again_stays_connected(
+        autojump_clock: MockClock) -> None:
+    async with group(2) as (net, (a, b)):
+        await a.lead(1)
+        fill(a, 20)
+        net.delay_s = 0.1
+        await b.follow(a, 1)
+        await trio.sleep(0.05)
+        b.journal.disk_changed()  # it was told where its master is when the disk was well, and nobody had said so yet
+        await trio.sleep(5)
+        assert b.log == a.log
