@@ -85,7 +85,7 @@ class Runs:
             return
         seen, told, power = self._told.get(process.host, (0, 0, True))
         self._counts["INV_B25"] += told > 0
-        confirm, told = process.journal.confirm_offset, max(told, process.journal.begin)  # what is gone is nobody's secret
+        confirm, told = process.journal.confirm_offset, max(told, process.journal.begin)  # what is gone nobody reads
         if confirm > told or (not power and confirm < min(seen, process.journal.end)):
             self._broken("INV_B25", "not where it was told", process, confirm, seen, told, power)
 
