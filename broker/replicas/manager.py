@@ -655,13 +655,15 @@ class ReplicasManager:
 
     def _yield(self, now_ns: int, sight: Sight) -> list[Output]:
         config, broker_id, reason = self._config, self.broker_id, self._yielding.reason
-        if (reason is None or broker_id is None or self._times.waits(Kind.YIELD)
+        slot = str(self._yielding.attempt)
+        if (reason is None or broker_id is None or self._times.waits(Kind.YIELD, slot)
                 or not self._yielding.asks(now_ns, sight)):
             return []
         holders = ",".join(map(str, sorted(sight.holders))) if reason is Reason.DISK else None
         elect = ElectMasterRequest(config.cluster_name, config.broker_name, broker_id, yield_epoch=self.epoch,
                                    yield_reason=reason.value, holders=holders)
-        return self._ask(Kind.YIELD, RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, partial(self._yielded, now_ns))
+        return self._ask(Kind.YIELD, RequestCode.CONTROLLER_ELECT_MASTER, elect, now_ns, partial(self._yielded, now_ns),
+                         slot=slot)
 
     def _yielded(self, sent_ns: int, answer: Command | None, number: int) -> list[Output]:
         said = Told.UNKNOWN
@@ -778,7 +780,7 @@ class ReplicasManager:
     # --- requests --------------------------------------------------------------------------------------------
 
     def _ask(self, kind: Kind, code: RequestCode, header: Header | None, now_ns: int, on_answer: OnAnswer,
-             body: bytes = b"") -> list[Output]:
+             body: bytes = b"", *, slot: str = "") -> list[Output]:
         """It is the active controller that is asked."""
         assert self.leader is not None
-        return self._under_way.send(kind, self.leader, code, header, now_ns, on_answer, body)
+        return self._under_way.send(kind, self.leader, code, header, now_ns, on_answer, body, slot=slot)

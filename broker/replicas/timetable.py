@@ -70,11 +70,10 @@ class Timetable:
     # --- others are asked from now on ------------------------------------------------------------------------
 
     def ask_again(self, due: Collection[Kind], waiting: Collection[Kind]) -> None:
-        """At once; of ``waiting`` even what waits for an answer."""
+        """At once; of ``waiting`` even what waits for an answer, in any slot."""
         for kind in due:
             self._due.pop(kind, None)
-        for kind in waiting:
-            self._waits.pop((kind, ""), None)
+        self._waits = {key: number for key, number in self._waits.items() if key[0] not in waiting}
 
     def keep(self, kinds: Collection[Kind]) -> None:
         """Nothing is waited for, and only those keep their times."""

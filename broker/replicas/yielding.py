@@ -93,8 +93,11 @@ class Yielding:
     """It answers what not all members hold: it asks when it writes nothing."""
     reason: Reason | None = None
     """Of the attempt that is under way."""
+    attempt: int = 0
+    """Its number; what is said of an earlier one says nothing of it."""
     _until_ns: int | None = None
     """When its time is over; None: it has not begun to run, as its lease lasts."""
+    _began_ns: int = 0
     _ask_ns: int = 0
     _rest_ns: int = REST_LEAST_NS
     _rests_until_ns: int = 0
@@ -115,7 +118,7 @@ class Yielding:
         if self.reason is None:
             self._begin(now_ns, sight)
         elif self._over(now_ns, sight):
-            self._end(now_ns)
+            self._end(now_ns, sight)
         if self.reason is not None and not (self.alone and sight.leased):
             self._run(now_ns)
         self._may_shrink = self._may_shrink and sight.too_few
@@ -134,7 +137,7 @@ class Yielding:
         """What came of a request that left then."""
         if said is not Told.UNKNOWN and sent_ns in self._unanswered_ns:
             self._unanswered_ns.remove(sent_ns)
-        if said is Told.NOBODY:
+        if said is Told.NOBODY and sent_ns >= self._began_ns:
             self._until_ns, self._ask_ns = sent_ns, sent_ns + REST_LEAST_NS
 
     def holds_back(self, sight: Sight) -> bool:
@@ -169,7 +172,8 @@ class Yielding:
             if not (sight.trouble or sight.too_few) and now_ns >= self._rests_until_ns + REST_MOST_NS:
                 self._rest_ns = REST_LEAST_NS
             return
-        self._until_ns, self._ask_ns = None, now_ns
+        self.attempt += 1
+        self._until_ns, self._ask_ns, self._began_ns = None, now_ns, now_ns
 
     def _run(self, now_ns: int) -> None:
         if self._until_ns is None:
@@ -181,9 +185,9 @@ class Yielding:
         hindered = sight.trouble if self.reason is Reason.DISK else sight.too_few
         return not hindered or (self._until_ns is not None and now_ns >= self._until_ns)
 
-    def _end(self, now_ns: int) -> None:
+    def _end(self, now_ns: int, sight: Sight) -> None:
         assert not self._doubtful(now_ns), "another one may lead"
-        self._may_shrink = self._may_shrink or self.reason is Reason.SILENCE
+        self._may_shrink = (self._may_shrink or self.reason is Reason.SILENCE) and sight.too_few
         self.reason = None
         self._unanswered_ns.clear()
         self._rests_until_ns = now_ns + self._rest_ns

@@ -210,6 +210,20 @@ def test_before_each_shrink_members_are_asked() -> None:
     assert judge.asked[:2] == [ELECT, ALTER]
 
 
+def test_a_request_that_nobody_answers_holds_up_none_of_the_next_attempt() -> None:
+    broker, judge, held = master()
+    broker.lose = {ELECT}
+    cut(broker, held)
+    assert yields(broker)
+    broker.lose, held.mute = set(), frozenset()
+    broker.run(50)
+    broker.do(broker.manager.tick(broker.now))
+    assert not judge.yields and not yields(broker), "its members are heard again"
+    cut(broker, held)
+    broker.run(1)
+    assert len(judge.yields) == 1
+
+
 def test_a_master_that_is_left_alone_asks_again_ever_more_seldom() -> None:
     broker, judge, held = master(says="nobody")
     cut(broker, held)
@@ -452,7 +466,7 @@ def test_the_rest_doubles_and_is_forgotten_after_a_quiet_time() -> None:
     assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     yielding.look(now + 2 * REST_MOST_NS, Sight())
     assert yielding.look(now + 2 * REST_MOST_NS, SHRUNK)
-    yielding.told(now, Told.NOBODY)
+    yielding.told(now + 2 * REST_MOST_NS, Told.NOBODY)
     yielding.look(now + 2 * REST_MOST_NS, SHRUNK)
     assert yielding.deadline_ns(now + 2 * REST_MOST_NS) == now + 2 * REST_MOST_NS + REST_LEAST_NS
 
@@ -485,6 +499,22 @@ def test_whatever_it_sees_an_attempt_ends_and_asks_only_when_it_may(
                 doubtful[now] = now
         if asks:
             assert (yielding.deadline_ns(now) or 0) > now, "nobody waits for ever"
+
+
+def test_what_is_said_of_an_earlier_attempt_ends_no_later_one() -> None:
+    yielding = core()
+    assert yielding.look(0, LONELY) and yielding.asks(0, LONELY)
+    assert not yielding.look(50 * MS, Sight())
+    yielding.look(80 * MS, Sight())
+    assert yielding.look(100 * MS, LONELY)
+    yielding.told(0, Told.NOBODY)
+    assert yielding.look(101 * MS, LONELY) and yielding.holds_back(LONELY)
+
+
+def test_an_attempt_that_its_members_ended_permits_no_shrink() -> None:
+    yielding = core()
+    assert yielding.look(0, LONELY) and not yielding.look(50 * MS, Sight())
+    assert yielding.look(100 * MS, LONELY) and yielding.holds_back(LONELY)
 
 
 def test_an_attempt_for_silence_permits_one_shrink() -> None:
