@@ -129,10 +129,11 @@ PAGE = Page("docs/reference/consuming.md", (
     answer("308 for a group", tests_of("broker/offsets", "requests", "corrections_of_offsets")),
     answer("counters of messages put", tests_of("broker/query", "stats",
                                             "messages_put_are_those_that_queues_have_more_than_before")),
+    Promise("Delayed messages are delivered from then on", "B36 B39", not_real=IN_PROCESS),
     Promise("search by tag (12", not_simulated=ON_PURPOSE, not_real=IN_PROCESS,
             tests=tests_of("broker/query", "query", "messages_by_key_by_id_and_by_place")),
 ), others=(
     "What a broker does for consumers", "Codes 11 and 361", "Then the queue is read", "Codes 14, 15, 43",
     "Codes 34, 35, 38",
-    "filters over properties, pop", "Delayed messages are delivered from then on",
+    "filters over properties, pop",
 ))

@@ -11,7 +11,8 @@ draws everything; all chance is on ``raft.sim``'s tape.
     controller  the active controller, and failovers   process      one run of a broker: the cores and their turns
     streams     connections that break                 replication  streams and waits for the shipped replication
     client      producers, and who reads               scene        all of it: faults, then healing and progress
-    statements  B1-B31, C14-C17: what must hold        contract     what each mode may lose
+    features    parts, in turns                        delays       of them: delayed messages, and what is asked of them
+    statements  B1-B40, C14-C17: what must hold        contract     what each mode may lose
     watch       asks them: roles, puts, who is in sync copies       of them: what slaves store and acknowledge
     runs        of them: each start of a broker        doubts       of them: logs that outlived their machine
     history     of them: what consumers saw            demands      of them: what operators demand

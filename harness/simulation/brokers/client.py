@@ -61,13 +61,9 @@ class Producer:
                 return
 
             def done(result: PutResult) -> None:
-                try:
-                    scene.watch.answered_put(process, result)
-                except Exception as error:  # noqa: BLE001  puts swallow what a caller's callback raises
-                    scene.found(error)
                 scene.reply(host, lambda: answer(result.status))
 
-            host.do(process, E_PUT, lambda: scene.watch.put(process, lambda: process.puts.put([message], done)))
+            host.do(process, E_PUT, lambda: process.puts.put([message], done))
 
         scene.to_broker(host, put)
         scene.after(PATIENCE_NS, lambda: answer(None))

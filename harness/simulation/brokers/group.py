@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.metadata.groups import BrokerGroup, GroupKey
 from harness.simulation.brokers.client import Consumer, Producer
+from harness.simulation.brokers.delays import DelayClient
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import BrokerPlan
 from raft.config import MS
@@ -60,6 +61,8 @@ class Group(ABC):
         """Ids that no promise counts any more: their disk is gone, or they were cleaned away."""
         self.producers = [Producer(self, number) for number in range(plan.producers)]
         self.consumer = Consumer(self)
+        if "delays" in plan.features:
+            DelayClient(self, tape.stream(name + "delays"))
         self._traits()
         self.after(plan.op_ns, self._client)
         if plan.demand_chance:
@@ -121,6 +124,11 @@ class Group(ABC):
         process.later(timeout_ms * MS, E_PROBE, lambda: then(None))
 
     # --- looking ---------------------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Clients do nothing any more."""
+        return self.world.now >= self._ends
 
     def host_at(self, address: str) -> Host:
         name = address.partition(":")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.simulation.brokers.client import TOPIC
 from raft.invariants import require
 from remoting.record import Record
 
@@ -20,31 +21,33 @@ class ConsumerHistory:
         self.void = False
         self.in_doubt: set[tuple[int, int]] = set()
         """(producer, sequence) whose outcome was unknown at least once."""
-        self._seen: dict[tuple[int, int], bytes] = {}
-        """By (queue, queue offset), the message that stands there for ever."""
+        self._seen: dict[tuple[bytes, int, int], bytes] = {}
+        """By (topic, queue, queue offset), the message that stands there for ever."""
         self._last: dict[int, int] = {}
         """By producer, the greatest sequence number seen."""
-        self._next: dict[tuple[BrokerProcess, int], int] = {}
+        self._next: dict[tuple[BrokerProcess, bytes, int], int] = {}
 
     def forget(self, process: BrokerProcess) -> None:
         """This run's queues begin anew: it ended, or its log was cut."""
         for key in [key for key in self._next if key[0] is process]:
             del self._next[key]
 
-    def arrived(self, process: BrokerProcess, queue: int, queue_offset: int, offset: int, size: int) -> None:
+    def arrived(self, process: BrokerProcess, topic: bytes, queue: int, queue_offset: int, offset: int,
+                size: int) -> None:
         """A broker shows a message to its consumers."""
         counts = self._watch.counts
         counts["INV_B18"] += 1
-        due = self._next.get((process, queue))
+        due = self._next.get((process, topic, queue))
         require(due in (None, queue_offset), "INV_B18", "a gap in a queue", process.host.name, queue, due, queue_offset)
-        self._next[process, queue] = queue_offset + 1
+        self._next[process, topic, queue] = queue_offset + 1
         if self.void or not self._watch.lossless:
             return
         body = process.journal.log.record(offset, size).message.body
-        known = self._seen.get((queue, queue_offset))
+        known = self._seen.get((topic, queue, queue_offset))
         if known is None:
-            self._seen[queue, queue_offset] = body
-            self._in_order(body)
+            self._seen[topic, queue, queue_offset] = body
+            if topic == TOPIC:
+                self._in_order(body)
         else:
             require(known == body, "INV_B18", "two messages at one offset of a queue", process.host.name, queue,
                     queue_offset, known[:20], body[:20])
@@ -66,6 +69,6 @@ class ConsumerHistory:
         if self.void or not self._watch.lossless:
             return
         self._watch.counts["INV_B5"] += 1
-        known = self._seen.get((queue, record.queue_offset))
+        known = self._seen.get((TOPIC, queue, record.queue_offset))
         require(known == record.message.body, "INV_B5", "something else than was seen there before",
                 process.host.name, queue, record.queue_offset, known and known[:20], record.message.body[:20])

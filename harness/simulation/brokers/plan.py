@@ -30,9 +30,14 @@ SILENCE_MS: Final = 500
 """After which who repeats itself is silent."""
 YIELD_WAIT_MS: Final = 250
 """For which members may say that they reach each other."""
-PROFILES: Final = ("swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks")
+FEATURES: Final = ("delays",)
+"""What parts of a broker do with messages, which a seed may have; each is a profile, too, that always has it."""
+PROFILES: Final = (
+    "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", *FEATURES)
 """``demands``: an operator changes ``minInSyncReplicas`` of running brokers again and again. ``silence``: nobody dies,
 and processes stand still or are not heard. ``disks``: they are slow, stall, hang or are full."""
+DELAYS_MS: Final = (1_000, 2_000, 3_000)
+"""Of the delay levels."""
 _OF: Final = {
     "calm": (), "kills": ("kill",), "power": ("kill", "power cut", "blink"),
     "network": ("cut", "one way", "severed", "reset"),
@@ -101,6 +106,14 @@ class BrokerPlan:
     disk_stall_ms: int = 600
     beat_interval_ms: int = 100
     """Between brokers, which repeat themselves; 0: they do not."""
+    features: tuple[str, ...] = ()
+    """Without any, brokers have no parts."""
+    feature_ns: int = 60 * MS
+    """Between two things that clients do with each of them."""
+    save_ms: int = 1_000
+    """Between two writes of how far a part is."""
+    copy_ms: int = 800
+    """Between two copies that a slave makes of its master's tables."""
 
     def ha(self) -> HaConfig:
         return HaConfig(
@@ -163,7 +176,20 @@ def draw(tape: Tape, profile: str) -> BrokerPlan:
         plan.min_in_sync = 2 if stream.chance(0.8) else 1
     if profile != "demands" and plan.demand_chance and plan.harms and stream.chance(0.5):
         plan.harms += ("alone",)
+    draw_features(plan, tape.stream("features"), profile)
     return plan
+
+
+def draw_features(plan: BrokerPlan, stream: Stream, profile: str) -> None:
+    """What parts there are, mostly none: they cost time, and no property of replication needs them."""
+    drawn = tuple(feature for feature in FEATURES if stream.chance(0.2))
+    plan.feature_ns = MS * stream.pick((20, 60, 200), 60)
+    plan.save_ms = stream.pick((100, 1_000, 10_000), 1_000)
+    plan.copy_ms = stream.pick((300, 800, 3_000), 800)
+    if profile in FEATURES:
+        plan.features = tuple(feature for feature in FEATURES if feature in drawn or feature == profile)
+    elif profile in ("swarm", "weak"):
+        plan.features = drawn
 
 
 def draw_demands(plan: BrokerPlan, stream: Stream, *, always: bool, never: bool) -> None:
@@ -186,7 +212,7 @@ def _harm(plan: BrokerPlan, stream: Stream, profile: str) -> None:
         return
     plan.harms = harms
     plan.harm_chance = strength if harms else 0.0
-    if profile in ("swarm", "weak", "power"):
+    if profile in ("swarm", "weak", "power", *FEATURES):
         plan.site_chance = site
-    if profile in ("swarm", "weak", "network", "demands", "silence"):
+    if profile in ("swarm", "weak", "network", "demands", "silence", *FEATURES):
         plan.links = shape

@@ -6,7 +6,7 @@ simulated requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,7 +15,7 @@ from broker.ha.acks import QuorumConfig
 from broker.ha.switching import REFUSALS
 from broker.ha.taking import Become, BecomeMaster
 from broker.journal import FlushDiskType, Journal, JournalConfig
-from broker.puts import Puts
+from broker.puts import Done, PutResult, Puts
 from broker.replicas.demand import Demand
 from broker.replicas.manager import LogState, ManagerConfig
 from broker.replicas.membership import Membership
@@ -24,14 +24,16 @@ from broker.replicas.probing import PROBE_MEMBER
 from broker.store.files import MemoryFiles, read_whole, write_whole
 from broker.store.store import MessageStore, StoreConfig
 from harness.simulation.brokers.disks import LateDisk
+from harness.simulation.brokers.features import Features
 from harness.simulation.brokers.hindrances import is_yield
-from harness.simulation.brokers.plan import SILENCE_MS, YIELD_WAIT_MS
+from harness.simulation.brokers.plan import DELAYS_MS, SILENCE_MS, YIELD_WAIT_MS
 from harness.simulation.brokers.replication import Switch
 from raft.config import MS
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
 from remoting.headers.controller import NotifyBrokerRoleChangedRequest
+from remoting.record import Message
 from remoting.wakeup import Bell
 
 if TYPE_CHECKING:
@@ -79,6 +81,36 @@ class Turns(Journal):
         self._tick()
 
 
+@attrs.frozen(eq=False)
+class _Watched:
+    """Who hears what became of a put, when it was looked at."""
+
+    process: BrokerProcess
+    messages: Sequence[Message]
+    done: Done
+
+    def __call__(self, result: PutResult) -> None:
+        scene = self.process.scene
+        try:
+            scene.watch.answered_put(self.process, self.messages, result)
+            self.done(result)
+        except Exception as error:  # noqa: BLE001  puts swallow what a caller's callback raises
+            scene.found(error)
+
+
+class WatchedPuts(Puts):
+    """The shipped ones; each put is looked at, a client's and a part's."""
+
+    process: BrokerProcess
+
+    def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
+        """One that was held comes again."""
+        process = self.process
+        watched = done if isinstance(done, _Watched) else _Watched(process, messages, done)
+        process.scene.watch.put(process, messages, lambda: super(WatchedPuts, self).put(
+            messages, watched, wait_store_ok=wait_store_ok))
+
+
 class BrokerProcess:
     """From ``open`` to the end of the run."""
 
@@ -93,7 +125,7 @@ class BrokerProcess:
         self.journal: Turns = Turns(
             MessageStore(host.files, StoreConfig(
                 log_file_bytes=1 << 14, queue_file_bytes=20 * 64, index=plan.index, index_slots=64,
-                index_entries=128), boot=f"{host.name}.{host.boots}", synced=plan.sync_flush),
+                index_entries=128, delays_ms=DELAYS_MS), boot=f"{host.name}.{host.boots}", synced=plan.sync_flush),
             JournalConfig(flush_disk_type=kind, flush_interval_commit_log_ms=100, flush_commit_log_least_pages=1,
                           flush_commit_log_thorough_interval_ms=700, checkpoint_interval_ms=600, dispatch_slice=20,
                 room_interval_ms=200, disk_stall_ms=plan.disk_stall_ms),
@@ -110,7 +142,10 @@ class BrokerProcess:
         """``minInSyncReplicas`` as it is in force."""
         self.behind_a_beat: list[Callable[[], None]] = []
         """To be done when the next heartbeat has left."""
-        self.puts = Puts(journal, self._quorum(host.min_in_sync), sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
+        self.puts: WatchedPuts = WatchedPuts(
+            journal, self._quorum(host.min_in_sync), sync_flush_timeout_ms=FLUSH_TIMEOUT_MS)
+        self.puts.process = self
+        self.features = Features(self) if self.scene.plan.features else None
         self.switch.advanced = self.puts.advanced
         self.member = Member(self)
         self.demand = Demand(lambda: self.member.manager.gate, self._demands)
@@ -120,10 +155,17 @@ class BrokerProcess:
         journal.begin_turns(self.wake)
         journal.arrived.call = lambda topic, queue_id, offset, tags, outline: self.scene.watch.arrived(
             self, queue_id, offset, outline)
-        journal.veil.lifted = lambda: self.scene.watch.unveiled(self)
+        journal.veil.lifted = self._unveiled
         self.switch.begin()
         self.later(TICK_NS, E_TICK, self._tick)
+        if self.features is not None:
+            self.features.begin()
         self.member.ring()
+
+    def _unveiled(self) -> None:
+        self.scene.watch.unveiled(self)
+        if self.features is not None:
+            self.features.parts.all_seen()
 
     def _quorum(self, least: int) -> QuorumConfig:
         plan = self.scene.plan
@@ -268,6 +310,8 @@ class Member(Membership):
         if isinstance(change, Leave):
             self.scene.counts["gave way to another life"] += 1
             self.process.switch.leave()
+            if self.process.features is not None:
+                self.process.features.left()
         else:
             self.scene.watch.adopts(self.process, change)
             self.process.later(0, E_TURN, lambda: self._take(change))
@@ -275,17 +319,23 @@ class Member(Membership):
     def _told(self, role: Become) -> None:
         if isinstance(role, BecomeMaster):
             self.scene.watch.leads(self.process, role)
+        if self.process.features is not None:
+            self.process.features.taken(role)
 
     def _serve(self) -> None:
         process = self.process
         if isinstance(self.manager.role, BecomeMaster):
             self.scene.counts["writes open"] += 1
             self.scene.watch.serves(process)
+            if process.features is not None:
+                process.features.parts.writes_opened()
             process.puts.serve(process.switch, self.manager.lease.holds)
 
     def _fence(self, reason: str) -> None:
         self.scene.counts["lease over"] += "lease" in reason
         self.process.puts.fence(reason)
+        if self.process.features is not None:
+            self.process.features.parts.writes_closed()
 
     def _report(self, problem: str) -> None:
         self.scene.reported(self.process, problem)

@@ -14,6 +14,7 @@ from controller.metadata.commands import RaiseFormat
 from controller.metadata.groups import BrokerGroup
 from controller.metadata.machine import MetadataMachine
 from harness.simulation.brokers.controller import NAMES, BrokerChannel, Controller
+from harness.simulation.brokers.delays import DELAYED
 from harness.simulation.brokers.demands import DEMANDED
 from harness.simulation.brokers.group import Group, calls
 from harness.simulation.brokers.hindrances import HINDERED
@@ -41,10 +42,12 @@ FAULTS: Final = (
     "lonely", "deaf", "mute",
     "controller pause", "slow disk", "stalled disk", "hanging disk", "full disk", "shared disk",
     "java controllers", "resigned", "led by who lost something", "log in doubt no longer", "alone",
-    "acknowledged, and more had been demanded", *DEMANDED, *HINDERED,
+    "acknowledged, and more had been demanded", *DEMANDED, *HINDERED, *DELAYED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000
+DELIVER_MS: Final = 20_000
+"""And so long where something may have to be delivered."""
 
 
 class BrokerScene(Group):
@@ -182,8 +185,8 @@ class BrokerScene(Group):
             host.resume()
             host.start()
         self.demand_what_can_be()
-        end = self.world.now + SETTLE_MS * MS
-        while self.world.now < end and not self.watch.level():
+        end = self.world.now + (SETTLE_MS + (DELIVER_MS if self.plan.features else 0)) * MS
+        while self.world.now < end and not (self.watch.level() and self.watch.idle()):
             self.world.run(min(self.world.now + 50 * MS, end))
         if self._stranded():
             self.counts["copy to be made anew"] += 1

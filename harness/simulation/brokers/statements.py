@@ -44,6 +44,11 @@ STATEMENTS: Final[dict[str, str]] = {
                "than it demands",
     "INV_B35": "a controller replaces one living master after another no sooner than after a wait that doubles, from a "
                "second to a minute",
+    "INV_B36": "healed, all delayed messages that were acknowledged, or that anybody saw wait, are delivered",
+    "INV_B37": "no delayed message is delivered before it is due",
+    "INV_B38": "what is delivered is what was sent, where it was sent to, and nothing that was refused",
+    "INV_B39": "a master delivers a delayed message again only when it does not know what became of the first time",
+    "INV_B40": "a master delivers a level's messages in their order and leaves none out",
     "INV_C14": "who moved to a later epoch acknowledges nothing in an older one",
     "INV_C15": "a broker's epoch never falls, and an epoch has one master",
     "INV_C16": "no write is accepted by who knows of a later epoch, or whose lease is over",

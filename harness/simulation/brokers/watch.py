@@ -7,7 +7,7 @@ committed. ``contract`` says what a mode may lose; after such a loss, what promi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.ha.acks import PutStatus
@@ -23,6 +23,7 @@ from controller.metadata.outcomes import Elected
 from harness.simulation.brokers.client import TOPIC
 from harness.simulation.brokers.contract import Excuse, Loss, excuse
 from harness.simulation.brokers.copies import Copies
+from harness.simulation.brokers.delays import Delays
 from harness.simulation.brokers.demands import Demands
 from harness.simulation.brokers.doubts import Doubts
 from harness.simulation.brokers.hindrances import Hindrances, is_yield
@@ -35,7 +36,7 @@ from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
 from remoting.errors import DamagedRecord
-from remoting.record import Outline, Record
+from remoting.record import Message, Outline, Record
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.group import Group
@@ -56,7 +57,7 @@ class BrokerWatch:
         self.counts = self.checker.counts
         self.history = ConsumerHistory(self)
         self.doubts, self.demands, self.copies, self.runs = Doubts(self), Demands(self), Copies(self), Runs(self)
-        self.hindrances = Hindrances(self)
+        self.hindrances, self.delays = Hindrances(self), Delays(self)
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
         """Nothing was lost so far, and nothing may be."""
@@ -341,9 +342,15 @@ class BrokerWatch:
 
     # --- writing ---------------------------------------------------------------------------------------------
 
-    def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
+    @property
+    def latest(self) -> int:
+        """The newest epoch that anybody leads in."""
+        return self._latest
+
+    def put(self, process: BrokerProcess, messages: Sequence[Message], call: Callable[[], None]) -> None:
         """INV_B16, INV_C16, INV_LEASE: who writes may."""
         log, before = process.journal.log, process.journal.log.max_offset
+        self.delays.puts(process, messages)
         call()
         if log.max_offset == before:
             return
@@ -394,9 +401,10 @@ class BrokerWatch:
         if lacking:
             self.broken("INV_B23", "acknowledged, and one that may be elected lacks it", process, end, lacking, group)
 
-    def answered_put(self, process: BrokerProcess, result: PutResult) -> None:
+    def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
         """A put has its outcome."""
         scene, plan = self.scene, self.scene.plan
+        self.delays.answered(process, messages, result)
         status = result.status
         if status is not PutStatus.PUT_OK:
             known = {PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: "put refused by the gate",
@@ -500,7 +508,10 @@ class BrokerWatch:
         offset, size = outline[0], outline[1]
         if offset + size > process.journal.confirm_offset:
             self.broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
-        self.history.arrived(process, queue, queue_offset, offset, size)
+        topic = outline[6]
+        self.history.arrived(process, topic, queue, queue_offset, offset, size)
+        if topic != TOPIC:
+            self.delays.arrived(process, queue_offset, outline)
 
     def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:
         self.history.consumed(process, queue, record)
@@ -537,12 +548,25 @@ class BrokerWatch:
             and (host.process.journal.confirm_offset == end or not enough)
             and not undispatched(host.process.journal) for host in self.scene.hosts)
 
+    def _master(self) -> BrokerProcess | None:
+        """Of those on record, the one that is."""
+        group = self.scene.group()
+        host = None if group is None else self.scene.host_of(group.master)
+        return None if host is None else host.process
+
+    def idle(self) -> bool:
+        """Whether the master has delivered all that it is to deliver."""
+        master = self._master()
+        return master is not None and not self.delays.waits(master)
+
     def settled(self) -> None:
-        """INV_C17, INV_B22, and INV_B2 at last."""
-        scene = self.scene
+        """INV_C17, INV_B22, and INV_B2 at last; and what must have become of each feature's messages."""
+        scene, master = self.scene, self._master()
         self.counts["INV_C17"] += 1
-        require(self.agreed(), "INV_C17", "healed, and brokers do not agree with the controllers", scene.group(),
-                [self._state(host) for host in scene.hosts])
+        require(self.agreed() and master is not None, "INV_C17", "healed, and brokers do not agree with the "
+                "controllers", scene.group(), [self._state(host) for host in scene.hosts])
+        assert master is not None
+        self.delays.settled(master)
         self.counts["INV_B22"] += 1
         require(self.level(), "INV_B22", "healed, and not level", scene.group(),
                 [self._state(host) for host in scene.hosts])

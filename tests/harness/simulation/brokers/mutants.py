@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.harness.planting import Planted
-from tests.harness.simulation.brokers import folders, silences
+from tests.harness.simulation.brokers import folders, silences, waiting
 
 HA: Final = "broker/ha/"
 MANAGER: Final = "broker/replicas/manager.py"
@@ -795,4 +795,5 @@ PLANTED: Final = (
             (DISKS + "test_a_full_disk_has_room_for_what_says_who_a_replica_is_and_what_its_log_is_worth",)),
     *silences.PLANTED,
     *folders.PLANTED,
+    *waiting.PLANTED,
 )

@@ -13,6 +13,7 @@ import pytest
 from broker.ha.insync import InSync
 from broker.store.files import MemoryFiles
 from harness.simulation.brokers.contract import Excuse, Loss, excuse
+from harness.simulation.brokers.delays import DELAYED
 from harness.simulation.brokers.plan import draw
 from harness.simulation.brokers.scene import BROKERS
 from harness.simulation.brokers.statements import PREDICATES, STATEMENTS
@@ -30,12 +31,22 @@ def play(seed: int, profile: str = "swarm") -> Result:
 
 @pytest.mark.parametrize(("profile", "seed"), [
     ("swarm", 3), ("swarm", 48), ("swarm", 65), ("power", 4), ("power", 14), ("roles", 2), ("weak", 3), ("calm", 5),
-    ("demands", 9), ("silence", 4), ("disks", 6)])
+    ("demands", 9), ("silence", 4), ("disks", 6), ("delays", 3), ("delays", 6)])
 def test_seeds_pass(profile: str, seed: int) -> None:
     """Some of them once failed."""
     result = play(seed, profile)
     assert result.failure is None, result.message
     assert result.predicates["INV_B22"] == result.predicates["INV_C17"] == 1
+
+
+def test_what_is_delayed_comes_in_the_end_though_masters_change() -> None:
+    result = play(6, "delays")
+    assert result.failure is None and result.predicates["INV_B36"] == 1
+    assert min(result.applied[name] for name in DELAYED) > 0
+
+
+def test_a_tape_of_before_has_no_features() -> None:
+    assert draw(Tape(3, {}), "swarm").features == ()
 
 
 def test_a_seed_is_the_same_every_time() -> None:
@@ -46,7 +57,7 @@ def test_a_seed_is_the_same_every_time() -> None:
 
 
 def test_every_property_of_the_table_is_asked() -> None:
-    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28, 29, 30, 31)}
+    numbers = {f"INV_B{number}" for number in (*range(1, 26), 28, 29, 30, 31, *range(36, 41))}
     numbers |= {f"INV_C{number}" for number in (*range(14, 18), 25)}
     assert numbers <= set(STATEMENTS) <= set(PREDICATES)
 

@@ -1,0 +1,166 @@
+"""The parts of one run of a broker: the shipped ones, on the world's time, with the simulated disk and network.
+
+What ``broker.server``, ``broker.roles`` and ``broker.tablecopies`` do for them with tasks and requests is done here in
+turns, in the same order. Of what a part does it knows nothing: ``KINDS`` says which part a feature of the plan is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
+
+from broker.ha.taking import Become, BecomeMaster
+from broker.part import PartClass, Parts, QueuesOf, Shared
+from broker.parts import configuration, parts_of
+from broker.properties import DELAY
+from broker.rules import Chain, rule
+from broker.schedule.part import DelaysPart
+from broker.sending.chains import delay_level_is_read
+from broker.standing import MASTER_ID, Role, Standing
+from broker.tablefile import PAUSE_AFTER_FAILURE_S, RunSync, TableFile
+from harness.simulation.brokers.plan import DELAYS_MS
+from raft.config import MS
+from remoting.body import Body
+from remoting.command import Command, request
+from remoting.connection import Connection
+from remoting.errors import BodyError
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.process import BrokerProcess
+
+(E_TABLE, E_COPY) = range(60, 62)
+COPY_TIMEOUT_NS: Final = 1_500 * MS
+KINDS: Final[Mapping[str, PartClass]] = {"delays": DelaysPart}
+"""In the order of ``broker.parts``."""
+NOBODY: Final = cast(Connection, None)
+"""A slave's connection: no part looks at who copies its table."""
+NO_TASK: Final = cast(RunSync, None)
+"""Tables are written in turns."""
+NO_ROUTE: Final = cast(QueuesOf, None)
+"""Nobody asks for one."""
+
+
+class TurnedTable(TableFile):
+    """A table's file, written in turns: what the table holds in one goes to the disk in a later one."""
+
+    process: BrokerProcess
+    _under_way = False
+
+    def changed(self) -> None:
+        super().changed()
+        if not self._under_way:
+            self._under_way = True
+            self.process.later(0, E_TABLE, self._begin)
+
+    def _begin(self) -> None:
+        version, table = self._version, self._table()
+        late = self.process.host.disk.late_ns
+        self.process.later(MS + late, E_TABLE, lambda: self._end(version, table))
+
+    def _end(self, version: int, table: Body) -> None:
+        pause_ns = self._pause_ms * MS
+        try:
+            self._save(table)
+        except OSError:
+            pause_ns = int(PAUSE_AFTER_FAILURE_S * 1e9)
+        else:
+            self._written = version
+        while self._calls and self._calls[0][0] <= version:
+            self._calls.popleft()[1]()
+        self._under_way = self._written < self._version
+        if self._under_way:
+            self.process.later(pause_ns, E_TABLE, self._begin)
+
+
+@attrs.frozen(kw_only=True)
+class _Shared(Shared):
+    process: BrokerProcess
+
+    def table_file(self, table: Callable[[], Body], *, path: str = "", pause_ms: int = 0) -> TableFile:
+        made = TurnedTable(self.files, table, self.run_sync, path=path, pause_ms=pause_ms)
+        made.process = self.process
+        return made
+
+
+class Features:
+    """Of one run. To be made when puts and journal are there; the role tells it what it becomes."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self.process, self.scene = process, process.scene
+        plan, host, key = self.scene.plan, process.host, self.scene.key
+        kinds = [kind for name, kind in KINDS.items() if name in plan.features]
+        self.standing = Standing(key.cluster, key.name, host.address, Role.vacant(MASTER_ID))
+        self.parts: Parts = parts_of(_Shared(
+            config=configuration(kinds)(
+                broker_name=key.name, message_delay_level=" ".join(f"{delay // 1_000}s" for delay in DELAYS_MS),
+                flush_delay_offset_interval=plan.save_ms),
+            files=host.files, journal=process.journal, puts=process.puts, standing=self.standing,
+            rng=Random(f"{host.name}.{host.life}"), now_ns=lambda: host.now,
+            wall_ms=lambda: self.scene.world.now // MS, run_sync=NO_TASK, queues_of=NO_ROUTE, process=process), kinds)
+        self.rules = Chain(rule(delay_level_is_read, DELAY), *(each for part in self.parts for each in part.rules()))
+        """What a message passes that a client sends."""
+        self.handlers = self.parts.handlers()
+        self._round = 0
+        """Of copies; one that began before the last change of roles is void."""
+
+    def begin(self) -> None:
+        """Behind everything else of a start."""
+        self.parts.tick(self.process.now)
+
+    # --- the role, as ``broker.roles`` -----------------------------------------------------------------------
+
+    def taken(self, role: Become) -> None:
+        broker_id = self.process.member.manager.broker_id
+        assert broker_id is not None, "registered"
+        if isinstance(role, BecomeMaster):
+            self._be(Role.master(role.epoch))
+            self.scene.watch.delays.leads(self.process)
+        else:
+            self._be(Role.slave(broker_id, role.epoch, role.master_address))
+
+    def left(self) -> None:
+        former = self.standing.role
+        self._be(Role.vacant(former.broker_id, former.epoch))
+
+    def _be(self, role: Role) -> None:
+        before, self.standing.role = self.standing.role.master_address, role
+        self.parts.role_changed(role)
+        if role.master_address != before:
+            self._round += 1
+            if role.master_address and self.parts.tables():
+                self._copy(self._round, role.master_address)
+
+    # --- tables, as ``broker.tablecopies`` -------------------------------------------------------------------
+
+    def _copy(self, round_: int, master: str) -> None:
+        """Each table of the master, again and again."""
+        if round_ != self._round:
+            return
+        self.process.later(self.scene.plan.copy_ms * MS, E_COPY, lambda: self._copy(round_, master))
+        for table in self.parts.tables():
+            self._ask(round_, master, table.code, table.copy)
+
+    def _ask(self, round_: int, master: str, code: int, copy: Callable[[bytes], None]) -> None:
+        host, other = self.process.host, self.scene.host_at(master)
+        asked_ns = self.process.now
+
+        def asked() -> None:
+            there = other.process
+            if there is not None and there.features is not None:
+                answer = there.features.handlers[code](NOBODY, request(code))
+                assert isinstance(answer, Command) and answer.body is not None, "a table is told at once"
+                self.scene.send(other, host, "copy", lambda: host.do(
+                    self.process, E_COPY, lambda: answered(answer.body)))
+
+        def answered(body: bytes) -> None:
+            if round_ == self._round and self.process.now - asked_ns < COPY_TIMEOUT_NS:
+                self.scene.counts["table copied"] += 1
+                try:
+                    copy(body)
+                except BodyError as error:
+                    self.scene.found(error)
+
+        self.scene.send(host, other, "copy", lambda: other.do(other.process, E_COPY, asked))
