@@ -26,6 +26,7 @@ from broker.store.flush import Flush
 from broker.store.flushing import AsyncFlush, FlushPolicy, SyncFlush
 from broker.store.health import DiskHealth
 from broker.store.log import Raw, Recovered, SyncJob
+from broker.store.needed import Needed
 from broker.store.retention import RetentionConfig
 from broker.store.store import MessageStore
 from broker.store.writing import Put
@@ -127,6 +128,7 @@ class Journal:
         """Called once, when the store has failed for good."""
         self.cutting: Callable[[int], None] = lambda end: None
         """Called with the new end before the log is cut; may raise ``OSError``, and then it is not."""
+        self.needed = Needed(partial(logger.warning, "%s"))
         self.veil = Veil()
         self.failure: StoreFailed | None = None
         self.retention = config.retention
@@ -144,19 +146,17 @@ class Journal:
         self._appended_ms = 0
         """Store time of what a turn appends."""
         self._policy = config.flush_policy
-        self._disk = disk
-        self._bell = Bell()
+        self._disk, self._bell = disk, Bell()
         self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
         self._answers_first = False
         """Dispatch was put off to the next turn."""
         self._syncing = self._flushing = self._deleting = self._trying = False
         """What the disk is busy with: the log, what is built from it, old files, a trial."""
         self._diagnosis = Diagnosis(config.disk_stall_ms)
-        self._told_health = DiskHealth.WELL
-        self._jobs_done = self._steps_done = 0
-        """The second is counted by the disk's thread."""
-        self._room_due_ns = 0
-        self._flush_began_ns = self._checkpoint_due_ns = self._clean_due_ns = self._dispatch_after_ns = 0
+        self._told_health, self._jobs_done, self._steps_done = DiskHealth.WELL, 0, 0
+        """The last is counted by the disk's thread."""
+        self._flush_began_ns = self._checkpoint_due_ns = self._dispatch_after_ns = 0
+        self._room_due_ns = self._clean_due_ns = 0
 
     def open(self) -> Recovered:
         """Recover what the last process left; all of it is on disk, and confirmed as far as it was visible. Blocks.
@@ -486,7 +486,8 @@ class Journal:
         except OSError as error:
             logger.warning("the room on the disk is not known: %s", error)
             return
-        if count:
+        offset = self.needed.spare(offset if count else 0)
+        if offset >= self.log.file_bytes + self.begin - self.begin % self.log.file_bytes:
             steps = self._cleaner.release_before(offset)
             logger.info("files of the log below %d are deleted", self.begin)
             self._deleting = self._cleaning = True
@@ -536,7 +537,7 @@ class Journal:
             return
         if bool(refusal) != bool(self.refusing):
             logger.warning("%s", refusal or "the disk has room again: messages are written")
-        self.refusing = refusal
+        self.refusing = refusal and refusal + self.needed.refusal(self.begin)
 
     def _refused(self, error: OSError) -> None:
         if no_room(error):

@@ -71,6 +71,8 @@ class BrokerMetrics(Page):
                          [((), journal.end - journal.log.flushed_offset)])
         yield self.gauge("rocketmq_storage_dispatch_behind_bytes", "Not visible to consumers yet.",
                          [((), journal.end - journal.visible.offset)])
+        yield self.gauge("broker_log_kept_back_bytes", "Of old files that stay for messages that wait in them. Ours.",
+                         [((), journal.needed.kept_bytes(journal.begin))])
         yield self.gauge("broker_log_end", "Behind the last message. Ours.", [((), journal.end)])
         yield self.gauge("broker_confirm_offset", "Up to where all that must hold it, do. Ours.",
                          [((), journal.confirm_offset)])

@@ -119,7 +119,16 @@ class Part:
         """Its lines on the page for Prometheus, made by ``page``."""
         return ()
 
+    def keeps_from(self) -> int | None:
+        """From where on it needs the log, however old that is: no file that holds this offset is deleted. None: it
+        needs nothing."""
+        return None
+
     # --- what it is told -------------------------------------------------------------------------------------
+
+    def make_way(self, below: int) -> None:
+        """Files of the log below that offset are old enough to go, and some part keeps them: a master puts what it
+        needs of them forward. Called again every ``clean_resource_interval_ms`` until none of them is kept."""
 
     def configure(self, config: BrokerConfig) -> None:
         """Keys that may change while a broker runs have these values now. Called once before it runs, too."""
@@ -201,7 +210,14 @@ class Parts:
     def runtime_info(self) -> dict[str, str]:
         return {name: value for part in self for name, value in part.runtime_info().items()}
 
+    def keeps_from(self) -> int | None:
+        return min((kept for part in self if (kept := part.keeps_from()) is not None), default=None)
+
     # --- what they are told ----------------------------------------------------------------------------------
+
+    def make_way(self, below: int) -> None:
+        for part in self:
+            part.make_way(below)
 
     def configure(self, config: BrokerConfig) -> None:
         for part in self:

@@ -224,6 +224,7 @@ class Broker:
         self.topics.table.on_change.join("name servers", self.registration.changed)
         self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()})
         journal.on_new_queue.call = self._new_queue
+        journal.needed.begin, journal.needed.make_way = made.keeps_from, made.make_way
         self.ha_addresses = HaAddresses(client, self._itself, self._told)
         self.forwarder = Forwarder(connector=world.connector, tls=world.client_tls, codes=passed_on(parts))
         self.roles, more = self._roles()

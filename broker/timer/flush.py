@@ -26,26 +26,27 @@ class TimerFlush:
 
     def steps(self) -> Iterator[None]:
         """What is to be done, one write or sync at a step. Raises ``OSError``."""
-        for _ in self._steps():
-            if self.cancelled:
+        steps = self._steps()
+        while not self.cancelled:
+            if next(steps, self) is self:
+                self.finished = True
                 return
             yield
-        self.finished = True
 
-    def _steps(self) -> Iterator[None]:
+    def _steps(self) -> Iterator[object]:
         for file in self.files.values():
             self._sync(file)
-            yield
+            yield None
         for folder in self.folders:
             self._files.sync_dir(folder)
-            yield
+            yield None
         if self._wheel is not None:
             yield from write_pages(self._wheel, self._pages)
             self._sync(self._wheel)
-            yield
+            yield None
             if self._wheel_is_new:
                 self._files.sync_dir("")
-                yield
+                yield None
         if self.checkpoint is not None:
             self._write(self.checkpoint)
 

@@ -8,6 +8,7 @@ Source: ``TimerLog`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
@@ -256,15 +257,28 @@ class TimerLog:
 
     def some(self, most: int, upto: int) -> Iterator[int]:
         """Places of up to ``most`` units before ``upto``, the last one among them."""
+        count = self._count(upto)
+        for number in range(count - 1, -1, -max(1, -(-count // most))):
+            yield self._place(number)
+
+    def find(self, offset: int) -> int | None:
+        """Where the unit stands of the message at ``offset`` of the commit log."""
+        count = self._count(self.end)
+        number = bisect_left(range(count), offset, key=lambda number: self.read(self._place(number))[5])
+        at = self._place(number)
+        return at if number < count and self.read(at)[5] == offset else None
+
+    def _count(self, upto: int) -> int:
+        """How many units stand before ``upto``."""
         last = self.last(upto)
         if last < 0:
-            return
-        per_file = self._full // UNIT_BYTES
+            return 0
         number, inside = divmod(last - self.begin, self.file_bytes)
-        count = number * per_file + inside // UNIT_BYTES + 1
-        for at in range(count - 1, -1, -max(1, -(-count // most))):
-            file, inside = divmod(at, per_file)
-            yield self.begin + file * self.file_bytes + inside * UNIT_BYTES
+        return number * (self._full // UNIT_BYTES) + inside // UNIT_BYTES + 1
+
+    def _place(self, number: int) -> int:
+        file, inside = divmod(number, self._full // UNIT_BYTES)
+        return self.begin + file * self.file_bytes + inside * UNIT_BYTES
 
     def _bytes(self, at: int, size: int) -> bytes:
         """As they stand in one file, on disk or not."""

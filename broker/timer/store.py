@@ -383,6 +383,11 @@ class TimerStore:
             if self._waits(fields):
                 yield units.unit_of(fields, at)
 
+    def find(self, offset: int) -> Unit | None:
+        """The unit of the message at that offset of the commit log."""
+        found = self._log.find(offset)
+        return None if found is None else units.unit_of(self._log.read(found), found)
+
     def moved(self, unit: Unit) -> None:
         """Its message was put again at the end of the log: this unit is none any more. Raises ``OSError``."""
         self._log.set_kind(unit.at, unit.kind | MOVED)

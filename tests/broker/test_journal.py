@@ -381,6 +381,36 @@ async def test_old_files_go_by_time_and_when_the_disk_is_full(autojump_clock: Mo
         journal.append([message("y")])
 
 
+@pytest.mark.parametrize("forcibly", [False, True])
+async def test_an_old_file_stays_for_what_waits_in_it_and_the_disk_rather_fills(
+    forcibly: bool, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture,
+) -> None:
+    files, waits, asked = MemoryFiles(), [70_000], list[int]()
+    retention = RetentionConfig(delete_when=";".join(map(str, range(24))), clean_file_forcibly_enable=forcibly,
+                                file_reserved_time=10_000 if forcibly else 0)
+    async with running(files, JournalConfig(retention=retention), wall_ms=lambda: 1_000 * HOUR_MS) as journal:
+        journal.needed.begin, journal.needed.make_way = lambda: min(waits, default=None), asked.append
+        for _ in range(8):
+            journal.append([message("x" * 40_000)])
+            await trio.sleep(0.2)
+            journal.confirm(journal.end)
+        files.disk = Space(100 << 16, (1 if forcibly else 30) << 16)
+        await trio.sleep(30)
+        assert journal.begin == 1 << 16, "the file before it goes"
+        assert (journal.needed.kept_back, asked[:2]) == (7 << 16, [7 << 16] * 2), "whoever waits is told"
+        assert [record.message for record in caplog.records if "stay from" in record.message] == [
+            "old files of the log stay from 70000 on, for timers or transactions that wait in them"], "said once"
+        if forcibly:
+            with pytest.raises(StoreFull, match=r"99% full.*; 393216 bytes of it are old messages among which timers"):
+                journal.append([message("y")])
+        waits[:] = [200_000]
+        await trio.sleep(10)
+        assert journal.begin == 3 << 16
+        waits.clear()
+        await trio.sleep(10)
+        assert (journal.begin, journal.needed.kept_back) == (7 << 16, 0)
+
+
 async def test_a_topic_that_is_deleted_begins_anew_also_after_a_crash(autojump_clock: MockClock) -> None:
     files = MemoryFiles()
     async with running(files) as journal:

@@ -88,6 +88,25 @@ def test_what_all_are_told_they_are_told_in_the_order_of_the_list() -> None:
     assert parts.runtime_info() == {"aInfo": "1", "bInfo": "1"}
 
 
+def test_the_log_stays_for_the_part_that_needs_the_oldest_of_it() -> None:
+    class Needing(Part):
+        def __init__(self, offset: int | None) -> None:
+            self.offset = offset
+            self.told: list[int] = []
+
+        def keeps_from(self) -> int | None:
+            return self.offset
+
+        def make_way(self, below: int) -> None:
+            self.told.append(below)
+
+    parts = listed(Part(), Needing(70), Needing(None), Needing(30))
+    assert parts.keeps_from() == 30
+    assert listed(Part(), Needing(None)).keeps_from() is None
+    parts.make_way(90)
+    assert [part.told for part in parts if isinstance(part, Needing)] == [[90]] * 3
+
+
 def test_a_code_has_one_part() -> None:
     parts = listed(Noting("a", [], 7))
     with pytest.raises(ValueError, match="code 7 belongs to Noting and to Noting"):

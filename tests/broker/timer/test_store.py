@@ -147,7 +147,9 @@ def test_the_log_is_needed_from_the_oldest_on_that_waits() -> None:
     assert [unit.offset for unit in store.pending_below(1_000)] == [200, 300, 600, 700]
     assert store.oldest_offset() == 200
     for unit in list(store.pending_below(1_000)):
+        assert store.find(unit.offset) == unit
         store.moved(unit)
+    assert store.find(150) is store.find(4_000) is None
     assert store.oldest_offset() == 1_000
     assert store.count(at(14)) == 10 - 2
     assert offsets(store, 14) == list(range(1_000, 4_000, 400))
@@ -189,3 +191,22 @@ def test_the_answer_to_code_60_is_what_java_keeps() -> None:
     assert body == b"".join(number.to_bytes(8, "big") for number in (T0, 52, 1, 1, 2, T0, 4))
     assert files.content[PATH].data[:56] == body
     assert TimerCheckpoint.decode(body) is not None
+
+
+def test_a_flush_that_was_given_up_does_nothing_more() -> None:
+    """It was between two steps in its thread when the log was cut."""
+    files = MemoryFiles()
+    store = opened(files)
+    for number in range(20):
+        put(store, number % 3, number * 100)
+    flush = store.begin_flush()
+    steps = flush.steps()
+    for _ in range(3):
+        next(steps)
+    store.cut(500, place_of)
+    before = {path: bytes(file.data) for path, file in files.content.items()}
+    assert next(steps, "ended") == "ended"
+    assert not flush.finished
+    store.end_flush(flush)
+    assert before == {path: bytes(file.data) for path, file in files.content.items()}
+    assert everything(opened(files)) == {0: [0, 300], 1: [100, 400], 2: [200]}

@@ -1,0 +1,44 @@
+"""What of the log somebody needs, however old it is: files that hold it stay, and whoever needs it is told to make way.
+
+It knows offsets, and neither who needs them nor what stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+
+@attrs.define(eq=False)
+class Needed:
+    """Of one log. ``say`` takes words for the operator."""
+
+    say: Callable[[str], object]
+    begin: Callable[[], int | None] = lambda: None
+    """From where on somebody needs the log; None: nobody does."""
+    make_way: Callable[[int], object] = lambda below: None
+    """Called when files below that offset are old enough to go, and needed: whoever needs them is to put its messages
+    forward. Again at each time of cleaning, until they are not."""
+    kept_back: int = 0
+    """Files of the log that end here or below are such ones; 0: there are none."""
+
+    def spare(self, offset: int) -> int:
+        """Below which offset files go, of those below ``offset`` that are old enough."""
+        begin = self.begin() if offset else None
+        if begin is None or begin >= offset:
+            self.kept_back = 0
+            return offset
+        if not self.kept_back:
+            self.say(f"old files of the log stay from {begin} on, for timers or transactions that wait in them")
+        self.kept_back = offset
+        self.make_way(offset)
+        return begin
+
+    def kept_bytes(self, log_begin: int) -> int:
+        return max(0, self.kept_back - log_begin)
+
+    def refusal(self, log_begin: int) -> str:
+        """What this adds to the words of a disk that is full."""
+        kept = self.kept_bytes(log_begin)
+        return f"; {kept} bytes of it are old messages among which timers or transactions wait" if kept else ""
