@@ -18,6 +18,7 @@ from broker.schedule.levels import SCHEDULE_TOPIC
 from broker.schedule.part import DelaysPart
 from harness.simulation.brokers.client import E_PUT, KNOWN, PATIENCE_NS
 from harness.simulation.brokers.plan import DELAYS_MS
+from raft.config import MS
 from raft.sim.tape import Chance, Stream, Value
 from remoting.record import Message, Outline, decode_properties
 
@@ -140,9 +141,13 @@ class Delays:
             self._known[process, epoch, level] = offset
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
-        """INV_B39, INV_B40: right before it does."""
+        """INV_B37, INV_B39, INV_B40: right before it does. A record may say that it was stored some time earlier, where
+        the process stood still in between."""
         for message in messages if messages[0].topic == RAW_TOPIC else ():
             sent = self._of(message)
+            self._counts["INV_B37"] += 1
+            if self._scene.world.now // MS < sent.due_ms:
+                self._broken("INV_B37", "delivered early", process, sent)
             level = self._level(process, sent)
             self._counts["INV_B39"] += 1
             if sent.place < level.due:
@@ -209,9 +214,6 @@ class Delays:
         counts["delayed message delivered again"] += sent.copies > 0
         counts["delivered by a later master"] += not sent.copies and sent.epoch != self._watch.latest
         sent.copies += 1
-        self._counts["INV_B37"] += 1
-        if time_ms < sent.due_ms:
-            self._broken("INV_B37", "delivered early", process, sent, time_ms)
         self._counts["INV_B38"] += 1
         if (sent.place < 0 or sent.status in KNOWN or queue_id != sent.queue or message.body != sent.body
                 or decode_properties(message.properties).get(UNIQ_KEY) != str(self.sent.index(sent))):

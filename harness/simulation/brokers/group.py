@@ -215,7 +215,7 @@ class Group(ABC):
             before = host.min_in_sync
             host.demand(least, behind_a_beat=bool(behind_a_beat))
             if span_ms:
-                self.after(span_ms * MS, lambda: host.demand(before))
+                self.after(span_ms * MS, lambda: self.demand_again(host, before))
 
     def _a_demand(self, chance: Chance) -> list[int] | None:
         waits = any(host.process is not None and host.process.puts.waiting for host in self.hosts)
@@ -224,6 +224,10 @@ class Group(ABC):
         who = -1 if chance() < 0.6 else int(chance() * len(self.hosts))
         span_ms = int(chance() * 2_000) if chance() < 0.7 else 0
         return [who, 1 + int(chance() ** 1.5 * (self.able + 1)), span_ms, int(chance() < 0.4)]
+
+    def demand_again(self, host: Host, least: int) -> None:
+        """As it was, if that can be: what was demanded for a while may end when all is healed."""
+        host.demand(min(least, self.able) if self.healed else least)
 
     def demand_what_can_be(self) -> None:
         """Healed, an operator demands no more than there are."""

@@ -105,7 +105,7 @@ class Nemesis:
                 self._do_kill(other, 2_000 + span_ms, number)
         before = host.min_in_sync
         self._scene.after(number * MS, lambda: host.demand(1))
-        self._scene.after((4_000 + span_ms) * MS, lambda: host.demand(before))
+        self._scene.after((4_000 + span_ms) * MS, lambda: self._scene.demand_again(host, before))
 
     # --- disks -----------------------------------------------------------------------------------------------
 
