@@ -72,7 +72,7 @@ litePullThreadPoolQueueCapacity=100000 liteSubscriptionCheckInterval=120000 lite
 liteTtlCheckInterval=120000 loadBalancePollNameServerInterval=30000 loadBalanceProcessorThreadPoolNums=32
 loadBalanceThreadPoolQueueCapacity=100000 lockInStrictMode=false logicalDiskSpaceCleanForciblyThreshold=0.8
 logicQueueForceSwapMapInterval=43200000 logicQueueSwapMapInterval=3600000 logicQueueSwapMapReserveFileNum=20
-mappedFileSizeConsumeQueueExt=50331648 mappedFileSizeTimerLog=104857600 mappedFileSwapEnable=true
+mappedFileSizeConsumeQueueExt=50331648 mappedFileSwapEnable=true
 mapperFileSizeBatchConsumeQueue=13800000 maxAsyncPutMessageRequests=5000 maxBatchDeleteFilesNum=50
 maxChecksumRange=1073741824 maxClientEventCount=100 maxConsumeQueueScan=20000 maxErrorRateOfBloomFilter=20
 maxLiteSubscriptionCount=100000 maxLmqConsumeQueueNum=20000
@@ -94,7 +94,7 @@ pullBatchMaxMessageCount=160 pullMessageThreadPoolNums=20 pullThreadPoolQueueCap
 putConsumeQueueDataByFileChannel=true putMessageFutureThreadPoolNums=2 putMessageTimeout=8000
 putMsgIndexHightWater=600000 putThreadPoolQueueCapacity=10000 queryMessageThreadPoolNums=10
 queryThreadPoolQueueCapacity=20000 readUnCommitted=false
-realTimeNotifyConsumerChange=true realTimePersistRocksDBConfig=true recallMessageEnable=false
+realTimeNotifyConsumerChange=true realTimePersistRocksDBConfig=true
 recheckReputOffsetFromCq=false recoverConcurrently=false recoverThreadPoolNums=32 redeleteHangedFileInterval=120000
 rejectPullConsumerEnable=false replicasPerDiskPartition=1 replyThreadPoolQueueCapacity=10000
 retrieveMessageFromPopRetryTopicV1=true reviveAckWaitMs=180000 reviveInterval=1000 reviveMaxSlow=3
@@ -111,16 +111,16 @@ statefulAuthenticationCacheExpiredSecond=60 statefulAuthenticationCacheMaxNum=10
 statefulAuthorizationCacheExpiredSecond=60 statefulAuthorizationCacheMaxNum=10000 statRocksDBCQIntervalSec=10
 storeCheckpoint= storePathConsumeQueue= storePathDLedgerCommitLog=
 storePathIndex= storeReplyMessageEnable=true storeType=default timerCheckMetricsWhen=05
-timerColdDataCheckIntervalMs=60000 timerCongestNumEachSlot=2147483647 timerEnableCheckMetrics=true
-timerEnableDisruptor=false timerEnableRetryUntilSuccess=false timerFlushIntervalMs=1000 timerGetMessageThreadNum=3
-timerInterceptDelayLevel=false timerMaxDelaySec=259200 timerMetricSmallThreshold=1000000 timerPrecisionMs=1000
+timerColdDataCheckIntervalMs=60000 timerEnableCheckMetrics=true
+timerEnableDisruptor=false timerEnableRetryUntilSuccess=false timerGetMessageThreadNum=3
+timerInterceptDelayLevel=false timerMetricSmallThreshold=1000000
 timerProgressLogIntervalMs=10000 timerPutMessageThreadNum=3 timerRecallToTimelineEnable=true
 timerRecallToTimeWheelEnable=true timerReputServiceCorePoolSize=6 timerReputServiceMaxPoolSize=6
 timerReputServiceQueueCapacity=10000 timerRocksDBEnable=false timerRocksDBPrecisionMs=1000
 timerRocksDBRollIntervalHours=1 timerRocksDBRollMaxTps=8000.0 timerRocksDBRollRangeHours=2
-timerRocksDBStopScan=false timerRocksDBTimeExpiredMaxTps=200000.0 timerRollWindowSlot=172800
-timerSkipUnknownError=false timerStopDequeue=false timerStopEnqueue=false timerWarmEnable=false
-timerWheelEnable=true timerWheelSnapshotFlush=false timerWheelSnapshotIntervalMs=10000 topicQueueLockNum=32
+timerRocksDBStopScan=false timerRocksDBTimeExpiredMaxTps=200000.0
+timerSkipUnknownError=false timerWarmEnable=false
+timerWheelSnapshotFlush=false timerWheelSnapshotIntervalMs=10000 topicQueueLockNum=32
 transactionCheckInterval=30000 transactionCheckMax=15 transactionCheckRocksdbCoreThreads=2
 transactionCheckRocksdbMaxThreads=5 transactionCheckRocksdbQueueCapacity=2000 transactionMetricFlushInterval=10000
 transactionOpBatchInterval=3000 transactionOpMsgMaxSize=4096 transactionTimeOut=6000 transferMsgByHeap=true
@@ -151,5 +151,7 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
     "useTLS": "false",
     "enableConsumeQueueExt": "false",
     "enabledAppendPropCRC": "false",
+    "timerRocksDBEnable": "false",
+    "transRocksDBEnable": "false",
 }
 """Those of them that must not be given another value: what they ask for would silently be missing."""

@@ -106,6 +106,11 @@ class Part:
         """Written to disk after each change, and copied by slaves."""
         return ()
 
+    def copies(self) -> Mapping[int, Callable[[bytes], None]]:
+        """What a slave asks of its master besides tables, such as how far it is: by code, who takes the body, or raises
+        ``BodyError``. A master that answers with an error has nothing to tell."""
+        return {}
+
     def rules(self) -> Sequence[Rule]:
         """What it makes of a message on its way in, behind the rules that every broker has. It stands before the part
         that takes messages."""
@@ -206,6 +211,9 @@ class Parts:
 
     def tables(self) -> list[Table]:
         return [table for part in self for table in part.tables()]
+
+    def copies(self) -> dict[int, Callable[[bytes], None]]:
+        return {code: copy for part in self for code, copy in part.copies().items()}
 
     def runtime_info(self) -> dict[str, str]:
         return {name: value for part in self for name, value in part.runtime_info().items()}

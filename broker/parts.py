@@ -16,6 +16,7 @@ from broker.relay.codes import FORWARDED
 from broker.runtimeinfo import RuntimeInfoPart
 from broker.schedule.part import DelaysPart
 from broker.sending.part import SendingPart
+from broker.timer.part import TimersPart
 from broker.topics.part import TopicsPart
 
 PARTS: Final[tuple[PartClass, ...]] = (
@@ -23,6 +24,7 @@ PARTS: Final[tuple[PartClass, ...]] = (
     GroupsPart,
     ClientsPart,
     OffsetsPart,
+    TimersPart,
     DelaysPart,
     SendingPart,
     PullingPart,

@@ -38,6 +38,8 @@ class Draft:
     """The delay level that is asked for, once it was read."""
     dead: bool = False
     """It goes to the dead letters of ``retry_of``."""
+    answered: dict[str, str] = attrs.field(factory=dict)
+    """Fields of the answer to who sent it, if it is stored."""
 
 
 @attrs.frozen

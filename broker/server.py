@@ -222,7 +222,7 @@ class Broker:
             ordered=self.topics.table.set_ordered, members=self._counts_members,
             grouped=lambda members: self.roles.members_changed(len(members)))
         self.topics.table.on_change.join("name servers", self.registration.changed)
-        self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()})
+        self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies())
         journal.on_new_queue.call = self._new_queue
         journal.needed.begin, journal.needed.make_way = made.keeps_from, made.make_way
         self.ha_addresses = HaAddresses(client, self._itself, self._told)

@@ -31,13 +31,15 @@ PERIOD_S: Final = 3.0
 class TableCopies(Part):
     """Copies while the role says whose slave this broker is."""
 
-    def __init__(self, client: Client, tables: Mapping[int, Callable[[bytes], None]], *,
-                 period_s: float = PERIOD_S) -> None:
+    def __init__(self, client: Client, tables: Mapping[int, Callable[[bytes], None]],
+                 progress: Mapping[int, Callable[[bytes], None]] = {}, *, period_s: float = PERIOD_S) -> None:
         """``tables``: by the code that asks for it, who becomes what the answer's body says, or raises ``BodyError``.
+        ``progress``: the same of what a master may not have.
         """
         self.done = 0
         """Whole rounds without an error."""
-        self._client, self._tables, self._period_s = client, tables, period_s
+        self._client, self._tables, self._period_s = client, {**tables, **progress}, period_s
+        self._missing = frozenset(progress)
         self._master: str | None = None
         self._bell = Bell()
         self._scope = trio.CancelScope()
@@ -91,5 +93,7 @@ class TableCopies(Part):
         answer = await self._client.call(master, request(code), timeout_ms=TIMEOUT_MS)
         await trio.lowlevel.checkpoint_if_cancelled()  # this broker may be master itself since the turn it came in
         if code in OWN_CODES and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        if code in self._missing and answer.code != ResponseCode.SUCCESS:
             return None
         return checked(answer, master).body

@@ -33,6 +33,8 @@ from broker.parts import configuration  # noqa: E402
 from broker.schedule.levels import DelayLevels  # noqa: E402
 from broker.sending import chains  # noqa: E402
 from broker.sending.config import SendingConfig  # noqa: E402
+from broker.timer.admission import Timers  # noqa: E402
+from broker.timer.keys import TimerKeys  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
@@ -115,11 +117,12 @@ def scenarios() -> Iterator[str]:
 
 def send_rules() -> Iterator[str]:
     """A row per rule that a message passes on its way into a broker, in their order."""
-    delays = DelayLevels().rule
+    nobody = Timers(TimerKeys(), "", int, lambda slot_ms: 0, float)
+    waiting = nobody.rule, DelayLevels().rule
     unserved, nothing = chains.Unserved(SendingConfig()), cast(Any, None)
     columns = (
-        chains.of_sends(chains.DeadLetters(nothing, nothing, nothing), chains.Own({}, str), unserved, delays),
-        chains.of_batches(unserved), chains.of_given_back(delays))
+        chains.of_sends(chains.DeadLetters(nothing, nothing, nothing), chains.Own({}, str), unserved, *waiting),
+        chains.of_batches(unserved), chains.of_given_back(*waiting))
     yield "| rule | what it does | a message | a batch | given back (36) |"
     yield "|---|---|---|---|---|"
     for each in dict.fromkeys(rule for chain in columns for rule in chain.rules):

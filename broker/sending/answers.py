@@ -104,8 +104,10 @@ class Answers:
         self.counters.refused += 1
         return Command(refused.code, 0, RESPONSE, dict(self._own), b"", refused.remark)
 
-    def of_put(self, request: Command, result: PutResult, queue_id: int, uniq_key: str | None) -> Command:
-        """What became of it; ``queue_id`` is the one that was asked for or chosen, wherever the message waits."""
+    def of_put(self, request: Command, result: PutResult, queue_id: int, uniq_key: str | None,
+               more: Mapping[str, str] | None = None) -> Command:
+        """What became of it; ``queue_id`` is the one that was asked for or chosen, wherever the message waits.
+        ``more`` are fields that rules gave."""
         puts, counters = result.puts, self.counters
         code = STORED.get(result.status)
         if code is None:
@@ -122,4 +124,6 @@ class Answers:
         }
         if uniq_key:
             ext["transactionId"] = uniq_key
+        if more:
+            ext |= more
         return Command(code, 0, RESPONSE, ext, b"", result.remark or None)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from broker.ha.acks import PutStatus
 from broker.properties import (
     DELAY,
     INNER_NUM,
@@ -20,13 +19,11 @@ from broker.properties import (
     POP_CK,
     PRIORITY,
     SHARDING_KEY,
-    TIMER_OUT_MS,
-    TIMERS,
     TRAN_MSG,
     UNIQ_KEY,
 )
 from broker.rules import NOT_YET, Chain, Draft, Refusal, Rule, Stop, rule
-from broker.sending.answers import illegal, refusal, too_large
+from broker.sending.answers import illegal, too_large
 from broker.sending.config import SendingConfig
 from broker.sending.needs import Groups, Locks
 from broker.sending.retries import retries_max
@@ -49,7 +46,6 @@ def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, *of_parts:
         rule(unserved.transactions, TRAN_MSG),
         rule(unserved.inner_batches, INNER_NUM),
         rule(unserved.light_topics, LITE_TOPIC),
-        rule(unserved.timers, *TIMERS, TIMER_OUT_MS),
         rule(priority, PRIORITY),
         *of_parts,
     )
@@ -168,12 +164,6 @@ class Unserved:
         if LITE_TOPIC not in draft.properties:
             return None
         return Refusal(ResponseCode.MESSAGE_ILLEGAL, "this broker has no light topics (property __LITE_TOPIC)")
-
-    def timers(self, draft: Draft) -> Refusal | None:
-        """Timers are refused; where there is a delay level too, that one counts."""
-        if draft.level > 0 or TIMERS.isdisjoint(draft.properties) or TIMER_OUT_MS in draft.properties:
-            return None
-        return refusal(PutStatus.WHEEL_TIMER_NOT_ENABLE, self.config.max_message_size)
 
     def batch_in_transaction(self, draft: Draft) -> Refusal | None:
         """A batch takes no transaction, nor batches within its messages."""

@@ -10,7 +10,7 @@ Source: ``SendMessageProcessor``, ``AbstractSendMessageProcessor`` and ``HookUti
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from random import Random
 from typing import Final
@@ -34,6 +34,7 @@ from remoting.endpoint import Handler
 from remoting.record import Message
 
 _NO_HOST: Final = bytes(8)
+_NOTHING: Final[Mapping[str, str]] = {}
 _SURROGATE: Final = Refusal(ResponseCode.MESSAGE_ILLEGAL, "a property holds half of a surrogate pair")
 
 
@@ -136,6 +137,7 @@ class Sending:
         if plain is not None:
             topic, queue_id = target.name, asked.queue_id
             raw, uniq_key, wait = plain
+            answered = _NOTHING
         else:
             draft = Draft(asked.topic, asked.queue_id, props.clean(asked.properties), asked.sys_flag,
                           target.write_queues, target.group, asked.reconsume_times, asked.max_reconsume_times,
@@ -150,12 +152,13 @@ class Sending:
                 return self.answers.refused(_SURROGATE)
             topic, queue_id = draft.topic.encode(), draft.queue_id
             uniq_key, wait = draft.properties[props.UNIQ_KEY], props.waits(draft.properties)
+            answered = draft.answered
         message = Message(
             topic, request.body, queue_id, raw, asked.flag, asked.sys_flag | target.sys_flag, asked.born_time_ms,
             packed_peer(connection.peer), self._store_host, asked.reconsume_times)
 
         def done(result: PutResult) -> None:
-            connection.reply(request, self.answers.of_put(request, result, asked.queue_id, uniq_key))
+            connection.reply(request, self.answers.of_put(request, result, asked.queue_id, uniq_key, answered))
 
         self._puts.put((message,), done, wait_store_ok=wait)
         return None

@@ -193,6 +193,11 @@ class TimerStore:
             self.flush()
 
     @property
+    def log_end(self) -> int:
+        """The place in the timer log of the next unit."""
+        return self._log.end
+
+    @property
     def end_ms(self) -> int:
         """The first slot that the wheel has no room for: what is due then or later rolls."""
         return (self._wheel.begin + self._wheel.slots) * self.precision_ms
@@ -207,9 +212,9 @@ class TimerStore:
         moment = slot_ms // self.precision_ms
         return self._wheel.get(moment).count if moment >= self._wheel.begin else 0
 
-    def next_slot(self) -> int | None:
-        """The first slot that holds anything, in ms."""
-        moment = self._wheel.next()
+    def next_slot(self, from_ms: int = 0) -> int | None:
+        """The first slot from there on that holds anything, in ms."""
+        moment = self._wheel.next(from_ms // self.precision_ms)
         return None if moment is None else moment * self.precision_ms
 
     def is_done(self, place: int, slot_ms: int) -> bool:

@@ -186,15 +186,19 @@ class Wheel:
 
     # --- moments ---------------------------------------------------------------------------------------------
 
-    def next(self) -> int | None:
-        """The first moment that is pending."""
-        if not self.pending_slots:
+    def next(self, first: int = 0) -> int | None:
+        """The first moment from ``first`` on that is pending."""
+        if not self.pending_slots or first >= self.begin + self.slots:
             return None
         here = self.begin % self.slots
-        at = self._pending.find(1, here)
-        if at < 0:
-            at = self._pending.find(1, 0, here) + self.slots
-        return self.begin - here + at
+        base = self.begin - here
+        at = max(first, self.begin) - base
+        if at < self.slots:
+            if (found := self._pending.find(1, at)) >= 0:
+                return base + found
+            at = self.slots
+        found = self._pending.find(1, at - self.slots, here)
+        return base + self.slots + found if found >= 0 else None
 
     def all_pending(self) -> Iterator[int]:
         """Moments, the first one first."""

@@ -22,13 +22,17 @@ TRACE: Final = "RMQ_SYS_TRACE_TOPIC"
 HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+TIMER: Final = "rmq_sys_wheel_timer"
+TIMER_DEAD: Final = "rmq_sys_timer_undeliverable"
+"""Ours: timers that no topic can take."""
 
 SYSTEM: Final = frozenset({
     AUTO_CREATE, SCHEDULE, BENCHMARK, HALF, TRACE, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT,
-    "CHECKPOINT_TOPIC",
+    "CHECKPOINT_TOPIC", TIMER, TIMER_DEAD,
 })
 """On every broker; those named after it and its cluster come on top."""
-NOT_FOR_SENDERS: Final = frozenset({SCHEDULE, HALF, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT})
+NOT_FOR_SENDERS: Final = frozenset({
+    SCHEDULE, HALF, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT, TIMER, TIMER_DEAD})
 
 TOPIC_LENGTH_MAX: Final = 127
 RETRY_OR_DLQ_LENGTH_MAX: Final = 255

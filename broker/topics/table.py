@@ -199,6 +199,8 @@ def system_topics(config: TopicsConfig) -> list[TopicConfig]:
         topic(f"{names.SYSTEM_PREFIX}SYNC_BROKER_MEMBER_{broker}", 1, INHERIT),
         topic(names.HALF),
         topic(names.OP_HALF),
+        topic(names.TIMER),
+        topic(names.TIMER_DEAD),
     ]
     if config.auto_create_topic_enable:
         found.append(topic(names.AUTO_CREATE, config.default_topic_queue_nums, INHERIT | READ | WRITE))

@@ -12,6 +12,7 @@ from typing import Any, Final
 import trio
 from attrs import define, field
 
+from harness.processes.errors import StartFailed
 from harness.processes.handle import POLL_S, Handle
 
 WAIT_S: Final = 60.0
@@ -30,6 +31,13 @@ class Program(Handle):
     async def launch(self) -> None:
         await super().launch()
         self._read_bytes, self._read = self._printed_before, []
+
+    async def tell(self, line: str) -> None:
+        """A line for its standard input. Raises ``StartFailed``: it was never started."""
+        process = self._process
+        if process is None or process.stdin is None:
+            raise StartFailed(f"{self.name} was never started")
+        await process.stdin.send_all(f"{line}\n".encode())
 
     def reports(self, event: str = "") -> list[Report]:
         """What it reported since its start, in order; of one kind, if ``event`` is given."""

@@ -35,10 +35,7 @@ class Load(Program):
             trio.TooSlowError: it did not end in time.
         """
         before = len(self.reports("load"))
-        process = self._process
-        if process is None or process.stdin is None:
-            raise StartFailed(f"{self.name} was never started")
-        await process.stdin.send_all(f"{command}\n".encode())
+        await self.tell(command)
         report = (await self.wait_for("load", lambda found: len(found) > before, timeout_s=timeout_s))[before]
         if "error" in report:
             raise StartFailed(f"{self.name}: {command}: {report['error']}\n{self.tail()}")

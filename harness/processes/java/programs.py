@@ -79,6 +79,20 @@ async def poller(
 
 
 @asynccontextmanager
+async def later(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """A producer of messages that come later, and their consumer; takes commands; events ``sent``, ``received``,
+    ``recalled``."""
+    directory = directory.absolute()
+    values: Settings = {"namesrv": ";".join(namesrv), "topic": topic}
+    line = [release.java, *with_settings(jvm, values).options(directory), "-cp", release.classpath, "Later"]
+    process = Program("later", directory, line, "", '"started"')  # its standard input is its leash, too
+    async with running(process):
+        yield process
+
+
+@asynccontextmanager
 async def exercise(
     release: Release, directory: Path, *, namesrv: Sequence[str], rounds: int, interval_ms: int = 50,
     patience_s: int = 90, jvm: JVM = CLIENT,

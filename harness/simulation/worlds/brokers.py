@@ -21,7 +21,7 @@ from broker.groups.part import GroupsPart
 from broker.offsets import OffsetTable
 from broker.offsets.part import OffsetsPart
 from broker.part import PartClass
-from broker.parts import PARTS
+from broker.parts import PARTS, configuration
 from broker.pulling.part import PullingPart
 from broker.pulling.requests import Pulling
 from broker.server import RunningBroker, World, serve_broker
@@ -96,7 +96,7 @@ class Node:
     def config(self) -> BrokerConfig:
         return from_properties({
             **SMALL, "brokerClusterName": CLUSTER, "brokerName": "a", "brokerIP1": self.host, "namesrvAddr": NAMESRV,
-            "storePathRootDir": "/store", **self.settings})
+            "storePathRootDir": "/store", **self.settings}, start=configuration(self.parts)())
 
     @property
     def broker(self) -> RunningBroker:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.rules import NOT_YET, Chain, Diverted, Draft, Refusal
+from broker.rules import NOT_YET, Chain, Diverted, Draft, Refusal, Rule
 from broker.schedule.levels import DelayLevels
 from broker.sending import chains
 from broker.sending.config import SendingConfig
 from broker.store.tables import SubscriptionGroup
+from broker.timer.admission import Timers
+from broker.timer.keys import TimerKeys
 from broker.topics import TopicsConfig, TopicTable
 from tests.broker.sending.world import Groups
 
@@ -27,7 +29,11 @@ def sends(groups: Groups | None = None) -> Chain:
     groups = groups or Groups()
     return chains.of_sends(
         chains.DeadLetters(TopicTable(TopicsConfig(), lambda: 0), groups, groups), chains.Own(OWN, lambda: "new"),
-        UNSERVED, DelayLevels().rule)
+        UNSERVED, timers(), DelayLevels().rule)
+
+
+def timers() -> Rule:
+    return Timers(TimerKeys(), "a", lambda: 0, lambda slot_ms: 0, lambda: 0.0).rule
 
 
 # --- the order -----------------------------------------------------------------------------------------------
@@ -40,17 +46,17 @@ def names(chain: Chain) -> list[str]:
 def test_the_order_of_rules_is_javas() -> None:
     assert names(sends()) == [
         "dead_letters", "own_properties", "delay_level_is_read", "transactions", "inner_batches", "light_topics",
-        "timers", "priority", "delay_levels"]
+        "priority", "timers", "delay_levels"]
     assert names(chains.of_batches(UNSERVED)) == [
         "topic_is_short", "no_retry_topic", "batch_in_transaction", "batch_delayed"]
-    assert names(chains.of_given_back(DelayLevels().rule)) == ["delay_levels"]
+    assert names(chains.of_given_back(timers(), DelayLevels().rule)) == ["timers", "delay_levels"]
 
 
 @pytest.mark.parametrize(("earlier", "later", "words"), [
     ({"DELAY": "x"}, {"TRAN_MSG": "true"}, "delay level"),
     ({"TRAN_MSG": "true"}, {"INNER_NUM": "1"}, "transaction"),
     ({"INNER_NUM": "1"}, {"__LITE_TOPIC": "t"}, "INNER_NUM"),
-    ({"__LITE_TOPIC": "t"}, {"TIMER_DELAY_SEC": "1"}, "light"),
+    ({"__LITE_TOPIC": "t"}, {"TIMER_DELAY_SEC": "x"}, "light"),
 ])
 def test_the_first_rule_that_refuses_is_heard(earlier: dict[str, str], later: dict[str, str], words: str) -> None:
     stop = sends().stops(draft(properties={**later, **earlier}))
@@ -126,14 +132,6 @@ def test_a_delay_level(text: str | None, level: int) -> None:
 ])
 def test_transactions(properties: dict[str, str], fields: dict[str, Any], refused: bool) -> None:
     assert (UNSERVED.transactions(draft(properties=properties, **fields)) is not None) is refused
-
-
-@pytest.mark.parametrize(("properties", "level", "refused"), [
-    ({"TIMER_DELAY_MS": "1"}, 0, True), ({"TIMER_DELAY_MS": "1"}, 2, False), ({"TIMER_DELIVER_MS": "1"}, -1, True),
-    ({"TIMER_DELAY_SEC": "1", "TIMER_OUT_MS": "1"}, 0, False), ({"TIMER_OUT_MS": "1"}, 0, False),
-])
-def test_timers(properties: dict[str, str], level: int, refused: bool) -> None:
-    assert (UNSERVED.timers(draft(properties=properties, level=level)) is not None) is refused
 
 
 @pytest.mark.parametrize(("properties", "level", "queue_id", "kept"), [

@@ -203,9 +203,6 @@ async def test_the_first_thing_that_is_wrong_is_told(autojump_clock: MockClock) 
      f"{ILLEGAL} It is a batch within a message, which no topic here takes."),
     ({"properties": {"__LITE_TOPIC": "t"}}, ResponseCode.MESSAGE_ILLEGAL,
      "this broker has no light topics (property __LITE_TOPIC)"),
-    *(({"properties": {timer: "1"}}, ResponseCode.SYSTEM_ERROR,
-       "accurate timer message is not enabled, timerWheelEnable is false")
-      for timer in ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")),
     ({"body": b"." * (4 << 20 | 1)}, ResponseCode.MESSAGE_ILLEGAL,
      f"{ILLEGAL} body of 4194305 bytes; 4194304 are allowed"),
     ({"queue_id": 4}, ResponseCode.INVALID_PARAMETER,

@@ -1,0 +1,357 @@
+"""Moves timers: from their queue into the wheel on every replica, out of the wheel to their topics on a master.
+
+Runs on the journal's ticks, and on the ends of its puts: no task of its own. A message is tried until it is stored.
+One that is stored and not acknowledged in time is not stored again: it is done when it is confirmed.
+Source: ``TimerMessageStore`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import Final
+
+import attrs
+
+from broker.ha.acks import PutStatus
+from broker.journal import Journal
+from broker.puts import PutResult, Puts
+from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
+from broker.store.errors import OffsetGone
+from broker.timer.keys import TimerKeys
+from broker.timer.letters import Key, Letter
+from broker.timer.machine import Due, TimerMachine
+from broker.topics.names import TIMER
+from remoting.errors import DamagedRecord
+from remoting.record import Message
+
+logger = logging.getLogger("broker")
+
+TOPIC: Final = TIMER.encode()
+NS_PER_MS: Final = 1_000_000
+ENQUEUED_MAX: Final = 2_000
+"""Messages of one tick: some 50 ms of work."""
+TOGETHER_MAX: Final = 32
+"""Messages of one put."""
+BYTES_MAX: Final = 1 << 20
+"""Of their bodies, but for a single one."""
+PUTS_MAX: Final = 4
+"""Under way at once: sends come in between."""
+LOOKED_AT_MAX: Final = 512
+"""Timers of one turn."""
+UNFINISHED_MAX: Final = 100_000
+"""Of which nobody knows that they are stored; beyond it no further slot is opened."""
+PAUSE_MS: Final = 100
+PAUSE_MOST_MS: Final = 2_000
+"""Before another attempt; it doubles."""
+SPENT_MAX: Final = 100_000
+"""Markers that are remembered for messages that come later than they should."""
+ILLEGAL: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+WRITTEN: Final = (PutStatus.FLUSH_DISK_TIMEOUT, PutStatus.FLUSH_SLAVE_TIMEOUT, PutStatus.SLAVE_NOT_AVAILABLE)
+
+
+@attrs.define
+class TimerCounters:
+    """Sums since this process began; they only ever rise."""
+
+    enqueued: int = 0
+    delivered: int = 0
+    rolled: int = 0
+    """Stored again to wait on."""
+    recalled: int = 0
+    """Taken back before they were due."""
+    set_aside: int = 0
+    """In the topic of those that no topic can take."""
+    gone: int = 0
+    """Dropped: their records could not be read, or nowhere be stored."""
+    retries: int = 0
+    """Puts that stored nothing, and were made again."""
+
+
+@attrs.define(order=True)
+class _Attempt:
+    """Messages of one put, tried again when ``at_ns`` has come."""
+
+    at_ns: int
+    dues: list[Due] = attrs.field(order=False)
+    alone: bool = attrs.field(order=False, default=False)
+    """One by one: one of them is illegal."""
+    pause_ms: int = attrs.field(order=False, default=PAUSE_MS)
+
+
+class TimerDelivery:
+    """``tick`` is for the ticks of its part."""
+
+    def __init__(self, keys: TimerKeys, machine: TimerMachine, journal: Journal, puts: Puts, *,
+                 wall_ms: Callable[[], int]) -> None:
+        self.keys = keys
+        self.counters = TimerCounters()
+        self.enqueue_below = 0
+        """A slave enqueues no further: what its master has not enqueued may be late there."""
+        self._machine, self._store = machine, machine.store
+        self._journal, self._messages, self._log, self._puts = journal, journal.messages, journal.log, puts
+        self._wall_ms = wall_ms
+        self._attempts: list[_Attempt] = []
+        self._written: deque[tuple[int, list[Due]]] = deque()
+        """With the end in the log of what is to be confirmed yet."""
+        self._source: Iterator[Due | None] = iter(())
+        self._spent: dict[Key, None] = {}
+        self._under_way = 0
+        self._polling = False
+        self._caught_up = False
+
+    # --- roles -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """This broker is master, and what it holds is seen."""
+        self._machine.start()
+        self._caught_up = False
+
+    def stop(self) -> None:
+        """It is one no longer, or closes."""
+        self._machine.stop()
+        self._attempts.clear()
+        self._written.clear()
+        self._source, self._under_way = iter(()), 0
+
+    # --- what is known ---------------------------------------------------------------------------------------
+
+    @property
+    def queue_end(self) -> int:
+        return self._messages.max_offset(TOPIC, 0)
+
+    @property
+    def unfinished(self) -> int:
+        return self._machine.unfinished
+
+    # --- working ---------------------------------------------------------------------------------------------
+
+    def tick(self, now_ns: int) -> None:
+        if not self.keys.timer_stop_enqueue:
+            self._enqueue()
+        self._poll(now_ns)
+
+    def _enqueue(self) -> None:
+        """What came into the queue; a master has all of it in the wheel before it opens another slot."""
+        queue = self._messages.queue(TOPIC, 0)
+        if queue is None:
+            self._caught_up = True
+            return
+        store = self._store
+        if store.queue_offset < queue.min_offset:
+            logger.warning("timers %d to %d are gone from the log", store.queue_offset, queue.min_offset - 1)
+            store.queue_offset = queue.min_offset
+        end = queue.max_offset if self._machine.started else min(queue.max_offset, self.enqueue_below)
+        count = min(end - store.queue_offset, ENQUEUED_MAX)
+        if count > 0:
+            for offset, size, _ in ENTRY.iter_unpack(queue.read(store.queue_offset, count)):
+                if not self._enqueue_one(offset, size):
+                    break
+        self._caught_up = store.queue_offset >= queue.max_offset
+
+    def _enqueue_one(self, offset: int, size: int) -> bool:
+        """False: it cannot be read now."""
+        store = self._store
+        if size == NOWHERE_SIZE:
+            store.queue_offset += 1
+            return True
+        try:
+            record = self._log.record(offset, size)
+        except (OffsetGone, DamagedRecord) as error:
+            logger.error("timer %d is dropped: %s", store.queue_offset, error)
+            self.counters.gone += 1
+            store.queue_offset += 1
+            return True
+        except OSError as error:
+            logger.error("timer %d cannot be read: %s", store.queue_offset, error)
+            return False
+        letter = Letter.of(record.message)
+        try:
+            self._machine.enqueue(offset, size, letter.topic_hash, out_ms=letter.out_ms,
+                                  stored_ms=record.store_time_ms, deletes=letter.deletes)
+        except OSError as error:
+            logger.error("timers cannot be kept, and wait in their queue: %s", error)
+            return False
+        self.counters.enqueued += 1
+        return True
+
+    def _poll(self, now_ns: int) -> None:
+        if self._polling or not self._machine.started:  # a put that ended at once: the loop below goes on
+            return
+        self._polling = True
+        try:
+            self._look_at_written()
+            left = LOOKED_AT_MAX
+            while self._under_way < PUTS_MAX and left > 0:
+                dues, alone, pause_ms = self._next(now_ns)
+                if not dues:
+                    break
+                left -= len(dues)
+                for part in [[due] for due in dues] if alone else [dues]:
+                    self._put(part, pause_ms, now_ns)
+        finally:
+            self._polling = False
+
+    def _look_at_written(self) -> None:
+        """What was too slow to be answered is done when all who must hold it, do."""
+        sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
+        while written and written[0][0] <= sure:
+            for due in written.popleft()[1]:
+                self._done(due)
+
+    def _next(self, now_ns: int) -> tuple[list[Due], bool, int]:
+        """Timers to deal with together; [] if there is nothing to do now."""
+        attempts = self._attempts
+        if attempts and attempts[0].at_ns <= now_ns:
+            again = heappop(attempts)
+            return again.dues, again.alone, again.pause_ms
+        if self.keys.timer_stop_dequeue or not self._caught_up or self._machine.unfinished >= UNFINISHED_MAX:
+            return [], False, 0
+        dues: list[Due] = []
+        for _ in range(LOOKED_AT_MAX):
+            due = self._machine.late() or self._from_slot()
+            if due is None:
+                break
+            dues.append(due)
+            if len(dues) == TOGETHER_MAX:
+                break
+        return dues, False, PAUSE_MS
+
+    def _from_slot(self) -> Due | None:
+        """The next one, of the next slot where this one is at its end."""
+        for _ in range(LOOKED_AT_MAX):
+            try:
+                due = next(self._source)
+            except StopIteration:
+                opened = self._machine.open(self._wall_ms())
+                if opened is None:
+                    return None
+                self._source = opened
+                continue
+            if due is not None:
+                return due
+        return None
+
+    def _mark(self, due: Due) -> None:
+        """Whoever comes behind this one and has its key is taken back."""
+        letter = self._read(due)
+        if letter is not None:
+            if letter.deletes:
+                self._spent[letter.key_deleted] = None
+                if len(self._spent) > SPENT_MAX:
+                    del self._spent[next(iter(self._spent))]
+            self._machine.done(due)
+
+    # --- one timer -------------------------------------------------------------------------------------------
+
+    def _read(self, due: Due) -> Letter | None:
+        """None: it is done, as there is nothing left of it, or it will be tried again."""
+        try:
+            return Letter.of(self._log.record(due.unit.offset, due.unit.size).message)
+        except (OffsetGone, DamagedRecord) as error:
+            logger.error("a timer of the log's offset %d is dropped: %s", due.unit.offset, error)
+            self.counters.gone += 1
+            self._machine.done(due)
+        except OSError as error:
+            logger.error("a timer of the log's offset %d cannot be read: %s", due.unit.offset, error)
+            self._again([due], PAUSE_MOST_MS)
+        return None
+
+    def _put(self, dues: list[Due], pause_ms: int, now_ns: int) -> None:
+        """All of them, or none."""
+        messages: list[Message] = []
+        put: list[Due] = []
+        size = 0
+        for number, due in enumerate(dues):
+            if size > BYTES_MAX:
+                self._again(dues[number:], 0)
+                break
+            message = self._message(due)
+            if message is not None:
+                put.append(due)
+                messages.append(message)
+                size += len(message.body)
+        if messages:
+            self._under_way += 1
+            self._puts.put(messages, lambda result: self._answered(put, pause_ms, result))
+
+    def _message(self, due: Due) -> Message | None:
+        """What is to be stored in its place; None: nothing now."""
+        unit = due.unit
+        if unit.deletes:
+            self._mark(due)
+            return None
+        letter = self._read(due)
+        if letter is None:
+            return None
+        now_ms = self._wall_ms()
+        if not letter.deletes and letter.key in self._spent:
+            self.counters.recalled += 1
+            self._machine.done(due)
+            return None
+        if unit.rolls:
+            return letter.rolled(unit.write_time_ms, now_ms)
+        if letter.lost:
+            self._set_aside(due, letter, letter.lost)
+            return None
+        return letter.delivered(unit.write_time_ms, now_ms)
+
+    def _answered(self, dues: list[Due], pause_ms: int, result: PutResult) -> None:
+        if not self._machine.counts(dues[0]):
+            return
+        self._under_way -= 1
+        now_ns = self._journal.now_ns()
+        if result.status is PutStatus.PUT_OK:
+            for due in dues:
+                self._done(due)
+        elif result.status in WRITTEN and result.puts:
+            self._written.append((result.puts[-1].offset + result.puts[-1].size, dues))
+        elif result.status in ILLEGAL:
+            self._illegal(dues, result)
+        else:
+            self.counters.retries += 1
+            if pause_ms == PAUSE_MS:
+                logger.warning("%d timers are not stored, and will be tried again: %s %s", len(dues),
+                               result.status.name, result.remark)
+            self._again(dues, pause_ms)
+        self._poll(now_ns)
+
+    def _done(self, due: Due) -> None:
+        if due.unit.rolls:
+            self.counters.rolled += 1
+        else:
+            self.counters.delivered += 1
+        self._machine.done(due)
+
+    def _again(self, dues: list[Due], pause_ms: int, *, alone: bool = False) -> None:
+        heappush(self._attempts, _Attempt(
+            self._journal.now_ns() + pause_ms * NS_PER_MS, dues, alone,
+            min(max(2 * pause_ms, PAUSE_MS), PAUSE_MOST_MS)))
+
+    def _illegal(self, dues: list[Due], result: PutResult) -> None:
+        """No topic takes it, however often it is tried. Among several it is one."""
+        if len(dues) > 1:
+            self._again(dues, 0, alone=True)
+            return
+        letter = self._read(dues[0])
+        if letter is not None:
+            self._set_aside(dues[0], letter, result.remark)
+
+    def _set_aside(self, due: Due, letter: Letter, why: str) -> None:
+        logger.error("a timer of the log's offset %d is set aside: %s", due.unit.offset, why)
+        self._under_way += 1
+        self._puts.put([letter.set_aside()], lambda result: self._is_aside(due, result))
+
+    def _is_aside(self, due: Due, result: PutResult) -> None:
+        if not self._machine.counts(due):
+            return
+        self._under_way -= 1
+        if result.status is PutStatus.PUT_OK or result.status in ILLEGAL:
+            self.counters.set_aside += result.status is PutStatus.PUT_OK
+            self.counters.gone += result.status in ILLEGAL
+            self._machine.done(due)
+        else:
+            self._again([due], PAUSE_MOST_MS)
+        self._poll(self._journal.now_ns())

@@ -1,0 +1,215 @@
+"""The part of timers: which messages wait, when they are due, and how far they are delivered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from broker.config import BrokerConfig, pick
+from broker.part import NEVER, Part, Parts, Shared
+from broker.rules import Rule
+from broker.standing import Role
+from broker.timer.admission import Timers
+from broker.timer.checkpoint import TimerCheckpoint
+from broker.timer.delivery import TOPIC, TimerCounters, TimerDelivery
+from broker.timer.keys import WINDOW_MOST, TimerKeys
+from broker.timer.machine import TimerMachine
+from broker.timer.recall import Recall
+from broker.timer.store import TimerStore
+from broker.topics.part import TopicsPart
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.errors import BodyError
+from remoting.record import packed_host
+
+if TYPE_CHECKING:
+    pass
+
+logger = logging.getLogger("broker")
+
+DAY_MS: Final = 86_400_000
+NO_ENGINE: Final = "this broker keeps timers in a wheel alone; there is no other engine to go over to"
+
+
+class TimersPart(Part):
+    keys = TimerKeys
+
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        config, journal = shared.config, shared.journal
+        keys = self._keys = pick(config, TimerKeys)
+        self._standing, self._journal, self._veil, self._run_sync = (
+            shared.standing, journal, journal.veil, shared.run_sync)
+        self._messages, self._wall_ms = journal.messages, shared.wall_ms
+        self._writes_open = self._delivering = False
+        self._flushing = Lock()
+        """Held for a step of a flush, and by who cuts."""
+        self._cut_at: int | None = None
+        """Units of what stood behind are yet to be forgotten."""
+        self._store = TimerStore(
+            shared.files, precision_ms=keys.timer_precision_ms, log_file_bytes=keys.mapped_file_size_timer_log)
+        if keys.timer_wheel_enable:
+            self._recover()
+            journal.was_cut.join("parts", self._cut)
+        machine = TimerMachine(self._store, window_slots=keys.window_slots)
+        self._delivery = TimerDelivery(keys, machine, journal, shared.puts, wall_ms=shared.wall_ms)
+        self._delivery.enqueue_below = self._store.master_queue_offset
+        self._timers = Timers(keys, config.broker_name, shared.wall_ms, self._store.count, shared.rng.random)
+        self._recall = Recall(
+            self._timers, before[TopicsPart].table.topics, shared.puts, config.broker_name,
+            packed_host(config.broker_ip1, config.listen_port), leads=lambda: shared.standing.role.leads,
+            wall_ms=shared.wall_ms)
+
+    def _recover(self) -> None:
+        store, journal, messages = self._store, self._journal, self._messages
+        found = store.recover(journal.end, queue_end=messages.max_offset(TOPIC, 0), place_of=self._place_of)
+        if found:
+            logger.warning("timers are put into the wheel anew: %s", found)
+        if not store.read_time_ms:
+            store.done_before(self._wall_ms() - WINDOW_MOST * store.precision_ms)
+
+    def _place_of(self, offset: int) -> int:
+        """Where in the timers' queue what was cut stood, or in front of that."""
+        return self._messages.max_offset(TOPIC, 0)
+
+    @property
+    def counters(self) -> TimerCounters:
+        return self._delivery.counters
+
+    # --- what it has -----------------------------------------------------------------------------------------
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {
+            **self._recall.handlers(),
+            RequestCode.GET_TIMER_CHECK_POINT: self._checkpoint,
+            RequestCode.SWITCH_TIMER_ENGINE: self._switch_engine,
+        }
+
+    def copies(self) -> Mapping[int, Callable[[bytes], None]]:
+        return {RequestCode.GET_TIMER_CHECK_POINT: self._follow} if self._keys.timer_wheel_enable else {}
+
+    def rules(self) -> Sequence[Rule]:
+        return (self._timers.rule,)
+
+    def _checkpoint(self, _: Connection, request: Command) -> Command:
+        """60: how far this broker is."""
+        if not self._keys.timer_wheel_enable:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark="The checkpoint is null")
+        return response(request, body=self._store.checkpoint().body())
+
+    def _follow(self, answer: bytes) -> None:
+        """A slave is as far as its master."""
+        told = TimerCheckpoint.decode(answer)
+        if told is None:
+            raise BodyError(f"{len(answer)} bytes are no timer checkpoint")
+        if told.read_time_ms > self._wall_ms() + DAY_MS:
+            raise BodyError(f"a timer checkpoint of {told.read_time_ms} ms, which is more than a day from now")
+        if not self._standing.role.leads:
+            self._store.done_before(told.read_time_ms)
+            self._store.master_queue_offset = told.master_queue_offset
+            self._delivery.enqueue_below = told.master_queue_offset
+
+    def _switch_engine(self, _: Connection, request: Command) -> Command:
+        return response(request, ResponseCode.SYSTEM_ERROR, remark=NO_ENGINE)
+
+    # --- what it is told -------------------------------------------------------------------------------------
+
+    def configure(self, config: BrokerConfig) -> None:
+        """What is kept on disk stays as it was at the start."""
+        live = pick(config, TimerKeys)
+        self._keys = attrs.evolve(
+            self._keys, **{name: getattr(live, name) for name in (
+                "timer_max_delay_sec", "timer_congest_num_each_slot", "timer_stop_enqueue", "timer_stop_dequeue",
+                "recall_message_enable")})
+        self._timers.keys = self._delivery.keys = self._keys
+        self._recall.enabled = self._keys.recall_message_enable
+
+    def role_changed(self, role: Role) -> None:
+        self._store.state_version = role.epoch
+
+    def writes_opened(self) -> None:
+        self._writes_open = True
+        if not self._veil.on:  # else what is due may have been delivered, though that is not seen yet
+            self._deliver()
+
+    def writes_closed(self) -> None:
+        self._writes_open = False
+        self._delivery.stop()
+
+    def all_seen(self) -> None:
+        if self._writes_open:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._keys.timer_wheel_enable and self._standing.role.delivers:
+            self._delivery.start()
+
+    def _cut(self, end: int) -> None:
+        """Nothing of a message that is not in the log any more is delivered, or keeps another one out."""
+        self._cut_at = end if self._cut_at is None else min(end, self._cut_at)
+        try:
+            with self._flushing:
+                self._store.cut(self._cut_at, self._place_of)
+        except OSError as error:
+            logger.error("timers of a log that was cut are forgotten later: %s", error)
+        else:
+            self._cut_at = None
+
+    # --- what it does by itself ------------------------------------------------------------------------------
+
+    def due_ns(self) -> int:
+        return 0 if self._keys.timer_wheel_enable else NEVER
+
+    def tick(self, now_ns: int) -> None:
+        if self._cut_at is not None:
+            self._cut(self._cut_at)
+        if self._cut_at is None:
+            self._delivery.tick(now_ns)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write what changed, now and then and at the end."""
+        task_status.started()
+        if not self._keys.timer_wheel_enable:
+            await trio.sleep_forever()
+        try:
+            while True:
+                await trio.sleep(self._keys.timer_flush_interval_ms / 1e3)
+                if self._store.is_unflushed:
+                    await self._flush()
+        finally:
+            with self._flushing:
+                try:
+                    self._store.flush()
+                except OSError as error:
+                    logger.error("timers are not written: %s", error)
+                self._store.close()
+
+    async def _flush(self) -> None:
+        try:
+            flush = self._store.begin_flush()
+        except OSError as error:
+            logger.error("timers cannot be written, next attempt in %d ms: %s", self._keys.timer_flush_interval_ms,
+                         error)
+            return
+        steps = flush.steps()
+        try:
+            with trio.CancelScope(shield=True):
+                await self._run_sync(lambda: self._step_all(steps))
+        except OSError as error:
+            logger.error("timers cannot be written, next attempt in %d ms: %s", self._keys.timer_flush_interval_ms,
+                         error)
+        finally:
+            self._store.end_flush(flush)
+
+    def _step_all(self, steps: Iterator[None]) -> None:
+        """In a thread; a cut comes between two steps."""
+        while True:
+            with self._flushing:
+                if next(steps, steps) is steps:
+                    return
