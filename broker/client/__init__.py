@@ -10,9 +10,12 @@
 
 from broker.client.client import Client, connect
 from broker.client.config import ClientSettings, ConsumerSettings
+from broker.client.decisions import Decision
 from broker.client.errors import (
     ClientError,
     CompressionMissing,
+    Contradicted,
+    DecisionRefused,
     MessageIllegal,
     NoNameServer,
     NoRoute,
@@ -27,16 +30,21 @@ from broker.client.message import Message, Received, Sent
 from broker.client.messages import Messages
 from broker.client.positions import Start
 from broker.client.pulling import Puller
+from broker.client.transactions import Checker, Outcome, Transaction, Transactions
 from remoting.bodies.consumers import MessageQueue
 from remoting.compression import Compression
 
 __all__ = [
+    "Checker",
     "Client",
     "ClientError",
     "ClientSettings",
     "Compression",
     "CompressionMissing",
     "ConsumerSettings",
+    "Contradicted",
+    "Decision",
+    "DecisionRefused",
     "FlowLimits",
     "Message",
     "MessageIllegal",
@@ -44,6 +52,7 @@ __all__ = [
     "Messages",
     "NoNameServer",
     "NoRoute",
+    "Outcome",
     "Puller",
     "Received",
     "Refused",
@@ -52,6 +61,8 @@ __all__ = [
     "Sent",
     "Sparing",
     "Start",
+    "Transaction",
+    "Transactions",
     "Unreachable",
     "connect",
 ]

@@ -31,6 +31,7 @@ from broker.client.queries import Queries
 from broker.client.recalling import recall
 from broker.client.routes import Routes
 from broker.client.session import Session
+from broker.client.transactions import Checker, Transactions, open_transactions
 from remoting.address import split_address
 from remoting.background import background
 from remoting.bodies.consumers import MessageQueue
@@ -153,6 +154,19 @@ class Client:
             NoRoute, NoNameServer: as when sending.
         """
         return await recall(self._session, sent)
+
+    def transactions(
+        self, checker: Checker, *, topics: Sequence[str] = (), checks_at_once: int = 16,
+    ) -> AbstractAsyncContextManager[Transactions]:
+        """Send in transactions while the block runs, and answer brokers that ask what became of one.
+
+        ``checker`` gets a half as a message and returns a ``Decision``: ``UNDECIDED`` if it does not know. It is asked
+        for transactions whose block left it open, and for those of other and earlier clients of the producer group.
+        Brokers of ``topics`` may ask before anything is sent. Up to ``checks_at_once`` checkers run at a time.
+
+        At the end what is decided is told, for a second at most. Raises ``ValueError``: it has a checker already.
+        """
+        return open_transactions(self._session, self._producer, checker, topics, checks_at_once)
 
     # --- receiving -------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@
     ├── SendFailed           the message is stored nowhere
     ├── SendUnknown          the message may be stored, or not: sending it again may store it twice
     ├── Refused              a broker answered a request with a code other than SUCCESS
+    │   └── DecisionRefused  a broker does not take a commit: consumers will not see the message
+    ├── Contradicted         a transaction was decided otherwise before
     └── Unreachable          a broker did not answer, or no address of it is known
 
 It knows nothing of the rest of the package.
@@ -58,6 +60,18 @@ class Refused(ClientError):
         self.code, self.remark, self.address = code, remark, address
 
 
+class DecisionRefused(Refused):
+    """The half of a transaction is not there, or not this group's: whatever its body did, the message is lost."""
+
+
+class Contradicted(ClientError):
+    """``message_id`` is that of the transaction. Says which decision was made before."""
+
+    def __init__(self, message_id: str, why: str) -> None:
+        super().__init__(f"transaction {message_id}: {why}")
+        self.message_id = message_id
+
+
 class Unreachable(ClientError):
     """Says which broker, and why."""
 
@@ -80,6 +94,10 @@ class SendUnknown(_NotSent):
     disk, did not confirm it in time. Whoever sends it again may store it twice, and knows the copies by their
     ``message_id``."""
 
-    def __init__(self, why: str, message_id: str, code: int | None = None, sent: Sequence[Sent] = ()) -> None:
+    def __init__(
+        self, why: str, message_id: str, code: int | None = None, sent: Sequence[Sent] = (), place: Sent | None = None,
+    ) -> None:
         super().__init__(why, code, sent)
         self.message_id = message_id
+        self.place = place
+        """Where a broker has it that did not get it confirmed; None: no broker said so."""

@@ -58,7 +58,7 @@ RESERVED: Final = frozenset((
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _TOPIC_MAX, _GROUP_MAX = 127, 120
 _INT32: Final = 1 << 31
-_NO_PROPERTIES: Final[Mapping[str, str]] = {}
+NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 
 @lru_cache(1_024)  # what raises is not kept
@@ -93,7 +93,7 @@ class Message:
     body: bytes
     tag: str | None = None
     keys: Sequence[str] = ()
-    properties: Mapping[str, str] = _NO_PROPERTIES
+    properties: Mapping[str, str] = NO_PROPERTIES
     delay_level: int = 0
     flag: int = 0
     wait_stored: bool = True
@@ -131,7 +131,7 @@ class Encoded:
     born_time_ms: int
 
 
-def properties_of(message: Message, message_id: str, further: Mapping[str, str] = _NO_PROPERTIES) -> str:
+def properties_of(message: Message, message_id: str, further: Mapping[str, str] = NO_PROPERTIES) -> str:
     """All properties in one string, ``further`` reserved ones among them. Raises ``MessageIllegal``."""
     check_topic(message.topic)
     values = {UNIQUE_ID: message_id, WAIT: "true" if message.wait_stored else "false"}
@@ -180,7 +180,7 @@ def delay_of(message: Message) -> dict[str, str]:
 
 def encode(
     message: Message, message_id: str, now_ms: int, *, compress_from: int, compression: Compression, level: int,
-    body_bytes_max: int, further: Mapping[str, str] = _NO_PROPERTIES,
+    body_bytes_max: int, further: Mapping[str, str] = NO_PROPERTIES,
 ) -> Encoded:
     """Bodies above ``compress_from`` bytes are compressed, if that makes them smaller.
 

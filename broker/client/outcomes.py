@@ -86,3 +86,52 @@ def of_error(error: RemotingError) -> Failure:
     if isinstance(error, NotEncodable):
         return _REFUSED
     return _UNSURE
+
+
+# --- what the decision of a transaction came to --------------------------------------------------------------
+
+
+class Heard(Enum):
+    """What an answer to END_TRANSACTION (37) means."""
+
+    CONFIRMED = "the broker has it"
+    AGAIN = "it was not heard: again until the deadline, with a fresh route"
+    LEFT = "nobody knows: the broker asks when it wants to know"
+    REFUSED = "no broker takes it, now or later"
+    CONTRADICTED = "the broker has the other decision"
+
+
+HEARD_BY_CODE: Final[dict[int, Heard]] = {
+    ResponseCode.SUCCESS: Heard.CONFIRMED,
+    ResponseCode.SLAVE_NOT_AVAILABLE: Heard.AGAIN,  # it is no master, or not any more
+    ResponseCode.SYSTEM_BUSY: Heard.AGAIN,
+    ResponseCode.SERVICE_NOT_AVAILABLE: Heard.AGAIN,
+    ResponseCode.GO_AWAY: Heard.AGAIN,
+    ResponseCode.FLUSH_DISK_TIMEOUT: Heard.LEFT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: Heard.LEFT,
+    ResponseCode.SYSTEM_ERROR: Heard.LEFT,  # a defect, perhaps after the message was kept
+    ResponseCode.ILLEGAL_OPERATION: Heard.LEFT,  # the half may be decided by an answer to a check alone
+}
+"""All others are refusals."""
+HEARD_BY_REMARK: Final[dict[str, Heard]] = {
+    TOO_FEW_REPLICAS: Heard.AGAIN,
+    "Find prepared transaction message failed": Heard.REFUSED,
+    "The producer group wrong": Heard.REFUSED,
+    "The transaction state table offset wrong": Heard.REFUSED,
+    "The commit log offset wrong": Heard.REFUSED,
+}
+"""How remarks begin with which a broker answers SYSTEM_ERROR and has done nothing."""
+DECIDED_BEFORE: Final = " was decided before"
+"""In the remark of a broker of this project that has the other decision, and answers ILLEGAL_OPERATION. Java's has no
+memory of decisions, and answers so to what comes too late."""
+
+
+def of_decision(code: int, remark: str | None) -> Heard:
+    """Of a broker's answer to the decision of a transaction."""
+    if code == ResponseCode.ILLEGAL_OPERATION and DECIDED_BEFORE in (remark or ""):
+        return Heard.CONTRADICTED
+    if code == ResponseCode.SYSTEM_ERROR and remark is not None:
+        for beginning, ended in HEARD_BY_REMARK.items():
+            if remark.startswith(beginning):
+                return ended
+    return HEARD_BY_CODE.get(code, Heard.REFUSED)

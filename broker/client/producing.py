@@ -7,7 +7,7 @@ asked for at once and another attempt follows, until the deadline. What a failur
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -15,7 +15,7 @@ import trio
 
 from broker.client.errors import MessageIllegal, NoNameServer, NoRoute, SendFailed, SendUnknown
 from broker.client.faults import FAILED_MS, RoundRobin
-from broker.client.message import WAIT, Encoded, Message, Sent, encode
+from broker.client.message import NO_PROPERTIES, WAIT, Encoded, Message, Sent, encode
 from broker.client.outcomes import Failure, Next, of_answer, of_error
 from broker.client.route import Route
 from broker.client.session import Session
@@ -25,7 +25,7 @@ from remoting.command import ONEWAY, Command
 from remoting.connection import Connection
 from remoting.errors import ConnectFailed, RemotingError
 from remoting.hashing import java_hash
-from remoting.record import encode_batch, encode_properties
+from remoting.record import PREPARED, encode_batch, encode_properties
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
@@ -69,6 +69,36 @@ class Producer:
         encoded = self.encode(message)
         deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
         return await self._send(message, encoded, deadline, _choice(queue, order_by))
+
+    async def send_half(
+        self, message: Message, further: Mapping[str, str], timeout_ms: float | None, queue: MessageQueue | None,
+        order_by: str | None, abandoned: Callable[[str, Sent | None], None],
+    ) -> Sent:
+        """The half of a transaction, ``further`` its properties. Two halves with one id would be two messages in the
+        end: when it is unknown whether one is stored it is ``abandoned``, and the next attempt has another id.
+
+        Raises ``SendFailed``, ``SendUnknown``: every half that may be stored is abandoned."""
+        deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
+        retries = self._settings.retries if self._settings.resend_unknown else 0
+        while True:
+            encoded = self.encode(message, further=further)
+            fields = self._fields(
+                message.topic, encoded.sys_flag | PREPARED, message.flag, encoded.properties, encoded.born_time_ms)
+            try:
+                found, answer = await self._store(
+                    _SEND, message.topic, encoded.message_id, fields, encoded.body, deadline, _choice(queue, order_by),
+                    resend_unknown=False)
+                return _sent(encoded.message_id, found, answer)
+            except SendFailed:
+                raise
+            except SendUnknown as unknown:
+                abandoned(encoded.message_id, unknown.place)
+                retries -= 1
+                if retries < 0 or unknown.place is not None or self._now() >= deadline:
+                    raise
+            except BaseException:  # cancelled: it may have left
+                abandoned(encoded.message_id, None)
+                raise
 
     async def send_again(self, topic: str, encoded: Encoded, flag: int, reconsume_times: int, times_max: int) -> Sent:
         """A message that a consumer gives back, as a new one to its group's retry topic."""
@@ -145,14 +175,16 @@ class Producer:
 
     # --- one message -----------------------------------------------------------------------------------------
 
-    def encode(self, message: Message, *, compress: bool = True) -> Encoded:
+    def encode(
+        self, message: Message, *, compress: bool = True, further: Mapping[str, str] = NO_PROPERTIES,
+    ) -> Encoded:
         """With a new id. Raises ``MessageIllegal``, ``CompressionMissing``."""
         settings, now_ms = self._settings, self._session.wall_ms()
         return encode(
             message, self._session.ids.next(now_ms), now_ms,
             compress_from=settings.compress_from_bytes if compress else settings.message_bytes_max,
             compression=settings.compression, level=settings.compression_level,
-            body_bytes_max=settings.message_bytes_max)
+            body_bytes_max=settings.message_bytes_max, further=further)
 
     def _fields(self, topic: str, sys_flag: int, flag: int, properties: str, born_time_ms: int) -> dict[str, str]:
         """Ext fields of 310 and 320 but for the queue: ``SendMessageRequestV2`` without what its defaults say. Made by
@@ -171,16 +203,18 @@ class Producer:
 
     async def _store(
         self, code: int, topic: str, message_id: str, fields: dict[str, str], body: bytes, deadline: float,
-        choose: Choose | None,
+        choose: Choose | None, *, resend_unknown: bool | None = None,
     ) -> tuple[MessageQueue, Command]:
         """All attempts. Raises ``SendFailed``, ``SendUnknown``."""
+        if resend_unknown is None:
+            resend_unknown = self._settings.resend_unknown
         size = min(len(body), self._settings.in_flight_bytes_max)
         if self._waiting or self._free_bytes < size:
             await self._wait_for_room(size, deadline)
         else:
             self._free_bytes -= size
         try:
-            return await self._attempts(code, topic, message_id, fields, body, deadline, choose)
+            return await self._attempts(code, topic, message_id, fields, body, deadline, choose, resend_unknown)
         finally:
             self._free_bytes += size
             if self._waiting:
@@ -188,11 +222,11 @@ class Producer:
 
     async def _attempts(
         self, code: int, topic: str, message_id: str, fields: dict[str, str], body: bytes, deadline: float,
-        choose: Choose | None,
+        choose: Choose | None, resend_unknown: bool,
     ) -> tuple[MessageQueue, Command]:
         session, now = self._session, self._now
         routes, faults, retries = session.routes, session.faults, self._settings.retries
-        maybe_stored, last, answer_code = False, None, None
+        maybe_stored, last, answer_code, place = False, None, None, None
         while True:
             route = routes.cached(topic) or await self._route(topic, deadline)
             queue, address = self._pick(route, topic, choose, last)
@@ -216,6 +250,7 @@ class Producer:
                             faults.note(queue.broker_name, took_ms, now() * 1e3)
                         return queue, answer
                     failure, answer_code = of_answer(answer.code, answer.remark), answer.code
+                    place = _place(message_id, queue, answer)
                     why = f"{topic}: {address} answered {answer.code}: {answer.remark or 'no remark'}"
                 finally:
                     del self._under_way[id(command)]
@@ -225,7 +260,7 @@ class Producer:
             maybe_stored |= failure.maybe_stored
             retries -= failure.next is Next.RETRY
             final = failure.next is Next.STOP or retries < 0 or (
-                failure.maybe_stored and not self._settings.resend_unknown)
+                failure.maybe_stored and not resend_unknown)
             if not final and choose is None and self._others(route, last):
                 routes.renew_soon(topic)
             elif not final:
@@ -235,7 +270,7 @@ class Producer:
                     await routes.renew(topic)
             if final or now() >= deadline:
                 if maybe_stored:
-                    raise SendUnknown(why, message_id, answer_code)
+                    raise SendUnknown(why, message_id, answer_code, place=place)
                 raise SendFailed(why, answer_code)
 
     async def follow(self) -> None:
@@ -343,6 +378,14 @@ def _pause_s(attempts: int) -> float:
 
 def _sent(message_id: str, queue: MessageQueue, answer: Command) -> Sent:
     """Raises ``SendUnknown`` for an answer that does not say where."""
+    place = _place(message_id, queue, answer)
+    if place is None:
+        raise SendUnknown(f"{queue.topic}: the answer says no place: {sorted(answer.ext)}", message_id)
+    return place
+
+
+def _place(message_id: str, queue: MessageQueue, answer: Command) -> Sent | None:
+    """Where an answer says that the message is; None: nowhere."""
     ext = answer.ext
     try:
         number = int(ext["queueId"])
@@ -350,7 +393,7 @@ def _sent(message_id: str, queue: MessageQueue, answer: Command) -> Sent:
             queue = MessageQueue(queue.topic, queue.broker_name, number)
         return Sent(message_id, queue, int(ext["queueOffset"]), ext["msgId"], ext.get("recallHandle"))
     except (KeyError, ValueError):
-        raise SendUnknown(f"{queue.topic}: the answer says no place: {sorted(ext)}", message_id) from None
+        return None
 
 
 def _choice(queue: MessageQueue | None, order_by: str | None) -> Choose | None:

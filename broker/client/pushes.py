@@ -1,6 +1,7 @@
-"""Requests that brokers send to clients: members of a group changed, go on elsewhere, say how you are.
+"""Requests that brokers send to clients: members of a group changed, go on elsewhere, say how you are; and to
+producers: what became of a transaction.
 
-A table of handlers over the session's consumers. Source: ``ClientRemotingProcessor`` of RocketMQ 5.5.0.
+A table of handlers over what the session has of each. Source: ``ClientRemotingProcessor`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from broker.client.message import PRODUCER_GROUP
 from broker.client.session import Session
 from remoting.bodies.consumers import ConsumerStatus, MessageQueue, ResetOffsetBody, ResetOffsetBodyForC
 from remoting.codes import RequestCode, ResponseCode
@@ -21,6 +23,8 @@ from remoting.headers.consumers import (
     GetConsumerStatusRequest,
     ResetOffsetRequest,
 )
+from remoting.headers.transactions import CheckTransactionStateRequest
+from remoting.record import decode, property_of
 
 
 class Pushes:
@@ -35,6 +39,7 @@ class Pushes:
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._running,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume,
+            RequestCode.CHECK_TRANSACTION_STATE: self._check,
         }
 
     def _members_changed(self, _: Connection, command: Command) -> Command:
@@ -80,6 +85,15 @@ class Pushes:
             return response(command, body=await consumer.consume_directly(command.body, command.ext.get("brokerName")))
 
         return consume()
+
+    def _check(self, connection: Connection, command: Command) -> Command | None:
+        """One-way: a broker that gets no answer asks again."""
+        header, session = CheckTransactionStateRequest.from_ext(command.ext), self.session
+        record = decode(command.body)
+        group = property_of(record.message.properties, PRODUCER_GROUP.encode())
+        if session.asked is not None and group == session.producer_group.encode():
+            session.asked.check(connection, header, record)
+        return response(command)
 
 
 def _no_group(command: Command, group: str) -> Command:

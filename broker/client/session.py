@@ -26,6 +26,8 @@ from remoting.connection import Connection
 from remoting.errors import HeaderError, RemotingError
 from remoting.header import Header
 from remoting.headers.consumers import UnregisterClientRequest
+from remoting.headers.transactions import CheckTransactionStateRequest
+from remoting.record import Record
 
 logger = logging.getLogger("broker.client")
 
@@ -48,6 +50,13 @@ class Member(Protocol):
     async def consume_directly(self, body: bytes, broker: str | None) -> bytes: ...
 
 
+class AnswersChecks(Protocol):
+    """Who answers brokers that ask what became of a transaction."""
+
+    def check(self, connection: Connection, header: CheckTransactionStateRequest, record: Record) -> None: ...
+    def broken(self) -> None: ...
+
+
 @attrs.define(eq=False, kw_only=True)
 class Session:
     """``wall_ms`` is the wall clock; deadlines are trio's."""
@@ -64,6 +73,7 @@ class Session:
     routes: Routes = attrs.field(init=False)
     consumers: dict[str, Member] = attrs.field(factory=dict)
     """By group."""
+    asked: AnswersChecks | None = None
     greeted: set[str] = attrs.field(factory=set)
     """Addresses that got a heartbeat over the connection that is open now."""
     _greeting: dict[str, trio.Event] = attrs.field(factory=dict, init=False)
@@ -85,6 +95,8 @@ class Session:
     def closed(self, connection: Connection, _: str) -> None:
         """Whoever is found there next has to be greeted."""
         self.greeted.discard(connection.peer)
+        if self.asked is not None:
+            self.asked.broken()
 
     async def address(self, topic: str, broker: str, broker_id: int = MASTER) -> tuple[str, int]:
         """Of that member of a group, else of its master, else of any, with its id. Raises ``Unreachable``."""
@@ -138,6 +150,12 @@ class Session:
         while True:
             await trio.sleep(self.settings.heartbeat_ms / 1e3)
             await self.greet_all(again=True)
+
+    @property
+    def greeted_all(self) -> bool:
+        """Whether each group that is known has a master, and that one knows this client."""
+        return all(address in self.greeted for route in self.routes
+                   for address in (route.master(name) or "" for name in route.brokers))
 
     async def greet_all(self, *, again: bool = False) -> None:
         """A heartbeat to each broker that had none on this connection; ``again``: to all."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-from collections.abc import Callable
 
 import pytest
 import trio
@@ -13,46 +11,14 @@ from trio.testing import MockClock
 from broker.client import Message, MessageIllegal, MessageQueue, Refused, SendFailed, Sent, Unreachable
 from broker.client.handles import read_handle
 from broker.client.message import delay_of
-from remoting import record as codec
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, response
-from remoting.connection import Connection
-from remoting.headers.sending import SendMessageRequestV2, SendMessageResponse
-from remoting.headers.transactions import RecallMessageRequest, RecallMessageResponse
-from tests.broker.client.cluster import SILENCE, Cluster, FakeBroker, cluster, refusing
+from remoting.command import response
+from tests.broker.client.cluster import SILENCE, Cluster, cluster, refusing
+from tests.broker.client.delaying import DelayingBroker, handle
 
 SEND, RECALL = RequestCode.SEND_MESSAGE_V2, RequestCode.RECALL_MESSAGE
 MINUTE = dt.timedelta(minutes=1)
 NEW_YEAR = dt.datetime(2027, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))
-
-
-def handle(topic: str = "orders", broker: str = "a", due_ms: int = 1_000, message_id: str = "ID") -> str:
-    return base64.urlsafe_b64encode(f"v1 {topic} {broker} {due_ms} {message_id}".encode()).decode()
-
-
-class DelayingBroker(FakeBroker):
-    """Keeps what has a time of its own apart, and forgets what is recalled."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.waiting: dict[str, dict[str, str]] = {}
-
-    def handlers(self) -> dict[int, Callable[[Connection, Command], Command | None]]:
-        return {**super().handlers(), SEND: self._delay, RECALL: self._recall}
-
-    def _delay(self, _: Connection, command: Command) -> Command:
-        header = SendMessageRequestV2.from_ext(command.ext)
-        properties = codec.decode_properties((header.properties or "").encode())
-        message_id = properties["UNIQ_KEY"]
-        self.waiting[message_id] = properties
-        return response(command, header=SendMessageResponse(
-            "0" * 32, 0, len(self.waiting), recall_handle=handle(header.topic, self.name, 9, message_id)))
-
-    def _recall(self, _: Connection, command: Command) -> Command:
-        asked = read_handle(RecallMessageRequest.from_ext(command.ext).recall_handle)
-        if self.waiting.pop(asked.message_id, None) is None:
-            return response(command, 604, remark="recall failed, timestamp invalid")
-        return response(command, header=RecallMessageResponse(asked.message_id))
 
 
 async def started(made: Cluster, address: str = "a:1") -> DelayingBroker:

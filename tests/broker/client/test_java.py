@@ -21,23 +21,31 @@ from broker.client import (
     ClientSettings,
     Compression,
     ConsumerSettings,
+    Decision,
     Message,
     MessageQueue,
     Messages,
+    Outcome,
     Received,
     Refused,
     SendFailed,
     Start,
     connect,
 )
+from broker.client.outcomes import Heard, of_decision
 from harness.processes import java
 from harness.processes.broker import Broker
 from harness.processes.program import Report
+from remoting.codes import RequestCode
+from remoting.command import request
+from remoting.headers.transactions import EndTransactionRequest
 from tests.harness.processes.rocketmq import current_release
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 FIRST = Start.FIRST
-FEATURES = {"timerWheelEnable": "true", "recallMessageEnable": "true"}
+FEATURES: dict[str, str | int] = {
+    "timerWheelEnable": "true", "recallMessageEnable": "true", "transactionTimeOut": 1_000,
+    "transactionCheckInterval": 1_500, "transactionOpBatchInterval": 200}
 
 
 @pytest.fixture
@@ -144,6 +152,47 @@ async def delayed(client: Client) -> None:
     assert refused.value.code == 604
 
 
+async def in_transactions(client: Client) -> None:
+    """Committed by the block, rolled back by it, and decided by the checker; one message for each that is committed."""
+    await made(client, "Pairs", 1)
+    checked: list[bytes] = []
+
+    async def check(message: Received) -> Decision:
+        checked.append(message.body)
+        return Decision.COMMIT if message.body == b"left, committed" else Decision.ROLLBACK
+
+    async with client.transactions(check) as transactions:
+        async with transactions.begin(Message("Pairs", b"committed", keys=["k"])) as committed:
+            assert await client.query("Pairs", "k") == []
+        with pytest.raises(KeyError):
+            async with transactions.begin(Message("Pairs", b"raised")) as raised:
+                raise KeyError
+        async with transactions.begin(Message("Pairs", b"rolled back")) as rolled_back:
+            rolled_back.rollback()
+        async with transactions.begin(Message("Pairs", b"left, committed")) as left:
+            left.leave()
+        async with transactions.begin(Message("Pairs", b"left, rolled back")) as left:
+            left.leave()
+        async with transactions.begin(Message("Pairs", b"late")) as late:
+            await trio.sleep(4)  # asked meanwhile, and nobody else decides
+        assert [each.outcome for each in (committed, rolled_back, late, left)] == [Outcome.CONFIRMED] * 3 + [None]
+        async with client.consume("pairing", "Pairs", start=FIRST) as messages:
+            found = await take(messages, 3)
+            assert sorted(message.body for message in found) == [b"committed", b"late", b"left, committed"]
+            assert {message.message_id for message in found} >= {committed.message_id, late.message_id}
+            with trio.fail_after(30):
+                while len(checked) < 2:
+                    await trio.sleep(0.1)
+            with trio.move_on_after(3):
+                raise AssertionError(f"once each: {(await anext(messages)).body!r}")
+    assert sorted(checked) == [b"left, committed", b"left, rolled back"]
+    assert raised.outcome is Outcome.CONFIRMED
+    address, _ = await client._session.address("Pairs", "a")
+    nowhere = EndTransactionRequest("quorate-producers", 0, 1 << 40, 8, msg_id="m")
+    answer = await client._session.remoting.call(address, request(RequestCode.END_TRANSACTION, nowhere), 3_000)
+    assert of_decision(answer.code, answer.remark) is Heard.REFUSED
+
+
 async def giving_back(client: Client) -> None:
     """Given back, a message comes again after the delay, and in the end lies with the dead letters."""
     await made(client, "Returns", 1)
@@ -239,6 +288,7 @@ async def test_everything_a_client_does_works_with_a_java_broker(rocketmq: java.
     async with cluster(rocketmq, tmp_path) as (namesrv, _), connect(namesrv) as client, connect(namesrv) as other:
         await sending(client)
         await delayed(client)
+        await in_transactions(client)
         await illegal(client)
         await pulled(client)
         await broadcast(client, other, tmp_path)
