@@ -25,6 +25,7 @@ import trio
 
 from broker.config import BrokerConfig, check, from_properties, listing
 from broker.ha.epochfile import EpochFile
+from broker.idle_keys import FEATURES, IDLE
 from broker.parts import configuration, passed_on
 from broker.place import log_paths, store_files
 from broker.relay.finding import Listed, MasterFinder
@@ -36,17 +37,18 @@ from broker.roles import Roles
 from broker.server import RunningBroker, World, serve_broker
 from broker.store.errors import StoreError
 from raft.loglimit import RepeatLimit
+from remoting.address import is_ip
 from remoting.client import open_client
 from remoting.config import ServerConfig, TLSMode
 from remoting.daemon.files import DiskFiles
-from remoting.daemon.keys import ConfigError
+from remoting.daemon.keys import ConfigError, names
 from remoting.daemon.logs import set_up
 from remoting.daemon.process import (
     FAILED,
     STOPPED,
     USAGE,
     Stoppable,
-    given_properties,
+    given_and_unknown,
     leaves,
     listen,
     run_until_stopped,
@@ -90,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = parser().parse_args(arguments)
     try:
-        given = given_properties(options, DiskFiles())
+        given, strange = given_and_unknown(options, DiskFiles(), {*names(configuration()), *IDLE})
         if options.namesrvAddr:
             given["namesrvAddr"] = options.namesrvAddr
         config = here(from_properties(given, start=configuration()()))
@@ -99,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{name}={value}")
             return STOPPED
         check(config)
+        config = resolved(config)
         tls = tls_of(config)
         client_tls_of(config)
     except (ConfigError, OSError) as error:
@@ -107,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     inherited = inherited_sockets()
     if not inherited:
+        tell_of_idle_keys(config.without_meaning, strange, FEATURES, config, None)
         _tell_of(config, given)
     code = STOPPED
     try:
@@ -125,7 +129,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _tell_of(config: BrokerConfig, given: Mapping[str, str]) -> None:
     """Log what an operator who comes from Java may not expect of these keys."""
-    tell_of_idle_keys(config.without_meaning, None)
+    if config.enable_slave_acting_master:
+        logger.warning("no slave acts as master here; writes are refused as RIP-34 says", extra={
+            "key": "enableSlaveActingMaster", "value": "true"})
+    if config.read_only_commit_log_store_paths and not config.read_only_log_paths:
+        logger.warning("read only directories of the log count where storePathCommitLog names several, as in Java",
+                       extra={"key": "readOnlyCommitLogStorePaths"})
     if config.detection_profile == "quick" and config.enable_controller_mode:
         logger.info("silence of members of ours is noticed sooner; Java's, and older ones, are judged as ever",
                     extra={"detection_profile": config.detection_profile})
@@ -140,6 +149,18 @@ def here(config: BrokerConfig) -> BrokerConfig:
     return attrs.evolve(
         config, broker_name=config.broker_name or socket.gethostname(), broker_ip1=address,
         broker_ip2=config.broker_ip2 or address, store_path_root_dir=str(Path(config.store_path_root_dir).expanduser()))
+
+
+def resolved(config: BrokerConfig) -> BrokerConfig:
+    """With the IP address that messages carry, where ``brokerIP1`` is a host name. Raises ``ConfigError``."""
+    if is_ip(config.broker_ip1):
+        return config
+    try:
+        found = socket.getaddrinfo(config.broker_ip1, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError("brokerIP1", config.broker_ip1, f"has no address: {error}") from None
+    ips = sorted((str(address[0]) for *_, address in found), key=lambda ip: ":" in ip)
+    return attrs.evolve(config, resolved_ip=ips[0])
 
 
 def own_address() -> str:

@@ -7,7 +7,6 @@ ours, which Java ignores, are marked so. Text and numbers only.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Final, TypeVar, get_type_hints
@@ -15,8 +14,8 @@ from typing import Final, TypeVar, get_type_hints
 import attrs
 
 from broker.ha.acks import BrokerRole
-from broker.idle_keys import IDLE, NOT_OFFERED
-from remoting.address import join_address, split_address
+from broker.idle_keys import IDLE, INSTEAD, NOT_OFFERED
+from remoting.address import is_host, join_address, split_address
 from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.keys import (
     ConfigError,
@@ -30,7 +29,7 @@ from remoting.daemon.keys import (
     refuse_unknown,
 )
 from remoting.daemon.tlskeys import TLSClientKeys, TLSKeys, hidden
-from remoting.record import BODY_BYTES_MOST
+from remoting.record import BODY_BYTES_MOST, packed_host
 
 ALWAYS_BLACKLISTED: Final = ("configBlackList", "brokerConfigPath", "configStorePath", "rocketmqHome")
 MASTER_ID: Final = 0
@@ -61,7 +60,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
                          least=-1, most=_LONG_MAX)
     broker_role: str = key("ASYNC_MASTER", "without meaning under a controller, which decides",
                            choices=tuple(role.value for role in BrokerRole))
-    broker_ip1: str = key("", "address that clients are told; default: this machine's", name="brokerIP1")
+    broker_ip1: str = key("", "address, or host name, that clients are told; default: this machine's address",
+                          name="brokerIP1")
     broker_ip2: str = key("", "address that slaves are told; default: brokerIP1", name="brokerIP2")
     bind_address: str = key("0.0.0.0", "address to listen at")
     listen_port: int = key(10_911, "port of clients and others", least=0, most=_PORTS)
@@ -198,10 +198,12 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     flush_commit_log_thorough_interval: int = _ms(10_000, "ASYNC_FLUSH: after so long anything is flushed")
     file_reserved_time: int = _count(72, "hours that files of the log are kept", most=1_000_000, live=True)
     delete_when: str = key("04", "hours of the day at which old files are deleted, separated by semicolons", live=True)
-    disk_max_used_space_ratio: int = key(75, "percent of the disk; above it old files are deleted at any hour",
-                                         least=10, most=95, live=True)
-    disk_space_clean_forcibly_ratio: int = key(85, "percent; above it files younger than fileReservedTime as well, if "
-                                                   "cleanFileForciblyEnable", least=10, most=100)
+    disk_max_used_space_ratio: int = key(
+        75, "percent of the disk; above it, or diskSpaceCleanForciblyRatio, old files are deleted at any hour",
+        least=0, most=100, live=True)
+    disk_space_clean_forcibly_ratio: int = key(
+        85, "percent; above it, or diskSpaceWarningLevelRatio, files younger than fileReservedTime as well, if "
+        "cleanFileForciblyEnable", least=10, most=100)
     disk_space_warning_level_ratio: int = key(90, "percent; above it writes are refused", least=10, most=100)
     disk_stall_ms: int = key(3_000, "ours: a write or a sync that takes so long stalls the disk: a slave leaves its "
                              "master, a master asks for a successor; 0: never", least=0, most=_INT_MAX)
@@ -245,6 +247,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
 
     without_meaning: Mapping[str, str] = attrs.field(factory=dict)
     """Given keys of ``IDLE``, as written."""
+    resolved_ip: str = ""
+    """Of ``broker_ip1``, where that is a host name."""
 
     # --- what the keys say together --------------------------------------------------------------------------
 
@@ -252,6 +256,11 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     def address(self) -> str:
         """Where clients and controllers reach this broker."""
         return join_address(self.broker_ip1, self.listen_port)
+
+    @property
+    def store_host(self) -> bytes:
+        """``address`` as messages and their ids carry it. Raises ``MessageIllegal`` for a name that is not resolved."""
+        return packed_host(self.resolved_ip or self.broker_ip1, self.listen_port)
 
     @property
     def ha_address(self) -> str:
@@ -312,8 +321,9 @@ def from_properties(given: Mapping[str, str], *, start: BrokerConfig | None = No
     ours = names(type(start))
     refuse_unknown(given, {*ours, *IDLE})
     for name, text in given.items():
-        if name in NOT_OFFERED and text.strip() != NOT_OFFERED[name]:
-            raise ConfigError(name, text, f"is not offered; must be {NOT_OFFERED[name]}")
+        if name in NOT_OFFERED and text.strip().lower() != NOT_OFFERED[name]:
+            instead = f": {INSTEAD[name]}" if name in INSTEAD else ""
+            raise ConfigError(name, text, f"is not offered; must be {NOT_OFFERED[name] or 'empty'}{instead}")
     kept = {**start.without_meaning, **{name: text for name, text in given.items() if name not in ours}}
     if "diskSpaceCleanForciblyRatio" in given:  # who names the ratio of a deletion wants it
         given = {"cleanFileForciblyEnable": "true", **given}
@@ -375,11 +385,10 @@ def check(config: BrokerConfig) -> None:
         if not text.strip() or any(mark in text for mark in "#\r\n"):
             where = "brokerClusterName" if name == "broker_cluster_name" else "brokerName"
             raise ConfigError(where, text, "must not be empty nor contain '#' or a line's end")
-    for where, text in (("brokerIP1", config.broker_ip1), ("brokerIP2", config.broker_ip2 or config.broker_ip1)):
-        try:
-            ipaddress.ip_address(text)
-        except ValueError:
-            raise ConfigError(where, text, "must be an IP address: messages and their ids carry it") from None
+    for where, text in (("brokerIP1", config.broker_ip1), ("brokerIP2", config.broker_ip2 or config.broker_ip1),
+                        ("bindAddress", config.bind_address)):
+        if not is_host(text):
+            raise ConfigError(where, text, "must be an IP address, or the name of a host")
     for where, listed in (("namesrvAddr", config.name_servers), ("controllerAddr", config.controllers),
                           ("haMasterAddress", _addresses(config.ha_master_address))):
         for address in listed:
@@ -396,11 +405,6 @@ def check(config: BrokerConfig) -> None:
     if len(set(used)) < len(used):
         raise ConfigError("haListenPort", str(config.ha_listen_port),
                           f"clashes with listenPort = {config.listen_port}, which is used with the one two below it")
-    ratios = (config.disk_max_used_space_ratio, config.disk_space_clean_forcibly_ratio,
-              config.disk_space_warning_level_ratio)
-    if sorted(ratios) != list(ratios):
-        raise ConfigError("diskMaxUsedSpaceRatio", str(config.disk_max_used_space_ratio),
-                          "must be at most diskSpaceCleanForciblyRatio, and that at most diskSpaceWarningLevelRatio")
     if config.mapped_file_size_consume_queue % 20:
         raise ConfigError("mappedFileSizeConsumeQueue", str(config.mapped_file_size_consume_queue),
                           "must be a multiple of 20, the bytes of an entry")

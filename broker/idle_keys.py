@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from remoting.daemon.keys import Missing
+
 _DEFAULTS: Final = """
 abortFile= accessMessageInMemoryHotRatio=26 accountStatsEnable=true accountStatsPrintZeroValues=true
 ackMessageThreadPoolNums=16 ackThreadPoolQueueCapacity=100000 aclCacheExpiredSecond=600 aclCacheMaxNum=1000
@@ -139,19 +141,57 @@ writeWithoutMmap=false
 IDLE: Final[Mapping[str, str]] = dict(word.split("=", 1) for word in _DEFAULTS.split())
 
 NOT_OFFERED: Final[Mapping[str, str]] = {
+    # another store
     "enableDLegerCommitLog": "false",
-    "duplicationEnable": "false",
+    "storeType": "default",
+    "messageStorePlugIn": "",
+    "configManagerVersion": "v1",
+    "enableConsumeQueueExt": "false",
+    "popConsumerKVServiceEnable": "false",
+    "timerRocksDBEnable": "false",
+    "transRocksDBEnable": "false",
+    # security
     "aclEnable": "false",
     "authenticationEnabled": "false",
     "authorizationEnabled": "false",
-    "fetchNameSrvAddrByDnsLookup": "false",
-    "fetchNamesrvAddrByAddressServer": "false",
-    "fetchControllerAddrByDnsLookup": "false",
-    "storeType": "default",
     "useTLS": "false",
-    "enableConsumeQueueExt": "false",
-    "enabledAppendPropCRC": "false",
-    "timerRocksDBEnable": "false",
-    "transRocksDBEnable": "false",
 }
-"""Those of them that must not be given another value: what they ask for would silently be missing."""
+"""Those of them that must not be given another value: to go on would lose data, open another store, or drop security.
+"""
+
+INSTEAD: Final[Mapping[str, str]] = {"useTLS": "tls.enable is for TLS to others"}
+"""What is offered in the place of such a key."""
+
+FEATURES: Final[Mapping[str, Missing]] = {
+    "disappearTimeAfterStart": Missing("to register later than it starts", "-1"),
+    "duplicationEnable": Missing("duplication"),
+    "coldCtrStrategyEnable": Missing("flow control of cold reads"),
+    "coldDataFlowControlEnable": Missing("flow control of cold reads"),
+    "compatibleWithOldNameSrv": Missing("heartbeats for name servers of RocketMQ 5 alone", "true"),
+    "defaultMessageRequestMode": Missing("consuming by POP", "PULL"),
+    "enableBroadcastOffsetStore": Missing("offsets of broadcasting consumers behind proxies"),
+    "enableCalcFilterBitMap": Missing("filters by SQL92"),
+    "enableCleanExpiredOffset": Missing("deletion of offsets that nobody uses"),
+    "enableCompaction": Missing("compaction of topics"),
+    "enabledAppendPropCRC": Missing("checksums of properties"),
+    "enableLmq": Missing("light message queues"),
+    "enableMultiDispatch": Missing("light message queues"),
+    "enableNetWorkFlowControl": Missing("flow control of the network"),
+    "enablePropertyFilter": Missing("filters by SQL92"),
+    "enableRemoteEscape": Missing("escape to another group's master"),
+    "fetchControllerAddrByDnsLookup": Missing("controllers by DNS"),
+    "fetchNameSrvAddrByDnsLookup": Missing("name servers by DNS"),
+    "fetchNamesrvAddrByAddressServer": Missing("name servers by an address server"),
+    "forceVerifyPropCRC": Missing("checksums of properties"),
+    "indexRocksDBEnable": Missing("an index in RocksDB"),
+    "innerClientAuthenticationCredentials": Missing("to authenticate itself to others", ""),
+    "lockInStrictMode": Missing("locks of queues on a quorum of replicas"),
+    "readUnCommitted": Missing("reading what is not confirmed"),
+    "rejectPullConsumerEnable": Missing("refusal of pull consumers"),
+    "rocksdbCQDoubleWriteEnable": Missing("queues in RocksDB"),
+    "socksProxyConfig": Missing("connections through SOCKS proxies", "{}"),
+    "startAcceptSendRequestTimeStamp": Missing("refusal of sends before a moment", "0"),
+    "transientStorePoolEnable": Missing("writes through a pool of memory"),
+    "useStaticSubscription": Missing("static subscriptions"),
+}
+"""Those of them that ask for more than another number of threads or bytes: whoever gives them is warned."""

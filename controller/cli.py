@@ -9,21 +9,21 @@ from typing import Final
 
 import trio
 
-from controller.config import ControllerConfig, check, from_properties, listing
+from controller.config import KNOWN, ControllerConfig, check, from_properties, listing
 from controller.server import serve_controller
 from raft.errors import RaftError
 from raft.loglimit import RepeatLimit
 from raft.tls import ALPN
 from remoting.address import split_address
 from remoting.daemon.files import DiskFiles
-from remoting.daemon.keys import ConfigError
+from remoting.daemon.keys import NETTY_FEATURES, ConfigError
 from remoting.daemon.logs import set_up
 from remoting.daemon.process import (
     FAILED,
     STOPPED,
     USAGE,
     Stoppable,
-    given_properties,
+    given_and_unknown,
     leaves,
     listen,
     run_until_stopped,
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = parser().parse_args(arguments)
     try:
-        config = from_properties(given_properties(options, DiskFiles()))
+        given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
+        config = from_properties(given)
         if options.printConfigItem:
             for name, value in listing(config).items():
                 print(f"{name}={value}")
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mqcontroller: {error}", file=sys.stderr)
         return USAGE
     set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
-    tell_of_idle_keys(config.without_meaning, options.namesrvAddr)
+    tell_of_idle_keys(config.without_meaning, strange, NETTY_FEATURES, config, options.namesrvAddr)
     code = STOPPED
     try:
         trio.run(run, config, tls)

@@ -20,9 +20,10 @@ from raft.config import Config as RaftConfig
 from raft.errors import ConfigError as RaftConfigError
 from raft.errors import UsageError
 from raft.groups import NAME_BYTES_MAX, group_number
-from remoting.address import split_address
+from remoting.address import is_host, split_address
 from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.keys import (
+    NETTY_CLIENT_WITHOUT_MEANING,
     NETTY_WITHOUT_MEANING,
     ConfigError,
     every_property,
@@ -32,6 +33,7 @@ from remoting.daemon.keys import (
     names,
     properties,
     read,
+    refuse_tls_key,
     refuse_unknown,
 )
 from remoting.daemon.tlskeys import TLSKeys, hidden
@@ -49,6 +51,8 @@ WITHOUT_MEANING: Mapping[str, object] = {
     # NettyServerConfig
     **NETTY_WITHOUT_MEANING, "serverSocketBacklog": 1_024, "enableShutdownGracefully": False,
     "shutdownWaitTimeSeconds": 30,
+    # NettyClientConfig
+    **NETTY_CLIENT_WITHOUT_MEANING,
 }
 """Keys of Java that nothing here depends on, with Java's defaults. A silent broker is judged at its deadline and a lost
 election asked for again when something changes, so there is nothing to scan and nothing to count."""
@@ -211,6 +215,10 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
     "default": {name: text for name, text in properties(ControllerConfig()).items() if name in QUICK}, "quick": QUICK}
 
 
+KNOWN = frozenset({*names(ControllerConfig), "processReadEvent", *WITHOUT_MEANING})
+"""Keys that a controller's file may have."""
+
+
 def from_properties(
     given: Mapping[str, str], *, start: ControllerConfig | None = None, others: Collection[str] = (),
 ) -> ControllerConfig:
@@ -221,7 +229,8 @@ def from_properties(
     if "processReadEvent" in given:  # Java's setter has this name, its getter the other
         given = {**given, "isProcessReadEvent": given["processReadEvent"]}
         given.pop("processReadEvent")
-    refuse_unknown(given, {*names(ControllerConfig), "processReadEvent", *WITHOUT_MEANING, *others})
+    refuse_unknown(given, KNOWN.union(others))
+    refuse_tls_key(given, "tls.server.trustCertPath is for TLS between controllers")
     start = start or ControllerConfig()
     given = in_profile(given, start, start.detection_profile, given.get("detectionProfile", "").strip(), PROFILES)
     kept = {**start.without_meaning, **{name: text for name, text in given.items() if name in WITHOUT_MEANING}}
@@ -277,10 +286,8 @@ def check(config: ControllerConfig) -> None:
             raise ConfigError(config.peers_key, address, str(error)) from None
     if len(set(config.peers.values())) < len(config.peers):
         raise ConfigError(config.peers_key, ";".join(config.peers.values()), "names one address twice")
-    try:
-        split_address(config.listen)
-    except ValueError as error:
-        raise ConfigError("bindAddress", config.bind_address, str(error)) from None
+    if not is_host(config.bind_address):
+        raise ConfigError("bindAddress", config.bind_address, "must be an IP address, or the name of a host")
     config.access  # noqa: B018  it says what is wrong
     if config.tls_server_mode == "enforcing" and not config.tls_server_trust_cert_path:
         raise ConfigError("tls.server.mode", "enforcing",

@@ -27,7 +27,7 @@ import role_tables  # noqa: E402
 
 from benchmarks import broker_figures, failover_timeline, rto_figures  # noqa: E402
 from broker.config import PROFILES, QUICK  # noqa: E402
-from broker.idle_keys import IDLE, NOT_OFFERED  # noqa: E402
+from broker.idle_keys import FEATURES, IDLE, NOT_OFFERED  # noqa: E402
 from broker.moments import ORDERS  # noqa: E402
 from broker.parts import configuration  # noqa: E402
 from broker.schedule.levels import DelayLevels  # noqa: E402
@@ -77,8 +77,17 @@ def idle_keys(idle: Iterable[str] = WITHOUT_MEANING) -> Iterator[str]:
 
 def refused_keys() -> Iterator[str]:
     """Keys of Java that may have their default only."""
-    rows = ", ".join(f"`{name}` (`{default}`)" for name, default in sorted(NOT_OFFERED.items()))
+    rows = ", ".join(f"`{name}` ({f'`{default}`' if default else 'empty'})"
+                     for name, default in sorted(NOT_OFFERED.items()))
     yield fill(f"{rows}.", 120, break_on_hyphens=False)
+
+
+def feature_keys() -> Iterator[str]:
+    """Keys of Java that ask for what is not here, and the value that asks for nothing."""
+    yield "| key | asks for nothing | else it asks for |"
+    yield "|---|---|---|"
+    for name, missing in sorted(FEATURES.items()):
+        yield f"| `{name}` | {f'`{missing.without}`' if missing.without else 'empty'} | {missing.feature} |"
 
 
 def commands() -> Iterator[str]:
@@ -237,7 +246,8 @@ def report_bounds() -> Iterator[str]:
 PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "controller-keys": keys, "controller-idle-keys": idle_keys,
     "broker-keys": partial(keys, configuration()), "broker-refused-keys": refused_keys,
-    "broker-idle-keys": partial(idle_keys, IDLE.keys() - NOT_OFFERED.keys()),
+    "broker-feature-keys": feature_keys,
+    "broker-idle-keys": partial(idle_keys, IDLE.keys() - NOT_OFFERED.keys() - FEATURES.keys()),
     "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
     "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto, "rto-summary": rto_summary,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),

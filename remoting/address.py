@@ -5,7 +5,11 @@ Pure text; resolving a host's name is the business of whoever connects.
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
+from typing import Final
+
+_HOST: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -25,6 +29,20 @@ def join_address(host: str, port: int) -> str:
             return f"{host[7:]}:{port}"
         return f"[{host}]:{port}"
     return f"{host}:{port}"
+
+
+def is_host(text: str) -> bool:
+    """Whether it is an IP address, or could be the name of a host."""
+    return is_ip(text) or (
+        len(text) <= 253 and bool(_HOST.fullmatch(text)) and not text.replace(".", "").isdigit())
+
+
+def is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:

@@ -15,7 +15,6 @@ from broker.sending.sendback import SendBack
 from broker.sending.sending import Sending
 from broker.topics.part import TopicsPart
 from remoting.endpoint import Handler
-from remoting.record import packed_host
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 class SendingPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, standing, topics, groups = shared.config, shared.standing, before[TopicsPart], before[GroupsPart].table
-        host, journal = packed_host(config.broker_ip1, config.listen_port), shared.journal
+        host, journal = config.store_host, shared.journal
         rules = [rule for part in before for rule in part.rules()]
         self.sending = Sending(
             pick(config, SendingConfig), topics.table, topics.file, groups, before[ClientsPart].locks, shared.puts,

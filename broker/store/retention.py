@@ -43,6 +43,16 @@ class RetentionConfig:
     """At one time, as in Java."""
 
     @property
+    def young_go_above(self) -> int:
+        """Whatever else is wrong, files go before nothing is written."""
+        return min(self.disk_space_clean_forcibly_ratio, self.disk_space_warning_level_ratio)
+
+    @property
+    def old_go_above(self) -> int:
+        """Old files go before young ones do, as in Java."""
+        return min(self.disk_max_used_space_ratio, self.young_go_above)
+
+    @property
     def hours(self) -> frozenset[int]:
         return frozenset(int(hour) for hour in self.delete_when.split(";") if hour.strip())
 
@@ -61,6 +71,8 @@ def old_files(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, ho
     """How many to delete, from the oldest on. ``newest_ms``: of each but the last, oldest first, when its last message
     was stored, or a little later. ``file_ratio``: the share of the disk that one of them takes.
 
+    The clean ratio is at most the warning level, the max ratio at most the clean ratio.
+
     ========================= ======================================================================
     disk used                 deleted
     ========================= ======================================================================
@@ -70,12 +82,12 @@ def old_files(config: RetentionConfig, newest_ms: Sequence[int], now_ms: int, ho
     ========================= ======================================================================
     """
     used = 100 * used_ratio
-    forcibly = config.clean_file_forcibly_enable and used > config.disk_space_clean_forcibly_ratio
-    if not (forcibly or used > config.disk_max_used_space_ratio or hour in config.hours):
+    forcibly = config.clean_file_forcibly_enable and used > config.young_go_above
+    if not (forcibly or used > config.old_go_above or hour in config.hours):
         return 0
     count = 0
     for newest in newest_ms[: config.delete_files_batch_max]:
-        needed = forcibly and used - 100 * file_ratio * count > config.disk_space_clean_forcibly_ratio
+        needed = forcibly and used - 100 * file_ratio * count > config.young_go_above
         if not needed and now_ms - newest < config.file_reserved_time * _MS_PER_HOUR:
             break
         count += 1

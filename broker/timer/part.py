@@ -27,7 +27,6 @@ from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
 from remoting.errors import BodyError
-from remoting.record import packed_host
 
 if TYPE_CHECKING:
     pass
@@ -62,9 +61,8 @@ class TimersPart(Part):
         self._delivery.enqueue_below = self._store.master_queue_offset
         self._timers = Timers(keys, config.broker_name, shared.wall_ms, self._store.count, shared.rng.random)
         self._recall = Recall(
-            self._timers, before[TopicsPart].table.topics, shared.puts, config.broker_name,
-            packed_host(config.broker_ip1, config.listen_port), leads=lambda: shared.standing.role.leads,
-            wall_ms=shared.wall_ms)
+            self._timers, before[TopicsPart].table.topics, shared.puts, config.broker_name, config.store_host,
+            leads=lambda: shared.standing.role.leads, wall_ms=shared.wall_ms)
 
     def _recover(self) -> None:
         store, journal, messages = self._store, self._journal, self._messages

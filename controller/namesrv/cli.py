@@ -14,7 +14,7 @@ import attrs
 import trio
 
 import controller.config as controllers
-from controller.namesrv.config import WITHOUT_MEANING, NamesrvConfig, from_properties, listing, to_properties
+from controller.namesrv.config import FEATURES, WITHOUT_MEANING, NamesrvConfig, from_properties, listing, to_properties
 from controller.namesrv.one_file import BOTH, CONTROLLERS, SharedFile
 from controller.namesrv.server import serve_namesrv
 from controller.server import serve_controller
@@ -31,7 +31,7 @@ from remoting.daemon.process import (
     STOPPED,
     USAGE,
     Stoppable,
-    given_properties,
+    given_and_unknown,
     leaves,
     listen,
     run_until_stopped,
@@ -56,6 +56,9 @@ With enableControllerInNamesrv=true the keys of mqcontroller are read from the s
 process at its own address among controllerDLegerPeers.
 """
 
+KNOWN: Final = CONTROLLERS.union(names(NamesrvConfig), WITHOUT_MEANING)
+"""Keys that its file may have."""
+
 parser = partial(
     server_parser, "mqnamesrv",
     "Run a RocketMQ name server: brokers register with it, clients ask it where topics are.", EXAMPLES, NamesrvConfig)
@@ -68,6 +71,12 @@ class Configured:
 
     namesrv: NamesrvConfig
     controller: controllers.ControllerConfig | None
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Given keys on which neither depends."""
+        others = names(controllers.ControllerConfig).keys() | {"processReadEvent"} if self.controller else ()
+        return {name: text for name, text in self.namesrv.kept.items() if name not in others}
 
 
 def configure(given: Mapping[str, str]) -> Configured:
@@ -90,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = parser().parse_args(arguments)
     try:
-        config = configure(given_properties(options, DiskFiles()))
+        given, strange = given_and_unknown(options, DiskFiles(), KNOWN)
+        config = configure(given)
         if options.printConfigItem:
             shown = listing(config.namesrv)
             if config.controller is not None:
@@ -104,8 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mqnamesrv: {error}", file=sys.stderr)
         return USAGE
     set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
-    if config.controller is None:
-        tell_of_idle_keys(config.namesrv.kept, options.namesrvAddr)
+    tell_of_idle_keys(config.idle, strange, FEATURES, config.namesrv, options.namesrvAddr)
     code = STOPPED
     try:
         trio.run(run, config, tls, controllers_tls)

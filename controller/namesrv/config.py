@@ -11,15 +11,20 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from remoting.address import is_host
 from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.keys import (
+    NETTY_CLIENT_WITHOUT_MEANING,
+    NETTY_FEATURES,
     NETTY_WITHOUT_MEANING,
     ConfigError,
+    Missing,
     every_property,
     key,
     live_names,
     names,
     read,
+    refuse_tls_key,
     refuse_unknown,
 )
 from remoting.daemon.tlskeys import TLSKeys, hidden
@@ -28,18 +33,17 @@ WITHOUT_MEANING: Mapping[str, object] = {
     # NamesrvConfig
     "rocketmqHome": "", "productEnvName": "center", "clientRequestThreadPoolNums": 8, "defaultThreadPoolNums": 16,
     "clientRequestThreadPoolQueueCapacity": 50_000, "defaultThreadPoolQueueCapacity": 10_000,
-    "scanNotActiveBrokerInterval": 5_000, "unRegisterBrokerQueueCapacity": 3_000,
+    "scanNotActiveBrokerInterval": 5_000, "unRegisterBrokerQueueCapacity": 3_000, "clusterTest": False,
     # NettyServerConfig
     **NETTY_WITHOUT_MEANING,
     # NettyClientConfig
-    "clientWorkerThreads": 4, "clientCallbackExecutorThreads": 0, "clientOnewaySemaphoreValue": 65_535,
-    "clientAsyncSemaphoreValue": 65_535, "connectTimeoutMillis": 3_000, "channelNotActiveInterval": 60_000,
-    "isScanAvailableNameSrv": True, "scanAvailableNameSrv": True, "clientChannelMaxIdleTimeSeconds": 120,
-    "clientSocketSndBufSize": 0, "clientSocketRcvBufSize": 0, "clientPooledByteBufAllocatorEnable": False,
-    "clientCloseSocketIfTimeout": True, "useTLS": False, "socksProxyConfig": "{}", "disableCallbackExecutor": False,
-    "disableNettyWorkerGroup": False, "maxReconnectIntervalTimeSeconds": 60, "enableReconnectForGoAway": True,
+    **NETTY_CLIENT_WITHOUT_MEANING,
 }
 """Keys of Java that nothing here depends on, with Java's defaults where these are fixed numbers."""
+
+FEATURES: Mapping[str, Missing] = {
+    **NETTY_FEATURES, "clusterTest": Missing("questions to another name server for unknown topics")}
+"""Those of them that ask for something: whoever gives them is warned."""
 
 ALWAYS_BLACKLISTED = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 
@@ -76,7 +80,6 @@ class NamesrvConfig(MetricsKeys, TLSKeys):
         False, "answer no routes for the first waitSecondsForService, until brokers have registered")
     wait_seconds_for_service: int = key(45, "see needWaitForService", least=0, most=86_400)
     enable_controller_in_namesrv: bool = key(False, "run a controller in this process")
-    cluster_test: bool = key(False, "ask another name server for unknown topics: not offered, must be false")
 
     kept: Mapping[str, str] = attrs.field(factory=dict)
     """Given keys that nothing here depends on, as written: those of ``WITHOUT_MEANING`` and those of others."""
@@ -94,12 +97,13 @@ def from_properties(
     ``others`` are keys that somebody else reads from the same file: those of an embedded controller.
     """
     refuse_unknown(given, {*names(NamesrvConfig), *WITHOUT_MEANING, *others})
+    refuse_tls_key(given, "a name server dials brokers alone, and they are told in plain")
     start = start or NamesrvConfig()
     ours = names(NamesrvConfig)
     kept = {**start.kept, **{name: text for name, text in given.items() if name not in ours}}
     config = attrs.evolve(read(NamesrvConfig, given, start=start), kept=kept)
-    if config.cluster_test:
-        raise ConfigError("clusterTest", given["clusterTest"], "is not offered; must be false")
+    if not is_host(config.bind_address):
+        raise ConfigError("bindAddress", config.bind_address, "must be an IP address, or the name of a host")
     return config
 
 

@@ -17,8 +17,9 @@ ADVICE: Final = "choose another metricsPromExporterPort"
 class MetricsKeys:
     """Part of a configuration. Names are those of Java's ``ControllerConfig``."""
 
-    metrics_exporter_type: str = key("DISABLE", "PROM serves Prometheus at metricsPromExporterPort",
-                                     choices=("DISABLE", "PROM", "0", "2"))
+    metrics_exporter_type: str = key(
+        "DISABLE", "PROM serves Prometheus at metricsPromExporterPort; OTLP_GRPC and LOG are taken, and export nothing",
+        choices=("DISABLE", "OTLP_GRPC", "PROM", "LOG", "0", "1", "2", "3"))
     metrics_prom_exporter_port: int = key(5_557, "see metricsExporterType", least=0, most=65_535)
     metrics_prom_exporter_host: str = key("", "address to serve metrics at; default bindAddress")
     metrics_label: str = key("", "labels for every metric: k:v,k:v")
@@ -26,6 +27,11 @@ class MetricsKeys:
     @property
     def exports_metrics(self) -> bool:
         return self.metrics_exporter_type in ("PROM", "2")
+
+    @property
+    def exports_in_vain(self) -> bool:
+        """Java would export them by a way that is not here."""
+        return self.metrics_exporter_type in ("OTLP_GRPC", "LOG", "1", "3")
 
     def metrics_listen(self, bind_address: str) -> str:
         """``host:port``."""

@@ -28,6 +28,28 @@ NETTY_WITHOUT_MEANING: Mapping[str, object] = {
 """Keys of Java's ``NettyServerConfig`` that no server here depends on, with Java's defaults."""
 
 
+NETTY_CLIENT_WITHOUT_MEANING: Mapping[str, object] = {
+    "clientWorkerThreads": 4, "clientCallbackExecutorThreads": 0, "clientOnewaySemaphoreValue": 65_535,
+    "clientAsyncSemaphoreValue": 65_535, "connectTimeoutMillis": 3_000, "channelNotActiveInterval": 60_000,
+    "isScanAvailableNameSrv": True, "scanAvailableNameSrv": True, "clientChannelMaxIdleTimeSeconds": 120,
+    "clientSocketSndBufSize": 0, "clientSocketRcvBufSize": 0, "clientPooledByteBufAllocatorEnable": False,
+    "clientCloseSocketIfTimeout": True, "useTLS": False, "socksProxyConfig": "{}", "disableCallbackExecutor": False,
+    "disableNettyWorkerGroup": False, "maxReconnectIntervalTimeSeconds": 60, "enableReconnectForGoAway": True,
+}
+"""The same of ``NettyClientConfig``."""
+
+
+@attrs.frozen
+class Missing:
+    """A feature that a key asks for and that is not here; the value ``without`` asks for nothing."""
+
+    feature: str
+    without: str = "false"
+
+
+NETTY_FEATURES: Mapping[str, Missing] = {"socksProxyConfig": Missing("connections through SOCKS proxies", "{}")}
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be used: ``key`` and ``value`` as written, ``rule`` as what was expected."""
 
@@ -99,13 +121,32 @@ def _bounds(least: int | None, most: int | None) -> str:
     return f", at least {least}" if least is not None else f", at most {most}" if most is not None else ""
 
 
+@attrs.frozen
+class Unknown:
+    """A given key that there is not, and ``near``, the one that was perhaps meant, or ""."""
+
+    name: str
+    text: str
+    near: str
+
+
+def unknown(properties: Mapping[str, str], known: Iterable[str]) -> list[Unknown]:
+    """What of ``properties`` is not among ``known``."""
+    known = set(known)
+    return [Unknown(name, text, "".join(difflib.get_close_matches(name, known, n=1)))
+            for name, text in properties.items() if name not in known]
+
+
+def refuse_tls_key(properties: Mapping[str, str], instead: str) -> None:
+    """Raises ``ConfigError`` where Java's ``useTLS`` is on: to go on would drop security."""
+    if properties.get("useTLS", "").strip().lower() == "true":
+        raise ConfigError("useTLS", properties["useTLS"], f"is not offered; must be false: {instead}")
+
+
 def refuse_unknown(properties: Mapping[str, str], known: Iterable[str]) -> None:
     """Raises ``ConfigError`` for the first key that is not among ``known``, and says which was perhaps meant."""
-    known = set(known)
-    for name, text in properties.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise ConfigError(name, text, f"is no known key{f'; {near[0]} is' if near else ''}")
+    for found in unknown(properties, known):
+        raise ConfigError(found.name, found.text, f"is no known key{f'; {found.near} is' if found.near else ''}")
 
 
 def properties(config: attrs.AttrsInstance) -> dict[str, str]:

@@ -11,7 +11,7 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 import attrs
@@ -20,8 +20,9 @@ import trio
 
 from remoting import properties
 from remoting.address import join_address
+from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.files import Files
-from remoting.daemon.keys import ConfigError, names, written
+from remoting.daemon.keys import ConfigError, Missing, Unknown, names, unknown, written
 from remoting.daemon.logs import LEVELS
 from remoting.daemon.version import add_version
 
@@ -85,10 +86,39 @@ def given_properties(options: argparse.Namespace, files: Files) -> dict[str, str
     return given
 
 
-def tell_of_idle_keys(kept: Mapping[str, str], namesrv_address: str | None) -> None:
-    """Log what was given and has no meaning here."""
+def given_and_unknown(
+    options: argparse.Namespace, files: Files, known: Iterable[str],
+) -> tuple[dict[str, str], list[Unknown]]:
+    """``given_properties``, and those that there are not, which mean nothing, as in Java. With -p they are told at
+    once."""
+    given = given_properties(options, files)
+    strange = unknown(given, known)
+    for each in strange:
+        del given[each.name]
+        if options.printConfigItem:
+            logger.warning("%s = %s: is no known key%s", each.name, each.text, f"; {each.near} is" if each.near else "")
+    return given, strange
+
+
+def tell_of_idle_keys(
+    kept: Mapping[str, str], strange: Iterable[Unknown], features: Mapping[str, Missing], metrics: MetricsKeys,
+    namesrv_address: str | None,
+) -> None:
+    """Log what was given and has no meaning here: a warning for all but the number of a thread pool and the like."""
+    for each in strange:
+        nearest = {"perhaps_meant": each.near} if each.near else {}
+        logger.warning("no known key; it means nothing", extra={"key": each.name, "value": each.text, **nearest})
     for name, value in kept.items():
-        logger.info("key without a meaning here", extra={"key": name, "value": value})
+        missing = features.get(name)
+        if missing is None:
+            logger.info("key without a meaning here", extra={"key": name, "value": value})
+        elif value.strip().lower() != missing.without.lower():
+            logger.warning("a key asks for what is not here", extra={
+                "key": name, "value": value, "missing": missing.feature})
+    if metrics.exports_in_vain:
+        logger.warning("a key asks for what is not here", extra={
+            "key": "metricsExporterType", "value": metrics.metrics_exporter_type,
+            "missing": "metrics by another way than PROM: none are exported"})
     if namesrv_address:
         logger.info("-n has no meaning here", extra={"value": namesrv_address})
 

@@ -56,7 +56,9 @@ def test_a_port_that_the_system_chooses_is_told_to_others() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["-D", "brokerNmae=a"], "brokerNmae = a: is no known key; brokerName is"),
+    (["-D", "storeType=defaultRocksDB"], "storeType = defaultRocksDB: is not offered; must be default"),
+    (["-D", "useTLS=true"], "useTLS = true: is not offered; must be false: tls.enable is for TLS to others"),
+    (["-D", "messageStorePlugIn=org.x.TieredMessageStore"], "is not offered; must be empty"),
     (["-D", "brokerRole=SLAVE"], "brokerId = 0: does not go with brokerRole = SLAVE"),
     (["-c", "/nowhere/broker.conf"], "/nowhere/broker.conf: there is no such file"),
     (["-D", "tls.server.mode=enforcing"], "tls.server.mode = enforcing: needs tls.server.certPath"),

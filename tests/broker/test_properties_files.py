@@ -88,3 +88,40 @@ async def test_a_log_that_the_file_puts_elsewhere_is_opened(tmp_path: Path) -> N
     assert len(evens) > 1 and len(odds) > 1
     assert {number % 2 for number in evens} == {0} and {number % 2 for number in odds} == {1}
     assert list(log.iterdir()) == []
+
+
+OLD = """\
+# as many that are passed around
+deleteWhen = 04
+fileReservedTime = 120
+mapedFileSizeCommitLog = 1073741824
+mapedFileSizeConsumeQueue = 300000
+destroyMapedFileIntervalForcibly = 120000
+checkTransactionMessageEnable = false
+haSlaveFallbehindMax = 268435456
+storePathConsumerQueue = /nowhere/consumequeue
+diskMaxUsedSpaceRatio = 88
+diskSpaceCleanForciblyRatio = 85
+transientStorePoolEnable = true
+lockInStrictMode = true
+sendMessageThreadPoolNums = 128
+brokerIP1 = localhost
+"""
+
+
+async def test_a_file_of_rocketmq_4_starts_and_is_told_what_means_nothing(tmp_path: Path) -> None:
+    async with ours.namesrv(tmp_path / "namesrv") as namesrv, command(
+            tmp_path, OLD, namesrv=namesrv.address) as broker:
+        await broker.start()
+        await sent(namesrv.address, b"m")
+        assert await read(namesrv.address, 1) == [b"m"]
+        lines = broker.printed().splitlines()
+        await broker.stop()
+    warned = {word.removeprefix("key=") for line in lines if " WARNING " in line for word in line.split()
+              if word.startswith("key=")}
+    assert warned == {"mapedFileSizeCommitLog", "mapedFileSizeConsumeQueue", "checkTransactionMessageEnable",
+                      "haSlaveFallbehindMax", "storePathConsumerQueue", "transientStorePoolEnable", "lockInStrictMode"}
+    assert any("perhaps_meant=mappedFileSizeCommitLog" in line for line in lines)
+    assert any("INFO" in line and "key=sendMessageThreadPoolNums" in line for line in lines)
+    port = broker.address.rpartition(":")[2]
+    assert any(f"localhost:{port}] boot success" in line for line in lines), "told as given"

@@ -122,7 +122,7 @@ def test_jraft_keys_are_mapped() -> None:
     ({"controllerDLegerGroup": " "}, "controllerDLegerGroup", "name the controller group"),
     ({"controllerDLegerGroup": "é" * 128}, "controllerDLegerGroup", "255 bytes"),
     ({"controllerDLegerGroup": "\udcff"}, "controllerDLegerGroup", "255 bytes"),
-    ({"bindAddress": ""}, "bindAddress", "no address"),
+    ({"bindAddress": ""}, "bindAddress", "an IP address"),
     ({"controllerDLegerPeers": ""}, "controllerDLegerPeers", "name all first members"),
     ({"controllerDLegerSelfId": "n9"}, "controllerDLegerSelfId", "one of the ids in controllerDLegerPeers: n0, n1, n2"),
     ({"controllerDLegerPeers": "n2-a:1;n2-b:1"}, "controllerDLegerPeers", "one id twice"),
@@ -167,6 +167,16 @@ def test_keys_of_java_without_a_meaning_are_taken_listed_and_kept() -> None:
     assert not WITHOUT_MEANING.keys() & KEYS.keys()
 
 
+def test_a_file_with_keys_of_java_s_client_is_one_that_a_controller_takes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path,
+) -> None:
+    file = tmp_path / "controller.conf"
+    file.write_text("clientWorkerThreads=8\nconnectTimeoutMillis=1000\nuseTLS=false\ncontrolerThreadPoolNums=4\n")
+    assert main(["-c", str(file), "-p"]) == 0
+    printed = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
+    assert (printed["clientWorkerThreads"], printed["connectTimeoutMillis"]) == ("8", "1000")
+
+
 def test_javas_other_name_of_a_setter() -> None:
     assert from_properties({"processReadEvent": "true"}).is_process_read_event
     assert from_properties({"isProcessReadEvent": "true"}).is_process_read_event
@@ -205,7 +215,7 @@ def test_printing_needs_no_complete_configuration(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(("arguments", "words"), [
     ([], "controllerDLegerGroup"), (["-c", "/absent"], "no such file"), (["-D", "x"], "KEY=VALUE"),
-    (["-D", "listnPort=1"], "listenPort is"), (["-D", "electionTimeoutMs=1"], "electionTimeoutMs = 1"),
+    (["-D", "useTLS=true"], "useTLS = true: is not offered"), (["-D", "electionTimeoutMs=1"], "electionTimeoutMs = 1"),
     (["-D", "controllerType=zookeeper"], "one of DLedger, jRaft"), (["-D", "tls.server.certPath=/x"], ""),
 ])
 def test_a_wrong_configuration_is_exit_code_2(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker.admin import Administration
 from broker.config import BrokerConfig
-from broker.idle_keys import IDLE, NOT_OFFERED
+from broker.idle_keys import FEATURES, IDLE, NOT_OFFERED
 from remoting.codes import RequestCode
 from remoting.daemon import process
 from remoting.daemon.keys import names
@@ -38,7 +38,7 @@ def test_no_key_that_is_refused_is_called_without_meaning() -> None:
     refused, idle = (PAGE.partition(f"<!-- generated: broker-{which}-keys -->")[2].partition("<!-- end -->")[0]
                      for which in ("refused", "idle"))
     assert set(re.findall(r"`(\w+)`\s\(", refused)) == set(NOT_OFFERED)
-    assert set(re.findall(r"`(\w+)`", idle)) == set(IDLE) - set(NOT_OFFERED)
+    assert set(re.findall(r"`(\w+)`", idle)) == set(IDLE) - set(NOT_OFFERED) - set(FEATURES)
 
 
 def test_keys_that_the_text_speaks_of_exist() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from broker.store.retention import RetentionConfig, old_files, refusal
@@ -20,6 +21,21 @@ AGES = (200, 100, 72, 71, 5)
 def test_the_table(used: float, hour: int, deleted: int, refused: bool) -> None:
     assert old_files(CONFIG, [NOW - age * HOUR for age in AGES], NOW, hour, used, 0.0) == deleted
     assert bool(refusal(CONFIG, used)) == refused
+
+
+@pytest.mark.parametrize(("ratios", "used", "deleted"), [
+    ((88, 85, 90), 0.85, 0), ((88, 85, 90), 0.86, 5), ((95, 85, 90), 0.86, 5),
+    ((88, 95, 80), 0.80, 0), ((88, 95, 80), 0.81, 5),
+])
+def test_files_go_before_nothing_is_written_whatever_the_order_of_the_ratios(
+    ratios: tuple[int, int, int], used: float, deleted: int,
+) -> None:
+    most, clean, warning = ratios
+    config = RetentionConfig(
+        disk_max_used_space_ratio=most, disk_space_clean_forcibly_ratio=clean, disk_space_warning_level_ratio=warning)
+    files = [NOW - age * HOUR for age in AGES]
+    assert old_files(attrs.evolve(config, clean_file_forcibly_enable=True), files, NOW, 3, used, 0.0) == deleted
+    assert old_files(config, files, NOW, 3, used, 0.0) == min(3, deleted), "old ones alone, unless the file asks"
 
 
 def test_limits() -> None:

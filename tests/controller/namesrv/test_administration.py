@@ -180,7 +180,7 @@ def test_a_changed_key_counts_at_once_and_is_saved() -> None:
     (b"enableTopicList=false", ResponseCode.NO_PERMISSION, "enableTopicList"),
     (b"supportActingMastr=true", ResponseCode.INVALID_PARAMETER, "supportActingMaster is"),
     (b"supportActingMaster=ja", ResponseCode.INVALID_PARAMETER, "true or false"),
-    (b"clusterTest=true", ResponseCode.INVALID_PARAMETER, "clusterTest"),
+    (b"useTLS=true", ResponseCode.INVALID_PARAMETER, "useTLS"),
     (b"\xff\xfe", ResponseCode.INVALID_PARAMETER, "utf-8"),
     (b"a=\\u12", ResponseCode.INVALID_PARAMETER, "hexadecimal"),
     (b"#" * (2 << 20), ResponseCode.INVALID_PARAMETER, "bytes"),

@@ -54,13 +54,31 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_defaults() -> Non
     (["-D", "=1"], ["KEY=VALUE"]),
     (["-c", "broken"], ["broken", "line 1"]),
     (["-D", "listenPort=99999"], ["listenPort", "99999", "0 to 65535"]),
-    (["-D", "listnPort=1"], ["listnPort", "listenPort is"]),
+    (["-D", "useTLS=true"], ["useTLS", "is not offered"]),
+    (["-D", "bindAddress=0.0.0.0:9876"], ["bindAddress", "must be an IP address"]),
     (["-D", "tls.server.mode=maybe"], ["tls.server.mode", "permissive"]),
 ])
 def test_what_cannot_be_is_refused_with_key_value_and_rule(arguments: list[str], words: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
         configured(*arguments, conf=FILE, broken=b"a=\\u1")
     assert all(word in str(refused.value) for word in words)
+
+
+def test_keys_on_which_neither_of_two_servers_depends_are_idle() -> None:
+    text = b"""enableControllerInNamesrv=true
+controllerDLegerGroup=g
+controllerDLegerPeers=n0-127.0.0.1:9877
+controllerDLegerSelfId=n0
+defaultThreadPoolNums=3
+controllerThreadPoolNums=4
+processReadEvent=true
+"""
+    arguments = parser().parse_args(["-c", "conf"])
+    both = configure(given_properties(arguments, MemoryFiles({"conf": text})))
+    assert both.idle == {"defaultThreadPoolNums": "3", "controllerThreadPoolNums": "4"}
+    alone = configure(given_properties(arguments, MemoryFiles({"conf": text.replace(b"true", b"false", 1)})))
+    assert alone.idle.keys() == both.idle.keys() | {
+        "controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId", "processReadEvent"}
 
 
 def test_printing_the_configuration_needs_nothing_to_run(
@@ -77,7 +95,7 @@ def test_printing_the_configuration_needs_nothing_to_run(
 
 
 @pytest.mark.parametrize("key", [
-    "tls.server.mode=enforcing", "tls.server.certPath=/x", "controllerDLegerGrup=g",
+    "tls.server.mode=enforcing", "tls.server.certPath=/x", "useTLS=true",
 ])
 def test_what_this_process_cannot_do_is_refused_before_it_starts(key: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-D", key]) == USAGE

@@ -2,12 +2,65 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 
 import pytest
 import trio
 
-from remoting.daemon.process import Stoppable, listen, run_until_stopped
+from remoting.daemon.exporter import MetricsKeys
+from remoting.daemon.files import MemoryFiles
+from remoting.daemon.keys import Missing, names
+from remoting.daemon.process import (
+    Stoppable,
+    given_and_unknown,
+    listen,
+    run_until_stopped,
+    server_parser,
+    tell_of_idle_keys,
+)
+
+KNOWN = {*names(MetricsKeys), "threads", "wheel"}
+FEATURES = {"wheel": Missing("timers", "false")}
+
+
+def told(text: str, caplog: pytest.LogCaptureFixture, *flags: str) -> list[tuple[str, str, str]]:
+    """Level, key, and what is said of it."""
+    options = server_parser("mqx", "", "", MetricsKeys).parse_args(["-c", "conf", *flags])
+    given, strange = given_and_unknown(options, MemoryFiles({"conf": text.encode()}), {*KNOWN, "configStorePath"})
+    metrics = MetricsKeys(metrics_exporter_type=given.get("metricsExporterType", "DISABLE"))
+    with caplog.at_level(logging.INFO):
+        tell_of_idle_keys(
+            {name: given[name] for name in given if name in ("threads", "wheel")}, strange, FEATURES, metrics, None)
+    found = []
+    for record in caplog.records:
+        said = vars(record)
+        found.append((record.levelname, said.get("key", ""),
+                      said.get("missing") or said.get("perhaps_meant") or record.getMessage()))
+    return found
+
+
+def test_what_a_key_that_means_nothing_asked_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert told("""threads=8
+wheel = TRUE
+metricsExporterType=OTLP_GRPC
+metricsPromExporterProt=1
+zzz=1
+""", caplog) == [
+        ("WARNING", "metricsPromExporterProt", "metricsPromExporterPort"),
+        ("WARNING", "zzz", "no known key; it means nothing"),
+        ("INFO", "threads", "key without a meaning here"),
+        ("WARNING", "wheel", "timers"),
+        ("WARNING", "metricsExporterType", "metrics by another way than PROM: none are exported"),
+    ]
+
+
+def test_a_value_that_asks_for_nothing_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert told("wheel=false", caplog) == []
+
+
+def test_who_prints_a_configuration_sees_what_is_no_key(caplog: pytest.LogCaptureFixture) -> None:
+    assert told("wheeel=1", caplog, "-p")[0] == ("WARNING", "", "wheeel = 1: is no known key; wheel is")
 
 
 class Server:
