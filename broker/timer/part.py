@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 import trio
@@ -17,10 +17,11 @@ from broker.standing import Role
 from broker.timer.admission import Timers
 from broker.timer.checkpoint import TimerCheckpoint
 from broker.timer.delivery import TOPIC, TimerCounters, TimerDelivery
-from broker.timer.keys import WINDOW_MOST, TimerKeys
+from broker.timer.keys import TimerKeys
 from broker.timer.machine import TimerMachine
 from broker.timer.recall import Recall
 from broker.timer.store import TimerStore
+from broker.timer.wheel import SLOTS
 from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
@@ -39,6 +40,8 @@ NO_ENGINE: Final = "this broker keeps timers in a wheel alone; there is no other
 
 class TimersPart(Part):
     keys = TimerKeys
+    slots: ClassVar[int] = SLOTS
+    """Of the wheel: two weeks of seconds, as Java's has."""
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, journal = shared.config, shared.journal
@@ -52,7 +55,8 @@ class TimersPart(Part):
         self._cut_at: int | None = None
         """Units of what stood behind are yet to be forgotten."""
         self._store = TimerStore(
-            shared.files, precision_ms=keys.timer_precision_ms, log_file_bytes=keys.mapped_file_size_timer_log)
+            shared.files, precision_ms=keys.timer_precision_ms, slots=self.slots,
+            log_file_bytes=keys.mapped_file_size_timer_log)
         if keys.timer_wheel_enable:
             self._recover()
             journal.was_cut.join("parts", self._cut)
@@ -70,11 +74,16 @@ class TimersPart(Part):
         if found:
             logger.warning("timers are put into the wheel anew: %s", found)
         if not store.read_time_ms:
-            store.done_before(self._wall_ms() - WINDOW_MOST * store.precision_ms)
+            store.done_before(self._wall_ms() - (self.slots // 2 - 60) * store.precision_ms)
 
     def _place_of(self, offset: int) -> int:
         """Where in the timers' queue what was cut stood, or in front of that."""
         return self._messages.max_offset(TOPIC, 0)
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """The next timer of the queue that is not in the wheel yet; the same of the master, as far as it told."""
+        return self._store.queue_offset, self._store.master_queue_offset
 
     @property
     def counters(self) -> TimerCounters:
@@ -169,6 +178,8 @@ class TimersPart(Part):
             self._cut(self._cut_at)
         if self._cut_at is None:
             self._delivery.tick(now_ns)
+        if self._standing.role.leads:
+            self._store.master_queue_offset = self._store.queue_offset
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write what changed, now and then and at the end."""

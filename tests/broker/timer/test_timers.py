@@ -217,6 +217,21 @@ async def test_a_new_master_delivers_what_the_former_had(autojump_clock: MockClo
         assert [int(body) for body in bodies(after)] == found, "the former master has nothing to add"
 
 
+async def test_what_slaves_know_to_be_delivered_no_new_master_delivers_again(autojump_clock: MockClock) -> None:
+    async with cluster(controllers=3) as made:
+        nodes = await three(made, **ALL)
+        master, *others = nodes
+        for number in range(5):
+            await good(made, master, b"%d" % number, f"U{number}", TIMER_DELAY_SEC=5)
+        await until(lambda: len(bodies(master)) == 5)
+        await trio.sleep(8)
+        assert all(node.broker.parts[TimersPart].places == (5, 5) for node in nodes), "in the wheel, or through it"
+        await master.kill()
+        after = await new_master(*others)
+        await trio.sleep(20)
+        assert sorted(bodies(after)) == [b"%d" % number for number in range(5)]
+
+
 async def test_too_few_replicas_at_the_due_time_put_off_and_lose_nothing(autojump_clock: MockClock) -> None:
     async with cluster(controllers=3) as made:
         nodes = await three(made, **{**ALL, "minInSyncReplicas": "3", "youngMasterHoldMs": "0"})
