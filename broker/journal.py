@@ -43,6 +43,8 @@ RETRY_MS: Final = 1_000
 _MUCH_BYTES: Final = 16 << 10
 """Making that visible takes as long as writing some answers."""
 CLEANED_QUEUES: Final = 100
+MENDED: Final = 5_000
+"""Messages of the log that are looked at in a tick for a queue that is damaged."""
 """In a tick, of those with messages that are gone."""
 
 
@@ -101,7 +103,7 @@ class Journal:
                  now_ns: Callable[[], int] = _now_ns, wall_ms: Callable[[], int] = _wall_ms) -> None:
         self._store = store
         self._writer, self._flusher, self._cleaner = store.writer, store.flusher, store.cleaner
-        self.queue_end = store.writer.queue_end
+        self._mender, self.mend, self.queue_end = store.mender, store.mender.ask, store.writer.queue_end
         self.log, self.messages, self.visible, self.trust = store.log, store.messages, store.visible, store.trust
         """To read, and to see how far each is; what changes them comes through here, but for ``trust``."""
         self.config = config
@@ -380,6 +382,8 @@ class Journal:
         self.ticks(now_ns)
         self._flush(now_ns)
         self._clean(now_ns)
+        if self._mender.is_busy and self.failure is None:
+            self._mender.step(MENDED)
         self._bell.ring()
 
     async def _keep_ticking(self) -> None:

@@ -124,19 +124,10 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
             if data[:4] == flat[1].to_bytes(4, "big", signed=True) and len(data) == total:
                 return Found(Status.FOUND, offset + len(flat) // 3, queue.min_offset, queue.max_offset, data,
                              len(flat) // 3, end - flat[-3] > memory)
-    next_offset, left, removing = offset, limit, False
-    chosen: list[tuple[int, int]] = []
-    where = 0
-    for where, size, code in ENTRY.iter_unpack(entries):
-        if size == _NOWHERE or 0 <= where < log_min:
-            removing = True
-        elif codes is None or code in codes:
-            if chosen and (size > left or len(chosen) == most):
-                break
-            chosen.append((where, size))
-            left -= size
-        next_offset += 1
-    bounds, slow = (queue.min_offset, queue.max_offset), end - where > memory
+    chosen, count, where, removing = _choose(entries, log_min, codes, most, limit)
+    if not count:
+        raise _damaged(topic, queue_id, offset, DamagedRecord(where, "none has so few bytes"))
+    next_offset, bounds, slow = offset + count, (queue.min_offset, queue.max_offset), end - where > memory
     if not chosen:
         status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE
         return Found(status, next_offset, *bounds, slow=slow)
@@ -146,11 +137,32 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
         raise _damaged(topic, queue_id, offset, damage) from None
 
 
+def _choose(entries: bytes, log_min: int, codes: Container[int] | None, most: int, limit: int,
+            ) -> tuple[list[tuple[int, int]], int, int, bool]:
+    """Offsets and sizes of ``most`` messages and ``limit`` bytes that are wanted, the first one whatever its size; how
+    many entries that took, all in front of one that is none; the last offset; whether messages are gone."""
+    chosen: list[tuple[int, int]] = []
+    count, last, left, removing = 0, 0, limit, False
+    for where, size, code in ENTRY.iter_unpack(entries):
+        if size == _NOWHERE:
+            removing = True
+        elif size < RECORD_BYTES_MIN or where < 0:
+            break
+        elif where < log_min:
+            removing = True
+        elif codes is None or code in codes:
+            if chosen and (size > left or len(chosen) == most):
+                break
+            chosen.append((where, size))
+            left -= size
+        count, last = count + 1, where
+    return chosen, count, last, removing
+
+
 def _damaged(topic: bytes, queue_id: int, offset: int, damage: DamagedRecord | OffsetGone) -> DamagedRecord:
     return DamagedRecord(
         damage.offset,
-        f"queue {queue_id} of {topic.decode()} is damaged at place {offset} or behind ({damage}): stop the broker and "
-        "remove the folder consumequeue of its store, which is built again from the log")
+        f"queue {queue_id} of {topic.decode()} is damaged at place {offset} or behind ({damage})")
 
 
 @lru_cache(1_024)

@@ -87,7 +87,7 @@ class Pulling:
         self.given = Given()
         self.on_found: Callable[[str, str, int, int], None] | None = None
         """Called with group, topic, and how many messages and bytes were given."""
-        self._messages, self._veil = journal.messages, journal.veil
+        self._messages, self._veil, self._mend = journal.messages, journal.veil, journal.mend
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
         self._standing, self._now_ns = standing, now_ns
         self._finishing = False
@@ -144,8 +144,11 @@ class Pulling:
             self._consumers.pulled(asked.consumer_group, asked.topic, wanted, self._now_ns())
         try:
             found = self._read(asked, wanted, role)
-        except (StoreError, DamagedRecord) as error:
+        except StoreError as error:
             return response(request, ResponseCode.SYSTEM_ERROR, PullMessageResponse(), remark=str(error))
+        except DamagedRecord as damage:
+            outcome = self._mend(asked.topic.encode(), asked.queue_id)
+            return response(request, ResponseCode.SYSTEM_ERROR, PullMessageResponse(), remark=f"{damage}: {outcome}")
         self._note(asked, found, first)
         code, suggested = code_of(found.status, asked.queue_offset), self._suggested(group, found)
         if code is ResponseCode.PULL_NOT_FOUND and first and asked.sys_flag & SUSPEND and not self._finishing:

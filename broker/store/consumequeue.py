@@ -28,6 +28,10 @@ NEW: Final = -1
 """Among the files that have changed: there is a new name in the folder."""
 
 
+class _NoEntry(Exception):
+    """What stands there is no entry: zeros, or worse."""
+
+
 class ConsumeQueue:
     """``open`` comes first. Queue offsets count entries.
 
@@ -49,7 +53,9 @@ class ConsumeQueue:
         self.log_min = 0
         """Entries of messages below are forgotten."""
         self.damaged = False
-        """``open`` found fewer entries than were flushed."""
+        """``open`` found fewer entries than were flushed, or ``correct_min`` found one that is none."""
+        self._lost_end = 0
+        """Behind the last entry that ``open`` found behind the damage."""
 
     def open(self, log_end: int, sure: int = 0) -> None:
         """Find the entries of messages below ``log_end``. Those of messages below ``sure`` were all flushed.
@@ -113,6 +119,7 @@ class ConsumeQueue:
             number, count = number + 1, 0
         keep = max(1, number + (count > 0))
         while len(self._open) > keep:
+            self._look_behind(len(self._open) - 1, 0, last, sure)
             self._drop_last()
         self._written = self._base + number * self._file_bytes + count * ENTRY_BYTES
 
@@ -246,19 +253,53 @@ class ConsumeQueue:
             self._drop_last()
         self._clear_behind()
 
+    def mend(self, queue_offset: int, entries: bytes) -> None:
+        """Put others in the place of these. Raises ``OSError``."""
+        at = queue_offset * ENTRY_BYTES
+        assert self.min_offset <= queue_offset and at + len(entries) <= self.max_offset * ENTRY_BYTES, "they are there"
+        while entries and at < self._written:
+            number, inside = divmod(at - self._base, self._file_bytes)
+            part = entries[: min(self._file_bytes - inside, self._written - at)]
+            self._open[number].pwrite(part, inside)
+            self._dirty.add(number)
+            at, entries = at + len(part), entries[len(part) :]
+        if entries:
+            self.tail[at - self._written : at - self._written + len(entries)] = entries
+
+    def end_where_it_did(self) -> None:
+        """It is damaged, and all messages in front of the damage are gone: more of them may be, and none be left to say
+        what place the next one has."""
+        if self.min_offset == self.max_offset < self._lost_end:
+            self._empty()
+            self._fill(self._lost_end)
+
+    def trust(self) -> None:
+        """It was damaged, and is not any more: look for its beginning again."""
+        self.damaged, self.log_min = False, -1
+
     def correct_min(self, log_min: int) -> None:
-        """Messages below ``log_min`` are gone: forget their entries, and files that hold no others."""
+        """Messages below ``log_min`` are gone: forget their entries, and files that hold no others. Where it meets one
+        that is none nothing is forgotten: of zeros it would believe that all in front of them is gone."""
         if log_min == self.log_min:
             return
         self.log_min = log_min
-        self.min_offset += bisect_left(
-            range(self.min_offset, self.max_offset), log_min, key=lambda at: self.entry(at)[0])
+        try:
+            self.min_offset += bisect_left(range(self.min_offset, self.max_offset), log_min, key=self._begin_of)
+        except _NoEntry:
+            self.damaged = True
+            return
         while len(self._open) > 1 and self._base + self._file_bytes <= self.min_offset * ENTRY_BYTES:
             self._open.pop(0).close()
             self._files.remove(f"{self._directory}/{self._base:020d}")
             self._files.sync_dir(self._directory)  # or a crash might leave a gap
             self._base += self._file_bytes
             self._dirty = {number - 1 if number > 0 else number for number in self._dirty if number}
+
+    def _begin_of(self, queue_offset: int) -> int:
+        offset, size, _ = self.entry(queue_offset)
+        if size <= 0 or offset < 0:
+            raise _NoEntry
+        return offset
 
     def close(self) -> None:
         for file in self._open:
@@ -285,14 +326,23 @@ class ConsumeQueue:
         if not self._open:
             return False
         begin = self._written - self._base - (len(self._open) - 1) * self._file_bytes
-        last, found = self._entry_in(len(self._open) - 1, begin // ENTRY_BYTES - 1)[0] if begin else -1, False
+        last = self._entry_in(len(self._open) - 1, begin // ENTRY_BYTES - 1)[0] if begin else -1
+        return self._look_behind(len(self._open) - 1, begin, last, sure)
+
+    def _look_behind(self, number: int, begin: int, last: int, sure: int) -> bool:
+        """Whether anything stands in that file from ``begin`` on: entries of messages that were flushed, behind the one
+        at ``last``, mean that those between are lost."""
+        found = False
         step = READ_BYTES - READ_BYTES % ENTRY_BYTES
         for at in range(begin, self._file_bytes, step):
-            data = self._open[-1].pread(min(step, self._file_bytes - at), at)
+            data = self._open[number].pread(min(step, self._file_bytes - at), at)
             if data.strip(b"\0"):
                 found = True
-                self.damaged |= any(last < offset < sure for offset, size, _ in ENTRY.iter_unpack(data)
-                                    if offset or size)
+                place = (self._base + number * self._file_bytes + at) // ENTRY_BYTES
+                lost = [place for place, (offset, size, _) in enumerate(ENTRY.iter_unpack(data), place)
+                        if (offset or size) and last < offset < sure]
+                if lost:
+                    self.damaged, self._lost_end = True, max(self._lost_end, lost[-1] + 1)
         return found
 
     def _clear_behind(self) -> None:

@@ -43,6 +43,8 @@ class Queues:
         """Hears the topic of each queue that gets its first message."""
         self.on_trouble: Listener[[str]] = Listener()
         """Hears what an operator should know."""
+        self.on_damage: Listener[[bytes, int]] = Listener()
+        """Hears topic and queue id of a queue that has entries which are none."""
         self.damaged = False
         """Entries of messages that were flushed are gone: all must be told again."""
 
@@ -57,7 +59,8 @@ class Queues:
                     if queue.is_unsynced:
                         self._changed[queue] = None
                     if queue.damaged:
-                        self.damaged = True
+                        queue.damaged, self.damaged = False, True
+                        queue.end_where_it_did()
                         self.say(f"queue {number} of {topic} was damaged after it was flushed: it is built again "
                                  "from the log")
 
@@ -71,8 +74,17 @@ class Queues:
         """The queue, without entries of messages below ``log_min``."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None and queue.log_min != log_min:
-            queue.correct_min(log_min)
+            self._correct_min((topic, queue_id), queue, log_min)
         return queue
+
+    def _correct_min(self, key: Queue, queue: ConsumeQueue, log_min: int) -> None:
+        queue.correct_min(log_min)
+        if queue.damaged:
+            self.on_damage.call(*key)
+
+    def peek(self, key: Queue) -> ConsumeQueue | None:
+        """The queue as it is."""
+        return self._queues.get(key)
 
     def max_offsets(self) -> dict[Queue, int]:
         return {key: queue.max_offset for key, queue in self._queues.items()}
@@ -115,6 +127,16 @@ class Queues:
     def _in_no_queue(self, offset: int, topic: bytes, queue_id: int, queue_offset: int, end: int) -> None:
         self.say(f"the message at offset {offset} of the log is in no queue: it says place {queue_offset} of queue "
                  f"{queue_id} of topic {topic[:60]!r}, which ends at {end}")
+
+    def tag_code(self, topic: bytes, properties: bytes, store_time_ms: int) -> int:
+        """What the entry of such a message says of its tag."""
+        return self._code(topic, properties, store_time_ms)
+
+    def to_flush(self, key: Queue) -> None:
+        """Its entries were changed behind its back."""
+        queue = self._queues.get(key)
+        if queue is not None:
+            self._changed[queue] = None
 
     def say(self, words: str) -> None:
         """Tell the operator, if anybody listens."""
@@ -164,9 +186,9 @@ class Queues:
 
     def correct_min(self, log_min: int, most: int) -> bool:
         """Give up entries of messages below ``log_min``, of ``most`` queues at a time. True: more of them wait."""
-        behind = [queue for queue in self._queues.values() if queue.log_min != log_min]
-        for queue in behind[:most]:
-            queue.correct_min(log_min)
+        behind = [(key, queue) for key, queue in self._queues.items() if queue.log_min != log_min]
+        for key, queue in behind[:most]:
+            self._correct_min(key, queue, log_min)
         return len(behind) > most
 
     def delete(self, topics: Iterable[bytes] | None = None) -> int:

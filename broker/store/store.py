@@ -22,6 +22,7 @@ from broker.store.files import Files, keep_spare
 from broker.store.flush import Flusher
 from broker.store.indexfile import ENTRIES, SLOTS, KeyIndex
 from broker.store.log import Log, Recovered
+from broker.store.mending import Mender
 from broker.store.messages import StoredMessages
 from broker.store.queues import Queues
 from broker.store.trust import LogTrust, TrustFile
@@ -67,6 +68,7 @@ class MessageStore:
         self.writer = Writer(self.log, queues, self.visible)
         self.messages = StoredMessages(self.log, queues, index)
         self.flusher = Flusher(files, self.log, queues, index, self.visible, self.writer)
+        self.mender = Mender(self.log, queues, self.visible)
         self.cleaner = Cleaner(files, self.log, queues, index, self.visible)
         self.trust = LogTrust(None if boot is None else TrustFile(files, boot, synced=synced), queues.say)
         self.arrived = queues.arrived
@@ -169,6 +171,7 @@ class MessageStore:
         and takes bytes of any offset. A flush under way is cancelled, and must have stopped.
         Raises ``OffsetGone``, ``OSError``."""
         self.flusher.cancel()
+        self.mender.restart()
         kept = 0 if everything else offset
         self.flusher.lower(kept)
         self.trust.truncate(kept)
@@ -189,6 +192,7 @@ class MessageStore:
     def delete_topics(self, topics: Iterable[bytes]) -> int:
         """Destroy the queues of these topics; returns how many. Their messages stay in the log until it is cut, and
         are told again if the process dies before the next flush."""
+        self.mender.restart()
         count = self._queues.delete(topics)
         self.writer.forget_numbers()
         return count

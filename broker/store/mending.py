@@ -1,0 +1,163 @@
+"""A consume queue whose entries point at no messages gets them from the log again, while it is in use.
+
+The log is walked through, a slice at a time. What the queue should say and does not is remembered, and written at
+once at the end of the walk: a reader sees the old entry or the right one. An entry that points at its own message stays
+as it is, whatever else the log says of that place: its topic may have been deleted and made anew. Entries of messages
+that nobody finds point nowhere, and readers pass over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from broker.store.consumequeue import ENTRY, NOWHERE, NOWHERE_SIZE, ConsumeQueue
+from broker.store.dispatch import SCHEDULE_TOPIC, Dispatcher, in_queue
+from broker.store.errors import OffsetGone
+from broker.store.log import Log
+from broker.store.queues import Queue, Queues
+from broker.store.visible import Visible
+from remoting.errors import DamagedRecord
+from remoting.record import RECORD_BYTES_MIN, Outline
+
+REMEMBERED_MAX: Final = 1 << 18
+"""Entries of one walk; where more are damaged it is made again."""
+
+GONE: Final = "its topic was deleted"
+
+
+class _Walk:
+    """Through the log as far as consumers see it now, for one queue."""
+
+    def __init__(self, log: Log, queues: Queues, key: Queue, queue: ConsumeQueue, upto: int, most: int) -> None:
+        self._log, self._key, self._queue, self._most = log, key, queue, most
+        self._code = queues.tag_code
+        self._begin, self._end, self._upto = queue.min_offset, queue.max_offset, upto
+        self._dispatcher = Dispatcher(log, log.min_offset, self._take, cached=False)
+        self._right: dict[int, bytes] = {}
+        self._found = bytearray(self._end - self._begin)
+        """1 at each place of which a message is in the log."""
+        self.is_partial = False
+        """There was more to remember than may be: another walk has to find it."""
+
+    def step(self, most: int) -> bool:
+        """Look at so many messages more. False: that was the last. Raises ``DamagedRecord``."""
+        if self._dispatcher.offset < self._log.min_offset:  # deleted meanwhile
+            self._dispatcher = Dispatcher(self._log, self._log.min_offset, self._take, cached=False)
+        return self._dispatcher.dispatch(self._upto, most) == most
+
+    def _take(self, run: Sequence[Outline]) -> None:
+        topic, queue_id = self._key
+        begin, end = max(self._begin, self._queue.min_offset), self._end
+        for offset, size, of_queue, place, sys_flag, time_ms, of_topic, properties in run:
+            if of_queue != queue_id or of_topic != topic or not in_queue(sys_flag) or not begin <= place < end:
+                continue
+            self._found[place - self._begin] = 1
+            entry = ENTRY.pack(offset, size, self._code(topic, properties, time_ms))
+            if self._agrees(place, entry):
+                self._right.pop(place, None)
+            elif place in self._right or len(self._right) < self._most:
+                self._right[place] = entry
+            else:
+                self.is_partial = True
+
+    def _agrees(self, place: int, entry: bytes) -> bool:
+        """Whether the queue says the same already, or points at another message of that place."""
+        present = self._queue.read(place, 1)
+        if present == entry:
+            return True
+        if present[:12] == entry[:12]:
+            return self._key[0] == SCHEDULE_TOPIC  # when it is due was decided as it came
+        offset, size, _ = ENTRY.unpack(present)
+        if size == NOWHERE_SIZE or size < RECORD_BYTES_MIN or offset < self._log.min_offset:
+            return False
+        try:
+            found = self._log.record(offset, size)
+        except (DamagedRecord, OffsetGone):
+            return False
+        return (found.message.topic, found.message.queue_id, found.queue_offset, found.size) == (
+            *self._key, place, size)
+
+    def write(self) -> None:
+        """What was found. Raises ``OSError``."""
+        places = sorted(place for place in self._right if place >= self._queue.min_offset)
+        runs = [0, *(at for at, (one, other) in enumerate(pairwise(places), 1) if other != one + 1), len(places)]
+        for run in (places[first:last] for first, last in pairwise(runs) if first < last):
+            self._queue.mend(run[0], b"".join(map(self._right.__getitem__, run)))
+        self._right.clear()
+
+    def give_up_rest(self) -> None:
+        """Entries of no message in the log point nowhere from now on. Raises ``OSError``."""
+        at = max(0, self._queue.min_offset - self._begin)
+        while (at := self._found.find(0, at)) >= 0:
+            if self._queue.read(self._begin + at, 1) != NOWHERE:
+                self._queue.mend(self._begin + at, NOWHERE)
+            at += 1
+
+
+class Mender:
+    """Damaged queues one after the other: ``ask``, and ``step`` while it ``is_busy``."""
+
+    def __init__(self, log: Log, queues: Queues, visible: Visible, *, remembered_max: int = REMEMBERED_MAX) -> None:
+        self._log, self._queues, self._visible, self._most = log, queues, visible, remembered_max
+        self._waiting: list[Queue] = []
+        self._walk: _Walk | None = None
+        self._outcomes: dict[Queue, str] = {}
+        """Of queues that were mended in this life of the process."""
+        queues.on_damage.call = self.ask
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._waiting)
+
+    def ask(self, topic: bytes, queue_id: int) -> str:
+        """Mend this queue, once in the life of a process. In words, what becomes of it."""
+        key = topic, queue_id
+        if key in self._outcomes:
+            return self._outcomes[key]
+        if key not in self._waiting:
+            self._waiting.append(key)
+            self._queues.say(f"queue {queue_id} of {topic.decode()} is damaged: it is built again from the log")
+        return "it is built again from the log; ask again"
+
+    def restart(self) -> None:
+        """The log was cut, or queues were deleted: what was found may not hold any more."""
+        self._walk = None
+
+    def step(self, most: int) -> None:
+        """Look at so many messages of the log, and write what they say when that is all."""
+        topic, queue_id = key = self._waiting[0]
+        queue = self._queues.peek(key)
+        outcome: str | None
+        try:
+            outcome = GONE if queue is None else self._mend(key, queue, most)
+        except OSError as error:
+            outcome = f"it cannot be built again: {error}"
+        if outcome is not None:
+            self._waiting.pop(0)
+            self._walk = None
+            if queue is not None:
+                self._outcomes[key] = outcome
+            self._queues.say(f"queue {queue_id} of {topic.decode()}: {outcome}")
+
+    def _mend(self, key: Queue, queue: ConsumeQueue, most: int) -> str | None:
+        """What came of it; None: it goes on. Raises ``OSError``."""
+        walk = self._walk
+        if walk is None:
+            walk = self._walk = _Walk(self._log, self._queues, key, queue, self._visible.offset, self._most)
+        try:
+            if walk.step(most):
+                return None
+        except DamagedRecord as damage:
+            walk.write()
+            self._queues.to_flush(key)
+            return f"so is the log, and what stands behind that is not found: {damage}"
+        walk.write()
+        if walk.is_partial:
+            self._walk = None
+            return None
+        walk.give_up_rest()
+        queue.trust()
+        self._queues.to_flush(key)
+        return "it was built again from the log"

@@ -1,0 +1,46 @@
+"""Planted bugs of consume queues that are damaged: what readers meet, and how they are mended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.harness.planting import Planted
+
+STORE: Final = "broker/store/"
+MENDING: Final = STORE + "mending.py"
+TESTS: Final = "tests/broker/store/test_mending.py::"
+WHATEVER: Final = TESTS + "test_whatever_happens_meanwhile_the_queue_says_what_the_log_holds"
+ANEW: Final = TESTS + "test_readers_see_the_old_entry_or_the_right_one"
+FRONT: Final = TESTS + "test_an_entry_that_is_gone_does_not_take_those_in_front_of_it_along"
+
+PLANTED: Final = (
+    Planted("zeros in a queue are passed over", "broker/pulling/reading.py",
+            "        elif size < RECORD_BYTES_MIN or where < 0:\n", "        elif where < 0:\n",
+            (TESTS + "test_no_entry_is_passed_over_silently",)),
+    Planted("damage that is in front of all is passed over", "broker/pulling/reading.py",
+            "    if not count:\n", "    if count is None:\n",
+            (TESTS + "test_no_entry_is_passed_over_silently",)),
+    Planted("zeros are messages that are gone, and all in front of them is", STORE + "consumequeue.py",
+            "        if size <= 0 or offset < 0:\n            raise _NoEntry\n", "", (FRONT,)),
+    Planted("a queue with whole files behind the damage is taken for one that ends there", STORE + "consumequeue.py",
+            "            self._look_behind(len(self._open) - 1, 0, last, sure)\n", "", (WHATEVER,)),
+    Planted("a queue of which nothing is left begins at 0 again", STORE + "queues.py",
+            "                        queue.end_where_it_did()\n", "", (WHATEVER,)),
+    Planted("an older message of that place replaces the entry", MENDING,
+            "        return (found.message.topic, found.message.queue_id, found.queue_offset, found.size) == (\n"
+            "            *self._key, place, size)\n", "        return False\n", (ANEW,)),
+    Planted("entries are written as they are found", MENDING,
+            "                self._right[place] = entry\n",
+            "                self._queue.mend(place, entry)\n", (ANEW,)),
+    Planted("what was too much to remember is not looked for again", MENDING,
+            "                self.is_partial = True\n", "                pass\n",
+            (TESTS + "test_little_is_remembered_at_a_time",)),
+    Planted("entries without a message stay", MENDING, "        walk.give_up_rest()\n", "",
+            (TESTS + "test_entries_without_a_message_point_nowhere",)),
+    Planted("a queue is mended over and over", MENDING,
+            "                self._outcomes[key] = outcome\n", "                pass\n",
+            (TESTS + "test_a_queue_is_mended_once_in_the_life_of_a_process",)),
+    Planted("a walk goes on over a log that was cut", STORE + "store.py",
+            "        self.mender.restart()\n        count =", "        count =",
+            (TESTS + "test_a_topic_that_is_deleted_and_made_anew_meanwhile_is_looked_at_from_the_start",)),
+)
