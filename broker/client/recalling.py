@@ -48,6 +48,6 @@ async def _ask(session: Session, handle: RecallHandle) -> str:
 
 
 def _passes(refused: Refused) -> bool:
-    """Whether it is a failover that refuses: a slave does, and who is not master yet."""
-    return (refused.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    """Whether it is a failover that refuses: a slave does, who is no master yet, and who has not heard of the topic."""
+    return (refused.code in (ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST)
             or of_answer(refused.code, refused.remark).next is Next.WAIT)

@@ -65,7 +65,7 @@ class TimersPart(Part):
         self._delivery.enqueue_below = self._store.master_queue_offset
         self._timers = Timers(keys, config.broker_name, shared.wall_ms, self._store.count, shared.rng.random)
         self._recall = Recall(
-            self._timers, before[TopicsPart].table.topics, shared.puts, config.broker_name, config.store_host,
+            self._timers, before[TopicsPart].table, shared.puts, config.broker_name, config.store_host,
             leads=lambda: shared.standing.role.leads, wall_ms=shared.wall_ms)
 
     def _recover(self) -> None:

@@ -5,7 +5,7 @@ Source: ``RecallMessageProcessor`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Final
 
 from broker import properties as props
@@ -15,6 +15,7 @@ from broker.sending.answers import STORED
 from broker.sending.sending import packed_peer
 from broker.timer.admission import DELETES, DELIVER_MS, Timers
 from broker.timer.handles import Handle
+from broker.topics.table import TopicTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
@@ -31,7 +32,7 @@ _FAILED: Final = "recall failed, execute error"
 class Recall:
     """``enabled`` may be set anew at any time."""
 
-    def __init__(self, timers: Timers, topics: Container[str], puts: Puts, broker_name: str, store_host: bytes, *,
+    def __init__(self, timers: Timers, topics: TopicTable, puts: Puts, broker_name: str, store_host: bytes, *,
                  leads: Callable[[], bool], wall_ms: Callable[[], int]) -> None:
         self.enabled = False
         self._timers, self._rules = timers, Chain(timers.rule)
@@ -78,7 +79,7 @@ class Recall:
             return Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, _NO_SERVICE)
         if not self._puts.serving:
             return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _NO_SERVICE)
-        if asked.topic not in self._topics:
+        if self._topics.get(asked.topic) is None:
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{asked.topic}] not exist")
         handle = Handle.decode(asked.recall_handle)
         if handle is None:

@@ -117,7 +117,8 @@ def test_the_parts_of_a_handle() -> None:
     assert read.text == handle("t", "b", 7, "m")
 
 
-@pytest.mark.parametrize("code", [ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE])
+@pytest.mark.parametrize("code", [
+    ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST])
 async def test_a_recall_follows_a_failover(code: int, autojump_clock: MockClock) -> None:
     """The old master answers that it is none, then it is gone, then there is a new one."""
     async with cluster("a") as made, made.client() as client:

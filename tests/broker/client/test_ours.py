@@ -5,6 +5,9 @@ What a group loses or repeats when its master dies, and how long its users wait.
 
 from __future__ import annotations
 
+import datetime as dt
+
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -15,10 +18,12 @@ from broker.client import (
     Message,
     Messages,
     Received,
+    Refused,
+    SendFailed,
     SendUnknown,
     Start,
 )
-from harness.simulation.worlds.brokers import cluster, controlled, until
+from harness.simulation.worlds.brokers import cluster, controlled, until, wall_ms
 
 
 async def created(client: Client, topic: str, queues: int = 2) -> None:
@@ -162,3 +167,38 @@ async def test_a_group_that_loses_its_master_loses_nothing_and_its_users_hardly_
             assert stored and not stored - set(numbers(received)), "everything acknowledged arrived"
             assert len(stores) >= 2, "there was another master"
             assert max(waits) < 0.3, sorted(waits)[-5:]
+
+
+async def test_what_waits_is_delivered_in_time_or_taken_back_by_whoever_is_master(autojump_clock: MockClock) -> None:
+    """The master that took them is killed; recalls and deliveries are its successor's."""
+    async with cluster(controllers=3) as made:
+        settings = {**controlled(), "allAckInSyncStateSet": "true", "minInSyncReplicas": "2",
+                    "recallMessageEnable": "true"}
+        nodes = [await made.node(**settings) for _ in range(3)]
+        await until(lambda: any(node.serves for node in nodes))
+        await trio.sleep(20)  # everybody in sync
+        async with made.connect() as client:
+            await created(client, "orders")
+            now = dt.datetime.fromtimestamp(wall_ms() / 1e3, dt.UTC)
+            soon, late, recalled = [await client.send(message) for message in (
+                Message("orders", b"1", delay=dt.timedelta(seconds=30)),
+                Message("orders", b"2", deliver_at=now + dt.timedelta(seconds=60)),
+                Message("orders", b"3", deliver_at=now + dt.timedelta(seconds=60)))]
+            with pytest.raises(SendFailed, match="max delay") as refused:
+                await client.send(Message("orders", b"x", delay=dt.timedelta(days=30)))
+            assert refused.value.code == 13
+            await trio.sleep(15)  # until replicas have copied the topic
+            (master,) = [node for node in nodes if node.serves]
+            await master.kill()
+            assert await client.recall(recalled) == recalled.message_id
+            async with client.consume("g", "orders", start=Start.FIRST) as messages:
+                found = await take(messages, 2)
+                assert [(each.message_id, each.body) for each in found] == [
+                    (soon.message_id, b"1"), (late.message_id, b"2")]
+                begun = now.timestamp() * 1e3
+                assert 60_000 <= found[1].store_time_ms - begun < 63_000
+                with trio.move_on_after(30):
+                    raise AssertionError(f"it was taken back: {await anext(messages)}")
+            with pytest.raises(Refused) as too_late:
+                await client.recall(soon)
+            assert too_late.value.code == 604
