@@ -42,20 +42,26 @@ class TimerLog:
 
     # --- opening ---------------------------------------------------------------------------------------------
 
-    def open(self) -> str:
-        """Returns what is wrong with its files, "" if nothing is. ``find_end`` comes next."""
+    def open(self, sure: int) -> str:
+        """All below ``sure`` was flushed once. Returns what is wrong with its files, "" if nothing is. ``find_end``
+        comes next."""
         names = [name for name in self._files.list(self._folder) if len(name) == 20 and name.isdecimal()]
+        expected = self.begin = min(int(names[0]), sure - sure % self.file_bytes) if names else 0
         for name in names:
             base, file = int(name), self._files.open(f"{self._folder}/{name}")
-            if not self._open:
-                self.begin = base
             self._open.append(file)
-            if name == names[-1] and file.size() < self.file_bytes:  # the process died before it got its size
+            size = file.size()
+            if size > self.file_bytes or base + size < min(sure, base + self.file_bytes) or base % self.file_bytes:
+                return f"{self._folder}/{name} has {size} bytes, not mappedFileSizeTimerLog, {self.file_bytes}"
+            if base != expected and base < sure:
+                return f"{self._folder}/{expected:020d} is not there"
+            if base != expected:  # a crash lost one before it
+                self._open.pop().close()
+                self._remove(base)
+                continue
+            if size < self.file_bytes:  # the process died before it got its size
                 file.resize(self.file_bytes)
-            if file.size() != self.file_bytes:
-                return f"{self._folder}/{name} has {file.size()} bytes, not mappedFileSizeTimerLog, {self.file_bytes}"
-            if base != self.begin + (len(self._open) - 1) * self.file_bytes or base % self.file_bytes:
-                return f"{self._folder}: {name} stands in no row with the files before it"
+            expected += self.file_bytes
         self.end = self._written = self.begin + len(self._open) * self.file_bytes
         return ""
 
@@ -78,12 +84,11 @@ class TimerLog:
         self._open = []
 
     def clear(self) -> None:
-        """Delete all of it. Raises ``OSError``."""
+        """Delete all of it, the last file first: what a crash leaves lacks nothing in front. Raises ``OSError``."""
         self.close()
-        for name in self._files.list(self._folder):
+        for name in reversed(self._files.list(self._folder)):
             if name.isdecimal():
-                self._files.remove(f"{self._folder}/{name}")
-        self._files.sync_dir(self._folder)
+                self._remove(int(name))
         self._tail.clear()
         self._dirty.clear()
         self.begin = self.end = self._written = 0
@@ -159,10 +164,9 @@ class TimerLog:
         self._written = at
         while self._open and self._last_base >= at:
             self._dirty.discard(self._last_base)
-            name = self._name(self._last_base)
+            base = self._last_base
             self._open.pop().close()
-            self._files.remove(name)
-            self._files.sync_dir(self._folder)  # or a crash might leave a gap
+            self._remove(base)
         if self._open:
             self._open[-1].resize(at - self._last_base)
             self._open[-1].resize(self.file_bytes)
@@ -176,9 +180,8 @@ class TimerLog:
         """Delete the first file, which is not the last one. Raises ``OSError``."""
         self._dirty.discard(self.begin)
         self._open.pop(0).close()
-        self._files.remove(self._name(self.begin))
+        self._remove(self.begin)
         self.begin += self.file_bytes
-        self._files.sync_dir(self._folder)  # or a crash might leave a gap
 
     @property
     def is_unsynced(self) -> bool:
@@ -187,6 +190,10 @@ class TimerLog:
     @property
     def _last_base(self) -> int:
         return self.begin + (len(self._open) - 1) * self.file_bytes
+
+    def _remove(self, base: int) -> None:
+        self._files.remove(self._name(base))
+        self._files.sync_dir(self._folder)  # or a crash might leave a gap, or bring it back under a new file's name
 
     def _name(self, base: int) -> str:
         return f"{self._folder}/{base:020d}"

@@ -58,12 +58,12 @@ class TimerStore:
         self.queue_offset = self.master_queue_offset = 0
         self.state_version = self.timestamp = self.counter = 0
         """The version that code 60 tells."""
-        self.done_below = 0
-        """Messages below this place of the queue were enqueued before, and perhaps delivered: see ``is_done``."""
+        self.done_below = self.done_ms = 0
+        """Messages below this place of the queue, and of slots before this time, are done."""
         self._last_offset = -1
         """Of the last unit: one of an earlier message is here already."""
-        self._oldest = 0
-        """Units before this place of the timer log are done."""
+        self._oldest = self._oldest_flushed = 0
+        """Units before this place of the timer log are done; so they are on disk."""
         self._flushed: TimerCheckpoint | None = None
         """What the checkpoint says on disk."""
         self._flush: TimerFlush | None = None
@@ -75,7 +75,9 @@ class TimerStore:
     def recover(self, log_end: int, *, queue_end: int = 1 << 62, place_of: PlaceOf = lambda offset: None) -> str:
         """Take up what the last process left, as far as the commit log, which ends at ``log_end``, and the queue, at
         ``queue_end``, bear it out. Returns why everything is enqueued anew, "" if it is not. Raises ``OSError``."""
-        wrong = self._read_checkpoint() or self._log.open() or self._find_units()
+        for folder in ("", FOLDER):  # so that no crash brings back a file that the last process deleted
+            self._files.sync_dir(folder)
+        wrong = self._read_checkpoint() or self._log.open(self._claimed) or self._find_units()
         if wrong:
             self.anew(wrong)
         else:
@@ -97,8 +99,9 @@ class TimerStore:
         self.state_version, self.timestamp, self.counter = found.state_version, found.timestamp, found.counter
         self._flushed = found
         self._wheel.begin = found.read_time_ms // self.precision_ms
+        self.done_below, self.done_ms = found.queue_offset, found.read_time_ms
         if found.own is not None:
-            self.done_below = found.own.done_below
+            self.done_below, self.done_ms = found.own.done_below, found.own.done_ms
             if found.own.precision_ms != self.precision_ms:
                 return f"timers were kept in slots of {found.own.precision_ms} ms, and timerPrecisionMs is now " \
                        f"{self.precision_ms}"
@@ -107,10 +110,15 @@ class TimerStore:
     def _is_anything_there(self) -> bool:
         return self._files.exists(WHEEL_PATH) or bool(self._files.list(FOLDER))
 
+    @property
+    def _claimed(self) -> int:
+        """Up to where the checkpoint says that the timer log is flushed."""
+        return 0 if self._flushed is None else self._flushed.log_end
+
     def _find_units(self) -> str:
         """The end of the timer log, and in the wheel what stands before it."""
         log, wheel = self._log, self._wheel
-        claimed = self._flushed.log_end if self._flushed is not None else 0
+        claimed = self._claimed
         if log.begin < claimed < log.end and not log.is_place(claimed):
             return f"{PATH} says that {FOLDER} is flushed up to {claimed}, where no unit ends"
         log.find_end(claimed)
@@ -119,7 +127,7 @@ class TimerStore:
         if claimed <= log.begin:
             wheel.clear()
             return self._replay(log.begin)
-        wrong = wheel.open(wheel.begin, log.end)
+        wrong = wheel.open(wheel.begin, log.begin, log.end)
         if not wrong and not wheel.exists:
             wrong = f"{WHEEL_PATH} is not there"
         return wrong or self._check_slots(claimed) or self._replay(claimed)
@@ -166,10 +174,11 @@ class TimerStore:
         """Delete all of it: whoever reads the queue enqueues it again from the queue's begin. ``why`` is for the
         caller's log. Raises ``OSError``; then it may be called again."""
         self._give_up_flush()
+        self.queue_offset, self._last_offset, self._oldest, self._oldest_flushed = 0, -1, 0, 0
+        self._flushed = attrs.evolve(self.checkpoint(), log_end=0)
+        self._run(TimerFlush(self._files, self._flushed))  # before that is so, for fear of a crash in between
         self._wheel.clear()
         self._log.clear()
-        self.done_below = max(self.done_below, self.queue_offset)
-        self.queue_offset, self._last_offset, self._oldest = 0, -1, 0
         self.in_doubt = False
 
     def close(self) -> None:
@@ -187,9 +196,13 @@ class TimerStore:
     def done_before(self, time_ms: int) -> None:
         """Slots before are done: what they held is delivered, and as durable as it ever will be. It never goes back.
         The first time it is on disk when this returns. Raises ``OSError`` then."""
-        is_first = not self._wheel.begin
-        self._wheel.pass_to(time_ms // self.precision_ms)
-        if is_first:
+        begin, now = self._wheel.begin, time_ms // self.precision_ms
+        if now <= begin:
+            return
+        self._wheel.pass_to(now)
+        if self.queue_offset >= self.done_below:  # else not all that is due is here again
+            self.done_below, self.done_ms = self.queue_offset, self.read_time_ms
+        if not begin:
             self.flush()
 
     @property
@@ -219,8 +232,8 @@ class TimerStore:
 
     def is_done(self, place: int, slot_ms: int) -> bool:
         """Whether the message at this place of the queue, due in this slot, was done before everything was enqueued
-        anew."""
-        return place < self.done_below and slot_ms < self.read_time_ms
+        anew. One that was late for its slot and waits in a later one was not."""
+        return place < self.done_below and slot_ms < self.done_ms
 
     def insert(self, slot_ms: int, unit: Unit, write_time_ms: int) -> bool:
         """Put a message into a slot, behind those that are there; one that is late into the first slot that is not
@@ -325,17 +338,15 @@ class TimerStore:
         return first
 
     def _cut(self, at: int, place_of: PlaceOf) -> None:
-        """Forget units from ``at`` on. The wheel and the checkpoint come to disk before the timer log is cut: whatever
-        a crash leaves of this is the state before or the one behind."""
+        """Forget units from ``at`` on. First the checkpoint claims them no more, so that the next process would put
+        them into the wheel again; then the wheel forgets them, and the timer log at last."""
         log = self._log
         if at >= log.end:
             return
         self._give_up_flush()
         if at <= log.begin or self.in_doubt:
+            self.done_below = 0 if at <= log.begin else self.done_below
             self.anew("")
-            if at <= log.begin:
-                self.done_below = 0
-            self.flush()
             return
         least = self._take_back(at)
         self._last_offset = log.read(log.last(at))[5]
@@ -346,11 +357,12 @@ class TimerStore:
         self.queue_offset = min(self.queue_offset, place)
         self.done_below = min(self.done_below, self.queue_offset)
         self._oldest = min(self._oldest, at)
+        self._oldest_flushed = min(self._oldest_flushed, at)
         try:
-            flush = self._begin_flush(at)
-            for _ in flush.steps():
-                pass
-            self._end_flush(flush)
+            if self._flushed is not None and self._claimed > at:
+                self._flushed = attrs.evolve(self._flushed, log_end=at, queue_offset=self.queue_offset)
+                self._run(TimerFlush(self._files, self._flushed))
+            self._run(self._begin_flush(at))
             log.cut(at)
         except OSError:
             self._give_up_flush()
@@ -402,7 +414,7 @@ class TimerStore:
         """Delete files of the timer log that know only messages below ``log_min``, and of no slot that is pending.
         Raises ``OSError``."""
         log = self._log
-        while log.begin + log.file_bytes <= self._oldest and (last := log.last_of_first()) is not None:
+        while log.begin + log.file_bytes <= self._oldest_flushed and (last := log.last_of_first()) is not None:
             if last[5] >= log_min:
                 return
             log.drop_first()
@@ -413,7 +425,7 @@ class TimerStore:
         """As things are now, on disk or not."""
         return TimerCheckpoint(self.read_time_ms, self._log.end, self.queue_offset, self.master_queue_offset,
                                self.state_version, self.timestamp, self.counter,
-                               OwnFacts(self.precision_ms, self.done_below))
+                               OwnFacts(self.precision_ms, self.done_below, self.done_ms))
 
     @property
     def is_unflushed(self) -> bool:
@@ -431,13 +443,12 @@ class TimerStore:
             self._flush = TimerFlush(self._files, None)
             return self._flush
         files, folders = self._log.to_sync()
-        wheel, is_new = None, False
-        if self._wheel.is_unflushed:
-            wheel, is_new = self._wheel.ready()
-        flush = self._flush = TimerFlush(
+        is_needed = self._wheel.is_unflushed or (log_end > 0 and not self._wheel.exists)
+        wheel = self._wheel.ready() if is_needed else None
+        self._flush = TimerFlush(
             self._files, attrs.evolve(self.checkpoint(), log_end=log_end), files, folders, wheel,
-            self._wheel.begin_flush(), wheel_is_new=is_new)
-        return flush
+            self._wheel.begin_flush(), wheel_is_new=self._wheel.new_name, oldest=self._oldest)
+        return self._flush
 
     def end_flush(self, flush: TimerFlush) -> None:
         """It ran to its end, or raised, or left off. One that a cut has given up is passed over."""
@@ -449,7 +460,7 @@ class TimerStore:
         if flush.finished:
             self._wheel.flushed()
             if flush.checkpoint is not None:
-                self._flushed = flush.checkpoint
+                self._flushed, self._oldest_flushed = flush.checkpoint, flush.oldest
         else:
             self.in_doubt |= flush.sync_failed
             self._wheel.flush_failed()
@@ -463,7 +474,9 @@ class TimerStore:
 
     def flush(self) -> None:
         """Here and now. Raises ``OSError``; it may be tried again."""
-        flush = self.begin_flush()
+        self._run(self.begin_flush())
+
+    def _run(self, flush: TimerFlush) -> None:
         try:
             for _ in flush.steps():
                 pass

@@ -45,6 +45,8 @@ class Wheel:
     def __init__(self, files: Files, *, slots: int = SLOTS, path: str = PATH) -> None:
         self._files, self._path, self.slots = files, path, slots
         self._file: File | None = None
+        self.new_name = self._unsynced = False
+        """Its name may be gone after a crash; its content may, though no page has changed since."""
         self._pages: dict[int, bytearray] = {}
         self._dirty: set[int] = set()
         self._flushing: set[int] = set()
@@ -63,19 +65,21 @@ class Wheel:
     def exists(self) -> bool:
         return self._file is not None
 
-    def open(self, begin: int, log_end: int) -> str:
-        """Read which slots are pending, from moment ``begin`` on; units end at ``log_end``. Returns what is wrong with
-        the file, "" if nothing is; a file that is not there is not wrong."""
+    def open(self, begin: int, log_begin: int, log_end: int) -> str:
+        """Read which slots are pending, from moment ``begin`` on; units lie between ``log_begin`` and ``log_end``, and
+        those before have moved. Returns what is wrong with the file, "" if nothing is; one that is not there is not
+        wrong."""
         self.begin = begin
         if not self._files.exists(self._path):
             return ""
         self._file = self._files.open(self._path)
+        self._unsynced = True  # the former process may have written it to the system's memory alone
         size, wanted = self._file.size(), self.slots * SLOT_BYTES
         if size != wanted:
             return f"{self._path} has {size} bytes, not {wanted}"
         for number, page in self._stored_pages():
             for at, (moment, first, last, count, _) in enumerate(SLOT.iter_unpack(page), number * _PAGE_SLOTS):
-                if moment >= begin and last >= 0:
+                if moment >= begin and last >= log_begin:
                     if moment >= begin + self.slots or moment % self.slots != at or not 0 <= first <= last < log_end:
                         return f"{self._path}: slot {at} says moment {moment}, units {first} to {last}"
                     self._mark(at, count)
@@ -105,6 +109,7 @@ class Wheel:
         self._pages.clear()
         self._dirty.clear()
         self._flushing.clear()
+        self.new_name = self._unsynced = False
         self._pending = bytearray(self.slots)
         self.pending_slots = self.count = 0
 
@@ -122,19 +127,18 @@ class Wheel:
         return last if of == moment else NONE
 
     def add(self, moment: int, at: int, counted: int) -> None:
-        """A unit at ``at`` of the timer log, behind those that are in this slot."""
+        """A unit at ``at`` of the timer log, behind those that are in this slot, which is not done."""
         number, inside = divmod(moment % self.slots, _PAGE_SLOTS)
         page = self._pages.get(number)
         if page is None:
             page = self._load(number)
         inside *= SLOT_BYTES
         of, first, last, count, _ = SLOT.unpack_from(page, inside)
-        if of != moment or last < 0:
+        if of != moment or last < 0 or not self._pending[moment % self.slots]:
             first, count = at, 0
         SLOT.pack_into(page, inside, moment, first, at, count + counted, 0)
         self._dirty.add(number)
-        if moment >= self.begin:
-            self._mark(moment % self.slots, counted)
+        self._mark(moment % self.slots, counted)
 
     def lower(self, moment: int, last: int, counted: int) -> None:
         """Its last unit, which counted so much, is gone: ``last`` is the last one now; ``NONE``: it is empty."""
@@ -233,17 +237,19 @@ class Wheel:
         self._flushing, self._dirty = self._dirty, set()
         return {number: bytes(self._pages[number]) for number in sorted(self._flushing)}
 
-    def ready(self) -> tuple[File, bool]:
-        """Its file, and whether that is new. Raises ``OSError``."""
-        if self._file is not None:
-            return self._file, False
-        self._file = self._files.open(self._path, create=True)
-        self._file.resize(self.slots * SLOT_BYTES)
-        return self._file, True
+    def ready(self) -> File:
+        """Its file, which is made when it is written first. Raises ``OSError``."""
+        if self._file is None:
+            self.new_name = True
+            self._file = self._files.open(self._path, create=True)
+        if self._file.size() != self.slots * SLOT_BYTES:
+            self._file.resize(self.slots * SLOT_BYTES)
+        return self._file
 
     def flushed(self) -> None:
         """What ``begin_flush`` gave is on disk."""
         self._flushing.clear()
+        self.new_name = self._unsynced = False
         self._forget_pages()
 
     def flush_failed(self) -> None:
@@ -252,7 +258,7 @@ class Wheel:
 
     @property
     def is_unflushed(self) -> bool:
-        return bool(self._dirty)
+        return bool(self._dirty) or self._unsynced
 
 
 def write_pages(file: File, pages: Mapping[int, bytes]) -> Iterator[None]:

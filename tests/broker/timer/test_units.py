@@ -72,7 +72,7 @@ def test_a_checkpoint_is_javas_with_ours_behind_it() -> None:
     assert checkpoint.encode() == body.ljust(4096, b"\0")
     assert TimerCheckpoint.decode(checkpoint.encode()) == checkpoint
     assert TimerCheckpoint.decode(body) == checkpoint
-    ours = TimerCheckpoint(NOW, 104, 7, 8, 3, NOW + 1, 2, OwnFacts(100, 5))
+    ours = TimerCheckpoint(NOW, 104, 7, 8, 3, NOW + 1, 2, OwnFacts(100, 5, NOW - 1))
     raw = ours.encode()
     assert raw[:56] == body
     assert len(raw) == 4096
@@ -80,7 +80,7 @@ def test_a_checkpoint_is_javas_with_ours_behind_it() -> None:
 
 
 def test_a_checkpoint_that_java_wrote_over_ours_is_javas() -> None:
-    raw = TimerCheckpoint(NOW, 104, 7, 8, own=OwnFacts(100, 5)).encode()
+    raw = TimerCheckpoint(NOW, 104, 7, 8, own=OwnFacts(100, 5, NOW - 1)).encode()
     found = TimerCheckpoint.decode(TimerCheckpoint(NOW, 156, 8, 8).body() + raw[56:])
     assert found == TimerCheckpoint(NOW, 156, 8, 8)
 
