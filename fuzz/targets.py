@@ -18,6 +18,7 @@ from fuzz import sealing
 from fuzz.analysis_targets import ANALYSIS_TARGETS
 from fuzz.broker_targets import BROKER_TARGETS
 from fuzz.controller_targets import CONTROLLER_TARGETS
+from fuzz.filter_targets import FILTER_TARGETS
 from fuzz.held import HeldFile, HeldFiles
 from fuzz.remoting_targets import REMOTING_TARGETS
 from fuzz.store_targets import STORE_TARGETS
@@ -418,5 +419,6 @@ TARGETS: Final[dict[str, Target]] = {
     **CONTROLLER_TARGETS,
     **STORE_TARGETS,
     **BROKER_TARGETS,
+    **FILTER_TARGETS,
     **ANALYSIS_TARGETS,
 }

@@ -1,0 +1,16 @@
+"""What is wrong with an expression, and where. It knows no expression."""
+
+from __future__ import annotations
+
+from typing import Final
+
+INVALID: Final = "Invalid MessageSelector. "
+"""Java says this, and nothing else."""
+
+
+class FilterIllegal(ValueError):
+    """``position``: of the first character that is not understood, from 0."""
+
+    def __init__(self, position: int, words: str) -> None:
+        super().__init__(f"{INVALID}At character {position + 1}: {words}")
+        self.position, self.words = position, words

@@ -1,0 +1,96 @@
+"""Expressions, ready for a message's properties as they stand in the log.
+
+Only the properties that an expression names are read. Those that were compiled last are remembered, good or bad.
+Source: ``SelectorParser.parse`` and ``ExpressionMessageFilter`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from broker.filters.errors import INVALID, FilterIllegal
+from broker.filters.grammar import Parser
+from broker.filters.nodes import Unreadable
+from remoting.record import decode_properties
+
+SQL92: Final = "SQL92"
+"""The only kind of expression over properties."""
+LENGTH_MAX: Final = 32 << 10
+"""Ours: characters of an expression."""
+_REMEMBERED: Final = 100
+_REMEMBERED_LENGTH_MAX: Final = 4 << 10
+"""Longer ones that are no good are not kept."""
+_SEARCHED_MAX: Final = 4
+"""So many properties are searched for; of more all are read."""
+
+
+class Expression:
+    """Of one text. ``names``: properties that it names."""
+
+    __slots__ = ("_markers", "_run", "depth", "names", "text")
+
+    def __init__(self, text: str) -> None:
+        """Raises ``FilterIllegal`` as ``compiled`` does, but for length and kind."""
+        parser = Parser(text)
+        node = parser.parse()
+        self.text, self.names, self.depth = text, tuple(parser.names), node.depth
+        self._run = node.run
+        self._markers = tuple(f"{name}\x01".encode() for name in self.names)
+
+    def evaluate(self, properties: Mapping[str, str]) -> bool | None:
+        """True, False or unknown. Raises ``Unreadable``: a property is not what it is compared with."""
+        value = self._run([properties.get(name) for name in self.names])
+        assert value is None or isinstance(value, bool), "the grammar says so"
+        return value
+
+    def matches(self, properties: bytes) -> bool:
+        """Whether a message with these properties is wanted: what is unknown or cannot be read is not."""
+        if len(self._markers) > _SEARCHED_MAX:
+            values = decode_properties(properties)
+            found = [values.get(name) for name in self.names]
+        else:
+            found = [_last_value(properties, marker) for marker in self._markers]
+        try:
+            return self._run(found) is True
+        except Unreadable:
+            return False
+
+
+def _last_value(raw: bytes, marker: bytes) -> str | None:
+    """Of a property that is there twice the last one counts."""
+    at = raw.rfind(marker)
+    while at > 0 and raw[at - 1] != 2:  # the end of a longer name, or within a value
+        at = raw.rfind(marker, 0, at + len(marker) - 1)
+    if at < 0:
+        return None
+    at += len(marker)
+    end = raw.find(b"\x02", at)
+    return (raw[at:] if end < 0 else raw[at:end]).decode(errors="replace")
+
+
+def compiled(text: str | None, kind: str | None = SQL92) -> Expression:
+    """The expression of this text and kind. Raises ``FilterIllegal``."""
+    if kind != SQL92:
+        raise FilterIllegal(0, f"expressions of kind {str(kind)[:40]} are not known, {SQL92} is")
+    if text is None:
+        raise FilterIllegal(0, "there is no expression")
+    if len(text) > LENGTH_MAX:
+        raise FilterIllegal(LENGTH_MAX, f"the expression has {len(text)} characters; {LENGTH_MAX} may be")
+    found = _compiled(text) if len(text) <= _REMEMBERED_LENGTH_MAX else _attempt(text)
+    if isinstance(found, FilterIllegal):
+        raise FilterIllegal(found.position, found.words)
+    return found
+
+
+def _attempt(text: str) -> Expression | FilterIllegal:
+    try:
+        return Expression(text)
+    except FilterIllegal as error:
+        return error.with_traceback(None)
+
+
+_compiled = lru_cache(_REMEMBERED)(_attempt)
+
+__all__ = ["INVALID", "LENGTH_MAX", "SQL92", "Expression", "FilterIllegal", "Unreadable", "compiled"]

@@ -1,0 +1,78 @@
+"""Numbers as Java reads and orders them: ``Integer``, ``Long`` and ``Double`` made of a text. Raises ``ValueError``."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from typing import Final
+
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
+_TRIMMED: Final = "".join(map(chr, range(33)))
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE: Final = re.compile(
+    r"[+-]?(?:(?P<odd>NaN|Infinity)|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+    r"|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?)")
+_QUICK_DIGITS: Final = 9
+_DIGITS_MAX: Final = 19
+
+
+def parse_int(text: str) -> int:
+    """A number of 32 bits, as a property has it."""
+    if len(text) <= _QUICK_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return _parse(text, INT_MAX)
+
+
+def parse_long(text: str) -> int:
+    """A number of 64 bits, as a property has it."""
+    if len(text) <= _QUICK_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return _parse(text, LONG_MAX)
+
+
+def _parse(text: str, most: int) -> int:
+    if not text.isascii():
+        text = "".join(map(_digit, text))
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError("no whole number")
+    negative, digits = text[0] == "-", text.lstrip("+-").lstrip("0") or "0"
+    if len(digits) > _DIGITS_MAX or int(digits) > most + negative:
+        raise ValueError("out of range")
+    return -int(digits) if negative else int(digits)
+
+
+def _digit(char: str) -> str:
+    """Digits of other scripts are digits, those of 16 bits at least."""
+    return char if char.isascii() or char > "\uffff" else str(unicodedata.decimal(char))
+
+
+def parse_double(text: str) -> float:
+    found = _DOUBLE.fullmatch(text.strip(_TRIMMED))
+    if found is None:
+        raise ValueError("no number")
+    value = math.nan if found["odd"] == "NaN" else math.inf
+    if found["decimal"] is not None:
+        value = float(found["decimal"])
+    elif found["hex"] is not None:
+        try:
+            value = float.fromhex(found["hex"])
+        except OverflowError:
+            value = math.inf
+    return -value if found[0][0] == "-" else value
+
+
+def order(left: float, right: float) -> int:
+    """Below 0, 0, or above: -0.0 comes before 0.0, and NaN, which is like itself, behind all."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    return _rank(left) - _rank(right)
+
+
+def _rank(value: float) -> int:
+    if math.isnan(value):
+        return 1
+    return -1 if value == 0 and math.copysign(1, value) < 0 else 0

@@ -1,0 +1,105 @@
+"""Expressions on a message's bytes, those that are remembered, and how little bad ones cost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+from broker.filters.expressions import LENGTH_MAX, Expression, FilterIllegal, compiled
+from remoting.record import PROPERTIES_BYTES_MAX, encode_properties
+from tests.broker.filters.vectors import RAW
+
+
+@pytest.mark.parametrize(("text", "kind", "words"), [
+    ("a = 5", "SQL93", "expressions of kind SQL93 are not known, SQL92 is"),
+    ("a = 5", None, "expressions of kind None are not known, SQL92 is"),
+    (None, "SQL92", "there is no expression"),
+])
+def test_other_kinds_are_refused(text: str | None, kind: str | None, words: str) -> None:
+    with pytest.raises(FilterIllegal, match=words):
+        compiled(text, kind)
+
+
+# --- properties as they stand in the log -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("raw", "wanted"), [
+    (b"a\x015\x02", True),
+    (b"a\x015", True),
+    (b"ba\x015\x02", False),
+    (b"ba\x015\x02a\x015", True),
+    (b"b\x01a\x015\x02", False),
+    (b"a\x014\x02a\x015\x02", True),  # the last one counts
+    (b"a\x015\x02a\x014\x02", False),
+    (b"a\x015\x02ca\x014\x02", True),
+    (b"a\x02a\x015\x02", True),
+    (b"", False),
+    (b"a", False),
+    (b"\x02a\x015\x02\xff", True),
+])
+def test_a_property_is_found_among_the_bytes(raw: bytes, wanted: bool) -> None:
+    assert compiled("a = '5'").matches(raw) is wanted
+    many = " OR ".join(f"y{number} = 1" for number in range(9)) + " OR a = '5'"
+    assert compiled(many).matches(raw) is wanted, "all are read where many are named"
+
+
+def test_texts_are_utf_8_and_what_is_not_is_replaced() -> None:
+    assert compiled("s = 'ünï'").matches("s\x01ünï\x02".encode())
+    assert compiled("s = '\ufffd'").matches(b"s\x01\xff\x02")
+
+
+# --- what bad ones cost ----------------------------------------------------------------------------------------------
+
+
+def test_long_expressions_are_refused_unread() -> None:
+    assert compiled("a = 5 " + "x" * (LENGTH_MAX - 6)).matches(RAW)
+    for text in ("a = 5 " + "x" * (LENGTH_MAX - 5), "(" * (1 << 20), "a" * (1 << 20), "9" * (1 << 20)):
+        with pytest.raises(FilterIllegal, match=f"{LENGTH_MAX} may be"):
+            compiled(text)
+
+
+@pytest.mark.parametrize("text", [
+    "a > " + "9" * 32_000, "a > 1e" + "9" * 32_000, "a > ." + "0" * 32_000, "a = '" + "''" * 16_000, "'" * 32_001,
+    "/*" * 16_000, "a =" + "/*" * 16_000, "a = 5 OR a > " + "--" * 16_000, "-" * 32_000, "a > -" + "- -" * 10_000,
+    "a > --1 OR " * 2_900 + "TRUE", "a > --1 OR " * 2_900 + "TRUE\n", "/*" + "*" * 32_000,
+    "a IN (" + "'x'," * 8_000 + "'y')",
+    "e" * 32_000, "a = 5" + " " * 32_000 + ";", "a = " + "\n" * 32_000 + "5", "-- \n" * 8_000 + "a = 5",
+])
+def test_odd_expressions_cost_little(text: str) -> None:
+    """In processor time, with room for a machine that does other things; none takes a tenth of it."""
+    began = time.process_time()
+    with contextlib.suppress(FilterIllegal):
+        compiled(text).matches(RAW)
+    assert time.process_time() - began < 2
+
+
+def test_properties_as_long_as_they_may_be_are_read_once() -> None:
+    """Thousands of names do not search thousands of times, and a number of thousands of digits is one of too many."""
+    raw = encode_properties({"a": "7" * (PROPERTIES_BYTES_MAX - 20)})
+    many = compiled(" OR ".join(f"n{number} = 1" for number in range(2_500)))
+    began = time.process_time()
+    for _ in range(100):
+        assert not many.matches(raw)
+    assert not compiled("a > 5").matches(raw)
+    assert compiled("a = 1.5").matches(encode_properties({"a": "1.5" + "0" * 30_000}))
+    assert compiled("a = 5").matches(encode_properties({"a": "0" * 30_000 + "5"}))
+    assert time.process_time() - began < 5
+
+
+# --- remembering -----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_compiled_is_remembered_good_or_bad() -> None:
+    assert compiled("a = 77") is compiled("a = 77")
+    kept = [compiled(f"a = {number}") for number in range(1_000, 1_101)]
+    assert compiled("a = 1001") is kept[1]
+    assert compiled("a = 1000") is not kept[0], "a hundred are"
+    for _ in range(2):
+        with pytest.raises(FilterIllegal, match="';'"):
+            compiled("a = 78 ;")
+
+
+def test_names_are_those_of_the_expression_once_each() -> None:
+    assert Expression("a = 5 OR b > 3 OR a < 2 OR $x IS NULL").names == ("a", "b", "$x")

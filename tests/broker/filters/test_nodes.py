@@ -1,0 +1,25 @@
+"""What expressions of SQL92 mean, as RocketMQ 5.5.0 has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.filters.expressions import compiled
+from broker.filters.nodes import Unreadable
+from tests.broker.filters.vectors import FALSE, PROPERTIES, RAW, TRUE, UNKNOWN, UNREADABLE, each
+
+
+@pytest.mark.parametrize(("texts", "value"), [(TRUE, True), (FALSE, False), (UNKNOWN, None)])
+def test_expressions_have_the_values_that_java_finds(texts: str, value: bool | None) -> None:
+    for text in each(texts):
+        expression = compiled(text)
+        assert (text, expression.evaluate(PROPERTIES)) == (text, value)
+        assert (text, expression.matches(RAW)) == (text, value is True), "only what is true is wanted"
+
+
+def test_what_cannot_be_read_is_not_wanted() -> None:
+    for text in each(UNREADABLE):
+        expression = compiled(text)
+        with pytest.raises(Unreadable):
+            expression.evaluate(PROPERTIES)
+        assert not expression.matches(RAW)
