@@ -1,10 +1,13 @@
-"""Settings every test shares. It knows pytest and hypothesis, and nothing of the packages under test.
+"""Settings every test shares. It knows pytest, hypothesis and signals, and nothing of the packages under test.
 
 Tests are deterministic: hypothesis draws from a fixed seed and keeps no database, so a red test is red everywhere.
 ``pytest --hypothesis-profile=deep`` searches wider, from a new seed each time, and prints what repeats a failure.
 """
 
 from __future__ import annotations
+
+import signal
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,3 +23,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Asserts are part of the product's checks: refuse to call a run without them green."""
     if not __debug__:
         raise pytest.UsageError("tests run with asserts on: drop -O and PYTHONOPTIMIZE")
+    if threading.current_thread() is threading.main_thread():
+        _hear_signals()
+
+
+def _hear_signals() -> None:
+    """As if started in a terminal: ``nohup`` and shells without job control ignore signals, and children inherit that.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
