@@ -13,6 +13,7 @@ from broker.part import PartClass, Parts, Shared
 from broker.pulling.part import PullingPart
 from broker.query.part import QueriesPart
 from broker.relay.codes import FORWARDED
+from broker.replies.part import RepliesPart
 from broker.runtimeinfo import RuntimeInfoPart
 from broker.schedule.part import DelaysPart
 from broker.sending.part import SendingPart
@@ -27,6 +28,7 @@ PARTS: Final[tuple[PartClass, ...]] = (
     TimersPart,
     DelaysPart,
     SendingPart,
+    RepliesPart,
     PullingPart,
     QueriesPart,
     RuntimeInfoPart,

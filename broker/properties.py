@@ -45,9 +45,14 @@ def clean(text: str) -> dict[str, str]:
     return values
 
 
+def text(values: Mapping[str, str]) -> str:
+    """One line, as the headers of requests carry them."""
+    return "".join([f"{key}\x01{value}\x02" for key, value in values.items()])
+
+
 def write(values: Mapping[str, str]) -> bytes:
     """The bytes in the record. Raises ``UnicodeEncodeError`` for half of a surrogate pair."""
-    return "".join([f"{key}\x01{value}\x02" for key, value in values.items()]).encode()
+    return text(values).encode()
 
 
 def waits(values: Mapping[str, str]) -> bool:

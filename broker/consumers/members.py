@@ -189,14 +189,26 @@ class Producers:
     def __init__(self, config: ClientsConfig) -> None:
         self.config = config
         self.groups: dict[str, dict[Connection, Member]] = {}
+        self.on_come: Callable[[str], None] = lambda _: None
+        """A client, by its id, has a connection that it did not have."""
         self._of: dict[Connection, set[str]] = {}
+        self._clients: dict[str, Connection] = {}
+        self._ids: dict[Connection, set[str]] = {}
 
     def register(self, name: str, member: Member) -> None:
-        if len(self._of.get(member.connection, ())) >= self.config.groups_of_client_max and (
-                name not in self._of[member.connection]):
+        connection, client_id = member.connection, member.client_id
+        if len(self._of.get(connection, ())) >= self.config.groups_of_client_max and name not in self._of[connection]:
             return
-        self.groups.setdefault(name, {})[member.connection] = member
-        self._of.setdefault(member.connection, set()).add(name)
+        self.groups.setdefault(name, {})[connection] = member
+        self._of.setdefault(connection, set()).add(name)
+        if self._clients.get(client_id) is not connection:
+            self._clients[client_id] = connection
+            self._ids.setdefault(connection, set()).add(client_id)
+            self.on_come(client_id)
+
+    def client(self, client_id: str) -> Connection | None:
+        """The connection over which the client last said that it produces."""
+        return self._clients.get(client_id)
 
     def unregister(self, name: str, connection: Connection) -> None:
         members = self.groups.get(name)
@@ -206,6 +218,9 @@ class Producers:
         names.discard(name)
         if not names:
             del self._of[connection]
+            for client_id in self._ids.pop(connection, ()):
+                if self._clients[client_id] is connection:
+                    del self._clients[client_id]
         if not members:
             del self.groups[name]
 

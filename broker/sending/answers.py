@@ -98,11 +98,11 @@ class Answers:
         """``own`` stands in every answer."""
         self.counters = Counters()
         self.body_bytes_max = 0
-        self._own, self._store_host = own, store_host
+        self.own, self._store_host = own, store_host
 
     def refused(self, refused: Refusal) -> Command:
         self.counters.refused += 1
-        return Command(refused.code, 0, RESPONSE, dict(self._own), b"", refused.remark)
+        return Command(refused.code, 0, RESPONSE, dict(self.own), b"", refused.remark)
 
     def of_put(self, request: Command, result: PutResult, queue_id: int, uniq_key: str | None,
                more: Mapping[str, str] | None = None) -> Command:
@@ -117,7 +117,7 @@ class Answers:
         if request.flag & ONEWAY:
             return Command(code)
         ext = {
-            **self._own,
+            **self.own,
             "msgId": ",".join(message_ids(self._store_host, [put.offset for put in puts])),
             "queueId": str(queue_id),
             "queueOffset": str(puts[0].queue_offset),

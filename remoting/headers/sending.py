@@ -44,6 +44,26 @@ class SendMessageResponse(Header):
 
 
 @header
+class ReplyMessageRequest(Header):
+    """326, ``ReplyMessageRequestHeader``: the reply as it was sent, from whom, and when it reached the broker."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool | None = None
+    born_host: str = ""
+    store_host: str = ""
+    store_timestamp: Int64 = 0
+
+
+@header
 class ConsumerSendMsgBackRequest(Header):
     """36, ``ConsumerSendMsgBackRequestHeader``. ``offset`` is that of the log; a level below 0: dead letters."""
 

@@ -105,6 +105,19 @@ async def exercise(
 
 
 @asynccontextmanager
+async def asker(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, count: int = 0, interval_ms: int = 20,
+    ttl_ms: int = 3_000, jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``DefaultMQProducer.request`` and a consumer that replies, until it is killed if ``count`` is 0; events
+    ``answered`` and ``replied``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "count": count, "interval_ms": interval_ms, "ttl_ms": ttl_ms}
+    async with _program(release, directory, "Ask", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
 async def router(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, interval_ms: int = 100,
     timeout_ms: int = 3_000, jvm: JVM = CLIENT,

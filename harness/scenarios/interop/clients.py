@@ -5,6 +5,7 @@ It starts our servers and foreign client programs, which judge themselves what t
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
@@ -102,6 +103,35 @@ async def untouched_java_clients_across_a_failover_of_our_brokers(stage: Stage) 
                       patience_s=PATIENCE_S) as program,
     ):
         await judged(stage, group, program, checks=7, before_kill=4 * ROUNDS // 3)
+
+
+@scenario("5.5.0", timeout_s=200)
+async def java_requests_are_answered_across_a_failover_of_our_brokers(stage: Stage) -> None:
+    """A Java producer asks and a Java consumer replies; our master is killed -9 meanwhile.
+
+    The producer learns of the new master as it polls its routes, and is answered from then on. The client of 5.3.3 is
+    not asked: it waits for no reply, of Java's broker neither, and says at once that the time is over.
+    """
+    async with (
+        group_of_three(stage, "Asked") as group,
+        java.asker(stage.release, stage.here / "asker", namesrv=[group.namesrv], topic="Asked") as program,
+    ):
+        before = await program.wait_for("answered", lambda found: len(answered(found)) >= ROUNDS, timeout_s=60)
+        expect(len(answered(before)) == len(before), f"before the kill {before[-1]}")
+        await group.kill_master()
+        led_us = time.time_ns() // 1_000
+        found = await program.wait_for(
+            "answered", lambda found: len(answered(found, since_us=led_us)) >= ROUNDS, timeout_s=90)
+        took = sorted(report["ended_us"] - report["begun_us"] for report in answered(found))
+        first = min(report["ended_us"] for report in answered(found, since_us=led_us))
+        stage.say(f"half of {len(took)} requests were answered in {took[len(took) // 2] / 1e3:.1f} ms; the first one "
+                  f"by the new master {(first - led_us) / 1e6:.1f} s after it led")
+        late = [report for report in found if not report["ok"] and report["begun_us"] > first]
+        expect(not late, f"the new master answers, and not these: {late[:3]}")
+
+
+def answered(found: Sequence[Report], since_us: int = 0) -> list[Report]:
+    return [report for report in found if report["ok"] and report["begun_us"] > since_us]
 
 
 @scenario("5.5.0", timeout_s=300)
