@@ -70,7 +70,7 @@ class Administration(Part):
     def update_config(self, connection: Connection, request: Command) -> Command:
         """25. What a running broker cannot follow is written down for its next start."""
         return change_config(
-            connection, request, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list,
+            connection, request, self.config, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list,
             live=live_keys(type(self.config)), made=self._made, text=to_properties, files=self._files,
             path=self._config_path, use=self._use, logger=logger)
 

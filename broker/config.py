@@ -31,6 +31,11 @@ from remoting.daemon.keys import (
 from remoting.daemon.tlskeys import TLSClientKeys, TLSKeys, hidden
 from remoting.record import BODY_BYTES_MOST, packed_host
 
+BLACKLISTED: Final = (
+    "configBlackList", "brokerConfigPath", "storePathRootDir", "storePathCommitLog", "readOnlyCommitLogStorePaths",
+    "storePathEpochFile", "storePathBrokerIdentity", "storePathDLedgerCommitLog", "bindAddress", "listenPort",
+    "haListenPort", "brokerIP1", "brokerIP2")
+"""What opens another store at the next start, or none finds the broker by, unless the file says otherwise."""
 ALWAYS_BLACKLISTED: Final = ("configBlackList", "brokerConfigPath", "configStorePath", "rocketmqHome")
 MASTER_ID: Final = 0
 _PORTS: Final = 65_535
@@ -83,8 +88,7 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
     shutdown_wait_time_seconds: int = key(30, "see enableShutdownGracefully", least=0, most=3_600)
     config_store_path: str = key(
         "~/broker/broker.properties", "ours: file that changes by code 25 are written to; -c names another")
-    config_black_list: str = key("configBlackList;brokerConfigPath",
-                                 "keys that code 25 may not change, separated by semicolons")
+    config_black_list: str = key(";".join(BLACKLISTED), "keys that code 25 may not change, separated by semicolons")
 
     # --- name servers ------------------------------------------------------------------------------------------
     register_name_server_period: int = key(30_000, "between registrations", least=10_000, most=60_000)
@@ -295,7 +299,8 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
 
     @property
     def black_list(self) -> frozenset[str]:
-        return frozenset((*ALWAYS_BLACKLISTED, *filter(None, self.config_black_list.split(";"))))
+        listed = (name.strip() for name in self.config_black_list.split(";"))
+        return frozenset((*ALWAYS_BLACKLISTED, *filter(None, listed)))
 
 
 QUICK: Final[Mapping[str, str]] = {

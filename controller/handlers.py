@@ -155,8 +155,9 @@ class Controller:
     def _change_config(self, connection: Connection, request: Command) -> Command:
         """What a running controller cannot follow is written down for its next start."""
         return change_config(
-            connection, request, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list, live=live_keys(),
-            made=self._made, text=to_properties, files=self.files, path=self.config_path, use=self._use, logger=logger)
+            connection, request, self.config, bytes_max=CONFIG_BYTES_MAX, barred=self.config.black_list,
+            live=live_keys(), made=self._made, text=to_properties, files=self.files, path=self.config_path,
+            use=self._use, logger=logger, other_names={"isProcessReadEvent": "processReadEvent"})
 
     def _made(self, given: Mapping[str, str]) -> ControllerConfig:
         changed = from_properties(given, start=self.config)

@@ -9,7 +9,7 @@ of any key.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 _LINES: Final = re.compile(r"\r\n|\r|\n")
@@ -36,17 +36,47 @@ def parse(text: str) -> dict[str, str]:
     return found
 
 
+def edited(text: str, changes: Mapping[str, str]) -> str:
+    """``text`` with these values: a key's line is written anew where it stands, that of a new key behind all others.
+    Every other line, comments among them, stays as it is. Raises ``ValueError`` naming the line."""
+    lines, ends = _LINES.split(text), _LINES.findall(text)
+    end = ends[0] if ends else "\n"
+    places: dict[str, tuple[int, int]] = {}
+    for number, count, line in _spans(lines):
+        key = _KEY.match(line)
+        assert key is not None
+        places[_unescaped(key[0])] = number - 1, count  # of a key that comes twice the last line counts
+    kept = [line + mark for line, mark in zip(lines, [*ends, end if lines[-1] else ""], strict=True)]
+    for name in changes.keys() & places.keys():
+        at, count = places[name]
+        kept[at : at + count] = [_line(name, changes[name]) + end, *[""] * (count - 1)]
+    before = "".join(kept)
+    more = "".join(_line(name, changes[name]) + end for name in sorted(changes.keys() - places.keys()))
+    last = before.rstrip("\r\n")
+    unfinished = (len(last) - len(last.rstrip("\\"))) % 2 == 1
+    return before + (end if more and unfinished else "") + more
+
+
+def _line(key: str, value: str) -> str:
+    return f"{_escaped_key(key)}={_escaped_value(value)}"
+
+
 def encode(values: Mapping[str, str]) -> str:
     """Sorted lines of ``key=value`` that ``parse``, and Java, read back as the same."""
-    return "".join(f"{_escaped_key(key)}={_escaped_value(values[key])}\n" for key in sorted(values))
+    return "".join(f"{_line(key, values[key])}\n" for key in sorted(values))
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
     """Lines without comments, with their continuations, and the number each begins at."""
-    lines: list[tuple[int, str]] = []
+    return [(number, line) for number, _, line in _spans(_LINES.split(text))]
+
+
+def _spans(text: Sequence[str]) -> list[tuple[int, int, str]]:
+    """The same, and of how many lines each is made."""
+    lines: list[tuple[int, int, str]] = []
     pieces: list[str] = []
     first = 0
-    for number, line in enumerate(_LINES.split(text), 1):
+    for number, line in enumerate(text, 1):
         line = line.lstrip(_BLANKS)
         if not pieces:
             if not line or line[0] in "#!":
@@ -55,10 +85,10 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
         continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
         pieces.append(line[:-1] if continued else line)
         if not continued:
-            lines.append((first, _trimmed("".join(pieces))))
+            lines.append((first, len(pieces), _trimmed("".join(pieces))))
             pieces = []
     if pieces:
-        lines.append((first, _trimmed("".join(pieces))))
+        lines.append((first, len(pieces), _trimmed("".join(pieces))))
     return lines
 
 

@@ -19,6 +19,7 @@ from remoting import properties
 from remoting.bodies.namesrv import KVTable, TopicList, TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
+from remoting.daemon.edits import Edit
 from remoting.daemon.keys import ConfigError, names
 from remoting.headers.namesrv import (
     AddWritePermResponse,
@@ -176,9 +177,10 @@ class Administration:
             config = from_properties(given, start=self.config)
         except (ConfigError, UnicodeDecodeError, ValueError) as error:
             return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
+        edit = Edit(given, to_properties(self.config), to_properties(config))
         self.config = config
         self._changed(config, None)
-        self.outbox.append(Save(config.config_store_path, properties.encode(to_properties(config)).encode()))
+        self.outbox.append(Save(config.config_store_path, edit))
         waiting = sorted(given.keys() & names(NamesrvConfig).keys() - live_keys())
         return response(command, remark=f"from the next start on: {', '.join(waiting)}" if waiting else None)
 

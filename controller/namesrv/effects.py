@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import attrs
 
+from remoting.daemon.edits import Edit
+
 
 @attrs.frozen
 class MinIdChanged:
@@ -24,10 +26,10 @@ class MinIdChanged:
 
 @attrs.frozen
 class Save:
-    """Replace a file's content; the answer waits for it."""
+    """Replace a file's content; the answer waits for it. ``content``: of a configuration, what changes in it."""
 
     path: str
-    content: bytes
+    content: bytes | Edit
 
 
 @attrs.frozen

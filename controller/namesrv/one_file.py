@@ -1,6 +1,6 @@
 """One configuration file of two servers: the name server and the controller in it.
 
-Each writes down what was changed of its own keys, and leaves those of the other as the file has them.
+Where there is none yet, whoever writes it writes the keys of both.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class SharedFile:
         return self.files.read(path)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Raises ``OSError``, also for a file that somebody else made unreadable."""
-        if path == self.path:
+        """Into a file that is there each has written what it changes, and no more."""
+        if path == self.path and self.files.read(path) is None:
             content = self._together(properties.parse(content.decode()))
         self.files.replace(path, content)
 
@@ -46,11 +46,6 @@ class SharedFile:
         self.files.remove(path)
 
     def _together(self, ours: Mapping[str, str]) -> bytes:
-        content = self.files.read(self.path)
-        try:
-            there = self.start if content is None else properties.parse(content.decode())
-        except ValueError as error:
-            raise OSError(f"it is no configuration any more: {error}") from None
         return properties.encode({
-            **{key: value for key, value in there.items() if self.theirs(key)},
+            **{key: value for key, value in self.start.items() if self.theirs(key)},
             **{key: value for key, value in ours.items() if not self.theirs(key)}}).encode()

@@ -25,6 +25,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
+from remoting.daemon.edits import Edit
 from remoting.daemon.exporter import ADVICE
 from remoting.daemon.files import Files
 from remoting.daemon.logs import of_peer
@@ -208,7 +209,9 @@ class _Shell:
 
     def _save(self, save: Save) -> str | None:
         try:
-            self._files.replace(save.path, save.content)
+            content = save.content
+            self._files.replace(
+                save.path, content.of(self._files.read(save.path)) if isinstance(content, Edit) else content)
         except OSError as error:
             self._core.counters.saves_failed += 1
             logger.error("%s could not be written: %s", save.path, error, extra={"path": save.path})

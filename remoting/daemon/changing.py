@@ -13,6 +13,7 @@ from remoting import properties
 from remoting.codes import ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
+from remoting.daemon.edits import NO_NAMES, Edit
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError
 from remoting.daemon.tlskeys import hidden
@@ -21,11 +22,13 @@ C = TypeVar("C")
 
 
 def change_config(
-    connection: Connection, request: Command, *, bytes_max: int, barred: Collection[str],
+    connection: Connection, request: Command, now: C, *, bytes_max: int, barred: Collection[str],
     live: Collection[str], made: Callable[[Mapping[str, str]], C], text: Callable[[C], Mapping[str, str]],
     files: Files, path: str, use: Callable[[C], None], logger: logging.Logger,
+    other_names: Mapping[str, str] = NO_NAMES,
 ) -> Command:
-    """The answer. ``made`` checks and may raise ``ConfigError``; ``use`` is called with what was written to ``path``.
+    """The answer. ``made`` checks and may raise ``ConfigError``; ``use`` is called with what was written to ``path``,
+    where all that was not asked for stays as it is.
 
     Keys that are not ``live`` are written down for the next start, and the answer says so.
     """
@@ -44,7 +47,8 @@ def change_config(
         return response(request)
     try:
         changed = made(given)
-        files.replace(path, properties.encode(text(changed)).encode())
+        edit = Edit(given, text(now), text(changed), other_names)
+        files.replace(path, edit.of(files.read(path)))
     except ConfigError as error:
         return response(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
     except OSError as error:

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 import broker
 from broker import settings
-from broker.config import QUICK, BrokerConfig, check, from_properties, listing, live_keys, pick, to_properties
+from broker.config import (
+    ALWAYS_BLACKLISTED,
+    QUICK,
+    BrokerConfig,
+    check,
+    from_properties,
+    listing,
+    live_keys,
+    pick,
+    to_properties,
+)
 from broker.groups.table import GroupsConfig
 from broker.ha.acks import BrokerRole
 from broker.ha.config import HaConfig
@@ -180,6 +190,15 @@ def test_a_part_named_as_the_keys_are_needs_no_more() -> None:
         own: int = 5
 
     assert pick(from_properties({"maxMsgsNumBatch": "12"}), Part) == Part(12, 5)
+
+
+def test_a_black_list_in_the_file_takes_the_place_of_the_default_one() -> None:
+    assert {"storePathRootDir", "storePathCommitLog", "bindAddress", "listenPort", "haListenPort", "brokerIP1",
+            "brokerIP2"} <= from_properties({}).black_list
+    paths = {name for name in names(BrokerConfig) if name.startswith("storePath")}
+    assert paths <= from_properties({}).black_list
+    assert from_properties({"configBlackList": "listenPort; regionId"}).black_list == {
+        *ALWAYS_BLACKLISTED, "listenPort", "regionId"}
 
 
 def test_the_password_is_shown_to_nobody() -> None:

@@ -15,6 +15,9 @@ from harness.processes import ours
 from harness.processes.broker import FAST_PORT, HA_PORT
 from harness.processes.handle import Handle, running
 from harness.processes.ports import reserved
+from remoting.client import checked, open_client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request
 
 pytestmark = pytest.mark.slow
 
@@ -116,6 +119,15 @@ async def test_a_file_of_rocketmq_4_starts_and_is_told_what_means_nothing(tmp_pa
         await sent(namesrv.address, b"m")
         assert await read(namesrv.address, 1) == [b"m"]
         lines = broker.printed().splitlines()
+        file = tmp_path / "broker.conf"
+        before = await trio.Path(file).read_text()
+        async with open_client() as client:
+            checked(await client.call(broker.address, request(
+                RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\n")))
+            barred = await client.call(broker.address, request(
+                RequestCode.UPDATE_BROKER_CONFIG, body=b"storePathCommitLog=/elsewhere\n"))
+        assert barred.code == ResponseCode.NO_PERMISSION
+        assert await trio.Path(file).read_text() == before.replace("fileReservedTime = 120", "fileReservedTime=48")
         await broker.stop()
     warned = {word.removeprefix("key=") for line in lines if " WARNING " in line for word in line.split()
               if word.startswith("key=")}

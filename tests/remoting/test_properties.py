@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.properties import encode, parse
+from remoting.properties import edited, encode, parse
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(" \t\f\n\r\\=:#!ab", max_size=12)
 
@@ -46,6 +46,43 @@ def test_read(text: str, values: dict[str, str]) -> None:
 def test_refused(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parse(text)
+
+
+FILE = """\
+# a broker of ours
+brokerName = a
+
+  slaveTimeout : 3000
+! of two disks
+storePathCommitLog=/one,\\
+    /two
+slaveTimeout=4000
+"""
+
+
+@pytest.mark.parametrize(("changes", "wanted"), [
+    ({}, FILE),
+    ({"brokerName": "b"}, FILE.replace("brokerName = a", "brokerName=b")),
+    ({"slaveTimeout": "9"}, FILE.replace("slaveTimeout=4000", "slaveTimeout=9")),
+    ({"storePathCommitLog": "/a\\b"}, FILE.replace("=/one,\\\n    /two", "=/a\\\\b")),
+    ({"new": " x", "later": ""}, FILE + "later=\nnew=\\ x\n"),
+])
+def test_a_change_leaves_every_other_line_as_it_is(changes: dict[str, str], wanted: str) -> None:
+    assert edited(FILE, changes) == wanted
+    assert edited(FILE.replace("\n", "\r\n"), changes) == wanted.replace("\n", "\r\n")
+    assert edited(FILE.rstrip(), changes) == wanted, "but for the end of the last one"
+
+
+@given(st.lists(st.sampled_from([
+    "# c", "", "a=1", "b : 2", "a 3\\", "  x\\\\", "c", "\\u0061=4", "!a=5", "d=\\\\", "e=\\ ", "a", "\r"])),
+    st.dictionaries(st.sampled_from("abcz"), st.text(st.sampled_from("x \\\n=#"), max_size=3)))
+def test_a_changed_file_says_what_was_asked_for_and_else_what_it_said(
+    lines: list[str], changes: dict[str, str],
+) -> None:
+    text = "\n".join(lines)
+    after = edited(text, changes)
+    assert parse(after) == {**parse(text), **parse(encode(changes))}
+    assert edited(after, changes) == after
 
 
 def test_written_as_java_writes_it() -> None:

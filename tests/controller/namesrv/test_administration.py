@@ -11,6 +11,7 @@ from controller.namesrv.kvconfig import KVConfig
 from remoting import properties
 from remoting.bodies.namesrv import KVTable, QueueData, TopicList, TopicRouteData
 from remoting.codes import RequestCode, ResponseCode
+from remoting.daemon.edits import Edit
 from remoting.errors import BodyError
 from tests.controller.namesrv.fleet import SYSTEM, Fleet, config, topic
 
@@ -167,7 +168,9 @@ def test_a_changed_key_counts_at_once_and_is_saved() -> None:
     (save,) = fleet.effects
     assert isinstance(save, Save)
     assert save.path == "/conf"
-    saved = properties.parse(save.content.decode())
+    assert isinstance(save.content, Edit)
+    assert save.content.of(b"# mine\nlistenPort = 7\n") == b"# mine\nlistenPort=9\nsupportActingMaster=true\n"
+    saved = properties.parse(save.content.of(None).decode())
     assert (saved["supportActingMaster"], saved["listenPort"]) == ("true", "9")
     fleet.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"notifyMinBrokerIdChanged=true")
     assert fleet.addresses() == {"a": {0: "a1:1"}}, "one change keeps the other"
