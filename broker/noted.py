@@ -76,6 +76,10 @@ class Noted:
                     self._take(found)
         return not self._live
 
+    def go_back(self, offset: int) -> None:
+        """Hand on once more what stands from there on."""
+        self._at, self._live = min(self._at, offset), False
+
     def _heard(self, found: Outline) -> None:
         if found[0] < self._at:
             return  # told again

@@ -19,16 +19,19 @@ from broker.schedule.part import DelaysPart
 from broker.sending.part import SendingPart
 from broker.timer.part import TimersPart
 from broker.topics.part import TopicsPart
+from broker.transactions.part import HalvesPart, TransactionsPart
 
 PARTS: Final[tuple[PartClass, ...]] = (
     TopicsPart,
     GroupsPart,
     ClientsPart,
     OffsetsPart,
+    HalvesPart,
     TimersPart,
     DelaysPart,
     SendingPart,
     RepliesPart,
+    TransactionsPart,
     PullingPart,
     QueriesPart,
     RuntimeInfoPart,

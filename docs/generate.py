@@ -35,6 +35,7 @@ from broker.sending import chains  # noqa: E402
 from broker.sending.config import SendingConfig  # noqa: E402
 from broker.timer.admission import Timers  # noqa: E402
 from broker.timer.keys import TimerKeys  # noqa: E402
+from broker.transactions.conversion import Conversion  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
@@ -127,7 +128,7 @@ def scenarios() -> Iterator[str]:
 def send_rules() -> Iterator[str]:
     """A row per rule that a message passes on its way into a broker, in their order."""
     nobody = Timers(TimerKeys(), "", int, lambda slot_ms: 0, float)
-    waiting = nobody.rule, DelayLevels().rule
+    waiting = Conversion().rule, nobody.rule, DelayLevels().rule
     unserved, nothing = chains.Unserved(SendingConfig()), cast(Any, None)
     columns = (
         chains.of_sends(chains.DeadLetters(nothing, nothing, nothing), chains.Own({}, str), unserved, *waiting),

@@ -33,8 +33,8 @@ from remoting.codes import ResponseCode
 from remoting.fields import decimal, shown
 from remoting.record import INNER_BATCH, PREPARED, ROLLBACK, TOPIC_BYTES_MAX
 
-NEVER = PREPARED | INNER_BATCH
-"""Bits of ``sys_flag`` that nothing here serves; the first one is in those of a rollback too."""
+SPECIAL = PREPARED | INNER_BATCH
+"""Bits of ``sys_flag`` with which no message takes the short way; the first one is in those of a rollback too."""
 
 
 def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, *of_parts: Rule) -> Chain:
@@ -43,7 +43,6 @@ def of_sends(dead_letters: DeadLetters, own: Own, unserved: Unserved, *of_parts:
         rule(dead_letters.dead_letters),
         rule(own.own_properties, *own.values, POP_CK),
         rule(delay_level_is_read, DELAY),
-        rule(unserved.transactions, TRAN_MSG),
         rule(unserved.inner_batches, INNER_NUM),
         rule(unserved.light_topics, LITE_TOPIC),
         rule(priority, PRIORITY),
@@ -149,12 +148,6 @@ class Unserved:
 
     config: SendingConfig
 
-    def transactions(self, draft: Draft) -> Refusal | None:
-        """Transactions are refused, but not the delayed retry of a message that once was one."""
-        if not _in_transaction(draft) or (draft.reconsume_times > 0 and draft.level > 0):
-            return None
-        return self._transaction()
-
     def inner_batches(self, draft: Draft) -> Refusal | None:
         """A batch within a message is refused."""
         return self._illegal("INNER_NUM is for batches alone.") if INNER_NUM in draft.properties else None
@@ -179,20 +172,17 @@ class Unserved:
 
     def body(self, body: bytes, sys_flag: int) -> Refusal | None:
         """Why no consumer could ever see a message with this body and these flags, or that it is too large."""
-        if body and sys_flag & PREPARED:
-            return self._transaction()
         if not body:
             return self._illegal("It has no body.")
-        if sys_flag & NEVER:
+        if sys_flag & INNER_BATCH:
             return self._illegal("It is a batch within a message, which no topic here takes.")
         if len(body) > self.config.max_message_size:
             return too_large(len(body), self.config.max_message_size)
         return None
 
-    def _transaction(self) -> Refusal:
-        forbidden = self.config.reject_transaction_message
-        words = "sending transaction message is forbidden" if forbidden else "does not support transaction messages"
-        return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] {words}")
+    def prepared(self) -> Refusal:
+        """Its flags say that it is a half, and no rule made it one."""
+        return self._illegal("Its flags say that it is in a transaction, and its properties do not (TRAN_MSG).")
 
     def _illegal(self, reason: str) -> Refusal:
         return illegal(reason, self.config.max_message_size)

@@ -15,7 +15,6 @@ class SendingConfig:
     broker_ip1: str = "127.0.0.1"
     region_id: str = "DefaultRegion"
     trace_on: bool = True
-    reject_transaction_message: bool = False
     enable_slave_acting_master: bool = False
     """A slave then answers that its service is not available, not that it is busy."""
     max_message_size: int = BODY_BYTES_MAX

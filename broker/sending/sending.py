@@ -31,7 +31,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.endpoint import Handler
-from remoting.record import Message
+from remoting.record import PREPARED, Message
 
 _NO_HOST: Final = bytes(8)
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -129,13 +129,14 @@ class Sending:
                 connection.reply(request, answer)
 
     def _send_one(self, connection: Connection, request: Command, asked: SendRequest, target: Target) -> Command | None:
-        if not 0 < len(request.body) <= self.config.max_message_size or asked.sys_flag & chains.NEVER:
+        special = not 0 < len(request.body) <= self.config.max_message_size or asked.sys_flag & chains.SPECIAL
+        if special:
             refused = self._unserved.body(request.body, asked.sys_flag)
-            assert refused is not None
-            return self.answers.refused(refused)
-        plain = self._short.taken(asked.properties) if target.group is None else None
+            if refused is not None:
+                return self.answers.refused(refused)
+        plain = self._short.taken(asked.properties) if target.group is None and not special else None
         if plain is not None:
-            topic, queue_id = target.name, asked.queue_id
+            topic, queue_id, sys_flag = target.name, asked.queue_id, asked.sys_flag
             raw, uniq_key, wait = plain
             answered = _NOTHING
         else:
@@ -150,11 +151,13 @@ class Sending:
                 raw = props.write(draft.properties)
             except UnicodeEncodeError:
                 return self.answers.refused(_SURROGATE)
-            topic, queue_id = draft.topic.encode(), draft.queue_id
+            if draft.sys_flag & PREPARED:
+                return self.answers.refused(self._unserved.prepared())
+            topic, queue_id, sys_flag = draft.topic.encode(), draft.queue_id, draft.sys_flag
             uniq_key, wait = draft.properties[props.UNIQ_KEY], props.waits(draft.properties)
             answered = draft.answered
         message = Message(
-            topic, request.body, queue_id, raw, asked.flag, asked.sys_flag | target.sys_flag, asked.born_time_ms,
+            topic, request.body, queue_id, raw, asked.flag, sys_flag | target.sys_flag, asked.born_time_ms,
             packed_peer(connection.peer), self._store_host, asked.reconsume_times)
 
         def done(result: PutResult) -> None:

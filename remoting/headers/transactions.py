@@ -46,6 +46,14 @@ class CheckTransactionStateRequest(Header):
 
 
 @header
+class ResumeCheckHalfMessageRequest(Header):
+    """323: the store's id of a half that lies where nobody asks any more."""
+
+    msg_id: str
+    topic: str | None = None
+
+
+@header
 class RecallMessageRequest(Header):
     """370, ``RecallMessageRequestHeader``: the handle is the one of the send."""
 

@@ -18,11 +18,21 @@ from harness.processes.java.admin import AdminRun, mqadmin
 from harness.processes.java.errors import FetchFailed, JavaMissing, JavaPeerError
 from harness.processes.java.jars import CURRENT, OLDER, Release, Tools, cache_folder, cached, fetch, find_tools
 from harness.processes.java.jvm import JVM
-from harness.processes.java.programs import asker, exercise, later, operate, poller, receiver, router, sender
+from harness.processes.java.programs import (
+    asker,
+    exercise,
+    later,
+    operate,
+    poller,
+    receiver,
+    router,
+    sender,
+    transactor,
+)
 from harness.processes.java.servers import broker, controller, controllers, namesrv
 
 __all__ = [
     "CURRENT", "JVM", "OLDER", "AdminRun", "FetchFailed", "JavaMissing", "JavaPeerError", "Release", "Tools", "asker",
     "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "find_tools", "later",
-    "mqadmin", "namesrv", "operate", "poller", "receiver", "router", "sender",
+    "mqadmin", "namesrv", "operate", "poller", "receiver", "router", "sender", "transactor",
 ]

@@ -93,6 +93,19 @@ async def later(
 
 
 @asynccontextmanager
+async def transactor(
+    release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, plans: Sequence[str], count: int,
+    group: str = "transactor", interval_ms: int = 20, local_ms: int = 0, immunity_s: int = 0, jvm: JVM = CLIENT,
+) -> AsyncIterator[Program]:
+    """``TransactionMQProducer`` whose transactions end as ``plans`` say; events ``sent``, ``checked``."""
+    values: Settings = {
+        "namesrv": ";".join(namesrv), "topic": topic, "plans": ";".join(plans), "count": count, "group": group,
+        "interval_ms": interval_ms, "local_ms": local_ms, "immunity_s": immunity_s}
+    async with _program(release, directory, "Transact", values, jvm, '"started"') as program:
+        yield program
+
+
+@asynccontextmanager
 async def exercise(
     release: Release, directory: Path, *, namesrv: Sequence[str], rounds: int, interval_ms: int = 50,
     patience_s: int = 90, jvm: JVM = CLIENT,

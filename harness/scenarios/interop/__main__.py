@@ -38,6 +38,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     store,
     tools,
     topics,
+    transactions,
     young,
 )
 from harness.scenarios.interop.scenario import SCENARIOS, Lost, NotRun, Scenario, Stage

@@ -51,16 +51,16 @@ class GroupOfThree:
 
 
 @asynccontextmanager
-async def group_of_three(stage: Stage, *topics: str) -> AsyncIterator[GroupOfThree]:
-    """Up, with these topics, which Java's tool made."""
+async def group_of_three(stage: Stage, *topics: str, **extra: object) -> AsyncIterator[GroupOfThree]:
+    """Up, with these topics, which Java's tool made, and keys beside those of ``DURABLE``."""
     async with AsyncExitStack() as stack:
         controllers = await stack.enter_async_context(ours.controllers(stage.here / "controllers"))
         namesrv = await stack.enter_async_context(ours.namesrv(stage.here / "namesrv"))
         addresses = ours.addresses(controllers)
         brokers = [
             await stack.enter_async_context(ours.broker(
-                stage.here / f"b{number}", GROUP, namesrv=[namesrv.address], controllers=addresses, extra=DURABLE,
-                start=False))
+                stage.here / f"b{number}", GROUP, namesrv=[namesrv.address], controllers=addresses,
+                extra=DURABLE | extra, start=False))
             for number in range(3)
         ]
         await start_all(brokers)

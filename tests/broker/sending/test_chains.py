@@ -14,6 +14,7 @@ from broker.store.tables import SubscriptionGroup
 from broker.timer.admission import Timers
 from broker.timer.keys import TimerKeys
 from broker.topics import TopicsConfig, TopicTable
+from broker.transactions.conversion import Conversion
 from tests.broker.sending.world import Groups
 
 OWN = {"MSG_REGION": "here", "TRACE_ON": "true", "CLUSTER": "c"}
@@ -29,7 +30,7 @@ def sends(groups: Groups | None = None) -> Chain:
     groups = groups or Groups()
     return chains.of_sends(
         chains.DeadLetters(TopicTable(TopicsConfig(), lambda: 0), groups, groups), chains.Own(OWN, lambda: "new"),
-        UNSERVED, timers(), DelayLevels().rule)
+        UNSERVED, Conversion().rule, timers(), DelayLevels().rule)
 
 
 def timers() -> Rule:
@@ -45,16 +46,15 @@ def names(chain: Chain) -> list[str]:
 
 def test_the_order_of_rules_is_javas() -> None:
     assert names(sends()) == [
-        "dead_letters", "own_properties", "delay_level_is_read", "transactions", "inner_batches", "light_topics",
-        "priority", "timers", "delay_levels"]
+        "dead_letters", "own_properties", "delay_level_is_read", "inner_batches", "light_topics", "priority",
+        "transactions", "timers", "delay_levels"]
     assert names(chains.of_batches(UNSERVED)) == [
         "topic_is_short", "no_retry_topic", "batch_in_transaction", "batch_delayed"]
     assert names(chains.of_given_back(timers(), DelayLevels().rule)) == ["timers", "delay_levels"]
 
 
 @pytest.mark.parametrize(("earlier", "later", "words"), [
-    ({"DELAY": "x"}, {"TRAN_MSG": "true"}, "delay level"),
-    ({"TRAN_MSG": "true"}, {"INNER_NUM": "1"}, "transaction"),
+    ({"DELAY": "x"}, {"INNER_NUM": "1"}, "delay level"),
     ({"INNER_NUM": "1"}, {"__LITE_TOPIC": "t"}, "INNER_NUM"),
     ({"__LITE_TOPIC": "t"}, {"TIMER_DELAY_SEC": "x"}, "light"),
 ])
@@ -125,13 +125,28 @@ def test_a_delay_level(text: str | None, level: int) -> None:
     assert chains.delay_level_is_read(sent) is None and sent.level == level
 
 
-@pytest.mark.parametrize(("properties", "fields", "refused"), [
+@pytest.mark.parametrize(("properties", "fields", "waits"), [
     ({"TRAN_MSG": "true"}, {}, True), ({"TRAN_MSG": "false"}, {}, False), ({}, {}, False),
     ({"TRAN_MSG": "TRUE"}, {"reconsume_times": 1}, True), ({"TRAN_MSG": "true"}, {"level": 3}, True),
-    ({"TRAN_MSG": "true"}, {"reconsume_times": 1, "level": 3}, False),
+    ({"TRAN_MSG": "true"}, {"reconsume_times": 1, "level": 3}, False), ({"TRAN_MSG": "true"}, {"dead": True}, False),
 ])
-def test_transactions(properties: dict[str, str], fields: dict[str, Any], refused: bool) -> None:
-    assert (UNSERVED.transactions(draft(properties=properties, **fields)) is not None) is refused
+def test_transactions(properties: dict[str, str], fields: dict[str, Any], waits: bool) -> None:
+    sent = draft(properties={"UNIQ_KEY": "u", "__QUORATE_HALF": "5", **properties}, sys_flag=4, **fields)
+    verdict = Conversion().transactions(sent)
+    assert verdict == (Diverted("RMQ_SYS_TRANS_HALF_TOPIC", 0) if waits else None)
+    assert sent.sys_flag == (0 if waits else 4)
+    assert ("__QUORATE_HALF" in sent.properties) is not waits
+
+
+def test_a_half_waits_before_it_is_delayed() -> None:
+    sent = draft(properties={"UNIQ_KEY": "u", "TRAN_MSG": "true", "DELAY": "3"})
+    assert sends().stops(sent) is None
+    assert (sent.topic, sent.properties["REAL_TOPIC"]) == ("RMQ_SYS_TRANS_HALF_TOPIC", "Orders")
+
+
+def test_a_half_leaves_room_for_what_it_gets_when_it_is_put_back() -> None:
+    long = draft(properties={"UNIQ_KEY": "u", "TRAN_MSG": "true", "x": "." * 32_300})
+    assert isinstance(Conversion().transactions(long), Refusal)
 
 
 @pytest.mark.parametrize(("properties", "level", "queue_id", "kept"), [
@@ -170,7 +185,7 @@ def test_batches(fields: dict[str, Any], words: str | None) -> None:
 
 
 @pytest.mark.parametrize(("body", "sys_flag", "code"), [
-    (b"", 0, 13), (b"", 4, 13), (b"x", 4, 16), (b"x", 12, 16), (b"x", 128, 13), (b"x" * 11, 0, 13)])
+    (b"", 0, 13), (b"", 4, 13), (b"x", 128, 13), (b"x" * 11, 0, 13)])
 def test_a_body_that_nobody_could_get(body: bytes, sys_flag: int, code: int) -> None:
     refused = UNSERVED.body(body, sys_flag)
     assert refused is not None and refused.code == code

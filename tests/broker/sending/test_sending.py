@@ -16,6 +16,7 @@ from broker.sending.config import SendingConfig
 from broker.sending.sending import packed_peer
 from broker.store.tables import SubscriptionGroup, Topics, load
 from broker.topics import TopicsConfig
+from broker.transactions.conversion import ConversionConfig
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY, Command
@@ -27,6 +28,7 @@ OWN = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 STORED_TOO = {**OWN, "CLUSTER": "DefaultCluster"}
 ILLEGAL = ("the message is illegal, maybe msg body or properties length not matched. msg body length limit 4194304B, "
            "msg properties length limit 32KB.")
+NO_HALF = "Its flags say that it is in a transaction, and its properties do not (TRAN_MSG)."
 
 
 def orders(world: World, **changes: Any) -> None:
@@ -158,6 +160,7 @@ async def test_the_first_thing_that_is_wrong_is_told(autojump_clock: MockClock) 
         world.slave = True
         world.puts.fence("this broker follows")
         world.sending.permission = 4
+        world.halves.config = ConversionConfig(reject_transaction_message=True)
         world.topics.touch()
         wrong: dict[str, Any] = {"queue_id": 9, "properties": {"UNIQ_KEY": UNIQ, "TRAN_MSG": "true", "DELAY": "x"}}
         steps = [
@@ -176,7 +179,7 @@ async def test_the_first_thing_that_is_wrong_is_told(autojump_clock: MockClock) 
             (send(**wrong | {"queue_id": 1}), ResponseCode.MESSAGE_ILLEGAL,
              "DELAY is 'x'; a delay level is a whole number"),
             (send(properties={"TRAN_MSG": "True"}), ResponseCode.NO_PERMISSION,
-             "the broker[127.0.0.1] does not support transaction messages"),
+             "the broker[127.0.0.1] sending transaction message is forbidden"),
             (send(), ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. this broker follows"),
         ]
         for number, (command, code, words) in enumerate(steps):
@@ -194,10 +197,10 @@ async def test_the_first_thing_that_is_wrong_is_told(autojump_clock: MockClock) 
 
 
 @pytest.mark.parametrize(("options", "code", "words"), [
-    ({"properties": {"TRAN_MSG": "true"}}, ResponseCode.NO_PERMISSION,
-     "the broker[127.0.0.1] does not support transaction messages"),
-    ({"sys_flag": 4}, ResponseCode.NO_PERMISSION, "the broker[127.0.0.1] does not support transaction messages"),
-    ({"sys_flag": 12}, ResponseCode.NO_PERMISSION, "the broker[127.0.0.1] does not support transaction messages"),
+    ({"sys_flag": 4}, ResponseCode.MESSAGE_ILLEGAL, f"{ILLEGAL} {NO_HALF}"),
+    ({"sys_flag": 12}, ResponseCode.MESSAGE_ILLEGAL, f"{ILLEGAL} {NO_HALF}"),
+    ({"sys_flag": 4, "properties": {"TRAN_MSG": "true", "DELAY": "1"}, "reconsume_times": 1},
+     ResponseCode.MESSAGE_ILLEGAL, f"{ILLEGAL} {NO_HALF}"),
     ({"properties": {"INNER_NUM": "3"}}, ResponseCode.MESSAGE_ILLEGAL, f"{ILLEGAL} INNER_NUM is for batches alone."),
     ({"sys_flag": 128}, ResponseCode.MESSAGE_ILLEGAL,
      f"{ILLEGAL} It is a batch within a message, which no topic here takes."),
@@ -240,8 +243,9 @@ async def test_a_field_that_is_no_number_is_named(autojump_clock: MockClock, fie
 
 
 async def test_transactions_can_be_rejected_in_javas_words(autojump_clock: MockClock) -> None:
-    async with running(config=SendingConfig(reject_transaction_message=True)) as world:
+    async with running() as world:
         orders(world)
+        world.halves.config = ConversionConfig(reject_transaction_message=True)
         answer = await world.ask(send(properties={"TRAN_MSG": "true"}))
         assert (answer.code, answer.remark) == (
             ResponseCode.NO_PERMISSION, "the broker[127.0.0.1] sending transaction message is forbidden")

@@ -26,6 +26,7 @@ from broker.store.tables import DelayOffsets, SubscriptionGroup, Topics, load
 from broker.tablefile import TableFile
 from broker.topics import TopicsConfig, TopicTable
 from broker.topics.admin import TopicAdmin
+from broker.transactions.conversion import Conversion
 from harness.simulation.worlds.sending import SendMessageRequest
 from harness.simulation.worlds.streams import client_and_server
 from remoting.client import Client
@@ -77,12 +78,12 @@ class World:
         self.topics.on_delete.join("queues", lambda name: self.journal.delete_topics([name.encode()]))
         self.groups = Groups()
         self.slave = False
-        delays = DelayLevels().rule
+        delays, self.halves = DelayLevels().rule, Conversion()
         self.sending = Sending(
             config or SendingConfig(), self.topics, self.topics_file, self.groups, self.groups, self.puts, STORE_HOST,
-            Random(1), lambda: not self.slave, of_parts=[delays])
+            Random(1), lambda: not self.slave, of_parts=[self.halves.rule, delays])
         self.sendback = SendBack(self.sending, self.topics, self.topics_file, self.groups, self.puts,
-                                 self.journal.log.record, STORE_HOST, Random(2), of_parts=[delays])
+                                 self.journal.log.record, STORE_HOST, Random(2), of_parts=[self.halves.rule, delays])
         self.delayed = DelayedDelivery(
             schedule or ScheduleConfig(), self.journal.messages, self.puts, load(self.files, DelayOffsets),
             now_ns=self.journal.now_ns, wall_ms=self.wall_ms)

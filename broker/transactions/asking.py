@@ -1,0 +1,255 @@
+"""The check loop of a master: producers of open transactions are asked (39), and nobody is asked for ever.
+
+A half that is asked for is put back to the end of its queue first, with one more check counted, so that whoever is
+master next counts on. Where no producer of the group is connected nothing is written, and no check counts. Source:
+``TransactionalMessageServiceImpl`` and ``AbstractTransactionalMessageCheckListener`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import attrs
+
+from broker.consumers.members import Producers
+from broker.puts import PutResult, Puts
+from broker.sending.answers import STORED
+from broker.store.errors import OffsetGone
+from broker.store.log import Log
+from broker.topics.names import HALF, OP_HALF
+from broker.transactions import records
+from broker.transactions.checking import CheckLimits, Verdict, verdict
+from broker.transactions.ending import Author, Ending
+from broker.transactions.feeding import Feed
+from broker.transactions.halves import OpenTransaction
+from remoting.codes import RequestCode
+from remoting.command import request
+from remoting.connection import Connection
+from remoting.errors import DamagedRecord, RemotingError
+from remoting.headers.transactions import CheckTransactionStateRequest
+from remoting.record import Message, encode, message_id
+
+logger = logging.getLogger("broker")
+
+NS_PER_MS: Final = 1_000_000
+TOGETHER_MAX: Final = 32
+"""Halves that are put back at a time."""
+LOOKS_MAX: Final = 2_000
+"""Transactions that are looked at in one tick."""
+TRIES: Final = 3
+"""Of a group's connections, to find one that reads what it is sent."""
+GROUPS_MAX: Final = 10_000
+"""Whose turns are counted."""
+PROGRESS_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""Whose offsets say where the check loop is."""
+
+
+class CheckProgress(Protocol):
+    """Where the check loop is: some of the consumers' offsets."""
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None: ...
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+
+
+@attrs.frozen(kw_only=True)
+class AskingConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    transaction_check_interval: int = 30_000
+    transaction_op_msg_max_size: int = 4_096
+    transaction_op_batch_interval: int = 3_000
+
+
+@attrs.define
+class AskCounters:
+    """Sums since this process began."""
+
+    checks: int = 0
+    nobody: int = 0
+    """Looks at a half that should have been asked for while no producer of its group was connected."""
+    given_up: int = 0
+    marked: int = 0
+    """Marks that were missing."""
+
+
+class Asking:
+    """``start`` when this broker knows what is decided and may write; then ``tick``."""
+
+    def __init__(self, feed: Feed, log: Log, puts: Puts, author: Author, ending: Ending, producers: Producers,
+                 progress: CheckProgress, make_topic: Callable[[], None]) -> None:
+        """``make_topic``: that of halves that are given up."""
+        self.config, self.limits = AskingConfig(), CheckLimits()
+        self.counters = AskCounters()
+        self._feed, self._log, self._puts, self._author, self._ending = feed, log, puts, author, ending
+        self._producers, self._progress, self._make_topic = producers, progress, make_topic
+        self._started = False
+        self._round_at_ns = self._marks_at_ns = 0
+        self._round: deque[OpenTransaction] = deque()
+        self._forward: deque[OpenTransaction] = deque()
+        """Their files are old enough to go."""
+        self._moving: dict[int, int | None] = {}
+        """By the offset of the first half: where the half is put to that takes its place; None: it is being put."""
+        self._in_flight = 0
+        self._marking_at = -1
+        self._turns: Counter[str] = Counter()
+        self._reign = 0
+
+    @property
+    def started(self) -> bool:
+        return self._started
+
+    def start(self, now_ns: int) -> None:
+        self._started = True
+        self._reign += 1
+        self._round_at_ns = now_ns + self.config.transaction_check_interval * NS_PER_MS
+        self._marks_at_ns = now_ns + self.config.transaction_op_batch_interval * NS_PER_MS
+        self._round.clear()
+
+    def stop(self) -> None:
+        self._started = False
+        self._round.clear()
+        self._forward.clear()
+
+    def cut(self, end: int) -> None:
+        """What stood behind is gone."""
+        for first, at in list(self._moving.items()):
+            if at is not None and at >= end:
+                del self._moving[first]
+        self._marking_at = min(self._marking_at, end - 1)
+
+    def shown(self, end: int) -> None:
+        """The table knows all halves below."""
+        for first, at in list(self._moving.items()):
+            if at is not None and at < end:
+                del self._moving[first]
+
+    def make_way(self, below: int) -> None:
+        """Files of the log below are old enough to go: halves in them go to the end of their queue, or are given up."""
+        if self._started and not self._forward:
+            self._forward.extend(each for each in self._feed.halves.waiting() if each.half.offset < below)
+
+    # --- rounds ----------------------------------------------------------------------------------------------
+
+    def tick(self, now_ns: int, shown: int) -> None:
+        """``shown``: the end of what the table knows."""
+        if not self._started:
+            return
+        if not self._round and now_ns >= self._round_at_ns:
+            self._round_at_ns = now_ns + self.config.transaction_check_interval * NS_PER_MS
+            self._round.extend(self._feed.halves.waiting())
+        looks = LOOKS_MAX
+        while self._round and self._in_flight < TOGETHER_MAX and looks:
+            looks -= 1
+            self._look_at(self._round.popleft())
+        while self._forward and self._in_flight < TOGETHER_MAX:
+            self._look_at(self._forward.popleft(), forward=True)
+        if now_ns >= self._marks_at_ns and self._marking_at < shown:
+            self._marks_at_ns = now_ns + self.config.transaction_op_batch_interval * NS_PER_MS
+            self._write_marks()
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        for topic, at in zip((HALF, OP_HALF), self._feed.progress(), strict=True):
+            if at != (self._progress.query(PROGRESS_GROUP, topic, records.QUEUE) or 0):
+                self._progress.commit(PROGRESS_GROUP, topic, records.QUEUE, at)
+
+    def _look_at(self, transaction: OpenTransaction, *, forward: bool = False) -> None:
+        """``forward``: nobody is asked, and no check counts."""
+        first, half = transaction.first, transaction.half
+        if self._feed.halves.of(half.offset) is not transaction or transaction.given_up or first in self._moving or (
+                self._ending.is_under_way(first)):
+            return
+        what = verdict(half, self._author.wall_ms(), self.limits)
+        if what is Verdict.WAIT and not forward:
+            return
+        asked = self._pick(half.group) if what is Verdict.ASK and not forward else None
+        if what is Verdict.ASK and asked is None and not forward:
+            self.counters.nobody += 1
+            return
+        try:
+            record = self._log.record(half.offset, half.size)
+        except (OffsetGone, DamagedRecord) as error:
+            logger.error("the half at %d of the log cannot be read: %s", half.offset, error)
+            return
+        host = self._author.store_host
+        if what is Verdict.GIVE_UP:
+            self._make_topic()
+            moved, why = records.given_up(record, first, host), records.GIVEN_UP
+        else:
+            moved = records.put_back(record, half, first, host, checks=half.checks + (asked is not None))
+            why = records.PUT_BACK
+        self._moving[first] = None
+        self._in_flight += 1
+        reign = self._reign
+        self._puts.put([moved, self._author.mark([half.queue_offset], why)],
+                       lambda result: self._moved(transaction, moved, why, asked, result, reign))
+
+    def _moved(self, transaction: OpenTransaction, moved: Message, why: str, asked: Connection | None,
+               result: PutResult, reign: int) -> None:
+        self._in_flight -= 1
+        if result.status not in STORED:
+            del self._moving[transaction.first]
+            logger.warning("the half at %d of the log is not put back: %s %s", transaction.half.offset,
+                           result.status.name, result.remark)
+            return
+        self._moving[transaction.first] = result.puts[-1].offset
+        if why is records.GIVEN_UP:
+            self.counters.given_up += 1
+            logger.warning("transaction %s of group %s, topic %s, is given up: it was asked for %d times",
+                           transaction.half.unique, transaction.half.group, transaction.half.topic,
+                           transaction.half.checks)
+        elif asked is not None and self._started and reign == self._reign and not self._ending.is_under_way(
+                transaction.first):
+            self._ask(transaction, moved, asked, result)
+
+    def _ask(self, transaction: OpenTransaction, moved: Message, connection: Connection, result: PutResult) -> None:
+        put, half = result.puts[0], transaction.half
+        body = encode(records.asked(moved, half), put.queue_offset, put.offset, self._author.wall_ms())
+        header = CheckTransactionStateRequest(
+            put.queue_offset, put.offset, half.unique, half.unique, message_id(self._author.store_host, put.offset),
+            half.topic)
+        try:
+            connection.send(request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True))
+        except RemotingError as error:
+            logger.info("%s is not asked for a transaction: %s", connection.peer, error)
+        else:
+            self.counters.checks += 1
+
+    def _pick(self, group: str) -> Connection | None:
+        """In turn, one that reads what it is sent, if there is one among the next few."""
+        members = self._producers.groups.get(group)
+        if not members:
+            return None
+        if len(self._turns) > GROUPS_MAX:
+            self._turns.clear()
+        connections, chosen = list(members), None
+        for _ in range(TRIES):
+            self._turns[group] += 1
+            chosen = connections[self._turns[group] % len(connections)]
+            if not chosen.congested:
+                break
+        return chosen
+
+    # --- marks -----------------------------------------------------------------------------------------------
+
+    def _write_marks(self) -> None:
+        """Of halves that are done with and that no mark names: their master died first, or was Java's."""
+        places: list[int] = []
+        size = 0
+        for place in self._feed.halves.unmarked:
+            size += len(str(place)) + 1
+            if places and size > self.config.transaction_op_msg_max_size:
+                break
+            places.append(place)
+        if places:
+            self._puts.put([self._author.mark(places, records.ENDED_BEFORE)],
+                           lambda result: self._marked(len(places), result))
+
+    def _marked(self, count: int, result: PutResult) -> None:
+        if result.status in STORED:
+            self.counters.marked += count
+            self._marking_at = result.puts[-1].offset

@@ -1,0 +1,53 @@
+"""The rule of transactions: a message that is sent in one becomes a half, which no consumer sees.
+
+Source: ``SendMessageProcessor`` and ``TransactionalMessageBridge.parseHalfMessageInner`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.properties import TRAN_MSG
+from broker.rules import Diverted, Draft, Refusal, rule
+from broker.topics.names import HALF
+from broker.transactions.records import QUEUE, as_half
+from remoting.codes import ResponseCode
+from remoting.record import PROPERTIES_BYTES_MAX, ROLLBACK
+
+SPARE_BYTES: Final = 512
+"""Of its properties: a half that is put back has some more of them."""
+
+
+@attrs.frozen(kw_only=True)
+class ConversionConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    reject_transaction_message: bool = False
+    broker_ip1: str = "127.0.0.1"
+
+
+class Conversion:
+    """``config`` may be set anew at any time."""
+
+    def __init__(self) -> None:
+        self.config = ConversionConfig()
+        self.rule = rule(self.transactions, TRAN_MSG)
+
+    def transactions(self, draft: Draft) -> Diverted | Refusal | None:
+        """A message of a transaction waits as a half, but not the delayed retry of one that once was in one."""
+        if draft.properties.get(TRAN_MSG, "").lower() != "true" or draft.dead or (
+                draft.reconsume_times > 0 and draft.level > 0):
+            return None
+        if self.config.reject_transaction_message:
+            return Refusal(ResponseCode.NO_PERMISSION,
+                           f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden")
+        as_half(draft.properties)
+        size = sum(len(name.encode(errors="replace")) + len(value.encode(errors="replace")) + 2
+                   for name, value in draft.properties.items()) + len(draft.topic.encode())
+        if size > PROPERTIES_BYTES_MAX - SPARE_BYTES:
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"properties of {size} bytes; a message of a transaction may "
+                           f"have {PROPERTIES_BYTES_MAX - SPARE_BYTES}")
+        draft.sys_flag &= ~ROLLBACK
+        return Diverted(HALF, QUEUE)

@@ -1,0 +1,257 @@
+"""Code 37: a producer decides. A commit is one append of the final record and its mark, a rollback is a mark.
+
+A transaction is decided once: what says the same again is answered as done and writes nothing, what contradicts is
+refused. A decision that is under way counts; it is forgotten when the table has it, or when it was not stored.
+Source: ``EndTransactionProcessor`` of RocketMQ 5.5.0, which remembers no decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from broker import properties as props
+from broker.ha.acks import PutStatus
+from broker.puts import PutResult, Puts
+from broker.rules import Chain, Draft, Refusal, Rule
+from broker.sending.answers import STORED, refusal
+from broker.standing import Standing
+from broker.store.errors import OffsetGone
+from broker.store.log import Log
+from broker.store.messages import StoredMessages
+from broker.transactions import records
+from broker.transactions.checking import CheckLimits, is_late
+from broker.transactions.feeding import Feed
+from broker.transactions.records import COMMITTED, ROLLED_BACK, Half, read_half
+from remoting.codes import ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.errors import DamagedRecord
+from remoting.fields import decimal
+from remoting.headers.transactions import EndTransactionRequest
+from remoting.record import BODY_BYTES_MAX, COMMIT, ROLLBACK, Message, Record, decode_properties
+
+logger = logging.getLogger("broker")
+
+WAITING_MAX: Final = 10_000
+"""Decisions that wait until a new master knows what is decided; more are dropped, and asked for again."""
+NOT_FOUND: Final = "Find prepared transaction message failed"
+WRONG_GROUP: Final = "The producer group wrong"
+WRONG_QUEUE_OFFSET: Final = "The transaction state table offset wrong"
+LATE: Final = ("Message commit fail [producer end]: it comes later than CHECK_IMMUNITY_TIME_IN_SECONDS after the half; "
+               "the broker asks")
+_DECISIONS: Final = {COMMIT: COMMITTED, ROLLBACK: ROLLED_BACK}
+
+
+@attrs.define
+class EndCounters:
+    """Sums since this process began."""
+
+    committed: Counter[str] = attrs.field(factory=Counter)
+    """By topic."""
+    rolled_back: Counter[str] = attrs.field(factory=Counter)
+    again: int = 0
+    contradicted: int = 0
+    refused: int = 0
+    """Decisions about halves that are not there, or are another's, or too late."""
+    failed: int = 0
+    """Decisions that could not be stored."""
+
+
+@attrs.define
+class _UnderWay:
+    decision: str
+    waiting: list[tuple[Connection, Command]]
+    at: int | None = None
+    """Where its mark stands; None: it is being put."""
+
+
+@attrs.frozen
+class Author:
+    """Who writes marks, and when."""
+
+    store_host: bytes
+    standing: Standing
+    wall_ms: Callable[[], int]
+    new_id: Callable[[], str]
+
+    def mark(self, places: Sequence[int], why: str) -> Message:
+        return records.mark(places, why, self.new_id(), self.wall_ms(), self.store_host, self.standing.role.epoch)
+
+
+class Ending:
+    """``opened`` when this broker knows what is decided and may write, ``closed`` when it no longer may."""
+
+    def __init__(self, feed: Feed, log: Log, messages: StoredMessages, puts: Puts, author: Author,
+                 rules: Sequence[Rule]) -> None:
+        """``rules``: what other parts make of a message that is delivered."""
+        self.limits = CheckLimits()
+        self.counters = EndCounters()
+        self._feed, self._log, self._messages, self._puts, self._author = feed, log, messages, puts, author
+        self._rules = Chain(*rules)
+        self._under_way: dict[int, _UnderWay] = {}
+        """By the offset of the transaction's first half."""
+        self._waiting: deque[tuple[Connection, Command]] = deque()
+        self._open = False
+
+    # --- when it may -----------------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        self._open = True
+        while self._waiting:
+            connection, request = self._waiting.popleft()
+            answer = self.end(connection, request)
+            if answer is not None:
+                connection.reply(request, answer)
+
+    def closed(self) -> None:
+        self._open = False
+        while self._waiting:
+            connection, request = self._waiting.popleft()
+            connection.reply(request, _slave(request))
+
+    def cut(self, end: int) -> None:
+        """What stood behind is gone."""
+        for first, each in list(self._under_way.items()):
+            if each.at is not None and each.at >= end:
+                del self._under_way[first]
+
+    def shown(self, end: int) -> None:
+        """The table knows all decisions below."""
+        for first, each in list(self._under_way.items()):
+            if each.at is not None and each.at < end:
+                del self._under_way[first]
+
+    def is_under_way(self, first: int) -> bool:
+        """Whether that transaction is being decided."""
+        return first in self._under_way
+
+    # --- a decision ------------------------------------------------------------------------------------------
+
+    def end(self, connection: Connection, request: Command) -> Command | None:
+        """None: it is under way."""
+        asked = EndTransactionRequest.from_ext(request.ext)
+        if not self._author.standing.role.takes_puts and not self._puts.serving:
+            return _slave(request)
+        decision = _DECISIONS.get(asked.commit_or_rollback)
+        if decision is None:
+            return response(request)
+        if not self._open:
+            if len(self._waiting) >= WAITING_MAX:
+                return response(request, ResponseCode.SYSTEM_BUSY, remark="what is decided is not known yet")
+            self._waiting.append((connection, request))
+            return None
+        found = self._find(asked)
+        if isinstance(found, Refusal):
+            self.counters.refused += 1
+            return response(request, found.code, remark=found.remark)
+        record, half = found
+        self._feed.feed_all()
+        return self._decide(connection, request, record, self._feed.verified(half), decision)
+
+    def _find(self, asked: EndTransactionRequest) -> tuple[Record, Half] | Refusal:
+        try:
+            record = self._log.record(asked.commit_log_offset)
+        except (OffsetGone, DamagedRecord):
+            return Refusal(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        half = read_half(record)
+        if isinstance(half, str):
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"{NOT_FOUND}: {half}")
+        if not asked.from_transaction_check and is_late(half, self._author.wall_ms(), self.limits):
+            return Refusal(ResponseCode.ILLEGAL_OPERATION, LATE)
+        if not half.group or half.group != asked.producer_group:
+            return Refusal(ResponseCode.SYSTEM_ERROR, WRONG_GROUP)
+        if half.queue_offset != asked.tran_state_table_offset:
+            return Refusal(ResponseCode.SYSTEM_ERROR, WRONG_QUEUE_OFFSET)
+        return record, half
+
+    def _decide(self, connection: Connection, request: Command, record: Record, half: Half,
+                decision: str) -> Command | None:
+        halves = self._feed.halves
+        transaction = halves.of(half.offset)
+        first = transaction.first if transaction is not None else half.first if half.first is not None else half.offset
+        under_way = self._under_way.get(first)
+        if under_way is not None:
+            if under_way.decision != decision:
+                return self._contradicted(request, half, under_way.decision)
+            self.counters.again += 1
+            if under_way.at is not None:
+                return response(request)
+            under_way.waiting.append((connection, request))
+            return None
+        if transaction is None and half.queue_offset < self._feed.half_end:
+            ended = halves.ended(half.offset)
+            if ended is not None and ended.decision in _DECISIONS.values() and ended.decision != decision:
+                return self._contradicted(request, half, ended.decision)
+            if ended is not None or half.offset >= halves.since or self._is_delivered(half):
+                self.counters.again += 1
+                return response(request)
+        return self._put(connection, request, record, half, first, decision)
+
+    def _contradicted(self, request: Command, half: Half, decision: str) -> Command:
+        self.counters.contradicted += 1
+        logger.warning("the transaction %s of group %s is decided already: %s", half.unique, half.group, decision)
+        return response(request, ResponseCode.ILLEGAL_OPERATION,
+                        remark=f"the transaction {half.unique} was decided before: {decision}")
+
+    def _is_delivered(self, half: Half) -> bool:
+        """Of a half that is older than what this broker was told of: whether its final record is found."""
+        return any(
+            each.message.sys_flag & ROLLBACK == COMMIT and each.message.prepared_offset == half.offset
+            for each in self._messages.get_by_key(half.topic.encode(), half.unique))
+
+    def _put(self, connection: Connection, request: Command, record: Record, half: Half, first: int,
+             decision: str) -> Command | None:
+        transaction = self._feed.halves.of(half.offset)
+        place = transaction.half.queue_offset if transaction is not None else half.queue_offset
+        messages = [self._author.mark([place], decision)]
+        if decision is COMMITTED:
+            final = self._ruled(records.final(record, half, self._author.store_host, self._author.standing.role.epoch))
+            if isinstance(final, Refusal):
+                self.counters.failed += 1
+                return response(request, final.code, remark=final.remark)
+            messages.insert(0, final)
+        under_way = self._under_way[first] = _UnderWay(decision, [(connection, request)])
+        self._puts.put(messages, lambda result: self._done(first, under_way, half, result))
+        return None
+
+    def _ruled(self, message: Message) -> Message | Refusal:
+        """The message where it waits, if it is delayed."""
+        values = decode_properties(message.properties)
+        if self._rules.looked_at.isdisjoint(values):
+            return message
+        draft = Draft(message.topic.decode(), message.queue_id, values, message.sys_flag,
+                      level=decimal(values.get(props.DELAY, "")) or 0)
+        stop = self._rules.stops(draft)
+        if stop is not None:
+            return stop if isinstance(stop, Refusal) else Refusal(ResponseCode.SYSTEM_BUSY, "a topic is being made")
+        return attrs.evolve(message, topic=draft.topic.encode(), queue_id=draft.queue_id, sys_flag=draft.sys_flag,
+                            properties=props.write(draft.properties))
+
+    def _done(self, first: int, under_way: _UnderWay, half: Half, result: PutResult) -> None:
+        if result.status in STORED:
+            under_way.at = result.puts[-1].offset
+            counted = self.counters.committed if under_way.decision is COMMITTED else self.counters.rolled_back
+            counted[half.topic] += 1
+        else:
+            self.counters.failed += 1
+            if self._under_way.get(first) is under_way:
+                del self._under_way[first]
+        for connection, request in under_way.waiting:
+            connection.reply(request, _answer(request, result))
+
+
+def _slave(request: Command) -> Command:
+    return response(request, ResponseCode.SLAVE_NOT_AVAILABLE,
+                    remark="Message store is slave mode, so end transaction is forbidden.")
+
+
+def _answer(request: Command, result: PutResult) -> Command:
+    if result.status in STORED:
+        return response(request)
+    refused = refusal(PutStatus(result.status), BODY_BYTES_MAX, result.remark)
+    return response(request, refused.code, remark=refused.remark)

@@ -1,0 +1,312 @@
+"""Tells the table of open transactions what is shown of the log, on every replica, and keeps how far it is.
+
+Halves, marks and halves that were given up stand in queues; final records are heard of (``broker.noted``). On disk is
+a checkpoint: after a start the log is read from there on; where there is none, from where the check loop of the former
+master was. If the log is cut, the table is made again from what is left. It reads, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import attrs
+
+from broker.noted import Confirmed, Noted
+from broker.properties import UNIQ_KEY
+from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
+from broker.store.errors import OffsetGone
+from broker.store.messages import StoredMessages
+from broker.topics.names import HALF, OP_HALF
+from broker.transactions import records
+from broker.transactions.halves import Halves
+from broker.transactions.records import Half, read_half
+from remoting.body import Body, body
+from remoting.errors import DamagedRecord
+from remoting.fields import Int64
+from remoting.record import COMMIT, ROLLBACK, Outline, Record, decode_properties, value_behind
+
+logger = logging.getLogger("broker")
+
+PATH: Final = "config/openTransactions.json"
+SLICE: Final = 500
+"""Records that one ``feed`` reads; some ten milliseconds' worth."""
+_GROUPS_MAX: Final = 2_048
+_PREPARED_ID: Final = f"{records.TRANSACTION_ID}\x01".encode()
+
+
+@body
+class KeptTransactions(Body):
+    """``config/openTransactions.json``, ours: the open transactions, and how far each of their sources was read."""
+
+    end: Int64 = 0
+    """What was shown of the log."""
+    since: Int64 = 0
+    log_offset: Int64 = 0
+    half_offset: Int64 = 0
+    mark_offset: Int64 = 0
+    given_up_offset: Int64 = 0
+    open: list[list[Int64]] = attrs.field(factory=list)
+    """First half, present half, its size, 1 if it was given up; then offset and queue offset of each former half."""
+    unmarked: list[Int64] = attrs.field(factory=list)
+    marks: list[list[Int64]] = attrs.field(factory=list)
+    """Of ``Marks``."""
+
+
+class Marks:
+    """Which marks must be read by who begins at a place of the half queue: the first that names a half behind it."""
+
+    def __init__(self, kept: Iterable[Sequence[int]] = ()) -> None:
+        self.groups: list[list[int]] = [list(each) for each in kept if len(each) == 2]
+        """Queue offset of a mark, and the greatest place that it or one up to the next group's names."""
+
+    def add(self, queue_offset: int, place: int) -> None:
+        self.groups.append([queue_offset, place])
+        if len(self.groups) > _GROUPS_MAX:
+            self.groups = [[one[0], max(one[1], other[1])] for one, other in
+                           zip(self.groups[::2], self.groups[1::2], strict=False)] + self.groups[len(self.groups) & ~1:]
+
+    def needed_from(self, place: int, end: int) -> int:
+        """``end``: behind the last mark."""
+        done = 0
+        while done < len(self.groups) and self.groups[done][1] < place:
+            done += 1
+        del self.groups[:done]
+        return self.groups[0][0] if self.groups else end
+
+
+class Feed:
+    """``feed`` on ticks. ``on_change`` is called when ``checkpoint`` is another."""
+
+    def __init__(self, journal: Confirmed, messages: StoredMessages, kept: KeptTransactions | None,
+                 progress: Callable[[str], int | None] = lambda topic: None) -> None:
+        """``progress``: how far the check loop was in the queue of a topic. Java's is kept with consumers' offsets."""
+        self.on_change: Callable[[], None] = lambda: None
+        self.illegal = 0
+        """Halves that could never be delivered."""
+        self.lost = 0
+        """Open transactions whose half was deleted."""
+        self._log, self._visible, self._messages, self._progress = journal.log, journal.visible, messages, progress
+        self._saved = kept if kept is not None and 0 < kept.end <= self._log.max_offset else self._anew()
+        self._begin(self._saved)
+        self._noted = Noted(journal, self._saved.log_offset, self._heard, self._cut)
+
+    def _begin(self, kept: KeptTransactions) -> None:
+        self.halves = Halves(kept.since)
+        self.halves.unmarked.update(dict.fromkeys(kept.unmarked))
+        self._half_at, self._mark_at, self._given_up_at = kept.half_offset, kept.mark_offset, kept.given_up_offset
+        self._to_load = deque(kept.open)
+        self._marks = Marks(kept.marks)
+        self._finals: deque[Outline] = deque()
+
+    def _anew(self) -> KeptTransactions:
+        """Halves before the check loop's place were decided, put back or given up, and no decision stands in front of
+        its half."""
+        log_min = self._log.min_offset
+        queue = self._messages.queue(records.HALF_TOPIC, records.QUEUE)
+        if queue is None or queue.min_offset == queue.max_offset:
+            return KeptTransactions(0, log_min, self._visible.offset)
+        at = min(max(self._progress(HALF) or 0, queue.min_offset), queue.max_offset)
+        offset, size, _ = queue.entry(at) if at < queue.max_offset else (self._visible.offset, 0, 0)
+        if size == NOWHERE_SIZE:
+            offset = log_min
+        return KeptTransactions(0, max(offset, log_min), offset, at, self._progress(OP_HALF) or 0)
+
+    # --- what was read ---------------------------------------------------------------------------------------
+
+    @property
+    def behind(self) -> bool:
+        """Not all that is shown is known here."""
+        return bool(self._to_load or self._finals or self._noted.behind or any(
+            at < self._messages.max_offset(topic, records.QUEUE) for topic, at in (
+                (records.HALF_TOPIC, self._half_at), (records.OP_TOPIC, self._mark_at),
+                (records.GIVEN_UP_TOPIC, self._given_up_at))))
+
+    @property
+    def half_end(self) -> int:
+        """Behind the last half that was read."""
+        return self._half_at
+
+    def progress(self) -> tuple[int, int]:
+        """Where a check loop has to begin in the half queue, and in that of the marks."""
+        least = self.halves.least_queue_offset()
+        place = self._half_at if least is None else least
+        return place, self._marks.needed_from(place, self._mark_at)
+
+    def checkpoint(self) -> KeptTransactions:
+        """What the file of open transactions holds."""
+        if not self._to_load:
+            halves = self.halves
+            seen = self._visible.offset
+            self._saved = KeptTransactions(
+                seen, halves.since, self._finals[0][0] if self._finals else self._noted.offset, self._half_at,
+                self._mark_at, self._given_up_at, [
+                    [each.first, each.half.offset, each.half.size, int(each.given_up),
+                     *(number for place in each.former for number in place)]
+                    for each in halves],
+                list(halves.unmarked), [list(each) for each in self._marks.groups])
+        return self._saved
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def feed(self, most: int = SLICE) -> bool:
+        """Go on; True: there is more. Raises ``OSError`` when the log cannot be read."""
+        while self._to_load and most > 0:
+            self._load(self._to_load.popleft())
+            most -= 1
+        if self._to_load:
+            return True
+        most = self._read(records.HALF_TOPIC, self._half_at, most, self._half)
+        if most > 0:
+            most = self._read(records.OP_TOPIC, self._mark_at, most, self._mark)
+        if most > 0:
+            most = self._read(records.GIVEN_UP_TOPIC, self._given_up_at, most, self._gave_up)
+        while most > 0 and self._noted.behind:
+            self._noted.catch_up()
+            most -= SLICE // 10
+        while most > 0 and self._finals:
+            self._final(self._finals.popleft())
+            most -= 1
+        self._look_at_deleted()
+        return self.behind
+
+    def feed_all(self) -> None:
+        """Until all that is shown is known."""
+        while self.feed():
+            pass
+
+    def _look_at_deleted(self) -> None:
+        log_min = self._log.min_offset
+        if log_min > self.halves.since:
+            lost = self.halves.drop_before(log_min)
+            if lost:
+                self.lost += lost
+                logger.warning("%d open transactions are gone: their halves stood below %d of the log, which was "
+                               "deleted", lost, log_min)
+                self.on_change()
+
+    def _read(self, topic: bytes, at: int, most: int, take: Callable[[Record], None]) -> int:
+        """Hand on what stands in that queue, ``most`` at most; returns how many more could have been."""
+        queue = self._messages.queue(topic, records.QUEUE)
+        if queue is None or at >= queue.max_offset:
+            return most
+        at = max(at, queue.min_offset)
+        while most > 0 and (entries := list(ENTRY.iter_unpack(queue.read(at, most)))):
+            for offset, size, _ in entries:
+                if size != NOWHERE_SIZE and (record := self._record(offset, size)) is not None:
+                    take(record)
+            at += len(entries)
+            most -= len(entries)
+        self._passed(topic, at)
+        self.on_change()
+        return most
+
+    def _passed(self, topic: bytes, at: int) -> None:
+        if topic == records.HALF_TOPIC:
+            self._half_at = at
+        elif topic == records.OP_TOPIC:
+            self._mark_at = at
+        else:
+            self._given_up_at = at
+
+    def _record(self, offset: int, size: int) -> Record | None:
+        try:
+            return self._log.record(offset, size)
+        except (OffsetGone, DamagedRecord) as error:
+            logger.warning("a record of a transaction, at %d of the log, cannot be read: %s", offset, error)
+            return None
+
+    def _load(self, row: list[int]) -> None:
+        first, offset, size, given_up, *numbers = [*row, *[0] * (4 - len(row))]
+        record = self._record(offset, size) if offset >= self._log.min_offset else None
+        half = read_half(record) if record is not None else ""
+        if isinstance(half, Half):
+            self.halves.restore(first, half, list(zip(numbers[::2], numbers[1::2], strict=False)),
+                                given_up=bool(given_up))
+
+    # --- what is read ----------------------------------------------------------------------------------------
+
+    def _half(self, record: Record) -> None:
+        half = read_half(record)
+        if isinstance(half, str):
+            self.illegal += 1
+            logger.error("the half at %d of the log is passed over: %s", record.offset, half)
+        else:
+            self.halves.half(self.verified(half))
+
+    def verified(self, half: Half) -> Half:
+        """Whoever says that a half was put back must name one with the same id."""
+        if half.first is None or half.first < self._log.min_offset:
+            return half
+        first = self._half_at_offset(half.first)
+        return half if first is not None and first.unique == half.unique else attrs.evolve(half, first=None)
+
+    def _half_at_offset(self, offset: int) -> Half | None:
+        try:
+            half = read_half(self._log.record(offset))
+        except (OffsetGone, DamagedRecord):
+            return None
+        return half if isinstance(half, Half) else None
+
+    def _mark(self, record: Record) -> None:
+        why, last = records.reason(decode_properties(record.message.properties)), -1
+        for place in records.marked(record.message.body):
+            last = max(last, place)
+            if why in (records.PUT_BACK, records.GIVEN_UP, records.ENDED_BEFORE):
+                self.halves.unmarked.pop(place, None)
+            else:
+                self.halves.mark(place, why, record.offset)
+        self.halves.highest = max(self.halves.highest, record.offset)
+        self._marks.add(record.queue_offset, last)
+
+    def _gave_up(self, record: Record) -> None:
+        values = decode_properties(record.message.properties)
+        said = read_half(attrs.evolve(record, message=attrs.evolve(record.message, topic=records.HALF_TOPIC)))
+        if isinstance(said, Half):
+            self.halves.gave_up(said.first, said.unique, said.checks, said.born_ms, record.offset)
+        else:
+            logger.warning("what lies at %d of the log was no half: %s, %s", record.offset, said, values)
+
+    def _heard(self, found: Outline) -> None:
+        if found[4] & ROLLBACK == COMMIT and value_behind(found[7], _PREPARED_ID) is not None:
+            self._finals.append(found)
+            self.on_change()
+
+    def _final(self, found: Outline) -> None:
+        record = self._record(found[0], found[1])
+        if record is None or (record.message.prepared_offset <= 0 and not self._is_first(record)):
+            return  # a copy: it decides nothing
+        offset = record.message.prepared_offset
+        unique = decode_properties(record.message.properties).get(UNIQ_KEY, "")
+        known = self.halves.of(offset)
+        if known is None and self.halves.ended(offset) is None:
+            half = self._half_at_offset(offset) if offset >= self._log.min_offset else None
+            if half is None or half.first is None:
+                return
+            offset = half.first
+            known = self.halves.of(offset)
+        if known is not None and known.half.unique == unique:
+            self.halves.decided(offset, records.COMMITTED, record.offset)
+
+    def _is_first(self, record: Record) -> bool:
+        """A half at the very beginning of the log has the offset that copies have as well."""
+        half = self._half_at_offset(0)
+        return half is not None and half.unique == decode_properties(record.message.properties).get(UNIQ_KEY)
+
+    # --- the log is cut --------------------------------------------------------------------------------------
+
+    def _cut(self, end: int) -> None:
+        if end <= self._saved.end:
+            self._saved = KeptTransactions()
+        while self._finals and self._finals[-1][0] >= end:
+            self._finals.pop()
+        if end > self.halves.highest:
+            return  # what is gone was never shown
+        if not self._saved.end:
+            self._saved = self._anew()
+        logger.info("the log was cut at %d: open transactions are read again from %d on", end, self._saved.log_offset)
+        self._begin(self._saved)
+        self._noted.go_back(self._saved.log_offset)
+        self.on_change()

@@ -1,0 +1,233 @@
+"""Which transactions are open: a table that every replica has, made of what stands in the confirmed log.
+
+It hears of halves, of decisions and of halves that were given up. What it made of the log does not depend on the order
+in which it hears of them, as long as a half comes before its decision, nor on how often. A transaction is one from its
+first half on, however often that is put back. It does no I/O, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Final
+
+import attrs
+
+from broker.transactions.records import Half
+
+ENDED_MAX: Final = 100_000
+"""Of ended transactions so many are remembered, to tell a decision that comes again from one that contradicts."""
+_SPARE: Final = 1_000
+
+
+@attrs.define(eq=False)
+class OpenTransaction:
+    """One that is open. ``half`` is the one that counts: the last one that was put back."""
+
+    first: int
+    """Offset in the log of its first half: its name."""
+    half: Half
+    former: list[tuple[int, int]]
+    """Offset and queue offset of its halves before that one."""
+    given_up: bool = False
+    """Nobody is asked any more; a producer may still decide."""
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Offset and queue offset of all its halves."""
+        return [*self.former, (self.half.offset, self.half.queue_offset)]
+
+
+@attrs.frozen
+class Ended:
+    """What is remembered of a transaction that ended."""
+
+    decision: str
+    half: Half
+    places: Sequence[tuple[int, int]]
+
+
+class Halves:
+    """``since``: what stands below that offset of the log was never heard of."""
+
+    def __init__(self, since: int = 0, *, ended_max: int = ENDED_MAX) -> None:
+        self.since = since
+        self.highest = -1
+        """Offset of the last record that it has heard of: if the log is cut at or below it, what is here is void."""
+        self.counts: Counter[str] = Counter()
+        """Open transactions by topic, those that were given up among them."""
+        self.unmarked: dict[int, None] = {}
+        """Places in the half queue of halves that are done with, and that no mark says so of; a set in order."""
+        self._ended_max = ended_max
+        self._open: dict[int, OpenTransaction] = {}
+        self._ended: OrderedDict[int, Ended] = OrderedDict()
+        self._by_offset: dict[int, int] = {}
+        """First half's offset by those of all halves, of open and of ended ones."""
+        self._by_queue_offset: dict[int, int] = {}
+        self._by_unique: dict[str, list[int]] = {}
+        self._order: list[int] = []
+        """A heap of queue offsets of halves, open ones among them."""
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[OpenTransaction]:
+        return iter(self._open.values())
+
+    def of(self, offset: int) -> OpenTransaction | None:
+        """The open transaction one of whose halves stands there."""
+        return self._open.get(self._by_offset.get(offset, -1))
+
+    def ended(self, offset: int) -> Ended | None:
+        """The ended one, if it is remembered."""
+        return self._ended.get(self._by_offset.get(offset, -1))
+
+    def waiting(self) -> list[OpenTransaction]:
+        """Open ones that were not given up, in the order of the queue."""
+        return sorted((each for each in self._open.values() if not each.given_up),
+                      key=lambda each: each.half.queue_offset)
+
+    def least_queue_offset(self) -> int | None:
+        """Of the halves that count, those that were given up not among them; None: there is none."""
+        order = self._order
+        while order:
+            found = self._open.get(self._by_queue_offset.get(order[0], -1))
+            if found is not None and found.half.queue_offset == order[0] and not found.given_up:
+                return order[0]
+            heappop(order)
+        return None
+
+    def least_offset(self) -> int | None:
+        """In the log, the same."""
+        return min((each.half.offset for each in self._open.values() if not each.given_up), default=None)
+
+    # --- hearing ---------------------------------------------------------------------------------------------
+
+    def half(self, half: Half) -> OpenTransaction | None:
+        """One stands there; the open transaction that it belongs to."""
+        known = self._by_offset.get(half.offset)
+        if known is not None:
+            return self._open.get(known)
+        self.highest = max(self.highest, half.offset)
+        first = self._first(half)
+        ended = self._ended.get(first)
+        if ended is not None:
+            self._by_offset[half.offset] = self._by_queue_offset[half.queue_offset] = first
+            self._ended[first] = attrs.evolve(ended, places=[*ended.places, (half.offset, half.queue_offset)])
+        if ended is not None or (self.since <= first < half.offset and first not in self._open):
+            self._unmark(half.queue_offset)
+            return None
+        transaction = self._open.get(first)
+        if transaction is None:
+            transaction = self._open[first] = OpenTransaction(first, half, [])
+            self._by_offset.setdefault(first, first)
+            self._by_unique.setdefault(half.unique, []).append(first)
+            self.counts[half.topic] += 1
+        elif half.offset > transaction.half.offset:
+            transaction.former.append((transaction.half.offset, transaction.half.queue_offset))
+            transaction.half, transaction.given_up = half, False
+        else:
+            transaction.former.append((half.offset, half.queue_offset))
+        self._by_offset[half.offset] = self._by_queue_offset[half.queue_offset] = first
+        self._put_in_order(transaction.half.queue_offset)
+        return transaction
+
+    def restore(self, first: int, half: Half, former: Sequence[tuple[int, int]], *, given_up: bool) -> None:
+        """An open transaction, as it was kept."""
+        if half.offset in self._by_offset:
+            return
+        self._open[first] = OpenTransaction(first, half, list(former), given_up)
+        self._by_offset[first] = first
+        for offset, queue_offset in self._open[first].places:
+            self._by_offset[offset] = self._by_queue_offset[queue_offset] = first
+        self._by_unique.setdefault(half.unique, []).append(first)
+        self.counts[half.topic] += 1
+        self._put_in_order(half.queue_offset)
+
+    def _put_in_order(self, queue_offset: int) -> None:
+        heappush(self._order, queue_offset)
+        if len(self._order) > 2 * len(self._open) + _SPARE:
+            self._order = sorted(each.half.queue_offset for each in self._open.values())
+
+    def _first(self, half: Half) -> int:
+        """Which transaction it belongs to. One that Java put back does not say: it was asked for once more often than
+        the one before it."""
+        if half.first is not None and half.first < half.offset:
+            named = self._open.get(half.first) or self._ended.get(half.first)
+            if named is None or named.half.unique == half.unique:
+                return half.first
+        if half.checks:
+            for first in self._by_unique.get(half.unique, ()):
+                known = self._open.get(first) or self._ended.get(first)
+                if known is not None and (known.half.group, known.half.born_ms, known.half.checks + 1) == (
+                        half.group, half.born_ms, half.checks):
+                    return first
+        return half.offset
+
+    def decided(self, offset: int, decision: str, at: int, *, marked: bool = False) -> bool:
+        """The half at that offset of the log is decided, by the record at ``at``; ``marked``: a mark says so, too."""
+        return self._end(self._by_offset.get(offset), decision, at, marked=marked)
+
+    def mark(self, queue_offset: int, decision: str, at: int) -> bool:
+        """A mark at ``at`` names that place of the half queue."""
+        self.highest = max(self.highest, at)
+        first = self._by_queue_offset.get(queue_offset)
+        self.unmarked.pop(queue_offset, None)
+        return self._end(first, decision, at, marked=True)
+
+    def _end(self, first: int | None, decision: str, at: int, *, marked: bool) -> bool:
+        self.highest = max(self.highest, at)
+        transaction = self._open.pop(first, None) if first is not None else None
+        if first is None or transaction is None:
+            return False
+        self.counts[transaction.half.topic] -= 1
+        if not self.counts[transaction.half.topic]:
+            del self.counts[transaction.half.topic]
+        self._ended[first] = Ended(decision, transaction.half, transaction.places)
+        if not marked and not transaction.given_up:
+            self._unmark(transaction.half.queue_offset)
+        while len(self._ended) > self._ended_max:
+            self._forget(*self._ended.popitem(last=False))
+        return True
+
+    def _unmark(self, queue_offset: int) -> None:
+        self.unmarked[queue_offset] = None
+
+    def gave_up(self, first: int | None, unique: str, checks: int, born_ms: int, at: int) -> bool:
+        """A copy of its half lies at ``at`` where nobody is asked any more. ``first`` None: Java's does not say."""
+        self.highest = max(self.highest, at)
+        candidates = self._by_unique.get(unique, ()) if first is None else (first,)
+        for each in candidates:
+            transaction = self._open.get(each)
+            if transaction is not None and not transaction.given_up and transaction.half.offset < at and (
+                    first is not None or (transaction.half.born_ms == born_ms
+                                          and checks - transaction.half.checks in (0, 1))):
+                transaction.given_up = True
+                return True
+        return False
+
+    def drop_before(self, log_min: int) -> int:
+        """Halves below are deleted; returns how many open transactions went with them."""
+        self.since = max(self.since, log_min)
+        gone = [first for first, each in self._open.items() if each.half.offset < log_min]
+        for first in gone:
+            transaction = self._open.pop(first)
+            self.counts[transaction.half.topic] -= 1
+            if not self.counts[transaction.half.topic]:
+                del self.counts[transaction.half.topic]
+            self._forget(first, Ended("", transaction.half, transaction.places))
+        return len(gone)
+
+    def _forget(self, first: int, ended: Ended) -> None:
+        self._by_offset.pop(first, None)
+        for offset, queue_offset in ended.places:
+            self._by_offset.pop(offset, None)
+            self._by_queue_offset.pop(queue_offset, None)
+        firsts = self._by_unique.get(ended.half.unique, [])
+        if first in firsts:
+            firsts.remove(first)
+        if not firsts:
+            self._by_unique.pop(ended.half.unique, None)

@@ -1,0 +1,228 @@
+"""The parts of transactions: what makes a half of a message, and what becomes of halves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from broker.config import BrokerConfig, pick
+from broker.consumers.part import ClientsPart
+from broker.offsets.part import OffsetsPart
+from broker.part import Part, Parts, Shared
+from broker.rules import Rule
+from broker.store.errors import WrongStore
+from broker.store.files import Files
+from broker.store.tables import load
+from broker.topics.names import CHECK_MAX_TIME
+from broker.topics.part import TopicsPart
+from broker.transactions import records
+from broker.transactions.asking import PROGRESS_GROUP, Asking, AskingConfig
+from broker.transactions.checking import CheckLimits
+from broker.transactions.conversion import Conversion, ConversionConfig
+from broker.transactions.ending import Author, Ending
+from broker.transactions.feeding import PATH, Feed, KeptTransactions
+from broker.transactions.resuming import Resuming
+from remoting.bodies.namesrv import DataVersion
+from remoting.body import Body, body
+from remoting.codes import RequestCode
+from remoting.daemon.keys import key
+from remoting.endpoint import Handler
+from remoting.fields import Int64
+from remoting.record import packed_host
+
+if TYPE_CHECKING:
+    from remoting.daemon.page import Metric, Page
+
+logger = logging.getLogger("broker")
+
+METRICS_PATH: Final = "config/transactionMetrics"
+SAVED_EVERY_MS: Final = 10_000
+
+
+@attrs.frozen(kw_only=True)
+class TransactionsKeys:
+    """What of the broker's configuration belongs to transactions."""
+
+    transaction_time_out: int = key(6_000, "no producer is asked for a younger half", least=0, most=2**31 - 1,
+                                    live=True)
+    transaction_check_max: int = key(15, "times that producers are asked for a half before it goes to "
+                                     "TRANS_CHECK_MAX_TIME_TOPIC", least=0, most=2**31 - 1, live=True)
+    transaction_check_interval: int = key(30_000, "between two rounds of the check loop", least=1, most=2**31 - 1,
+                                          live=True)
+    transaction_op_msg_max_size: int = key(4_096, "characters of a mark for halves that were decided without one",
+                                           least=1, most=1 << 20, live=True)
+    transaction_op_batch_interval: int = key(3_000, "between two such marks", least=1, most=2**31 - 1, live=True)
+    transaction_metric_flush_interval: int = key(10_000, "between two writes of transactionMetrics", least=1,
+                                                 most=2**31 - 1)
+
+
+@attrs.frozen
+class MetricsConfig:
+    """A key of ``BrokerConfig`` and its default."""
+
+    transaction_metric_flush_interval: int = 10_000
+
+
+@body
+class TransactionCount(Body):
+    """How many halves of one topic are open, and since when."""
+
+    count: Int64 = 0
+    time_stamp: Int64 = 0
+
+
+@body
+class TransactionMetrics(Body):
+    """``config/transactionMetrics``: open transactions by topic."""
+
+    transaction_count: dict[str, TransactionCount] = attrs.field(factory=dict)
+    data_version: DataVersion = DataVersion()
+
+
+class HalvesPart(Part):
+    """It stands before the parts that delay messages: a half waits for its decision first."""
+
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        self._conversion = Conversion()
+
+    def rules(self) -> Sequence[Rule]:
+        return (self._conversion.rule,)
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._conversion.config = pick(config, ConversionConfig)
+
+
+class TransactionsPart(Part):
+    keys = TransactionsKeys
+
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        config, journal = shared.config, shared.journal
+        self._standing, self._veil, self._log, self._visible = (
+            shared.standing, journal.veil, journal.log, journal.visible)
+        self._topics, self._offsets, self._wall_ms = before[TopicsPart], before[OffsetsPart].table, shared.wall_ms
+        self._feed = Feed(journal, journal.messages, _kept(shared.files), lambda topic: self._offsets.query(
+            PROGRESS_GROUP, topic, records.QUEUE))
+        author = Author(packed_host(config.broker_ip1, config.listen_port), shared.standing, shared.wall_ms,
+                        lambda: f"{shared.rng.getrandbits(128):032X}")
+        delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
+        self._ending = Ending(self._feed, journal.log, journal.messages, shared.puts, author, delays)
+        self._asking = Asking(self._feed, journal.log, shared.puts, author, self._ending, before[ClientsPart].producers,
+                              self._offsets, self._make_topic)
+        self._resuming = Resuming(self._feed, journal.log, shared.puts, author)
+        self._file = shared.table_file(self._feed.checkpoint, path=PATH, pause_ms=SAVED_EVERY_MS)
+        self._feed.on_change = self._file.changed
+        self._counted: dict[str, TransactionCount] = {}
+        self._metrics_version = DataVersion()
+        self._metrics_file = shared.table_file(self._transaction_metrics, path=METRICS_PATH,
+                                               pause_ms=pick(config, MetricsConfig).transaction_metric_flush_interval)
+        self._writes_open = self._open = False
+        self._end = 0
+        """What this broker held when it became master."""
+        journal.was_cut.join("parts", self._cut)
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {RequestCode.END_TRANSACTION: self._ending.end,
+                RequestCode.RESUME_CHECK_HALF_MESSAGE: self._resuming.resume}
+
+    def metrics(self, page: Page) -> Iterator[Metric]:
+        ends, asks, feed = self._ending.counters, self._asking.counters, self._feed
+        yield page.gauge("rocketmq_half_messages", "Open transactions.", [
+            ((topic,), count) for topic, count in sorted(feed.halves.counts.items())], "topic")
+        yield page.counter("rocketmq_commit_messages", "Transactions that were committed.", [
+            ((topic,), count) for topic, count in sorted(ends.committed.items())], "topic")
+        yield page.counter("rocketmq_rollback_messages", "Transactions that were rolled back.", [
+            ((topic,), count) for topic, count in sorted(ends.rolled_back.items())], "topic")
+        yield page.counter("broker_transaction_ends", "Decisions that wrote nothing. Ours.", [
+            (("again",), ends.again), (("contradicted",), ends.contradicted), (("refused",), ends.refused),
+            (("failed",), ends.failed)], "why")
+        yield page.counter("broker_transaction_checks", "Looks at halves that were due. Ours.", [
+            (("asked",), asks.checks), (("nobody",), asks.nobody), (("given_up",), asks.given_up)], "what")
+        yield page.counter("broker_transaction_marks_missing", "Halves that were decided without a mark. Ours.",
+                           [((), asks.marked)])
+        yield page.counter("broker_transactions_lost", "Open transactions whose half was deleted. Ours.",
+                           [((), feed.lost)])
+
+    def keeps_from(self) -> int | None:
+        return self._feed.halves.least_offset()
+
+    def make_way(self, below: int) -> None:
+        self._asking.make_way(below)
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._asking.config = pick(config, AskingConfig)
+        self._asking.limits = self._ending.limits = pick(config, CheckLimits)
+
+    # --- when it decides -------------------------------------------------------------------------------------
+
+    def writes_opened(self) -> None:
+        self._writes_open, self._end = True, self._log.max_offset
+
+    def writes_closed(self) -> None:
+        self._writes_open = self._open = False
+        self._ending.closed()
+        self._resuming.open = False
+        self._asking.stop()
+
+    def _cut(self, end: int) -> None:
+        self._ending.cut(end)
+        self._asking.cut(end)
+
+    def _knows_all(self) -> bool:
+        """What a former master decided may stand in what is not shown yet."""
+        if self._veil.on or self._feed.behind:
+            return False
+        seen = self._visible.offset
+        return seen >= self._end or next(self._log.scan(seen, self._end, check_crc=False), None) is None
+
+    def due_ns(self) -> int:
+        return 0
+
+    def tick(self, now_ns: int) -> None:
+        self._feed.feed()
+        if not self._feed.behind:
+            self._ending.shown(self._visible.offset)
+            self._asking.shown(self._visible.offset)
+        if self._writes_open and not self._open and self._standing.role.delivers and self._knows_all():
+            self._open = self._resuming.open = True
+            self._ending.opened()
+            self._asking.start(now_ns)
+        self._asking.tick(now_ns, self._visible.offset)
+        self._count()
+
+    def _make_topic(self) -> None:
+        self._topics.table.create_if_absent(CHECK_MAX_TIME, 1)
+
+    # --- files -----------------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        counts = self._feed.halves.counts
+        if {topic: each.count for topic, each in self._counted.items()} == counts:
+            return
+        now_ms = self._wall_ms()
+        self._counted = {
+            topic: known if (known := self._counted.get(topic)) is not None and known.count == count
+            else TransactionCount(count, now_ms) for topic, count in counts.items()}
+        self._metrics_version = DataVersion(self._standing.role.epoch, now_ms, self._metrics_version.counter + 1)
+        self._metrics_file.changed()
+
+    def _transaction_metrics(self) -> TransactionMetrics:
+        return TransactionMetrics(dict(self._counted), self._metrics_version)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._file.run)
+            await nursery.start(self._metrics_file.run)
+            task_status.started()
+            await trio.sleep_forever()
+
+
+def _kept(files: Files) -> KeptTransactions | None:
+    try:
+        return load(files, KeptTransactions, PATH)
+    except WrongStore as error:
+        logger.warning("open transactions are read from the queues: %s", error)
+        return None

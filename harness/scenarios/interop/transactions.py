@@ -1,0 +1,99 @@
+"""Unmodified Java producers of transactions with our brokers: what they decide is seen once, or never.
+
+It starts our servers and Java programs, and compares what producers decided with what a consumer got.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import trio
+
+from harness.processes import java, ours
+from harness.processes.program import Program, Report
+from harness.scenarios.interop.clients import group_of_three
+from harness.scenarios.interop.scenario import Stage, expect, scenario
+from harness.scenarios.interop.watch import create_topic
+
+FAST: dict[str, object] = {"transactionTimeOut": 1_000, "transactionCheckInterval": 2_000}
+MATRIX = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT", "UNKNOW/ROLLBACK", "UNKNOW/UNKNOW/COMMIT")
+COUNT = 25
+
+
+def committed(sent: Sequence[Report], plans: Sequence[str]) -> set[int]:
+    """Sequences of those that end in a commit."""
+    return {report["sequence"] for report in sent
+            if report["ok"] and plans[report["sequence"] % len(plans)].endswith("COMMIT")}
+
+
+async def once_each(stage: Stage, receiver: Program, wanted: set[int], what: str, *, timeout_s: float = 90) -> None:
+    """All of these come, each once, and nothing else."""
+    await receiver.wait_for("received", lambda found: wanted <= {each["sequence"] for each in found},
+                            timeout_s=timeout_s)
+    await trio.sleep(5)  # for what should not come
+    got = Counter(report["sequence"] for report in receiver.reports("received"))
+    expect(got == Counter(dict.fromkeys(wanted, 1)),
+           f"{what}: wanted {sorted(wanted)} once each, got {sorted(got.items())}")
+    stage.say(f"{what}: {len(wanted)} came, each once")
+
+
+@scenario("5.5.0", "5.3.3")
+async def java_transactions_with_our_single_master(stage: Stage) -> None:
+    """A Java producer commits, rolls back, or is asked; dies and another one answers; comes too late (604)."""
+    async with (
+        ours.namesrv(stage.here / "namesrv") as namesrv,
+        ours.broker(stage.here / "ours", namesrv=[namesrv.address], extra=FAST) as broker,
+    ):
+        for topic in ("Matrix", "Orphans", "Other", "Late"):
+            await create_topic(stage, namesrv.address, topic)
+
+        @asynccontextmanager
+        async def transacting(
+            topic: str, plans: Sequence[str], count: int, *, group: str = "", local_ms: int = 0, immunity_s: int = 0,
+        ) -> AsyncIterator[Program]:
+            async with java.transactor(
+                    stage.release, stage.here / f"produce-{topic}", namesrv=[namesrv.address], topic=topic, plans=plans,
+                    count=count, group=group or f"P{topic}", local_ms=local_ms, immunity_s=immunity_s) as program:
+                yield program
+
+        def reading(topic: str) -> AbstractAsyncContextManager[Program]:
+            return java.receiver(stage.release, stage.here / f"read-{topic}", namesrv=[namesrv.address], topic=topic,
+                                 group=f"R{topic}")
+
+        async with reading("Matrix") as receiver, transacting("Matrix", MATRIX, COUNT) as producer:
+            sent = await producer.wait_for("sent", lambda found: len(found) == COUNT)
+            await broker.kill()
+            await broker.start()
+            await once_each(stage, receiver, committed(sent, MATRIX), "matrix, the broker killed -9 and started again")
+            checks = Counter(MATRIX[each["sequence"] % len(MATRIX)] for each in producer.reports("checked"))
+            expect(not checks["COMMIT"] and not checks["ROLLBACK"], f"what was decided was asked for: {checks}")
+
+        async with reading("Orphans") as receiver:
+            async with transacting("Orphans", ["UNKNOW/COMMIT"], 5, local_ms=200) as producer:
+                sent = await producer.wait_for("sent", lambda found: len(found) == 2)
+                await producer.kill()
+            async with transacting("Other", ["COMMIT"], 1, group="POrphans"):
+                await receiver.wait_for("received", lambda found: {0, 1} <= {each["sequence"] for each in found})
+                stage.say("another instance of the group answered for the one that was killed")
+
+        async with reading("Late") as receiver, transacting(
+                "Late", ["COMMIT"], 1, local_ms=6_000, immunity_s=4) as producer:
+            await once_each(stage, receiver, {0}, "a commit that came too late was asked for")
+            (check, *_) = producer.reports("checked")
+            expect(check["at_us"] - check["born_us"] > 4_000_000, f"asked within the time it gave itself: {check}")
+
+
+@scenario("5.5.0", timeout_s=360)
+async def java_transactions_across_a_failover_of_our_brokers(stage: Stage) -> None:
+    """Our master is killed -9 under a Java producer of transactions: each commit is seen once, no half is lost."""
+    plans = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT")
+    async with group_of_three(stage, "Shop", **FAST) as group, java.receiver(
+            stage.release, stage.here / "read", namesrv=[group.namesrv], topic="Shop", group="R") as receiver:
+        async with java.transactor(stage.release, stage.here / "transact", namesrv=[group.namesrv], topic="Shop",
+                                   plans=plans, count=300, interval_ms=30) as producer:
+            await producer.wait_for("sent", lambda found: len(found) >= 60)
+            await group.kill_master()
+            sent = await producer.wait_for("sent", lambda found: len(found) == 300, timeout_s=180)
+            await once_each(stage, receiver, committed(sent, plans), "master killed", timeout_s=150)

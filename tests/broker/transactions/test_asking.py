@@ -1,0 +1,89 @@
+"""Producers are asked for what they do not say, in virtual time: when, how often, and what comes of it."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from broker.topics.names import CHECK_MAX_TIME, HALF
+from harness.simulation.worlds.brokers import cluster
+from remoting.codes import ResponseCode
+from remoting.record import COMMIT
+from tests.broker.transactions.world import FAST, bodies, producer, records, values
+
+
+async def test_who_does_not_say_is_asked(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            assert (await shop.end(half, 0)).code == ResponseCode.SUCCESS
+            await trio.sleep(3.9)
+            (check,) = shop.checks
+            assert check.place.queue_offset == 1, "it was put back"
+            assert check.record.message.topic == b"T"
+            assert check.record.offset == check.place.offset
+            assert values(check.record)["TRANSACTION_CHECK_TIMES"] == "1"
+            assert check.asked.transaction_id == "U1"
+            assert check.record.message.body == b"paid"
+            assert (await shop.end(check.place, COMMIT, checked=True)).code == ResponseCode.SUCCESS
+            await trio.sleep(60)
+            assert bodies(node) == [b"paid"]
+            assert len(shop.checks) == 1
+
+
+async def test_no_check_counts_without_a_producer(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST, transactionCheckMax="2")
+        async with producer(made, node, beat=False) as shop:
+            await shop.half()
+            await trio.sleep(600)
+            assert bodies(node, HALF) == [b"paid"], "nothing was put back"
+            await shop.beat()
+            await trio.sleep(2.1)
+            assert values(shop.checks[0].record)["TRANSACTION_CHECK_TIMES"] == "1"
+            await shop.commit(shop.checks[0].place)
+
+
+async def test_unanswered_checks_end_in_a_topic_and_a_half_is_brought_back(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST, transactionCheckMax="3")
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await trio.sleep(30)
+            assert len(shop.checks) == 3
+            (lying,) = records(node, CHECK_MAX_TIME)
+            assert values(lying)["REAL_TOPIC"] == "T"
+            assert node.topics.get(CHECK_MAX_TIME) is not None
+            assert (await shop.resume(lying)).code == ResponseCode.SUCCESS
+            assert (await shop.resume(lying)).code == ResponseCode.SYSTEM_ERROR, "it is open"
+            shop.decision = COMMIT
+            await trio.sleep(5)
+            assert bodies(node) == [b"paid"]
+            assert len(shop.checks) == 4
+            await shop.commit(half)
+            assert (await shop.resume(lying)).code == ResponseCode.SYSTEM_ERROR, "it was decided"
+            await trio.sleep(60)
+            assert bodies(node) == [b"paid"]
+
+
+async def test_immunity_delays_checks_counts_none_and_refuses_late_decisions(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        async with producer(made, node) as shop:
+            began_s = trio.current_time()
+            half = await shop.half(CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+            await trio.sleep(59)
+            assert (shop.checks, bodies(node, HALF)) == ([], [b"paid"])
+            await trio.sleep(4)
+            check = shop.checks[0]
+            assert check.at_s - began_s > 60
+            assert values(check.record)["TRANSACTION_CHECK_TIMES"] == "1"
+            late = await shop.end(half, COMMIT)
+            assert late.code == ResponseCode.ILLEGAL_OPERATION
+            assert bodies(node) == []
+            assert (await shop.end(check.place, COMMIT, checked=True)).code == ResponseCode.SUCCESS
+            await trio.sleep(0.1)
+            assert bodies(node) == [b"paid"]
+
+

@@ -1,0 +1,131 @@
+"""Decisions of producers, from requests to the consumer's queue, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.metrics import BrokerMetrics
+from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
+from harness.simulation.worlds.brokers import cluster
+from remoting.codes import ResponseCode
+from remoting.record import COMMIT, ROLLBACK
+from tests.broker.transactions.world import FAST, GROUP, Place, bodies, producer, records, values
+
+
+async def test_committed_is_seen_rolled_back_never(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            kept, gone = await shop.half(b"kept"), await shop.half(b"gone", unique="U2")
+            assert bodies(node) == []
+            await shop.commit(kept)
+            await shop.roll_back(gone)
+            await trio.sleep(100)
+            assert bodies(node) == [b"kept"]
+            (final,) = records(node)
+            assert (final.message.sys_flag, final.message.prepared_offset) == (COMMIT, kept.offset)
+            assert {"UNIQ_KEY": "U1", "PGROUP": GROUP, "__transactionId__": "U1"}.items() <= values(final).items()
+            assert not {"TRAN_MSG", "REAL_TOPIC", "REAL_QID"} & values(final).keys()
+            assert bodies(node, OP_HALF) == [b"0,", b"1,"]
+            assert [values(each)["TAGS"] for each in records(node, OP_HALF)] == ["d", "d"]
+            assert shop.checks == []
+            assert node.offsets.query("CID_RMQ_SYS_TRANS", HALF, 0) == 2
+            assert node.offsets.query("CID_RMQ_SYS_TRANS", OP_HALF, 0) == 2
+
+
+async def test_final_and_mark_are_one_append(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            await shop.commit(await shop.half())
+            await trio.sleep(0.1)
+            (final,), (mark,) = records(node), records(node, OP_HALF)
+            assert mark.offset == final.offset + final.size
+
+
+@pytest.mark.parametrize("first", ["late commit", "answer"])
+async def test_a_late_commit_and_the_answer_to_a_check_are_one_message(first: str, autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await trio.sleep(3.9)
+            back = shop.checks[0].place
+            places = (half, back) if first == "late commit" else (back, half)
+            for place in places:
+                await shop.commit(place)
+            await trio.sleep(1)
+            for place in places:
+                await shop.commit(place)
+            assert bodies(node) == [b"paid"]
+
+
+async def test_a_contradiction_is_refused(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            half, other = await shop.half(), await shop.half(b"other", unique="U2")
+            await shop.commit(half)
+            assert (await shop.end(half, ROLLBACK)).code == ResponseCode.ILLEGAL_OPERATION
+            await shop.roll_back(other)
+            await trio.sleep(5)
+            refused = await shop.end(other, COMMIT)
+            assert refused.code == ResponseCode.ILLEGAL_OPERATION
+            assert refused.remark == "the transaction U2 was decided before: rollback"
+            assert bodies(node) == [b"paid"]
+            page = BrokerMetrics(node.broker).exposition()
+            assert b'why="contradicted"} 2.0' in page
+
+
+async def test_two_halves_with_one_id_are_two_transactions(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            one, other = await shop.half(b"one"), await shop.half(b"other")
+            await shop.commit(one)
+            await shop.roll_back(other)
+            await trio.sleep(1)
+            assert bodies(node) == [b"one"]
+
+
+async def test_a_half_that_was_given_up_may_be_decided_late(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST, transactionCheckMax="0")
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await trio.sleep(10)
+            assert bodies(node, CHECK_MAX_TIME) == [b"paid"]
+            assert shop.checks == []
+            await shop.commit(half)
+            await trio.sleep(1)
+            await shop.commit(half)
+            assert bodies(node) == [b"paid"]
+
+
+async def test_forged_decisions_leave_the_half_alone(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            ordinary = await made.send(node.address, b"ordinary", properties=f"UNIQ_KEY\1x\2PGROUP\1{GROUP}\2")
+            at = int(ordinary.ext["msgId"][16:], 16)
+            for place, group, words in (
+                    (half, "thief", "The producer group wrong"),
+                    (Place(half.offset, 7), GROUP, "The transaction state table offset wrong"),
+                    (Place(half.offset + 1, 0), GROUP, "Find prepared transaction message failed"),
+                    (Place(1 << 50, 0), GROUP, "Find prepared transaction message failed"),
+                    (Place(-5, 0), GROUP, "Find prepared transaction message failed"),
+                    (Place(at, 0), GROUP, "Find prepared transaction message failed: it is no half")):
+                answer = await shop.end(place, COMMIT, group=group)
+                assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, words)
+            nobodys = await shop.send(b"nobody's", unique="U9", group=None)
+            place = Place(int(nobodys.ext["msgId"][16:], 16), int(nobodys.ext["queueOffset"]))
+            assert (await shop.end(place, COMMIT, group="")).remark == "The producer group wrong"
+            assert bodies(node) == [b"ordinary"]
+            await shop.commit(half)
+            await trio.sleep(0.1)
+            assert bodies(node) == [b"ordinary", b"paid"]
+
+
