@@ -40,6 +40,7 @@ from raft.loglimit import RepeatLimit
 from remoting.address import is_ip
 from remoting.client import open_client
 from remoting.config import ServerConfig, TLSMode
+from remoting.daemon.child import child
 from remoting.daemon.files import DiskFiles
 from remoting.daemon.keys import ConfigError, names
 from remoting.daemon.logs import set_up
@@ -82,7 +83,6 @@ parser = partial(
 
 logger = logging.getLogger("broker")
 
-_CHILD: Final = "import sys; from broker.cli import main; sys.exit(main())"
 _PORTS_WAIT_S: Final = 2.0
 _ANYWHERE: Final = ("192.0.2.1", 9)
 """An address that nobody has: which of this machine's own would be used towards it, is asked of the system."""
@@ -240,7 +240,7 @@ async def guard(config: BrokerConfig, tls: TLSContext | None, arguments: Sequenc
     """Hold the clients' ports and keep a broker running that serves them; its exit code."""
     sockets = await _free_ports(config)
     port = int(sockets[0].getsockname()[1])
-    command = [sys.executable, "-c", _CHILD, *arguments, "-D", f"listenPort={port}"]
+    command = [*child("broker.cli"), *arguments, "-D", f"listenPort={port}"]
     forwarder = Forwarder(tls=client_tls_of(config), codes=passed_on())
     own_address = attrs.evolve(config, listen_port=port).address
     listed = Listed(config.name_servers, config.broker_cluster_name, own_address, partial(last_epoch, config))

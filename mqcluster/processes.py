@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any, Final
 import attrs
 
 from mqcluster.plan import Kind, Planned, from_json, to_json
+from remoting.daemon.child import child
 
 FILE: Final = "cluster.json"
 READY: Final = "boot success"
@@ -56,8 +56,7 @@ class Server:
     @property
     def command(self) -> Sequence[str]:
         """What is run on its host to start it."""
-        run = f"import sys; from {self.plan.kind.value} import main; sys.exit(main())"
-        return [sys.executable, "-c", run, "-c", str(self.file)]
+        return [*child(self.plan.kind.value), "-c", str(self.file)]
 
     @property
     def file(self) -> Path:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from remoting.daemon.child import child
+
 PATIENCE_S: Final = 300.0
 
 
@@ -25,7 +27,7 @@ def page_of(logs: Path, page: Path, say: Callable[[str], None]) -> None:
             f"`pip install '.[analysis]'`; then `{again}`")
         return
     say("making the report of this run")
-    command = [sys.executable, "-m", "analysis.cli", str(logs), "--out", str(page), "--title", "What the demo did",
+    command = [*child("analysis.cli"), str(logs), "--out", str(page), "--title", "What the demo did",
                "--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1"]
     if not sys.stderr.isatty():
         command.append("--quiet")

@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from remoting.bodies.controller import BrokerReplicasInfo
 from remoting.client import Client
 from remoting.codes import RequestCode
 from remoting.command import request
+from remoting.daemon.child import child
 from remoting.errors import RemotingError
 
 HOW_TO: Final = Path(__file__).parents[2] / "docs" / "how-to" / "lose-a-host.md"
@@ -33,7 +33,6 @@ PROGRAM: Final = "haproxy"
 GROUP: Final = "broker-a"
 _NETWORK: Final = "10.0.0."
 _PORTS: Final = (10_911, 10_921, 10_931)
-_BROKER: Final = "import sys; from broker.cli import main; sys.exit(main())"
 
 
 def missing() -> str:
@@ -120,7 +119,7 @@ async def balanced(here: Path) -> AsyncIterator[Balanced]:
             [line] = commands("mqbroker")
             broker = Handle(
                 f"broker {number}", _folder(here / f"b{number}", "broker.conf", text.replace(_NETWORK, network)),
-                [sys.executable, "-c", _BROKER, *line[1:]], f"{network}1{number}:{port}", "boot success")
+                [*child("broker.cli"), *line[1:]], f"{network}1{number}:{port}", "boot success")
             hosts.append(BrokerHost(await stack.enter_async_context(running(broker)), f"{network}100:{port}"))
         folder = _folder(here / "balancer", "haproxy.cfg", block("haproxy").replace(_NETWORK, network))
         check, run = commands(PROGRAM)

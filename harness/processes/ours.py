@@ -5,7 +5,6 @@ Knows their commands and keys; what they do is for scenarios and benchmarks to w
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,16 +12,16 @@ from pathlib import Path
 from harness.processes.broker import FAST_PORT, HA_PORT, Broker
 from harness.processes.handle import Handle, running, start_all
 from harness.processes.ports import reserved
+from remoting.daemon.child import child
 
 HOST = "127.0.0.1"
-_LEASH = ("import os, sys, threading; "
+_LEASH = ("import os, threading; "
           "threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()")
 """When the program that started it dies, however it dies, its end of the pipe closes and the server ends."""
 
 
 def _command(module: str, settings: Mapping[str, object]) -> list[str]:
-    run = f"{_LEASH}; from {module} import main; sys.exit(main())"
-    return [sys.executable, "-c", run, *(part for key, value in settings.items() for part in ("-D", f"{key}={value}"))]
+    return [*child(module, _LEASH), *(part for key, value in settings.items() for part in ("-D", f"{key}={value}"))]
 
 
 @asynccontextmanager

@@ -51,7 +51,7 @@ def enter(module: str, arguments: Sequence[str], namespaces: Sequence[str] = HOS
     os.environ[INSIDE] = "root" if os.geteuid() == 0 else "user"
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    os.execvp("unshare", [*_prefix(namespaces), sys.executable, "-m", module, *arguments])
+    os.execvp("unshare", [*_prefix(namespaces), sys.executable, "-P", "-m", module, *arguments])
 
 
 def _prefix(namespaces: Sequence[str] = HOSTS) -> list[str]:

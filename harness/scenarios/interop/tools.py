@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from itertools import zip_longest
 
 import attrs
@@ -15,6 +14,7 @@ from harness.processes.handle import Handle
 from harness.scenarios.interop.failover import GROUP, cluster
 from harness.scenarios.interop.scenario import Stage, expect, scenario
 from harness.scenarios.interop.watch import create_topic, tool
+from remoting.daemon.child import child
 
 _ID = re.compile(r"\b[0-9A-F]{32,}\b")
 _NUMBER = re.compile(r"-?\d+(\.\d+)*(:\d+)?")
@@ -38,7 +38,7 @@ class Ours:
 
 async def our_mqadmin(*arguments: str) -> Ours:
     run = await trio.run_process(
-        [sys.executable, "-c", "import sys; from controller.admin.cli import main; sys.exit(main())", *arguments],
+        [*child("controller.admin.cli"), *arguments],
         capture_stdout=True, capture_stderr=True, check=False)
     return Ours(run.returncode, run.stdout.decode(), run.stderr.decode())
 

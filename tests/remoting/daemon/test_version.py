@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SCRIPTS: dict[str, str] = PROJECT["entry-points"]["quorate.commands"]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -25,6 +26,10 @@ def test_every_command_says_its_version(
     assert ended.value.code == 0
     program = {"raft-export": "raftlog export"}.get(name, name)
     assert capsys.readouterr().out == f"{program} {metadata.version('quorate')}\n"
+
+
+def test_every_script_is_a_command_that_looks_who_is_in_the_way() -> None:
+    assert PROJECT["scripts"] == dict.fromkeys(SCRIPTS, "remoting.daemon.command:main")
 
 
 def test_a_checkout_that_is_not_installed_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

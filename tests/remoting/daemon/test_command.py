@@ -1,0 +1,119 @@
+"""A command whose packages are somebody else's says so; a checkout and an editable install are what they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from remoting.daemon.child import child
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = "import sys; sys.argv[0] = '/usr/bin/mqbroker'; from remoting.daemon.command import main; sys.exit(main())"
+
+
+def installed(site: Path, name: str, files: Mapping[str, str], *, entry_points: str = "") -> None:
+    """As pip leaves it."""
+    info = f"{name.replace('-', '_')}-1.2.dist-info"
+    written = {**files, f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n"}
+    if entry_points:
+        written[f"{info}/entry_points.txt"] = entry_points
+    record = []
+    for path, content in written.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(content)
+        digest = urlsafe_b64encode(sha256(content.encode()).digest()).rstrip(b"=").decode()
+        record.append(f"{path},sha256={digest},{len(content)}")
+    (site / info / "RECORD").write_text("\n".join([*record, f"{info}/RECORD,,\n"]))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Ours, of which one package is enough, and the module that looks."""
+    made = tmp_path / "site"
+    looks = {f"remoting/daemon/{name}": (ROOT / "remoting/daemon" / name).read_text()
+             for name in ("__init__.py", "command.py", "version.py")}
+    installed(made, "quorate", {
+        **looks, "remoting/__init__.py": "", "broker/__init__.py": "", "broker/cli.py": "def main(): print('runs')\n",
+    }, entry_points="[quorate.commands]\nmqbroker = broker.cli:main\n")
+    return made
+
+
+def run(*path: Path, here: Path | None = None) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-S", "-P", "-c", SCRIPT], check=False, capture_output=True, text=True, cwd=here,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))})
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_what_is_ours_runs(site: Path) -> None:
+    assert run(site) == (0, "runs\n")
+
+
+def test_somebody_elses_package_over_ours_is_named(site: Path) -> None:
+    installed(site, "broker", {"broker/__init__.py": "raise ImportError('of another program')\n"})
+    code, said = run(site)
+    assert code == 1 and said.startswith("mqbroker: ") and len(said.splitlines()) == 1
+    assert f"{site}/broker/__init__.py was written over by broker 1.2" in said and "install quorate again" in said
+
+
+def test_somebody_elses_package_in_front_of_ours_is_named(site: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    installed(other, "broker", {"broker/__init__.py": "raise ImportError('of another program')\n"})
+    code, said = run(other, site)
+    assert code == 1 and f"{other}/broker/__init__.py stands before {site}/broker/__init__.py by broker 1.2" in said
+
+
+def test_a_package_that_is_gone_is_named(site: Path) -> None:
+    (site / "broker/__init__.py").unlink()
+    (site / "broker/cli.py").unlink()
+    (site / "broker").rmdir()
+    assert "broker/__init__.py is gone" in run(site)[1]
+
+
+def test_a_checkout_in_front_is_meant(site: Path, tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "broker").mkdir(parents=True)
+    (checkout / "pyproject.toml").write_text('[project]\nname = "quorate"\n')
+    (checkout / "broker/__init__.py").write_text("")
+    (checkout / "broker/cli.py").write_text("def main(): print('of the checkout')\n")
+    assert run(checkout, site) == (0, "of the checkout\n")
+
+
+def test_an_editable_install_lists_no_packages(site: Path, tmp_path: Path) -> None:
+    editable = tmp_path / "editable"
+    installed(editable, "quorate", {"_quorate.pth": str(site)},
+              entry_points="[quorate.commands]\nmqbroker = broker.cli:main\n")
+    assert run(editable, site) == (0, "runs\n")
+
+
+# --- children --------------------------------------------------------------------------------------------------------
+
+
+def test_children_import_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    for name in ("trio", "broker", "attrs", "remoting"):
+        (tmp_path / f"{name}.py").write_text("print('of the working directory')\n")
+    done = subprocess.run([*child("broker.cli"), "--version"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("mqbroker ")
+
+
+def test_a_checkout_that_is_not_installed_has_children(tmp_path: Path) -> None:
+    """Whoever starts there has it on the path; they have it from their command line."""
+    [_, safe, _, statements] = child("remoting.daemon.version", "print('first')")
+    assert safe == "-P" and f"sys.path.append('{ROOT}'); print('first'); from remoting" in statements
+
+
+def test_every_child_of_a_package_is_started_so() -> None:
+    """But for workers of the benchmarks and the fuzzer, which are run in a checkout alone."""
+    found = []
+    for package in ("remoting", "controller", "broker", "mqcluster", "harness", "analysis", "raft"):
+        for path in (ROOT / package).rglob("*.py"):
+            found += [f"{path.relative_to(ROOT)}: {line.strip()}" for line in path.read_text().splitlines()
+                      if "sys.executable," in line and '"-P"' not in line]
+    assert found == []
