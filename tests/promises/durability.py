@@ -125,7 +125,7 @@ PAGE = Page("docs/explanation/durability.md", (
             tests=both(tests_of("broker/store", "directory", "every_new_folder_of_a_store_is_on_disk"),
                        tests_of("raft/storage", "directory", "every_new_folder_above_a_data_directory_is_on_disk"))),
     Promise("Our client raises `SendUnknown`", not_simulated=SHELL, tests=SENDING, real=("failovers DENIED",)),
-    Promise("A delayed message is a message from", "B36", not_real=IN_PROCESS, tests=tests_of(
+    Promise("A delayed message or a timer is a message from", "B36", not_real=IN_PROCESS, tests=tests_of(
         "broker/schedule", "delivery", "killed_and_started_again", "the_position_waits_for_replicas")),
     Promise("It is never delivered before", "B37", not_real=IN_PROCESS,
             tests=tests_of("broker/schedule", "delivery", "a_message_comes_when_it_is_due")),
@@ -134,6 +134,8 @@ PAGE = Page("docs/explanation/durability.md", (
             tests=tests_of("broker/schedule", "machine", "a_slave_follows_and_a_master_does_not")),
     Promise("What waits in one level", "B40", not_real=IN_PROCESS,
             tests=tests_of("broker/schedule", "machine", "at_least_once_and_in_order_whatever_happens")),
+    Promise("A timer that was taken back ahead", "B41", not_real=IN_PROCESS,
+            tests=tests_of("broker/timer", "timers", "a_recalled_message_never_comes")),
     Promise("With `allAckInSyncStateSet` consumers see", "B3 B4 B5", real=("failovers UNSEEN",)),
     Promise("With `allAckInSyncStateSet` and `minInSyncReplicas` of 2", "B24", real=("failovers UNSEEN",),
         tests=tests_of(
@@ -158,6 +160,6 @@ PAGE = Page("docs/explanation/durability.md", (
     "Java's slaves write records in pieces", "A new master does not know which", "Excepted is what all replicas lost",
     "With `minInSyncReplicas=1` a new master", "A file is only as durable", "`SEND_OK` is a promise",
     "`FLUSH_SLAVE_TIMEOUT`, `FLUSH_DISK_TIMEOUT`", "A producer that sends again", "In the default mode they see",
-    "In the other modes what a new master lacks", "A topic without messages",
+    "In the other modes what a new master lacks", "With `syncFromLastFile` a replica lacks", "A topic without messages",
     "A replica watches its own disk", "With `allAckInSyncStateSet` that takes a moment",
 ))

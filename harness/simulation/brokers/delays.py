@@ -17,8 +17,8 @@ from broker.rules import Draft
 from broker.schedule.levels import SCHEDULE_TOPIC
 from broker.schedule.part import DelaysPart
 from harness.simulation.brokers.client import E_PUT, KNOWN, PATIENCE_NS
+from harness.simulation.brokers.judging import Judge
 from harness.simulation.brokers.plan import DELAYS_MS
-from raft.config import MS
 from raft.sim.tape import Chance, Stream, Value
 from remoting.record import Message, Outline, decode_properties
 
@@ -119,26 +119,27 @@ class _Level:
     """Whose turn it is, by its place."""
 
 
-class Delays:
+class Delays(Judge):
     """What becomes of those of one scene."""
 
+    topics = frozenset({SCHEDULE_TOPIC, RAW_TOPIC})
+
     def __init__(self, watch: BrokerWatch) -> None:
-        self._watch, self._scene, self._counts, self._broken = watch, watch.scene, watch.counts, watch.broken
+        super().__init__(watch)
         self.sent: list[Sent] = []
-        self._seen: set[tuple[bytes, int, int, int, int]] = set()
-        """Records, by topic, queue, queue offset, offset and time."""
         self._levels: dict[tuple[BrokerProcess, int, int], _Level] = {}
         """By run, epoch and level."""
-        self._known: dict[tuple[BrokerProcess, int, int], int] = {}
+        self._begins: dict[tuple[BrokerProcess, int, int], int] = {}
         """Where each was to begin."""
 
     # --- a master delivers -----------------------------------------------------------------------------------
 
     def leads(self, process: BrokerProcess) -> None:
         """It became master, and goes on from the positions that it has."""
+        super().leads(process)
         epoch = self._epoch(process)
         for level, (offset, _) in self._told(process).items():
-            self._known[process, epoch, level] = offset
+            self._begins[process, epoch, level] = offset
 
     def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
         """INV_B37, INV_B39, INV_B40: right before it does. A record may say that it was stored some time earlier, where
@@ -146,7 +147,7 @@ class Delays:
         for message in messages if messages[0].topic == RAW_TOPIC else ():
             sent = self._of(message)
             self._counts["INV_B37"] += 1
-            if self._scene.world.now // MS < sent.due_ms:
+            if self._scene.wall_ms < sent.due_ms:
                 self._broken("INV_B37", "delivered early", process, sent)
             level = self._level(process, sent)
             self._counts["INV_B39"] += 1
@@ -169,8 +170,8 @@ class Delays:
         level = self._levels.get(key)
         if level is None:
             level = self._levels[key] = _Level(sent.place)
-            if self._watch.lossless and sent.place < self._known.get(key, 0):
-                level.due = self._known[key]
+            if self.complete and sent.place < self._begins.get(key, 0):
+                level.due = self._begins[key]
         return level
 
     @staticmethod
@@ -196,19 +197,16 @@ class Delays:
     # --- what consumers would see ----------------------------------------------------------------------------
 
     def arrived(self, process: BrokerProcess, queue_offset: int, outline: Outline) -> None:
-        """A record became visible somewhere; the first time counts."""
-        offset, size, queue_id, _, _, time_ms, topic, _ = outline
-        key = topic, queue_id, queue_offset, offset, time_ms
-        if key in self._seen:
+        """INV_B38: the first time counts."""
+        if not self._is_new(queue_offset, outline):
             return
-        self._seen.add(key)
+        offset, size, queue_id, _, _, time_ms, topic, _ = outline
         message = process.journal.log.record(offset, size).message
         sent = self._of(message)
         if topic == SCHEDULE_TOPIC:
             sent.place, sent.due_ms = queue_offset, time_ms + DELAYS_MS[sent.level - 1]
             sent.epoch = self._watch.latest
             return
-        assert topic == RAW_TOPIC, topic
         counts = self._scene.counts
         counts["delayed message delivered"] += 1
         counts["delayed message delivered again"] += sent.copies > 0
@@ -234,7 +232,7 @@ class Delays:
         if not self.sent:
             return
         lost = [sent for sent in self.sent if not sent.copies and (sent.status is PutStatus.PUT_OK or sent.place >= 0)]
-        if self._watch.lossless:
+        if self.complete:
             self._counts["INV_B36"] += 1
             if self.waits(process) or lost:
                 self._broken("INV_B36", "not delivered", process, lost[:3], self._told(process))

@@ -6,9 +6,9 @@ turns, in the same order. Of what a part does it knows nothing: ``KINDS`` says w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -21,9 +21,13 @@ from broker.schedule.part import DelaysPart
 from broker.sending.chains import delay_level_is_read
 from broker.standing import MASTER_ID, Role, Standing
 from broker.tablefile import PAUSE_AFTER_FAILURE_S, RunSync, TableFile
-from harness.simulation.brokers.plan import DELAYS_MS
+from broker.timer.flush import TimerFlush
+from broker.timer.part import TimersPart
+from broker.topics.part import TopicsPart
+from harness.simulation.brokers.plan import DELAYS_MS, TIMER_MS
 from raft.config import MS
 from remoting.body import Body
+from remoting.codes import ResponseCode
 from remoting.command import Command, request
 from remoting.connection import Connection
 from remoting.errors import BodyError
@@ -33,14 +37,30 @@ if TYPE_CHECKING:
 
 (E_TABLE, E_COPY) = range(60, 62)
 COPY_TIMEOUT_NS: Final = 1_500 * MS
-KINDS: Final[Mapping[str, PartClass]] = {"delays": DelaysPart}
-"""In the order of ``broker.parts``."""
+
+
+class SmallWheel(TimersPart):
+    """Of two minutes: a wheel of two weeks takes longer to write than a seed."""
+
+    slots = 1_200
+
+
+KINDS: Final[Mapping[str, tuple[PartClass, ...]]] = {
+    "delays": (DelaysPart,), "timers": (TopicsPart, SmallWheel)}
+"""Each with the parts that it uses."""
+ORDER: Final[Sequence[PartClass]] = (TopicsPart, SmallWheel, DelaysPart)
+"""Of ``broker.parts``."""
+KEYS: Final[Mapping[PartClass, Mapping[str, Any]]] = {
+    SmallWheel: {"timer_precision_ms": TIMER_MS, "timer_roll_window_slot": 20, "recall_message_enable": True,
+                 "mapped_file_size_timer_log": 1 << 12}}
 NOBODY: Final = cast(Connection, None)
 """A slave's connection: no part looks at who copies its table."""
 NO_TASK: Final = cast(RunSync, None)
 """Tables are written in turns."""
 NO_ROUTE: Final = cast(QueuesOf, None)
 """Nobody asks for one."""
+TIMER_TOPIC: Final = "W"
+"""Where timers go. A recall asks whether it is there."""
 
 
 class TurnedTable(TableFile):
@@ -75,6 +95,38 @@ class TurnedTable(TableFile):
             self.process.later(pause_ns, E_TABLE, self._begin)
 
 
+class TurnedFlush:
+    """Wheel and timer log, written a step at a time, as ``TimersPart.run`` has it done in a thread."""
+
+    def __init__(self, process: BrokerProcess, part: TimersPart) -> None:
+        self._process, self._part, self._store = process, part, part._store
+        self._later(process.scene.plan.save_ms * MS, self._begin)
+
+    def _later(self, delay_ns: int, call: Callable[[], None]) -> None:
+        self._process.later(delay_ns, E_TABLE, call)
+
+    def _begin(self) -> None:
+        try:
+            flush = self._store.begin_flush() if self._store.is_unflushed else None
+        except OSError:
+            flush = None
+        if flush is None:
+            self._later(self._process.scene.plan.save_ms * MS, self._begin)
+        else:
+            self._step(flush, flush.steps())
+
+    def _step(self, flush: TimerFlush, steps: Iterator[None]) -> None:
+        try:
+            more = next(steps, steps) is not steps
+        except OSError:
+            more = False
+        if more:
+            self._later(MS + self._process.host.disk.late_ns, lambda: self._step(flush, steps))
+        else:
+            self._store.end_flush(flush)
+            self._later(self._process.scene.plan.save_ms * MS, self._begin)
+
+
 @attrs.frozen(kw_only=True)
 class _Shared(Shared):
     process: BrokerProcess
@@ -91,24 +143,37 @@ class Features:
     def __init__(self, process: BrokerProcess) -> None:
         self.process, self.scene = process, process.scene
         plan, host, key = self.scene.plan, process.host, self.scene.key
-        kinds = [kind for name, kind in KINDS.items() if name in plan.features]
+        wanted = {kind for name in plan.features for kind in KINDS[name]}
+        kinds = [kind for kind in ORDER if kind in wanted]
+        keys = {name: value for kind in kinds for name, value in KEYS.get(kind, {}).items()}
         self.standing = Standing(key.cluster, key.name, host.address, Role.vacant(MASTER_ID))
         self.parts: Parts = parts_of(_Shared(
             config=configuration(kinds)(
                 broker_name=key.name, message_delay_level=" ".join(f"{delay // 1_000}s" for delay in DELAYS_MS),
-                flush_delay_offset_interval=plan.save_ms),
+                flush_delay_offset_interval=plan.save_ms, broker_ip1=f"10.0.0.{host.number + 1}", **keys),
             files=host.files, journal=process.journal, puts=process.puts, standing=self.standing,
             rng=Random(f"{host.name}.{host.life}"), now_ns=lambda: host.now,
-            wall_ms=lambda: self.scene.world.now // MS, run_sync=NO_TASK, queues_of=NO_ROUTE, process=process), kinds)
+            wall_ms=lambda: self.scene.wall_ms, run_sync=NO_TASK, queues_of=NO_ROUTE, process=process), kinds)
         self.rules = Chain(rule(delay_level_is_read, DELAY), *(each for part in self.parts for each in part.rules()))
         """What a message passes that a client sends."""
         self.handlers = self.parts.handlers()
+        self._copies = {table.code: table.copy for table in self.parts.tables()} | self.parts.copies()
+        self.opened = 0
+        """How often its writes were."""
         self._round = 0
         """Of copies; one that began before the last change of roles is void."""
 
     def begin(self) -> None:
         """Behind everything else of a start."""
         self.parts.tick(self.process.now)
+        if "timers" in self.scene.plan.features:
+            TurnedFlush(self.process, self.parts[SmallWheel])
+
+    def writes_opened(self) -> None:
+        self.opened += 1
+        self.parts.writes_opened()
+        if "timers" in self.scene.plan.features:
+            self.parts[TopicsPart].table.create_if_absent(TIMER_TOPIC, self.scene.plan.queues)
 
     # --- the role, as ``broker.roles`` -----------------------------------------------------------------------
 
@@ -117,7 +182,8 @@ class Features:
         assert broker_id is not None, "registered"
         if isinstance(role, BecomeMaster):
             self._be(Role.master(role.epoch))
-            self.scene.watch.delays.leads(self.process)
+            for judge in self.scene.watch.judges:
+                judge.leads(self.process)
         else:
             self._be(Role.slave(broker_id, role.epoch, role.master_address))
 
@@ -130,7 +196,7 @@ class Features:
         self.parts.role_changed(role)
         if role.master_address != before:
             self._round += 1
-            if role.master_address and self.parts.tables():
+            if role.master_address and self._copies:
                 self._copy(self._round, role.master_address)
 
     # --- tables, as ``broker.tablecopies`` -------------------------------------------------------------------
@@ -140,8 +206,8 @@ class Features:
         if round_ != self._round:
             return
         self.process.later(self.scene.plan.copy_ms * MS, E_COPY, lambda: self._copy(round_, master))
-        for table in self.parts.tables():
-            self._ask(round_, master, table.code, table.copy)
+        for code, copy in self._copies.items():
+            self._ask(round_, master, code, copy)
 
     def _ask(self, round_: int, master: str, code: int, copy: Callable[[bytes], None]) -> None:
         host, other = self.process.host, self.scene.host_at(master)
@@ -151,9 +217,9 @@ class Features:
             there = other.process
             if there is not None and there.features is not None:
                 answer = there.features.handlers[code](NOBODY, request(code))
-                assert isinstance(answer, Command) and answer.body is not None, "a table is told at once"
-                self.scene.send(other, host, "copy", lambda: host.do(
-                    self.process, E_COPY, lambda: answered(answer.body)))
+                if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
+                    self.scene.send(other, host, "copy", lambda: host.do(
+                        self.process, E_COPY, lambda: answered(answer.body)))
 
         def answered(body: bytes) -> None:
             if round_ == self._round and self.process.now - asked_ns < COPY_TIMEOUT_NS:

@@ -15,6 +15,7 @@ from harness.simulation.brokers.client import Consumer, Producer
 from harness.simulation.brokers.delays import DelayClient
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import BrokerPlan
+from harness.simulation.brokers.timers import TimerClient
 from raft.config import MS
 from raft.sim.links import Link, Network, Receiver
 from raft.sim.tape import Chance, Tape, Value
@@ -31,6 +32,8 @@ logging.getLogger("broker").addHandler(logging.NullHandler())  # what it says of
 
 
 E_PROBE: Final = 28
+WALL_MS: Final = 1_700_000_000_000
+"""As a seed begins."""
 
 
 class Group(ABC):
@@ -63,6 +66,8 @@ class Group(ABC):
         self.consumer = Consumer(self)
         if "delays" in plan.features:
             DelayClient(self, tape.stream(name + "delays"))
+        if "timers" in plan.features:
+            TimerClient(self, tape.stream(name + "timers"))
         self._traits()
         self.after(plan.op_ns, self._client)
         if plan.demand_chance:
@@ -124,6 +129,11 @@ class Group(ABC):
         process.later(timeout_ms * MS, E_PROBE, lambda: then(None))
 
     # --- looking ---------------------------------------------------------------------------------------------
+
+    @property
+    def wall_ms(self) -> int:
+        """All machines have the same."""
+        return WALL_MS + self.world.now // MS
 
     @property
     def over(self) -> bool:

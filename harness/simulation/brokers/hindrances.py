@@ -144,7 +144,8 @@ class Hindrances:
         for _, before, after in applied.groups:
             if after.sync_state_set - before.sync_state_set:
                 self._asked = {each: asked for each, asked in self._asked.items() if asked[0] != after.master_epoch
-                               or len(after.sync_state_set) < each.member.manager.gate.announced}
+                               or not len(before.sync_state_set) < each.member.manager.gate.announced <= len(
+                                   after.sync_state_set)}
             if isinstance(outcome, Elected) and isinstance(command, ElectMaster) and before.leader is not None \
                     and command.trigger is Trigger.BROKER and after.master != before.master:
                 self._replaces(command.term)

@@ -30,7 +30,7 @@ SILENCE_MS: Final = 500
 """After which who repeats itself is silent."""
 YIELD_WAIT_MS: Final = 250
 """For which members may say that they reach each other."""
-FEATURES: Final = ("delays",)
+FEATURES: Final = ("delays", "timers")
 """What parts of a broker do with messages, which a seed may have; each is a profile, too, that always has it."""
 PROFILES: Final = (
     "swarm", "calm", "kills", "power", "network", "roles", "weak", "demands", "silence", "disks", *FEATURES)
@@ -38,6 +38,8 @@ PROFILES: Final = (
 and processes stand still or are not heard. ``disks``: they are slow, stall, hang or are full."""
 DELAYS_MS: Final = (1_000, 2_000, 3_000)
 """Of the delay levels."""
+TIMER_MS: Final = 100
+"""``timerPrecisionMs``."""
 _OF: Final = {
     "calm": (), "kills": ("kill",), "power": ("kill", "power cut", "blink"),
     "network": ("cut", "one way", "severed", "reset"),

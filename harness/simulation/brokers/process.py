@@ -29,6 +29,7 @@ from harness.simulation.brokers.hindrances import is_yield
 from harness.simulation.brokers.plan import DELAYS_MS, SILENCE_MS, YIELD_WAIT_MS
 from harness.simulation.brokers.replication import Switch
 from raft.config import MS
+from raft.invariants import InvariantViolation
 from remoting.bodies.controller import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import Command
@@ -104,11 +105,15 @@ class WatchedPuts(Puts):
     process: BrokerProcess
 
     def put(self, messages: Sequence[Message], done: Done, *, wait_store_ok: bool = True) -> None:
-        """One that was held comes again."""
-        process = self.process
-        watched = done if isinstance(done, _Watched) else _Watched(process, messages, done)
-        process.scene.watch.put(process, messages, lambda: super(WatchedPuts, self).put(
-            messages, watched, wait_store_ok=wait_store_ok))
+        """One that was held comes again, from where what is raised is swallowed."""
+        process, scene = self.process, self.process.scene
+        try:
+            if not isinstance(done, _Watched):
+                scene.watch.puts(process, messages)
+                done = _Watched(process, messages, done)
+            scene.watch.put(process, lambda: super(WatchedPuts, self).put(messages, done, wait_store_ok=wait_store_ok))
+        except InvariantViolation as broken:
+            scene.found(broken)
 
 
 class BrokerProcess:
@@ -129,7 +134,7 @@ class BrokerProcess:
             JournalConfig(flush_disk_type=kind, flush_interval_commit_log_ms=100, flush_commit_log_least_pages=1,
                           flush_commit_log_thorough_interval_ms=700, checkpoint_interval_ms=600, dispatch_slice=20,
                 room_interval_ms=200, disk_stall_ms=plan.disk_stall_ms),
-            disk=self.disk, now_ns=lambda: host.now, wall_ms=lambda: self.scene.world.now // MS)
+            disk=self.disk, now_ns=lambda: host.now, wall_ms=lambda: self.scene.wall_ms)
 
     def open(self) -> None:
         """As ``broker.server`` does."""
@@ -328,7 +333,7 @@ class Member(Membership):
             self.scene.counts["writes open"] += 1
             self.scene.watch.serves(process)
             if process.features is not None:
-                process.features.parts.writes_opened()
+                process.features.writes_opened()
             process.puts.serve(process.switch, self.manager.lease.holds)
 
     def _fence(self, reason: str) -> None:

@@ -73,6 +73,11 @@ class Switch(Switching):
         return self._copying
 
     @property
+    def taking(self) -> bool:
+        """Whether it is on its way to another role."""
+        return self._taking is not None
+
+    @property
     def epoch_file(self) -> EpochFile:
         return self._epoch_file
 

@@ -28,8 +28,10 @@ from harness.simulation.brokers.demands import Demands
 from harness.simulation.brokers.doubts import Doubts
 from harness.simulation.brokers.hindrances import Hindrances, is_yield
 from harness.simulation.brokers.history import ConsumerHistory
+from harness.simulation.brokers.judging import Judge
 from harness.simulation.brokers.plan import CLUSTER, GROUP
 from harness.simulation.brokers.runs import Runs
+from harness.simulation.brokers.timers import Timers
 from raft.config import MS
 from raft.invariants import InvariantViolation, require
 from remoting.bodies.controller import SyncStateSet
@@ -57,7 +59,10 @@ class BrokerWatch:
         self.counts = self.checker.counts
         self.history = ConsumerHistory(self)
         self.doubts, self.demands, self.copies, self.runs = Doubts(self), Demands(self), Copies(self), Runs(self)
-        self.hindrances, self.delays = Hindrances(self), Delays(self)
+        self.hindrances = Hindrances(self)
+        self.delays, self.timers = Delays(self), Timers(self)
+        self.judges: tuple[Judge, ...] = (self.delays, self.timers)
+        self._judge_of = {topic: judge for judge in self.judges for topic in judge.topics}
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack
         """Nothing was lost so far, and nothing may be."""
@@ -347,10 +352,14 @@ class BrokerWatch:
         """The newest epoch that anybody leads in."""
         return self._latest
 
-    def put(self, process: BrokerProcess, messages: Sequence[Message], call: Callable[[], None]) -> None:
+    def puts(self, process: BrokerProcess, messages: Sequence[Message]) -> None:
+        """Somebody is about to put something: a client, or a part."""
+        if (judge := self._judge_of.get(messages[0].topic)) is not None:
+            judge.puts(process, messages)
+
+    def put(self, process: BrokerProcess, call: Callable[[], None]) -> None:
         """INV_B16, INV_C16, INV_LEASE: who writes may."""
         log, before = process.journal.log, process.journal.log.max_offset
-        self.delays.puts(process, messages)
         call()
         if log.max_offset == before:
             return
@@ -404,7 +413,8 @@ class BrokerWatch:
     def answered_put(self, process: BrokerProcess, messages: Sequence[Message], result: PutResult) -> None:
         """A put has its outcome."""
         scene, plan = self.scene, self.scene.plan
-        self.delays.answered(process, messages, result)
+        if (judge := self._judge_of.get(messages[0].topic)) is not None:
+            judge.answered(process, messages, result)
         status = result.status
         if status is not PutStatus.PUT_OK:
             known = {PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: "put refused by the gate",
@@ -473,8 +483,8 @@ class BrokerWatch:
             self.broken("INV_B4", "the confirm offset fell", process, before, confirm)
         self._confirm[process] = confirm
         epoch = self.leads_in(process)
-        if not self.lossless or epoch is None:
-            return
+        if not self.lossless or epoch is None or process.switch.taking:
+            return  # what a role confirms as it begins is asked by its own epoch, in ``leads``
         self.counts["INV_B3"] += 1
         whole = self._whole[process] = self.boundary(process, confirm, self._whole.get(process, 0))
         lacking = self._all_hold(self._sets.get(epoch, frozenset()), whole)
@@ -510,8 +520,8 @@ class BrokerWatch:
             self.broken("INV_B5", "seen though not confirmed", process, offset, size, process.journal.confirm_offset)
         topic = outline[6]
         self.history.arrived(process, topic, queue, queue_offset, offset, size)
-        if topic != TOPIC:
-            self.delays.arrived(process, queue_offset, outline)
+        if (judge := self._judge_of.get(topic)) is not None:
+            judge.arrived(process, queue_offset, outline)
 
     def consumed(self, process: BrokerProcess, queue: int, record: Record) -> None:
         self.history.consumed(process, queue, record)
@@ -557,7 +567,7 @@ class BrokerWatch:
     def idle(self) -> bool:
         """Whether the master has delivered all that it is to deliver."""
         master = self._master()
-        return master is not None and not self.delays.waits(master)
+        return master is not None and not any(judge.waits(master) for judge in self.judges)
 
     def settled(self) -> None:
         """INV_C17, INV_B22, and INV_B2 at last; and what must have become of each feature's messages."""
@@ -566,7 +576,8 @@ class BrokerWatch:
         require(self.agreed() and master is not None, "INV_C17", "healed, and brokers do not agree with the "
                 "controllers", scene.group(), [self._state(host) for host in scene.hosts])
         assert master is not None
-        self.delays.settled(master)
+        for judge in self.judges:
+            judge.settled(master)
         self.counts["INV_B22"] += 1
         require(self.level(), "INV_B22", "healed, and not level", scene.group(),
                 [self._state(host) for host in scene.hosts])

@@ -701,7 +701,7 @@ PLANTED: Final = (
             "draft.properties = {REAL_TOPIC: draft.topic, REAL_QID: str(draft.queue_id)} | draft.properties\n",
             (RULES + "test_what_a_sender_claims_of_a_diversion_is_overwritten",)),
     Planted("what a rule looks at brings nobody before it", "broker/sending/chains.py",
-            "rule(unserved.timers, *TIMERS, TIMER_OUT_MS)", "rule(unserved.timers)", (SENDS + "test_refusals",)),
+            "rule(unserved.inner_batches, INNER_NUM)", "rule(unserved.inner_batches)", (SENDS + "test_refusals",)),
     Planted("dead letters are delayed", "broker/sending/chains.py",
             '        draft.properties[DELAY] = "-1"\n', "", (CHAINS + "test_dead_letters_are_delayed_by_nothing",)),
     Planted("whoever delays a transaction gets past", "broker/sending/chains.py",

@@ -9,6 +9,9 @@ from tests.harness.planting import Planted
 MACHINE: Final = "broker/schedule/machine.py"
 DELIVERY: Final = "broker/schedule/delivery.py"
 LEVELS: Final = "broker/schedule/levels.py"
+TIMERS: Final = "broker/timer/machine.py"
+TIMER_DELIVERY: Final = "broker/timer/delivery.py"
+LETTERS: Final = "broker/timer/letters.py"
 
 PLANTED: Final = (
     # --- delay levels
@@ -38,4 +41,30 @@ PLANTED: Final = (
             "            self._move(level, delivery.end, wall_ms)\n            level.look_at_ns = now_ns\n",
             "            self._move(level, delivery.end + 1, wall_ms)\n            level.look_at_ns = now_ns\n",
             ("INV_B40", "INV_B36"), "delays"),
+    # --- timers
+    Planted("a slot is delivered while its moment lasts", TIMERS,
+            "        if slot_ms is None or slot_ms >= now_ms:\n", "        if slot_ms is None or slot_ms > now_ms:\n",
+            ("INV_B37",), "timers"),
+    Planted("what is to roll is delivered", TIMER_DELIVERY,
+            "if unit.rolls:\n            return letter.rolled(", "if False:\n            return letter.rolled(",
+            ("INV_B37",), "timers"),
+    Planted("a timer that was not stored is dropped", TIMER_DELIVERY,
+            "            self._again(dues, pause_ms)\n        self._poll(now_ns)\n", "        self._poll(now_ns)\n",
+            ("INV_B36",), "timers"),
+    Planted("slots are done as they are opened", TIMERS,
+            "        self.store.done_before(begun[0] if begun else self._open_ms)\n",
+            "        self.store.done_before(self._open_ms)\n", ("INV_B36",), "timers"),
+    Planted("a new master begins two seconds behind the last slot that is done", TIMERS,
+            "            self._open_ms = self.store.read_time_ms\n",
+            "            self._open_ms = self.store.read_time_ms + 2_000\n", ("INV_B36",), "timers"),
+    Planted("what was taken back is delivered", TIMER_DELIVERY,
+            "if not letter.deletes and letter.key in self._spent:", "if False:", ("INV_B41",), "timers"),
+    Planted("a timer that is stored and slow to be confirmed is stored again", TIMER_DELIVERY,
+            "elif result.status in WRITTEN and result.puts:", "elif False:", ("INV_B39",), "timers"),
+    Planted("timers go to the first queue", LETTERS,
+            "queue_id=int(queue_id), prepared_offset=0,", "queue_id=0, prepared_offset=0,", ("INV_B38",), "timers"),
+    Planted("a master tells slaves that nothing is in the wheel", "broker/timer/part.py",
+            "            self._store.master_queue_offset = self._store.queue_offset\n", "            pass\n",
+            ("tests/broker/timer/test_timers.py::"
+             "test_what_slaves_know_to_be_delivered_no_new_master_delivers_again",)),
 )
