@@ -31,10 +31,12 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.endpoint import Handler
-from remoting.record import PREPARED, Message
+from remoting.record import NOTED, PREPARED, Message
 
 _NO_HOST: Final = bytes(8)
 _NOTHING: Final[Mapping[str, str]] = {}
+_SENDERS: Final = ~NOTED
+"""Flags that are a sender's business."""
 _SURROGATE: Final = Refusal(ResponseCode.MESSAGE_ILLEGAL, "a property holds half of a surrogate pair")
 
 
@@ -157,7 +159,7 @@ class Sending:
             uniq_key, wait = draft.properties[props.UNIQ_KEY], props.waits(draft.properties)
             answered = draft.answered
         message = Message(
-            topic, request.body, queue_id, raw, asked.flag, sys_flag | target.sys_flag, asked.born_time_ms,
+            topic, request.body, queue_id, raw, asked.flag, sys_flag & _SENDERS | target.sys_flag, asked.born_time_ms,
             packed_peer(connection.peer), self._store_host, asked.reconsume_times)
 
         def done(result: PutResult) -> None:
@@ -175,7 +177,7 @@ class Sending:
         if stop is not None:
             return self._stopped(stop, connection, request, asked)
         messages = batches.decoded(request.body, Message(
-            target.name, b"", asked.queue_id, b"", 0, asked.sys_flag | target.sys_flag, asked.born_time_ms,
+            target.name, b"", asked.queue_id, b"", 0, asked.sys_flag & _SENDERS | target.sys_flag, asked.born_time_ms,
             packed_peer(connection.peer), self._store_host, asked.reconsume_times), self.config.max_message_size)
         if isinstance(messages, Refusal):
             return self.answers.refused(messages)

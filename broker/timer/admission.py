@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.properties import TIMER_OUT_MS, TIMERS, UNIQ_KEY
+from broker.properties import TIMER_DONE, TIMER_MOVED, TIMER_OUT_MS, TIMERS, UNIQ_KEY
 from broker.rules import Diverted, Draft, Refusal, rule
 from broker.timer.handles import Handle
 from broker.timer.keys import TimerKeys
@@ -23,7 +23,7 @@ DELAY_MS: Final = "TIMER_DELAY_MS"
 DELIVER_MS: Final = "TIMER_DELIVER_MS"
 DELETES: Final = "TIMER_DEL_UNIQKEY"
 """Of a message that takes another one back: the unique id of that one, perhaps with its topic and ``+`` before it."""
-ADDED_BYTES: Final = 192
+ADDED_BYTES: Final = 272
 """Room for what a broker adds to the properties until the message is delivered, by the longest numbers."""
 _HERE: Final = Diverted(TIMER, 0)
 _LONGS: Final = range(-(2**63), 2**63)
@@ -47,6 +47,8 @@ class Timers:
         if not keys.timer_wheel_enable:
             return Refusal(ResponseCode.SYSTEM_ERROR,
                            "accurate timer message is not enabled, timerWheelEnable is false")
+        values.pop(TIMER_DONE, None)  # they are this broker's alone
+        values.pop(TIMER_MOVED, None)
         now_ms = self._wall_ms()
         asked_ms = _asked_ms(values, now_ms)
         if asked_ms is not None and asked_ms <= now_ms and DELETES not in values:

@@ -20,16 +20,17 @@ from broker.journal import Journal
 from broker.puts import PutResult, Puts
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
+from broker.timer.delivered import Delivered
 from broker.timer.keys import TimerKeys
-from broker.timer.letters import Key, Letter
+from broker.timer.letters import TOPIC, UNIQ_KEY, Key, Letter
 from broker.timer.machine import Due, TimerMachine
-from broker.topics.names import TIMER
+from broker.timer.store import TimersDamaged
+from broker.timer.units import MOVED, Unit
 from remoting.errors import DamagedRecord
 from remoting.record import Message
 
 logger = logging.getLogger("broker")
 
-TOPIC: Final = TIMER.encode()
 NS_PER_MS: Final = 1_000_000
 ENQUEUED_MAX: Final = 2_000
 """Messages of one tick: some 50 ms of work."""
@@ -46,6 +47,10 @@ UNFINISHED_MAX: Final = 100_000
 PAUSE_MS: Final = 100
 PAUSE_MOST_MS: Final = 2_000
 """Before another attempt; it doubles."""
+SOON_MS: Final = 60_000
+"""What is due by then is not put forward."""
+MOVED_MAX: Final = 1_000
+"""Put forward at a time."""
 SPENT_MAX: Final = 100_000
 """Markers that are remembered for messages that come later than they should."""
 ILLEGAL: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
@@ -66,6 +71,10 @@ class TimerCounters:
     """In the topic of those that no topic can take."""
     gone: int = 0
     """Dropped: their records could not be read, or nowhere be stored."""
+    moved: int = 0
+    """Put again before they were due, so that an old file of the log may go."""
+    passed_over: int = 0
+    """Delivered by a former master, as the log says."""
     retries: int = 0
     """Puts that stored nothing, and were made again."""
 
@@ -84,9 +93,12 @@ class _Attempt:
 class TimerDelivery:
     """``tick`` is for the ticks of its part."""
 
-    def __init__(self, keys: TimerKeys, machine: TimerMachine, journal: Journal, puts: Puts, *,
+    def __init__(self, keys: TimerKeys, machine: TimerMachine, delivered: Delivered, journal: Journal, puts: Puts, *,
                  wall_ms: Callable[[], int]) -> None:
         self.keys = keys
+        self.hears_all = False
+        """``delivered`` knows all that the log says: before that nothing is delivered."""
+        self._delivered = delivered
         self.counters = TimerCounters()
         self.enqueue_below = 0
         """A slave enqueues no further: what its master has not enqueued may be late there."""
@@ -98,6 +110,8 @@ class TimerDelivery:
         """With the end in the log of what is to be confirmed yet."""
         self._source: Iterator[Due | None] = iter(())
         self._spent: dict[Key, None] = {}
+        self._moving: set[int] = set()
+        """Offsets of messages that were put again, and are to be enqueued from there."""
         self._under_way = 0
         self._polling = False
         self._caught_up = False
@@ -115,6 +129,7 @@ class TimerDelivery:
         self._attempts.clear()
         self._written.clear()
         self._source, self._under_way = iter(()), 0
+        self._moving.clear()
 
     # --- what is known ---------------------------------------------------------------------------------------
 
@@ -123,15 +138,43 @@ class TimerDelivery:
         return self._messages.max_offset(TOPIC, 0)
 
     @property
+    def behind(self) -> int:
+        """Messages of the queue that are not in the wheel."""
+        return max(0, self.queue_end - self._store.queue_offset)
+
+    @property
     def unfinished(self) -> int:
+        """Timers that are due, and not known to be stored."""
         return self._machine.unfinished
+
+    def keeps_from(self) -> int | None:
+        """From where on the log is needed: by what is in the wheel, and what is to come there."""
+        kept = self._store.oldest_offset()
+        queue = self._messages.queue(TOPIC, 0)
+        if queue is not None and self._store.queue_offset < queue.max_offset:
+            offset, size, _ = queue.entry(max(self._store.queue_offset, queue.min_offset))
+            if size != NOWHERE_SIZE:
+                kept = offset if kept is None else min(kept, offset)
+        return kept
 
     # --- working ---------------------------------------------------------------------------------------------
 
     def tick(self, now_ns: int) -> None:
-        if not self.keys.timer_stop_enqueue:
-            self._enqueue()
-        self._poll(now_ns)
+        try:
+            if not self.keys.timer_stop_enqueue:
+                self._enqueue()
+            self._poll(now_ns)
+        except TimersDamaged as damage:
+            self._anew(str(damage))
+
+    def _anew(self, why: str) -> None:
+        """What is kept of timers contradicts itself: it is made again from the queue."""
+        logger.error("timers are put into the wheel anew: %s", why)
+        started = self._machine.started
+        self.stop()
+        self._store.anew(why)
+        if started:
+            self.start()
 
     def _enqueue(self) -> None:
         """What came into the queue; a master has all of it in the wheel before it opens another slot."""
@@ -175,7 +218,58 @@ class TimerDelivery:
             logger.error("timers cannot be kept, and wait in their queue: %s", error)
             return False
         self.counters.enqueued += 1
+        if letter.moved_from is not None:
+            self._is_moved(letter.moved_from, offset)
         return True
+
+    def _is_moved(self, before: int, offset: int) -> None:
+        """The message at ``before`` is to be found at ``offset`` from now on: its own slot knows it no more."""
+        self._moving.discard(before)
+        unit = self._store.find(before) if 0 <= before < offset else None
+        if unit is not None and not unit.kind & MOVED:
+            try:
+                self._store.moved(unit)
+            except OSError as error:
+                logger.error("a timer of the log's offset %d may come twice: %s", before, error)
+
+    def make_way(self, below: int) -> None:
+        """Put forward what waits, and stands below that offset of the log; some of it each time."""
+        if not self._machine.started or not self.hears_all:
+            return
+        soon_ms, found = self._wall_ms() + SOON_MS, 0
+        together: list[Unit] = []
+        for unit in self._store.pending_below(below):
+            if unit.slot_ms >= soon_ms and unit.offset not in self._moving:
+                together.append(unit)
+                found += 1
+            if len(together) == TOGETHER_MAX or found == MOVED_MAX:
+                self._move(together)
+                together = []
+            if found == MOVED_MAX:
+                return
+        self._move(together)
+
+    def _move(self, units: list[Unit]) -> None:
+        messages, moving = [], []
+        for unit in units:
+            try:
+                letter = Letter.of(self._log.record(unit.offset, unit.size).message)
+            except (OffsetGone, DamagedRecord, OSError) as error:
+                logger.error("a timer of the log's offset %d is not put forward: %s", unit.offset, error)
+                continue
+            messages.append(letter.rolled(unit, self._wall_ms(), moved=True))
+            moving.append(unit.offset)
+        if not messages:
+            return
+        self._moving.update(moving)
+
+        def done(result: PutResult) -> None:
+            if result.status is PutStatus.PUT_OK or result.puts:
+                self.counters.moved += len(moving)
+            else:
+                self._moving.difference_update(moving)
+
+        self._puts.put(messages, done)
 
     def _poll(self, now_ns: int) -> None:
         if self._polling or not self._machine.started:  # a put that ended at once: the loop below goes on
@@ -207,7 +301,8 @@ class TimerDelivery:
         if attempts and attempts[0].at_ns <= now_ns:
             again = heappop(attempts)
             return again.dues, again.alone, again.pause_ms
-        if self.keys.timer_stop_dequeue or not self._caught_up or self._machine.unfinished >= UNFINISHED_MAX:
+        ready = self._caught_up and self.hears_all and not self.keys.timer_stop_dequeue
+        if not ready or self._machine.unfinished >= UNFINISHED_MAX:
             return [], False, 0
         dues: list[Due] = []
         for _ in range(LOOKED_AT_MAX):
@@ -287,16 +382,20 @@ class TimerDelivery:
         if letter is None:
             return None
         now_ms = self._wall_ms()
+        if self._delivered.has(unit.offset, letter.topic, letter.values.get(UNIQ_KEY, "")):
+            self.counters.passed_over += 1
+            self._machine.done(due)
+            return None
         if not letter.deletes and letter.key in self._spent:
             self.counters.recalled += 1
             self._machine.done(due)
             return None
         if unit.rolls:
-            return letter.rolled(unit.write_time_ms, now_ms)
+            return letter.rolled(unit, now_ms)
         if letter.lost:
             self._set_aside(due, letter, letter.lost)
             return None
-        return letter.delivered(unit.write_time_ms, now_ms)
+        return letter.delivered(unit, now_ms)
 
     def _answered(self, dues: list[Due], pause_ms: int, result: PutResult) -> None:
         if not self._machine.counts(dues[0]):
@@ -316,7 +415,13 @@ class TimerDelivery:
                 logger.warning("%d timers are not stored, and will be tried again: %s %s", len(dues),
                                result.status.name, result.remark)
             self._again(dues, pause_ms)
-        self._poll(now_ns)
+        self._go_on(now_ns)
+
+    def _go_on(self, now_ns: int) -> None:
+        try:
+            self._poll(now_ns)
+        except TimersDamaged as damage:
+            self._anew(str(damage))
 
     def _done(self, due: Due) -> None:
         if due.unit.rolls:
@@ -354,4 +459,4 @@ class TimerDelivery:
             self._machine.done(due)
         else:
             self._again([due], PAUSE_MOST_MS)
-        self._poll(self._journal.now_ns())
+        self._go_on(self._journal.now_ns())

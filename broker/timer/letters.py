@@ -10,17 +10,19 @@ from typing import Final
 import attrs
 
 from broker import properties as props
-from broker.properties import REAL_QID, REAL_TOPIC, TIMER_OUT_MS
+from broker.properties import REAL_QID, REAL_TOPIC, TIMER_DONE, TIMER_MOVED, TIMER_OUT_MS
 from broker.timer.admission import DELETES
+from broker.timer.units import Unit
 from broker.topics.names import HALF, OP_HALF, SCHEDULE, TIMER, TIMER_DEAD
 from remoting.fields import decimal
 from remoting.hashing import java_hash
-from remoting.record import Message, decode_properties
+from remoting.record import NOTED, Message, decode_properties
 
 ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
 DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
 ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 UNIQ_KEY: Final = "UNIQ_KEY"
+TOPIC: Final = TIMER.encode()
 _NOT_THERE: Final = frozenset({TIMER, HALF, OP_HALF, SCHEDULE})
 """Whoever waits there was never meant for it."""
 _QUEUE_ID_MAX: Final = 2**31 - 1
@@ -53,6 +55,11 @@ class Letter:
         return java_hash(self.topic)
 
     @property
+    def moved_from(self) -> int | None:
+        """Where the message stood in the log whose place this one takes."""
+        return decimal(self.values.get(TIMER_MOVED, ""))
+
+    @property
     def deletes(self) -> bool:
         return DELETES in self.values
 
@@ -75,20 +82,32 @@ class Letter:
                     f"REAL_QID {self.values.get(REAL_QID)!r}")
         return f"it would go to {self.topic}" if self.topic in _NOT_THERE else ""
 
-    def rolled(self, enqueued_ms: int, now_ms: int) -> Message:
-        """To wait on, in the same topic."""
+    def rolled(self, unit: Unit, now_ms: int, *, moved: bool = False) -> Message:
+        """To wait on, in the same topic; ``moved``: its slot has not come yet."""
         times = decimal(self.values.get(ROLL_TIMES, "0")) or 0
-        values = {**self.values, ENQUEUE_MS: str(enqueued_ms), DEQUEUE_MS: str(now_ms),
-                  ROLL_TIMES: str(min(max(times, 0) + 1, _ROLLS_MAX))}
-        return attrs.evolve(self.message, properties=props.write(values))
+        values = self._out_of(unit, now_ms)
+        values[ROLL_TIMES] = str(min(max(times, 0) + 1, _ROLLS_MAX))
+        if moved:
+            values[TIMER_MOVED] = str(unit.offset)
+            del values[TIMER_DONE]
+            return attrs.evolve(self.message, properties=props.write(values))
+        return attrs.evolve(self.message, sys_flag=self.message.sys_flag | NOTED, properties=props.write(values))
 
-    def delivered(self, enqueued_ms: int, now_ms: int) -> Message:
+    def delivered(self, unit: Unit, now_ms: int) -> Message:
         """In the topic and queue that it is meant for; what says when it was due stays, so it is no timer again."""
-        values = {**self.values, ENQUEUE_MS: str(enqueued_ms), DEQUEUE_MS: str(now_ms)}
+        values = self._out_of(unit, now_ms)
         values.setdefault(TIMER_OUT_MS, "0")
         topic, queue_id = values.pop(REAL_TOPIC), values.pop(REAL_QID)
-        return attrs.evolve(self.message, topic=topic.encode(), queue_id=int(queue_id), prepared_offset=0,
-                            properties=props.write(values))
+        return attrs.evolve(
+            self.message, topic=topic.encode(), queue_id=int(queue_id), prepared_offset=0,
+            sys_flag=self.message.sys_flag | NOTED, properties=props.write(values))
+
+    def _out_of(self, unit: Unit, now_ms: int) -> dict[str, str]:
+        """The properties, with what says where it comes from."""
+        values = {**self.values, ENQUEUE_MS: str(unit.write_time_ms), DEQUEUE_MS: str(now_ms),
+                  TIMER_DONE: str(unit.offset)}
+        values.pop(TIMER_MOVED, None)
+        return values
 
     def set_aside(self) -> Message:
         """As it is, where somebody may look at it."""

@@ -11,23 +11,29 @@ import attrs
 import trio
 
 from broker.config import BrokerConfig, pick
+from broker.noted import Noted
 from broker.part import NEVER, Part, Parts, Shared
 from broker.rules import Rule
 from broker.standing import Role
+from broker.store.tables import load
 from broker.timer.admission import Timers
 from broker.timer.checkpoint import TimerCheckpoint
-from broker.timer.delivery import TOPIC, TimerCounters, TimerDelivery
+from broker.timer.delivered import Delivered
+from broker.timer.delivery import TimerCounters, TimerDelivery
 from broker.timer.keys import TimerKeys
+from broker.timer.letters import TOPIC
 from broker.timer.machine import TimerMachine
 from broker.timer.recall import Recall
 from broker.timer.store import TimerStore
 from broker.timer.wheel import SLOTS
 from broker.topics.part import TopicsPart
+from remoting.body import Body, body
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
 from remoting.endpoint import Handler
-from remoting.errors import BodyError
+from remoting.errors import BodyError, DamagedRecord
+from remoting.fields import Int64
 
 if TYPE_CHECKING:
     pass
@@ -35,7 +41,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker")
 
 DAY_MS: Final = 86_400_000
+REMEMBERED_MS: Final = 15_000
+"""What was delivered is known for so long when its slot is done: a slave hears every 3 s how far its master is."""
+READS_MAX: Final = 16
+"""Pieces of the log that are read in a tick, to hear what was delivered."""
+HEARD: Final = "config/timerHeard.json"
+HEARD_STEP: Final = 16 << 20
+"""Bytes of the log that the next process may read again."""
 NO_ENGINE: Final = "this broker keeps timers in a wheel alone; there is no other engine to go over to"
+
+
+@body
+class HeardUpTo(Body):
+    """The log says from there on what was delivered; below 0: this broker never heard it."""
+
+    offset: Int64 = -1
 
 
 class TimersPart(Part):
@@ -52,6 +72,8 @@ class TimersPart(Part):
         self._writes_open = self._delivering = False
         self._flushing = Lock()
         """Held for a step of a flush, and by who cuts."""
+        self._deaf = False
+        """The log cannot be read: some are delivered again rather than none."""
         self._cut_at: int | None = None
         """Units of what stood behind are yet to be forgotten."""
         self._store = TimerStore(
@@ -61,7 +83,11 @@ class TimersPart(Part):
             self._recover()
             journal.was_cut.join("parts", self._cut)
         machine = TimerMachine(self._store, window_slots=keys.window_slots)
-        self._delivery = TimerDelivery(keys, machine, journal, shared.puts, wall_ms=shared.wall_ms)
+        self._known, self._heard = Delivered(), load(shared.files, HeardUpTo, HEARD).offset
+        self._noted = Noted(journal, journal.end if self._heard < 0 else self._heard, self._known.hear, self._known.cut)
+        self._heard_file = shared.table_file(lambda: HeardUpTo(self._heard), path=HEARD)
+        self._delivery = TimerDelivery(
+            keys, machine, self._known, journal, shared.puts, wall_ms=shared.wall_ms)
         self._delivery.enqueue_below = self._store.master_queue_offset
         self._timers = Timers(keys, config.broker_name, shared.wall_ms, self._store.count, shared.rng.random)
         self._recall = Recall(
@@ -173,7 +199,30 @@ class TimersPart(Part):
     def due_ns(self) -> int:
         return 0 if self._keys.timer_wheel_enable else NEVER
 
+    def keeps_from(self) -> int | None:
+        return self._delivery.keeps_from() if self._keys.timer_wheel_enable else None
+
+    def make_way(self, below: int) -> None:
+        self._delivery.make_way(below)
+
+    def _hear(self) -> None:
+        """What was delivered, as far as the log was not heard yet; and how far it was."""
+        try:
+            for _ in range(READS_MAX if self._noted.behind and not self._deaf else 0):
+                if not self._noted.catch_up():
+                    break
+        except (DamagedRecord, OSError) as error:
+            self._deaf = True
+            logger.error("some timers may come twice: what was delivered cannot be read: %s", error)
+        self._delivery.hears_all = self._deaf or not self._noted.behind
+        self._known.pass_to(self._store.read_time_ms - REMEMBERED_MS)
+        begins = self._known.begins(self._noted.offset)
+        if abs(begins - self._heard) >= HEARD_STEP:
+            self._heard = begins
+            self._heard_file.changed()
+
     def tick(self, now_ns: int) -> None:
+        self._hear()
         if self._cut_at is not None:
             self._cut(self._cut_at)
         if self._cut_at is None:
@@ -183,14 +232,18 @@ class TimersPart(Part):
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write what changed, now and then and at the end."""
-        task_status.started()
         if not self._keys.timer_wheel_enable:
+            task_status.started()
             await trio.sleep_forever()
         try:
-            while True:
-                await trio.sleep(self._keys.timer_flush_interval_ms / 1e3)
-                if self._store.is_unflushed:
-                    await self._flush()
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._heard_file.run)
+                task_status.started()
+                while True:
+                    await trio.sleep(self._keys.timer_flush_interval_ms / 1e3)
+                    if self._store.is_unflushed:
+                        await self._flush()
+                    self._drop()
         finally:
             with self._flushing:
                 try:
@@ -198,6 +251,13 @@ class TimersPart(Part):
                 except OSError as error:
                     logger.error("timers are not written: %s", error)
                 self._store.close()
+
+    def _drop(self) -> None:
+        """Files of the timer log whose messages are gone from the log."""
+        try:
+            self._store.drop_before(self._journal.begin)
+        except OSError as error:
+            logger.error("an old file of the timer log is not deleted: %s", error)
 
     async def _flush(self) -> None:
         try:

@@ -12,7 +12,8 @@ from broker.timer.admission import ADDED_BYTES, Timers, moment_ms
 from broker.timer.handles import Handle
 from broker.timer.keys import WINDOW_MOST, TimerKeys
 from broker.timer.letters import Letter
-from remoting.record import PROPERTIES_BYTES_MAX, Message, decode_properties, encode_properties
+from broker.timer.units import Unit
+from remoting.record import NOTED, PROPERTIES_BYTES_MAX, Message, decode_properties, encode_properties
 
 NOW_MS = 1_700_000_000_500
 
@@ -102,7 +103,7 @@ def test_a_moment_is_of_the_precision() -> None:
 
 def test_what_could_never_be_delivered_is_refused() -> None:
     """Whatever passes still fits when it was rolled and delivered, by the longest numbers."""
-    longest, most = "9" * 19, None
+    most, unit = None, Unit(10**18, 100, write_time_ms=10**18)
     for size in range(PROPERTIES_BYTES_MAX - 600, PROPERTIES_BYTES_MAX):
         sent = draft(TIMER_DELAY_SEC=3, K="k" * (size - 40))
         found = Chain(timers().rule).stops(sent)
@@ -113,9 +114,10 @@ def test_what_could_never_be_delivered_is_refused() -> None:
     assert most is not None
     letter = Letter.of(Message(b"rmq_sys_wheel_timer", b"x", properties=encode_properties(
         {**most.properties, "TIMER_ROLL_TIMES": str(2**31 - 1)})))
-    for message in (letter.rolled(int(longest), int(longest)), letter.delivered(int(longest), int(longest))):
+    for message in (letter.rolled(unit, 10**18), letter.delivered(unit, 10**18),
+                    letter.rolled(unit, 10**18, moved=True)):
         assert len(message.properties) <= PROPERTIES_BYTES_MAX
-    assert ADDED_BYTES < 200
+    assert ADDED_BYTES < 300
 
 
 @pytest.mark.parametrize(("asked", "window"), [(172_800, 172_800), (1, WINDOW_MOST), (604_741, WINDOW_MOST), (2, 2)])
@@ -152,19 +154,22 @@ def letter(**properties: object) -> Letter:
 
 
 def test_a_delivered_message_is_where_it_was_meant_for_and_no_timer_again() -> None:
-    message = letter(REAL_TOPIC="T", REAL_QID=3, TIMER_OUT_MS=5, TIMER_DELAY_SEC=1, A="b").delivered(7, 8)
+    waited = letter(REAL_TOPIC="T", REAL_QID=3, TIMER_OUT_MS=5, TIMER_DELAY_SEC=1, A="b")
+    message = waited.delivered(Unit(100, 9, write_time_ms=7), 8)
     assert (message.topic, message.queue_id) == (b"T", 3)
     values = decode_properties(message.properties)
     assert values == {"TIMER_OUT_MS": "5", "TIMER_DELAY_SEC": "1", "A": "b", "TIMER_ENQUEUE_MS": "7",
-                      "TIMER_DEQUEUE_MS": "8"}
+                      "TIMER_DEQUEUE_MS": "8", "__QUORATE_TIMER": "100"}
 
 
 def test_a_rolled_message_waits_on() -> None:
-    once = letter(REAL_TOPIC="T", REAL_QID=3, TIMER_OUT_MS=5).rolled(7, 8)
-    again = Letter.of(once).rolled(9, 10)
+    once = letter(REAL_TOPIC="T", REAL_QID=3, TIMER_OUT_MS=5).rolled(Unit(100, 9, write_time_ms=7), 8)
+    again = Letter.of(once).rolled(Unit(200, 9, write_time_ms=9), 10)
     assert again.topic == b"rmq_sys_wheel_timer"
     values = decode_properties(again.properties)
     assert (values["TIMER_ROLL_TIMES"], values["TIMER_ENQUEUE_MS"], values["REAL_TOPIC"]) == ("2", "9", "T")
+    assert values["__QUORATE_TIMER"] == "200"
+    assert again.sys_flag & NOTED
 
 
 @pytest.mark.parametrize("properties", [

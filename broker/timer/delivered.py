@@ -1,0 +1,67 @@
+"""Timers that were delivered, as the log says: whoever becomes master passes them over.
+
+Each delivered message bears a mark and names the one that it was made of (``broker.noted``). It is remembered until the
+slots of its time are done. It knows times and offsets, and does nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from broker.properties import TIMER_DONE
+from broker.timer.letters import DEQUEUE_MS, TOPIC, UNIQ_KEY
+from remoting.fields import decimal
+from remoting.record import Outline, decode_properties
+
+REMEMBERED_MAX: Final = 1_000_000
+"""More come again, if a master is lost just then."""
+
+
+class Delivered:
+    """``hear`` takes what is shown, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+        """Hash of topic and unique id, by the offset of the timer's message."""
+        self._order: deque[tuple[int, int, int]] = deque()
+        """When it was delivered, that offset, and where the delivered message stands."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def hear(self, found: Outline) -> None:
+        """A marked message; whose else it may be, it is passed over."""
+        values = decode_properties(found[7])
+        offset, time_ms = decimal(values.get(TIMER_DONE, "")), decimal(values.get(DEQUEUE_MS, ""))
+        if offset is None or time_ms is None or not 0 <= offset < found[0]:
+            return
+        topic = values.get("REAL_TOPIC", "") if found[6] == TOPIC else found[6].decode(errors="replace")
+        self._known[offset] = hash((topic, values.get(UNIQ_KEY, "")))
+        self._order.append((time_ms, offset, found[0]))
+        if len(self._order) > REMEMBERED_MAX:
+            self._forget()
+
+    def has(self, offset: int, topic: str, uniq_key: str) -> bool:
+        """Whether the message at that offset was delivered. Topic and id must be its own: others may claim it."""
+        return self._known.get(offset) == hash((topic, uniq_key))
+
+    def pass_to(self, read_time_ms: int) -> None:
+        """Slots before are done: nobody asks for what they held."""
+        order = self._order
+        while order and order[0][0] < read_time_ms:
+            self._forget()
+
+    def _forget(self) -> None:
+        _, offset, _ = self._order.popleft()
+        self._known.pop(offset, None)
+
+    def cut(self, end: int) -> None:
+        """The log was cut: what stood behind was not delivered."""
+        while self._order and self._order[-1][2] >= end:
+            _, offset, _ = self._order.pop()
+            self._known.pop(offset, None)
+
+    def begins(self, heard: int) -> int:
+        """Where in the log the next process is to begin to hear; this one heard everything below ``heard``."""
+        return self._order[0][2] if self._order else heard

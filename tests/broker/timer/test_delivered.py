@@ -1,0 +1,55 @@
+"""What the log says of delivered timers, and for how long it is known."""
+
+from __future__ import annotations
+
+from broker.timer.delivered import Delivered
+from remoting.record import NOTED, Outline, encode_properties
+
+
+def outline(at: int, offset: object, time_ms: object = 5_000, topic: bytes = b"T", **more: str) -> Outline:
+    properties = {"UNIQ_KEY": "U", "__QUORATE_TIMER": str(offset), "TIMER_DEQUEUE_MS": str(time_ms), **more}
+    return at, 90, 0, 0, NOTED, 0, topic, encode_properties(properties)
+
+
+def test_what_was_delivered_is_known_by_place_topic_and_id() -> None:
+    known = Delivered()
+    known.hear(outline(1_000, 100))
+    assert known.has(100, "T", "U")
+    assert not (known.has(100, "S", "U") or known.has(100, "T", "V") or known.has(200, "T", "U"))
+
+
+def test_what_was_put_again_is_known_by_its_real_topic() -> None:
+    known = Delivered()
+    known.hear(outline(1_000, 100, topic=b"rmq_sys_wheel_timer", REAL_TOPIC="T"))
+    assert known.has(100, "T", "U")
+
+
+def test_marks_that_say_nothing_are_passed_over() -> None:
+    """Transactions bear marks, too, and anybody may claim what nobody can know yet."""
+    known = Delivered()
+    for found in (outline(1_000, ""), outline(1_000, "x"), outline(1_000, -1), outline(1_000, 1_000),
+                  outline(1_000, 5_000), outline(1_000, 100, "x"), outline(1_000, 100, "")):
+        known.hear(found)
+    assert len(known) == 0 and known.begins(7) == 7
+
+
+def test_it_is_forgotten_when_the_slots_of_its_time_are_done() -> None:
+    known = Delivered()
+    known.hear(outline(1_000, 100, 5_000))
+    known.hear(outline(1_090, 200, 6_000))
+    known.pass_to(5_000)
+    assert known.has(100, "T", "U") and known.begins(9_999) == 1_000
+    known.pass_to(5_001)
+    assert not known.has(100, "T", "U") and known.begins(9_999) == 1_090
+    known.pass_to(7_000)
+    assert len(known) == 0 and known.begins(9_999) == 9_999
+
+
+def test_a_log_that_is_cut_takes_it_back() -> None:
+    known = Delivered()
+    known.hear(outline(1_000, 100))
+    known.hear(outline(1_090, 200))
+    known.cut(1_090)
+    assert known.has(100, "T", "U") and not known.has(200, "T", "U")
+    known.cut(0)
+    assert len(known) == 0
