@@ -68,7 +68,9 @@ def _run_added(added: EntryPoint, arguments: Sequence[str]) -> int:
     try:
         run = added.load()
     except ModuleNotFoundError as error:
-        print(f"raftlog: {added.name} needs {error.name}, which is not installed here", file=sys.stderr)
+        extra, where = added.module.partition(".")[0], added.dist.name if added.dist is not None else added.module
+        print(f"raftlog: {added.name} needs {error.name}, which is not installed here: pip install '{where}[{extra}]'",
+              file=sys.stderr)
         return USAGE
     code: int = run(arguments)
     return code

@@ -211,10 +211,11 @@ def _of_rule(logs: Logs, rule: _Rule, condition: str, count: int) -> Iterator[Fi
 def _query(question: str, condition: str, narrow: tuple[str, ...], row: Row) -> str:
     parts = [] if condition == "true" else [f"({condition})" if " or " in condition else condition]
     parts += [f"`{name}` = {_literal(row[name])}" for name in narrow if row[name] is not None]
-    return f'logs.ask("{question}").where("""{" and ".join(parts)}""")'
+    return f"logs.ask({question!r}).where({' and '.join(parts)!r})"
 
 
 def _literal(value: object) -> str:
+    """In SQL; what it says may come from whoever names a broker."""
     return str(value) if isinstance(value, int) else "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

@@ -1,8 +1,9 @@
 """What every command of the distribution does first: it makes sure that the packages it is about to import are ours.
 
 ``pip install broker`` fetches somebody else's package of that name, which pip writes over ours without a word. The
-commands themselves are entry points of the group ``quorate.commands``. An editable install lists no packages, and a
-checkout that is not installed has no commands: nothing is asked there.
+commands themselves are entry points of the group ``quorate.commands``; one in a package that is an extra, too, says
+what to install where its libraries are missing. An editable install lists no packages, and a checkout that is not
+installed has no commands: nothing is asked there.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from remoting.daemon.version import DISTRIBUTION
 GROUP: Final = "quorate.commands"
 DISTRIBUTIONS: Final = (DISTRIBUTION, "quorate-raft")
 IN_THE_WAY: Final = 1
+USAGE: Final = 2
 _START: Final = "/__init__.py"
 
 
@@ -30,8 +32,18 @@ def main() -> int:
     for fault in in_the_way():
         sys.stderr.write(f"{name}: {fault}\n")
         return IN_THE_WAY
-    (entry,) = metadata.distribution(DISTRIBUTION).entry_points.select(group=GROUP, name=name)
-    code: int = entry.load()()
+    ours = metadata.distribution(DISTRIBUTION)
+    (entry,) = ours.entry_points.select(group=GROUP, name=name)
+    try:
+        run = entry.load()
+    except ModuleNotFoundError as error:
+        extra = entry.module.partition(".")[0]
+        if extra not in (ours.metadata.get_all("Provides-Extra") or ()):
+            raise
+        sys.stderr.write(f"{name}: {error.name} is not installed here: pip install '{DISTRIBUTION}[{extra}]', in a "
+                         f"checkout pip install ./raft '.[{extra}]'\n")
+        return USAGE
+    code: int = run()
     return code
 
 

@@ -56,6 +56,16 @@ def test_what_is_ours_runs(site: Path) -> None:
     assert run(site) == (0, "runs\n")
 
 
+def test_what_the_libraries_of_an_extra_are_for_is_said_where_they_are_missing(site: Path) -> None:
+    (site / "quorate-1.2.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: quorate\nVersion: 1.2\nProvides-Extra: broker\n")
+    (site / "broker/cli.py").write_text("import pyspark.sql\n")
+    code, said = run(site)
+    assert (code, said.splitlines()) == (2, [
+        "mqbroker: pyspark is not installed here: pip install 'quorate[broker]', in a checkout pip install ./raft "
+        "'.[broker]'"])
+
+
 def test_somebody_elses_package_over_ours_is_named(site: Path) -> None:
     installed(site, "broker", {"broker/__init__.py": "raise ImportError('of another program')\n"})
     code, said = run(site)
