@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -44,6 +44,8 @@ NO_PROGRAMS: Final = (
 COMPLETE: Final = "complete"
 """The stamp in a folder of jars that has them all."""
 LOG_SETTINGS: Final = "rmq.logback.xml"
+GRPC_PROGRAMS: Final = frozenset(("Remote.java",))
+"""Compiled against the gRPC client, which has jars of its own."""
 
 Say = Callable[[str], None]
 
@@ -88,12 +90,12 @@ def java_version(text: str) -> int:
     return int(found[1]) if found else 0
 
 
-def pom(version: str) -> str:
+def pom(version: str, artifacts: Sequence[str] = ARTIFACTS) -> str:
     """A Maven project that depends on the artifacts of one RocketMQ release and does nothing else."""
     dependencies = "".join(
         "    <dependency><groupId>org.apache.rocketmq</groupId>"
         f"<artifactId>rocketmq-{artifact}</artifactId><version>{version}</version></dependency>\n"
-        for artifact in ARTIFACTS
+        for artifact in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0">\n'
@@ -142,15 +144,34 @@ async def fetch(version: str = CURRENT, *, say: Say = _silent, cache: Path | Non
     folder = _folder(version, cache)
     jars = folder / "jars"
     if not cached(version, cache):
-        folder.mkdir(parents=True, exist_ok=True)
         await _fetch_jars(tools, version, jars, say)
-    classes = await _compile(tools, folder, jars, say)
+    classes = await _compile(tools, folder, jars, say, lambda name: name not in GRPC_PROGRAMS)
     return Release(version, tools.java, jars, classes)
 
 
-async def _fetch_jars(tools: Tools, version: str, jars: Path, say: Say) -> None:
+async def fetch_part(
+    version: str, artifact: str, *, say: Say = _silent, cache: Path | None = None,
+    programs: frozenset[str] = frozenset(),
+) -> Release:
+    """One further artifact with all that it needs, in a folder of its own; ``programs`` compiled against it.
+
+    Raises as ``fetch``.
+    """
+    tools = await find_tools()
+    folder = _folder(f"{artifact}-{version}", cache)
+    jars = folder / "jars"
+    if not (jars / COMPLETE).exists():
+        await _fetch_jars(tools, version, jars, say, (artifact,))
+    classes = await _compile(tools, folder, jars, say, programs.__contains__) if programs else jars
+    return Release(version, tools.java, jars, classes)
+
+
+async def _fetch_jars(
+    tools: Tools, version: str, jars: Path, say: Say, artifacts: Sequence[str] = ARTIFACTS,
+) -> None:
+    jars.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=jars.parent, prefix="fetch-") as work:
-        (Path(work) / "pom.xml").write_text(pom(version))
+        (Path(work) / "pom.xml").write_text(pom(version, artifacts))
         incoming = Path(work) / "jars"
         command = [
             tools.maven, "--batch-mode", "--quiet", "-Dstyle.color=never",
@@ -177,9 +198,9 @@ async def _fetch_jars(tools: Tools, version: str, jars: Path, say: Say) -> None:
         incoming.rename(jars)
 
 
-async def _compile(tools: Tools, folder: Path, jars: Path, say: Say) -> Path:
+async def _compile(tools: Tools, folder: Path, jars: Path, say: Say, wanted: Callable[[str], bool]) -> Path:
     """The folder with our compiled programs; its name is the digest of their sources, so it is never stale."""
-    sources = sorted(PROGRAMS.glob("*.java"))
+    sources = sorted(path for path in PROGRAMS.glob("*.java") if wanted(path.name))
     if not sources:
         raise JavaMissing(NO_PROGRAMS)
     settings = PROGRAMS / LOG_SETTINGS

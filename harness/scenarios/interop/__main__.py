@@ -32,6 +32,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     ha,
     hosts,
     mixed,
+    proxied,
     report,
     resigning,
     routes,
