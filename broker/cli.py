@@ -49,12 +49,15 @@ from remoting.daemon.process import (
     STOPPED,
     USAGE,
     Stoppable,
+    check_exporter,
     given_and_unknown,
     leaves,
     listen,
+    piped,
     run_until_stopped,
     server_parser,
     tell_of_idle_keys,
+    tell_of_readable_keys,
     words,
 )
 from remoting.daemon.tls import client_tls_of, tls_of
@@ -88,6 +91,7 @@ _ANYWHERE: Final = ("192.0.2.1", 9)
 """An address that nobody has: which of this machine's own would be used towards it, is asked of the system."""
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = parser().parse_args(arguments)
@@ -102,8 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return STOPPED
         check(config)
         config = resolved(config)
+        check_exporter(config)
         tls = tls_of(config)
         client_tls_of(config)
+    except BrokenPipeError:
+        raise
     except (ConfigError, OSError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         return USAGE
@@ -112,6 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not inherited:
         tell_of_idle_keys(config.without_meaning, strange, FEATURES, config, None)
         _tell_of(config, given)
+        tell_of_readable_keys(config.tls_server_key_path, config.tls_client_key_path)
+        if config.tls_enable and not config.tls_client_trust_cert_path:
+            logger.warning("nobody's certificate is checked: tls.client.trustCertPath is not set")
     code = STOPPED
     try:
         if config.enable_controller_mode and config.enable_guardian and not inherited:

@@ -530,7 +530,8 @@ class Journal:
             self._disk.submit(self._cleaner.try_disk, partial(self._tried, now_ns))
         if diagnosis.health is not self._told_health:
             self._told_health = diagnosis.health
-            logger.warning("the disk is %s", diagnosis.health.value or "well again")
+            trouble = diagnosis.health.value
+            logger.log(logging.WARNING if trouble else logging.INFO, "the disk is %s", trouble or "well again")
             self.disk_changed()
 
     def _look_for_room(self) -> None:
@@ -540,7 +541,8 @@ class Journal:
             logger.warning("the room on the disk is not known: %s", error)
             return
         if bool(refusal) != bool(self.refusing):
-            logger.warning("%s", refusal or "the disk has room again: messages are written")
+            logger.log(logging.WARNING if refusal else logging.INFO, "%s",
+                       refusal or "the disk has room again: messages are written")
         self.refusing = refusal and refusal + self.needed.refusal(self.begin)
 
     def _refused(self, error: OSError) -> None:

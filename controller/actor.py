@@ -111,7 +111,7 @@ class Actor:
                 logger.warning("no longer the active controller", extra={"term": event.term, "leader": event.leader})
                 self.active.deactivate()
             if event.role is Role.LEADER and await self._caught_up(event.term):
-                logger.warning("this is the active controller", extra={"term": event.term})
+                logger.info("this is the active controller", extra={"term": event.term})
                 self.active.activate(self._clock(), event.term)
                 self.bell.ring()
 
@@ -244,7 +244,7 @@ class Actor:
             if not self.controller.holding_back and self.node.membership == asked:
                 await self._propose([RaiseFormat(term=term, format=following)])
                 if self.machine.format == following:
-                    logger.warning("all controllers read the next format: it is in use", extra={"format": following})
+                    logger.info("all controllers read the next format: it is in use", extra={"format": following})
 
     async def _formats(self, members: Mapping[str, str]) -> dict[str, int]:
         """The newest format that each of them reads; 0 from one that does not answer, or does not say."""
@@ -268,7 +268,7 @@ def _of_group(key: GroupKey | None) -> dict[str, str]:
 
 def _log_election(outcome: Elected | NotElected) -> None:
     if isinstance(outcome, Elected):
-        logger.warning("master elected", extra={
+        logger.log(logging.INFO if outcome.clean else logging.WARNING, "master elected", extra={
             **_of_group(outcome.key), "broker_id": outcome.master, "address": outcome.address,
             "epoch": outcome.master_epoch, "previous": outcome.previous, "clean": outcome.clean})
     elif outcome.changed:

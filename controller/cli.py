@@ -23,12 +23,15 @@ from remoting.daemon.process import (
     STOPPED,
     USAGE,
     Stoppable,
+    check_exporter,
     given_and_unknown,
     leaves,
     listen,
+    piped,
     run_until_stopped,
     server_parser,
     tell_of_idle_keys,
+    tell_of_readable_keys,
     words,
 )
 from remoting.daemon.tls import tls_of
@@ -53,6 +56,7 @@ parser = partial(
 """The command line."""
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = parser().parse_args(arguments)
@@ -64,12 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{name}={value}")
             return STOPPED
         check(config)
+        check_exporter(config)
         tls = tls_of(config, raft_alpn=ALPN)
+    except BrokenPipeError:
+        raise
     except (ConfigError, OSError) as error:
         print(f"mqcontroller: {error}", file=sys.stderr)
         return USAGE
     set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     tell_of_idle_keys(config.without_meaning, strange, NETTY_FEATURES, config, options.namesrvAddr)
+    tell_of_readable_keys(config.tls_server_key_path)
     code = STOPPED
     try:
         trio.run(run, config, tls)

@@ -19,6 +19,7 @@ from mqcluster.looking import ClusterView, look, until_settled
 from mqcluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, to_json
 from mqcluster.processes import FILE, Cluster, ClusterError, Server
 from remoting.client import open_client
+from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
 
 DONE: Final = 0
@@ -72,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = parser().parse_args(arguments)
@@ -97,9 +99,13 @@ async def _up(options: argparse.Namespace) -> int:
                                "starts that one again, another --dir makes another one")
     else:
         there = Cluster.create(options.dir, planned)
-    there.start(there.of_kind(Kind.NAMESRV) + there.of_kind(Kind.CONTROLLER))
-    there.start(there.of_kind(Kind.BROKER))
+    first, brokers = there.of_kind(Kind.NAMESRV) + there.of_kind(Kind.CONTROLLER), there.of_kind(Kind.BROKER)
+    print(f"starting a name server and {len(first) - 1} controllers", flush=True)
+    there.start(first)
+    print(f"starting {len(brokers)} brokers", flush=True)
+    there.start(brokers)
     groups = _groups(there)
+    print(f"waiting until each of {len(groups)} groups has a master and all replicas in sync", flush=True)
     try:
         async with open_client() as client:
             view = await until_settled(client, _controllers(there), list(groups), min(map(len, groups.values())),
@@ -167,8 +173,12 @@ def _named(there: Cluster, view: ClusterView, name: str) -> Server:
 
 
 async def _look(there: Cluster) -> ClusterView:
+    """As its own controllers see it: at the ports of those that do not run another cluster's may be."""
+    running = [each.plan.address for each in there.of_kind(Kind.CONTROLLER) if each.running]
+    if not running:
+        return ClusterView()
     async with open_client() as client:
-        return await look(client, _controllers(there), list(_groups(there)))
+        return await look(client, running, list(_groups(there)))
 
 
 def _controllers(there: Cluster) -> list[str]:

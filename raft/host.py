@@ -755,10 +755,14 @@ async def open_node(
     storage: MakeStorage = segments,
 ) -> AsyncIterator[Node[Any, Any, Any]]:
     """A host with one group: see ``open_host`` and ``Host.open_group``. Listens at its own address in ``peers``, or
-    at ``listen`` where that differs.
+    at ``listen`` where that differs. With another ``connect`` nobody knows what that address is: then say ``listen`` or
+    ``listeners``, but for a group of one.
 
     An empty directory starts only with ``bootstrap`` or ``join``.
     """
+    if listen is None and not listeners and connect is not connect_tcp and (join or len(peers) > 1):
+        raise UsageError("say where to listen: with connect= give listen or listeners as well, or no peer reaches this "
+                         "node")
     if listen is None and not listeners and connect is connect_tcp:
         if node_id not in peers:
             raise UsageError(f"say where to listen: {node_id!r} is not in peers, and listen is not given")

@@ -18,7 +18,7 @@ from pathlib import Path
 def lingering(path: Path) -> Iterator[None]:
     """Say that this process may be sent away. A directory that cannot be written to is no reason to leave."""
     try:
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError:
         yield
         return

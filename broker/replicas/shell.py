@@ -148,7 +148,7 @@ class Member(Membership):
 
     def _serve(self) -> None:
         if isinstance(self.manager.role, BecomeMaster):
-            logger.warning("writes are open", extra={"epoch": self.manager.epoch})
+            logger.info("writes are open", extra={"epoch": self.manager.epoch})
         self._steps.serve()
 
     def _fence(self, reason: str) -> None:
@@ -172,7 +172,7 @@ class Member(Membership):
                 await self._take(change)
 
     async def _take(self, role: Become) -> None:
-        logger.warning("taking a role", extra={
+        logger.info("taking a role", extra={
             "role": "master" if isinstance(role, BecomeMaster) else "slave", "epoch": role.epoch,
             **({"master": role.master_address} if isinstance(role, BecomeSlave) else {})})
         in_sync: InSync | None = None
@@ -235,8 +235,9 @@ class Member(Membership):
                 logger.warning("mastership not handed over", extra={"to": target, "why": str(error)})
                 return None
             done = answer.code == ResponseCode.SUCCESS
-            logger.warning("mastership handed over" if done else "mastership not handed over",
-                           extra={"to": target, "code": answer.code, "remark": answer.remark})
+            logger.log(logging.INFO if done else logging.WARNING,
+                       "mastership handed over" if done else "mastership not handed over",
+                       extra={"to": target, "code": answer.code, "remark": answer.remark})
             return elected.master_address if done else None
         return None
 

@@ -18,6 +18,8 @@ from remoting.daemon.files import make_folder
 
 _LOCK = "lock"
 """The file that a Java broker locks the first byte of."""
+_MODE: Final = 0o640
+"""Messages are for the broker's user and group alone."""
 _RWF_DONTCACHE: Final = 0x80
 """Of Linux 6.14 and later, which not every file system knows."""
 
@@ -110,12 +112,12 @@ class DirectoryFiles:
     def open(self, path: str, *, create: bool = False) -> DirectoryFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return DirectoryFile(os.open(self.root / path, flags, 0o644))
+            return DirectoryFile(os.open(self.root / path, flags, _MODE))
         except FileNotFoundError:
             if not create:
                 raise
         os.makedirs((self.root / path).parent, exist_ok=True)
-        return DirectoryFile(os.open(self.root / path, flags, 0o644))
+        return DirectoryFile(os.open(self.root / path, flags, _MODE))
 
     def exists(self, path: str) -> bool:
         return (self.root / path).is_file()
@@ -155,7 +157,7 @@ class DirectoryFiles:
         if self._lock_fd >= 0:
             return
         make_folder(self.root)
-        fd = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)  # what FileChannel.tryLock(0, 1) takes
         except (BlockingIOError, PermissionError):

@@ -27,6 +27,7 @@ from controller.admin import (  # noqa: F401  they register their commands
 from controller.admin.asking import Admin, split_addresses
 from controller.admin.command import COMMANDS, AdminCommand, AdminError
 from remoting.client import open_client
+from remoting.daemon.process import tell_of_readable_keys
 from remoting.daemon.version import add_version
 from remoting.errors import RemotingError
 from remoting.streams import Connector, TLSContext, connect_tcp
@@ -100,6 +101,10 @@ async def run(options: argparse.Namespace, connector: Connector = connect_tcp) -
     except ValueError as error:
         print(f"mqadmin {options.command}: {error}", file=sys.stderr)
         return USAGE
+    if tls is not None and not options.tls_ca:
+        print("mqadmin: without --tls-ca nobody's certificate is checked: who answers may be anybody", file=sys.stderr)
+    if options.tls_key:
+        tell_of_readable_keys(options.tls_key)
     async with open_client(connector=connector, tls=tls) as client:
         while True:
             code = await _once(Admin(client, split_addresses(options.namesrvAddr)), options)

@@ -31,12 +31,15 @@ from remoting.daemon.process import (
     STOPPED,
     USAGE,
     Stoppable,
+    check_exporter,
     given_and_unknown,
     leaves,
     listen,
+    piped,
     run_until_stopped,
     server_parser,
     tell_of_idle_keys,
+    tell_of_readable_keys,
     words,
 )
 from remoting.daemon.tls import tls_of
@@ -95,6 +98,7 @@ def configure(given: Mapping[str, str]) -> Configured:
     return Configured(config, embedded)
 
 
+@piped
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     options = parser().parse_args(arguments)
@@ -108,13 +112,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name, value in sorted(shown.items()):
                 print(f"{name}={value}")
             return STOPPED
+        check_exporter(config.namesrv)
         tls = tls_of(config.namesrv)
         controllers_tls = None if config.controller is None else tls_of(config.controller, raft_alpn=ALPN)
+    except BrokenPipeError:
+        raise
     except (ConfigError, OSError) as error:
         print(f"mqnamesrv: {error}", file=sys.stderr)
         return USAGE
     set_up(options.log_level, as_json=options.log_json, limit=RepeatLimit())
     tell_of_idle_keys(config.idle, strange, FEATURES, config.namesrv, options.namesrvAddr)
+    tell_of_readable_keys(config.namesrv.tls_server_key_path)
     code = STOPPED
     try:
         trio.run(run, config, tls, controllers_tls)

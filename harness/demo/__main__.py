@@ -235,6 +235,8 @@ async def staged(arguments: argparse.Namespace, data: Path, display: Display) ->
     """Everything up, all replicas in sync."""
     async with AsyncExitStack() as stack:
         began = trio.current_time()
+        display.say(f"starting 3 controllers, a name server and {arguments.groups} broker groups of {REPLICAS}, until "
+                    "all are in sync")
         controllers = await stack.enter_async_context(ours.controllers(data / "controllers"))
         namesrv = await stack.enter_async_context(ours.namesrv(data / "namesrv"))
         groups: dict[str, list[Broker]] = {}

@@ -54,7 +54,7 @@ def change_config(
     except OSError as error:
         return response(request, ResponseCode.SYSTEM_ERROR, remark=f"cannot write {path}: {error}")
     waiting = sorted(given.keys() - set(live))
-    logger.warning("configuration changed", extra={
+    logger.info("configuration changed", extra={
         "peer": connection.peer, "keys": hidden(dict(sorted(given.items()))), "at_next_start": waiting})
     use(changed)
     return response(request, remark=f"at the next start: {', '.join(waiting)}" if waiting else None)

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import gc
+import importlib.util
 import logging
+import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+import stat
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -121,6 +126,39 @@ def tell_of_idle_keys(
             "missing": "metrics by another way than PROM: none are exported"})
     if namesrv_address:
         logger.info("-n has no meaning here", extra={"value": namesrv_address})
+
+
+def tell_of_readable_keys(*paths: str) -> None:
+    """Warn of private keys that every user of this machine can read."""
+    for path in filter(None, paths):
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_mode & stat.S_IROTH:
+                logger.warning("everybody on this machine can read a private key", extra={
+                    "path": path, "advice": "chmod o-r"})
+
+
+def check_exporter(metrics: MetricsKeys) -> None:
+    """Raises ``ConfigError`` where what shows metrics is not installed."""
+    lacking = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
+    if metrics.exports_metrics and lacking:
+        raise ConfigError("metricsExporterType", metrics.metrics_exporter_type,
+                          f"needs {' and '.join(lacking)}: pip install 'quorate[metrics]'")
+
+
+def piped(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
+    """A command whose output somebody may stop to read, as `| head` does: that is no failure, and not told."""
+    @functools.wraps(main)
+    def command(arguments: Sequence[str] | None = None) -> int:
+        try:
+            try:
+                return main(arguments)
+            finally:
+                sys.stdout.flush()  # here, and not at the interpreter's end
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return STOPPED
+
+    return command
 
 
 async def listen(host: str, port: int, backlog: int | None = None) -> list[trio.SocketListener]:

@@ -108,3 +108,14 @@ def test_another_group_s_identity_stops_the_start(tmp_path: Path, capfd: pytest.
                      "-D", "haListenPort=0", "-D", f"storePathRootDir={tmp_path}", "-D", "brokerName=a",
                      "-D", "enableControllerMode=true", "-D", "controllerAddr=127.0.0.1:1"]) == FAILED
     assert "belongs to broker 'other'" in capfd.readouterr().err, "said by the guardian's child"
+
+
+def test_metrics_without_their_packages_are_refused_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    store = tmp_path / "store"
+    assert cli.main(["-D", "brokerIP1=127.0.0.1", "-D", f"storePathRootDir={store}",
+                     "-D", "metricsExporterType=PROM"]) == USAGE
+    assert "metricsExporterType = PROM: needs prometheus_client" in capsys.readouterr().err
+    assert not store.exists()

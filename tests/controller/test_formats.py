@@ -53,7 +53,7 @@ async def sound(made: World, group: str) -> None:
 
 async def test_a_fresh_group_goes_on_to_the_newest_format_at_once_and_only_once(
         autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.INFO)
     async with world() as made:
         await raised(made)
         await sound(made, "a")

@@ -27,7 +27,9 @@ from remoting.tls import client_context
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing", "disabled"])
-async def test_three_controllers_with_certificates(tmp_path: Path, mode: str) -> None:
+async def test_three_controllers_with_certificates(
+    tmp_path: Path, mode: str, capsys: pytest.CaptureFixture[str],
+) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(3)]
@@ -75,7 +77,9 @@ async def test_three_controllers_with_certificates(tmp_path: Path, mode: str) ->
             foreign = from_properties({**given, **elsewhere})
             assert "is a controller of group g; this one is of group h" in await _failed_start(foreign)
             under_tls = cli.FAILED if mode == "disabled" else cli.DONE
+            capsys.readouterr()
             assert await _mqadmin(active, "--tls") == under_tls
+            assert "without --tls-ca nobody's certificate is checked" in capsys.readouterr().err
             assert await _mqadmin(active, "--tls-ca", str(tmp_path / "ca.pem")) == under_tls
             assert await _mqadmin(active, "--tls-ca", str(tmp_path / "none.pem")) == cli.USAGE
         await stack.aclose()

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+import trio
 
 from raft.sim import Cluster
-from tests.raft.sim.machines import Counter
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial" / "test-a-cluster.md").read_text()
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorial"
+PAGE = (TUTORIALS / "test-a-cluster.md").read_text()
+FILES = re.findall(r"<!-- file: (\w+\.py) -->\n```python\n(.*?)^```$",
+                   (TUTORIALS / "replicated-counter.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def _starts_nothing(*_: object) -> None:
+    raise AssertionError("what a test imports must not start a node")
 
 
 def printed() -> dict[str, Any]:
-    """Names defined by the page's Python, run as one module beside a ``counter`` module."""
-    counter = ModuleType("counter")
-    counter.__dict__["Counter"] = Counter
+    """Names defined by the page's Python, run as one module beside the files of the first tutorial."""
     names: dict[str, Any] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "counter", counter)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for name, text in FILES:
+            (Path(folder) / name).write_text(text)
+        patch.syspath_prepend(folder)
+        patch.delitem(sys.modules, "counter_machine", raising=False)
+        patch.setattr(trio, "run", _starts_nothing)
         code = "\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
         exec(compile(code, "page", "exec"), names)
     return names

@@ -10,6 +10,7 @@ import pytest
 
 from harness.processes.ports import reserved
 from mqcluster import cli
+from mqcluster.looking import ClusterView
 from mqcluster.plan import DEFAULT_MODE, Durability, Size, cluster
 from mqcluster.processes import FILE, Cluster
 
@@ -71,3 +72,18 @@ def test_another_cluster_in_its_place_is_refused(tmp_path: Path, capsys: pytest.
     Cluster.create(tmp_path, cluster(tmp_path, Size(), cli.FIRST_PORT, Durability()))
     assert "holds another cluster already" in up("--fast"), "one that may lose messages is another one"
     assert "holds another cluster already" in up("--quick"), "one that notices silence sooner is another one"
+
+
+def test_nobody_else_s_cluster_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the ports of a cluster that is down another one may run."""
+    Cluster.create(tmp_path, cluster(tmp_path, Size(), 19_876, DEFAULT_MODE))
+
+    async def foreign(*_: object) -> ClusterView:
+        raise AssertionError("nobody is asked")
+
+    monkeypatch.setattr(cli, "look", foreign)
+    assert cli.main(["status", "--dir", str(tmp_path)]) == cli.DONE
+    said = capsys.readouterr().out
+    assert said.count(" down ") == 10 and "master" not in said and "active" not in said

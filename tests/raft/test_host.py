@@ -609,3 +609,10 @@ async def test_a_full_disk_is_survived_without_losing_an_answer(autojump_clock: 
 
 async def _no_network(address: str) -> trio.abc.Stream:
     raise OSError("there is no network")
+
+
+async def test_who_connects_in_a_way_of_his_own_says_where_to_listen() -> None:
+    with pytest.raises(UsageError, match="with connect= give listen or listeners as well"):
+        async with open_node("n0", {"n0": "a:1", "n1": "b:1"}, "unused", Counter(), bootstrap=True,
+                             files=VirtualDisk(), connect=_no_network):
+            pass

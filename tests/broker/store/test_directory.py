@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,3 +52,14 @@ def test_folders_of_a_killed_process_are_on_disk_after_the_next_one(
         return lambda: store_something(root)
 
     assert names.lost_after_a_kill_at_every_step(fresh) == []
+
+
+def test_messages_are_for_the_broker_s_user_and_group_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        store_something(tmp_path / "store")
+    finally:
+        os.umask(before)
+    files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in files if path.stat().st_mode & 0o037} == {}

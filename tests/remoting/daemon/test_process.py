@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import trio
 
 from remoting.daemon.exporter import MetricsKeys
 from remoting.daemon.files import MemoryFiles
-from remoting.daemon.keys import Missing, names
+from remoting.daemon.keys import ConfigError, Missing, names
 from remoting.daemon.process import (
     Stoppable,
+    check_exporter,
     given_and_unknown,
     listen,
     run_until_stopped,
     server_parser,
     tell_of_idle_keys,
+    tell_of_readable_keys,
 )
+
+ROOT = Path(__file__).parents[3]
 
 KNOWN = {*names(MetricsKeys), "threads", "wheel"}
 FEATURES = {"wheel": Missing("timers", "false")}
@@ -103,3 +111,36 @@ async def test_a_signal_stops_a_server_in_order() -> None:
 async def test_an_address_that_no_host_can_have_is_said(host: str) -> None:
     with pytest.raises(OSError, match=r"cannot listen at .*choose another listenPort or bindAddress"):
         await listen(host, 0)
+
+
+def test_a_key_that_everybody_can_read_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, mode in (("open", 0o644), ("closed", 0o640)):
+        (tmp_path / name).write_text("key")
+        (tmp_path / name).chmod(mode)
+    tell_of_readable_keys(str(tmp_path / "open"), str(tmp_path / "closed"), "", str(tmp_path / "absent"))
+    assert [vars(record)["path"] for record in caplog.records] == [str(tmp_path / "open")]
+
+
+def test_metrics_without_their_packages_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_exporter(MetricsKeys(metrics_exporter_type="PROM"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    check_exporter(MetricsKeys())
+    with pytest.raises(ConfigError, match=r"needs prometheus_client and h11: pip install 'quorate\[metrics\]'"):
+        check_exporter(MetricsKeys(metrics_exporter_type="2"))
+
+
+@pytest.mark.parametrize("arguments", [
+    ["broker.cli", "-p"], ["broker.cli", "-h"], ["controller.cli", "-p"], ["controller.namesrv.cli", "-p"],
+    ["mqcluster.cli", "-h"], ["controller.admin.cli", "-h"],
+])
+def test_nobody_who_reads_on_is_no_failure(arguments: list[str]) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)  # as `| head` does, only sooner
+    module, *flags = arguments
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; from {module} import main; sys.exit(main())", *flags],
+            stdout=writes, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    finally:
+        os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "")
