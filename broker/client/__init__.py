@@ -18,6 +18,7 @@ from broker.client.errors import (
     DecisionRefused,
     MessageIllegal,
     NoNameServer,
+    NoReply,
     NoRoute,
     Refused,
     SendFailed,
@@ -30,6 +31,7 @@ from broker.client.message import Message, Received, Sent
 from broker.client.messages import Messages
 from broker.client.positions import Start
 from broker.client.pulling import Puller
+from broker.client.requesting import Reply
 from broker.client.transactions import Checker, Outcome, Transaction, Transactions
 from remoting.bodies.consumers import MessageQueue
 from remoting.compression import Compression
@@ -51,11 +53,13 @@ __all__ = [
     "MessageQueue",
     "Messages",
     "NoNameServer",
+    "NoReply",
     "NoRoute",
     "Outcome",
     "Puller",
     "Received",
     "Refused",
+    "Reply",
     "SendFailed",
     "SendUnknown",
     "Sent",

@@ -10,7 +10,7 @@ import ipaddress
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 from typing import Final
@@ -21,7 +21,7 @@ from broker.client.config import ClientSettings, ConsumerSettings
 from broker.client.consuming import Subscriptions, open_consumer
 from broker.client.faults import Faults
 from broker.client.ids import UniqueIds
-from broker.client.message import Message, Received, Sent, check_group
+from broker.client.message import NO_PROPERTIES, Message, Received, Sent, check_group
 from broker.client.messages import Messages
 from broker.client.positions import Start
 from broker.client.producing import Producer
@@ -29,6 +29,7 @@ from broker.client.pulling import Puller, open_puller
 from broker.client.pushes import Pushes
 from broker.client.queries import Queries
 from broker.client.recalling import recall
+from broker.client.requesting import REQUEST_TIMEOUT_MS, Reply, Requests
 from broker.client.routes import Routes
 from broker.client.session import Session
 from broker.client.transactions import Checker, Transactions, open_transactions
@@ -95,6 +96,7 @@ class Client:
         self._producer = Producer(session, random.randrange(1 << 16))
         session.nursery.start_soon(self._producer.follow, name="sends that hang")
         self._queries = Queries(session)
+        self._requests = Requests(session, self._producer, random)
 
     @property
     def id(self) -> str:
@@ -140,6 +142,31 @@ class Client:
             MessageIllegal: topics differ, or one of them is delayed or too large.
         """
         return await self._producer.send_batch(messages, timeout_ms, queue, order_by)
+
+    async def request(
+        self, message: Message, *, timeout_ms: float = REQUEST_TIMEOUT_MS, order_by: str | None = None,
+    ) -> Reply:
+        """Send a message and wait for the reply of whoever consumes it, in this client or any of RocketMQ's.
+
+        Raises:
+            NoReply: nobody replied in time; the message may be consumed all the same.
+            SendFailed: it is stored nowhere.
+            MessageIllegal, CompressionMissing: nothing was sent; or the reply is one that this client cannot read.
+        """
+        return await self._requests.ask(message, timeout_ms, order_by)
+
+    async def reply(
+        self, asked: Received, body: bytes, *, properties: Mapping[str, str] = NO_PROPERTIES,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Answer a request. It returns when the one who waits has the reply.
+
+        Raises:
+            SendFailed: it did not leave, or no broker took it.
+            SendUnknown: it may have arrived or not: brokers answer so for one who is gone, too.
+            MessageIllegal, CompressionMissing: nothing was sent: ``asked`` is no request, or the reply no message.
+        """
+        await self._requests.reply(asked, body, properties, timeout_ms)
 
     async def recall(self, sent: Sent | str) -> str:
         """Take back a message that was sent with ``delay`` or ``deliver_at``; returns its ``message_id``.

@@ -10,6 +10,7 @@
     ├── Refused              a broker answered a request with a code other than SUCCESS
     │   └── DecisionRefused  a broker does not take a commit: consumers will not see the message
     ├── Contradicted         a transaction was decided otherwise before
+    ├── NoReply              a request got no reply in time
     └── Unreachable          a broker did not answer, or no address of it is known
 
 It knows nothing of the rest of the package.
@@ -70,6 +71,15 @@ class Contradicted(ClientError):
     def __init__(self, message_id: str, why: str) -> None:
         super().__init__(f"transaction {message_id}: {why}")
         self.message_id = message_id
+
+
+class NoReply(ClientError):
+    """``sent`` is where the request is stored; None: it may be stored or not. Whoever consumes it may answer yet, and
+    nobody hears that."""
+
+    def __init__(self, topic: str, timeout_ms: float, sent: Sent | None) -> None:
+        super().__init__(f"{topic}: no reply within {timeout_ms:g} ms")
+        self.sent = sent
 
 
 class Unreachable(ClientError):

@@ -29,6 +29,7 @@ from remoting.record import PREPARED, encode_batch, encode_properties
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _BATCH_PROPERTIES: Final = encode_properties({WAIT: "true"}).decode()
 _ONEWAY_BYTES: Final = 1 << 20
@@ -99,6 +100,21 @@ class Producer:
             except BaseException:  # cancelled: it may have left
                 abandoned(encoded.message_id, None)
                 raise
+
+    async def send_request(
+        self, message: Message, further: Mapping[str, str], deadline: float, order_by: str | None,
+    ) -> Sent:
+        """A message whose sender waits for a reply: ``further`` says so to whoever consumes it."""
+        return await self._send(message, self.encode(message, further=further), deadline, _choice(None, order_by))
+
+    async def send_reply(self, message: Message, further: Mapping[str, str], timeout_ms: float | None) -> None:
+        """To whoever waits for it; whether the broker keeps it, too, is not this client's business.
+
+        Raises ``SendFailed``: nobody has it. ``SendUnknown``: nobody may have it, as the one who waits went away."""
+        encoded = self.encode(message, further=further)
+        deadline = self._now() + (self._settings.send_timeout_ms if timeout_ms is None else timeout_ms) / 1e3
+        fields = self._fields(message.topic, encoded.sys_flag, message.flag, encoded.properties, encoded.born_time_ms)
+        await self._store(_REPLY, message.topic, encoded.message_id, fields, encoded.body, deadline, None)
 
     async def send_again(self, topic: str, encoded: Encoded, flag: int, reconsume_times: int, times_max: int) -> Sent:
         """A message that a consumer gives back, as a new one to its group's retry topic."""
@@ -228,7 +244,7 @@ class Producer:
         routes, faults, retries = session.routes, session.faults, self._settings.retries
         maybe_stored, last, answer_code, place = False, None, None, None
         while True:
-            route = routes.cached(topic) or await self._route(topic, deadline)
+            route = routes.cached(topic) or await self.route(topic, deadline)
             queue, address = self._pick(route, topic, choose, last)
             started = now()
             if queue is None or address is None:
@@ -296,7 +312,7 @@ class Producer:
         route = self._session.routes.cached(topic)
         return route is not None and route.master(broker) not in (None, address)
 
-    async def _route(self, topic: str, deadline: float) -> Route:
+    async def route(self, topic: str, deadline: float) -> Route:
         """The first of a topic: name servers that do not answer are asked again until the deadline."""
         why = "no route in time"
         with trio.move_on_at(deadline):

@@ -1,5 +1,5 @@
 """Requests that brokers send to clients: members of a group changed, go on elsewhere, say how you are; and to
-producers: what became of a transaction.
+producers: what became of a transaction, and here is a reply.
 
 A table of handlers over what the session has of each. Source: ``ClientRemotingProcessor`` of RocketMQ 5.5.0.
 """
@@ -23,6 +23,7 @@ from remoting.headers.consumers import (
     GetConsumerStatusRequest,
     ResetOffsetRequest,
 )
+from remoting.headers.sending import ReplyMessageRequest
 from remoting.headers.transactions import CheckTransactionStateRequest
 from remoting.record import decode, property_of
 
@@ -40,6 +41,7 @@ class Pushes:
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._running,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume,
             RequestCode.CHECK_TRANSACTION_STATE: self._check,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._reply,
         }
 
     def _members_changed(self, _: Connection, command: Command) -> Command:
@@ -93,6 +95,12 @@ class Pushes:
         group = property_of(record.message.properties, PRODUCER_GROUP.encode())
         if session.asked is not None and group == session.producer_group.encode():
             session.asked.check(connection, header, record)
+        return response(command)
+
+    def _reply(self, _: Connection, command: Command) -> Command:
+        """Taken though nobody waits any more: the broker could do nothing else with it."""
+        if self.session.requests is not None:
+            self.session.requests.take(ReplyMessageRequest.from_ext(command.ext), command.body)
         return response(command)
 
 

@@ -26,6 +26,7 @@ from remoting.connection import Connection
 from remoting.errors import HeaderError, RemotingError
 from remoting.header import Header
 from remoting.headers.consumers import UnregisterClientRequest
+from remoting.headers.sending import ReplyMessageRequest
 from remoting.headers.transactions import CheckTransactionStateRequest
 from remoting.record import Record
 
@@ -57,6 +58,12 @@ class AnswersChecks(Protocol):
     def broken(self) -> None: ...
 
 
+class TakesReplies(Protocol):
+    """Who waits for replies to what this client asked."""
+
+    def take(self, header: ReplyMessageRequest, body: bytes) -> None: ...
+
+
 @attrs.define(eq=False, kw_only=True)
 class Session:
     """``wall_ms`` is the wall clock; deadlines are trio's."""
@@ -74,6 +81,7 @@ class Session:
     consumers: dict[str, Member] = attrs.field(factory=dict)
     """By group."""
     asked: AnswersChecks | None = None
+    requests: TakesReplies | None = None
     greeted: set[str] = attrs.field(factory=set)
     """Addresses that got a heartbeat over the connection that is open now."""
     _greeting: dict[str, trio.Event] = attrs.field(factory=dict, init=False)

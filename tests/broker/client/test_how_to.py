@@ -9,14 +9,20 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 import broker.client
 from broker.client import ClientSettings, ConsumerSettings, FlowLimits, Message, Start
+from harness.simulation.worlds.brokers import cluster as brokers
 from tests.broker.client.cluster import cluster
+from tests.broker.client.test_ours import created
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "use-the-client.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+ALL = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+(ASKING,) = (block for block in ALL if "client.request" in block)
+"""It needs somebody who answers."""
+BLOCKS = [block for block in ALL if block != ASKING]
 
 
 async def test_every_block_of_the_page_runs(
@@ -38,6 +44,25 @@ async def test_every_block_of_the_page_runs(
                 if inspect.isawaitable(running):
                     await running
     assert "new ['42'] b'2 apples'" in capsys.readouterr().out
+
+
+async def test_the_page_asks_and_is_answered(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    async with brokers() as made:
+        node = await made.node()
+        await made.wait_route("TBW102", {0: node.address})
+        async with made.connect("asker") as client, made.connect("answerer") as other, trio.open_nursery() as nursery:
+            await created(client, "prices")
+
+            async def answer() -> None:
+                async with other.consume("sellers", "prices", start=Start.FIRST) as messages:
+                    message = await anext(messages)
+                    await other.reply(message, b"2.10")
+
+            nursery.start_soon(answer)
+            asked = ASKING.replace("timeout_ms=3_000", "timeout_ms=60_000")
+            code = compile(asked, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            await eval(code, {"client": client, "Message": Message})  # noqa: S307  # the manual's own program
+    assert capsys.readouterr().out.startswith("b'2.10' {")
 
 
 def test_the_defaults_on_the_page_are_those_of_the_code() -> None:
