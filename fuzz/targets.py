@@ -23,6 +23,7 @@ from fuzz.held import HeldFile, HeldFiles
 from fuzz.remoting_targets import REMOTING_TARGETS
 from fuzz.store_targets import STORE_TARGETS
 from fuzz.target import Target
+from fuzz.timer_targets import TIMER_TARGETS
 from raft import clientwire, frame, groups, hello, wire
 from raft.config import Read
 from raft.errors import MalformedMessage, StorageError
@@ -418,6 +419,7 @@ TARGETS: Final[dict[str, Target]] = {
     **REMOTING_TARGETS,
     **CONTROLLER_TARGETS,
     **STORE_TARGETS,
+    **TIMER_TARGETS,
     **BROKER_TARGETS,
     **FILTER_TARGETS,
     **ANALYSIS_TARGETS,

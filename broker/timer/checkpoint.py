@@ -16,8 +16,8 @@ import attrs
 PATH: Final = "config/timercheck"
 _PAGE_BYTES: Final = 4096
 _LONGS: Final = Struct(">7q")
-_OWN: Final = Struct(">iiqqI")
-"""Magic, precision, place in the queue, time, CRC-32 of all in front of it."""
+_OWN: Final = Struct(">iiqqqI")
+"""Magic, precision, place in the queue, time, place in the timer log, CRC-32 of all in front of it."""
 _MAGIC: Final = 0x51544331
 
 
@@ -29,6 +29,8 @@ class OwnFacts:
     done_below: int = 0
     done_ms: int = 0
     """Messages below this place in the queue and of slots before this time are done, though all are enqueued anew."""
+    oldest: int = 0
+    """Units before this place of the timer log are done: files before it may be gone."""
 
 
 @attrs.frozen
@@ -56,7 +58,8 @@ class TimerCheckpoint:
     def encode(self) -> bytes:
         raw = self.body()
         if self.own is not None:
-            raw += _OWN.pack(_MAGIC, self.own.precision_ms, self.own.done_below, self.own.done_ms, 0)[:-4]
+            raw += _OWN.pack(_MAGIC, self.own.precision_ms, self.own.done_below, self.own.done_ms,
+                             self.own.oldest, 0)[:-4]
             raw += crc32(raw).to_bytes(4, "big")
         return raw.ljust(_PAGE_BYTES, b"\0")
 
@@ -73,7 +76,8 @@ def _own(raw: bytes) -> OwnFacts | None:
     end = _LONGS.size + _OWN.size
     if len(raw) < end:
         return None
-    magic, precision_ms, done_below, done_ms, code = _OWN.unpack_from(raw, _LONGS.size)
-    if magic != _MAGIC or code != crc32(raw[: end - 4]) or precision_ms < 1 or min(done_below, done_ms) < 0:
+    magic, precision_ms, done_below, done_ms, oldest, code = _OWN.unpack_from(raw, _LONGS.size)
+    if magic != _MAGIC or code != crc32(raw[: end - 4]) or precision_ms < 1 or (
+            min(done_below, done_ms, oldest) < 0):
         return None
-    return OwnFacts(precision_ms, done_below, done_ms)
+    return OwnFacts(precision_ms, done_below, done_ms, oldest)

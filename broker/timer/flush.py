@@ -17,11 +17,9 @@ class TimerFlush:
 
     def __init__(self, files: Files, checkpoint: TimerCheckpoint | None, to_sync: Mapping[int, File] | None = None,
                  folders: Sequence[str] = (), wheel: File | None = None, pages: Mapping[int, bytes] | None = None, *,
-                 wheel_is_new: bool = False, oldest: int = 0) -> None:
-        """``oldest``: units before this place of the timer log are done."""
+                 wheel_is_new: bool = False) -> None:
         self._files, self.checkpoint, self.files, self.folders = files, checkpoint, to_sync or {}, folders
         self._wheel, self._pages, self._wheel_is_new = wheel, pages or {}, wheel_is_new
-        self.oldest = oldest
         self.cancelled = False
         """Set where the store lives: leave off at the next step. What was done so far harms nobody."""
         self.finished = self.sync_failed = False

@@ -74,9 +74,8 @@ class TimerLog:
                 break
             end = at + UNIT_BYTES
         self._cut(end)
-        self._dirty |= {self.begin + number * self.file_bytes for number in range(len(self._open))
-                        if self.begin + (number + 1) * self.file_bytes > sure}
-        self.new_names = True
+        self._dirty |= {self.begin + number * self.file_bytes for number in range(len(self._open))}
+        self.new_names = True  # and kinds of older units may have changed in the system's memory alone
 
     def close(self) -> None:
         for file in self._open:

@@ -96,7 +96,8 @@ class TimersPart(Part):
 
     def _recover(self) -> None:
         store, journal, messages = self._store, self._journal, self._messages
-        found = store.recover(journal.end, queue_end=messages.max_offset(TOPIC, 0), place_of=self._place_of)
+        found = store.recover(journal.end, queue_end=messages.max_offset(TOPIC, 0), place_of=self._place_of,
+                              now_ms=self._wall_ms())
         if found:
             logger.warning("timers are put into the wheel anew: %s", found)
         if not store.read_time_ms:

@@ -29,6 +29,8 @@ from broker.timer.wheel import SLOTS, Wheel
 
 PlaceOf = Callable[[int], int | None]
 """The place in the timers' queue of the message at an offset of the commit log; None: it cannot be read."""
+_AHEAD_MAX_MS: Final = 86_400_000
+"""So far may a clock have been set back."""
 _CHECKED: Final = 64
 """So many slots and units tell at the start whether wheel and timer log belong together."""
 _AGAIN_MAX: Final = 1 << 16
@@ -72,12 +74,14 @@ class TimerStore:
 
     # --- opening ---------------------------------------------------------------------------------------------
 
-    def recover(self, log_end: int, *, queue_end: int = 1 << 62, place_of: PlaceOf = lambda offset: None) -> str:
+    def recover(self, log_end: int, *, queue_end: int = 1 << 62, place_of: PlaceOf = lambda offset: None,
+                now_ms: int = 1 << 62) -> str:
         """Take up what the last process left, as far as the commit log, which ends at ``log_end``, and the queue, at
-        ``queue_end``, bear it out. Returns why everything is enqueued anew, "" if it is not. Raises ``OSError``."""
+        ``queue_end``, and the clock bear it out. Returns why everything is enqueued anew, "" if it is not. Raises
+        ``OSError``."""
         for folder in ("", FOLDER):  # so that no crash brings back a file that the last process deleted
             self._files.sync_dir(folder)
-        wrong = self._read_checkpoint() or self._log.open(self._claimed) or self._find_units()
+        wrong = self._read_checkpoint(now_ms) or self._log.open(self._claimed) or self._find_units()
         if wrong:
             self.anew(wrong)
         else:
@@ -88,13 +92,16 @@ class TimerStore:
         self.queue_offset = min(self.queue_offset, queue_end)
         return wrong
 
-    def _read_checkpoint(self) -> str:
+    def _read_checkpoint(self, now_ms: int) -> str:
         raw = read_whole(self._files, PATH)
         if raw is None:
             return f"{PATH} is not there" if self._is_anything_there() else ""
         found = TimerCheckpoint.decode(raw)
         if found is None:
             return f"{PATH} is damaged"
+        if found.read_time_ms > now_ms + _AHEAD_MAX_MS:
+            return f"{PATH} is damaged: it says that all is done up to {found.read_time_ms} ms, and now it is {now_ms}"
+        self._sync_checkpoint()
         self.queue_offset, self.master_queue_offset = found.queue_offset, found.master_queue_offset
         self.state_version, self.timestamp, self.counter = found.state_version, found.timestamp, found.counter
         self._flushed = found
@@ -102,10 +109,19 @@ class TimerStore:
         self.done_below, self.done_ms = found.queue_offset, found.read_time_ms
         if found.own is not None:
             self.done_below, self.done_ms = found.own.done_below, found.own.done_ms
+            self._oldest = self._oldest_flushed = found.own.oldest
             if found.own.precision_ms != self.precision_ms:
                 return f"timers were kept in slots of {found.own.precision_ms} ms, and timerPrecisionMs is now " \
                        f"{self.precision_ms}"
         return ""
+
+    def _sync_checkpoint(self) -> None:
+        """What follows from it must not outlive it."""
+        file = self._files.open(PATH)
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def _is_anything_there(self) -> bool:
         return self._files.exists(WHEEL_PATH) or bool(self._files.list(FOLDER))
@@ -119,6 +135,8 @@ class TimerStore:
         """The end of the timer log, and in the wheel what stands before it."""
         log, wheel = self._log, self._wheel
         claimed = self._claimed
+        if self._flushed is not None and self._flushed.own is not None and log.begin > self._oldest:
+            return f"{FOLDER} begins at {log.begin}, and {PATH} says that all is done up to {self._oldest}"
         if log.begin < claimed < log.end and not log.is_place(claimed):
             return f"{PATH} says that {FOLDER} is flushed up to {claimed}, where no unit ends"
         log.find_end(claimed)
@@ -167,7 +185,7 @@ class TimerStore:
                 wheel.add(moment, at, units.counted(fields[2]))
         last = log.last()
         self._last_offset = log.read(last)[5] if last >= 0 else -1
-        self._oldest = log.begin
+        self._oldest = max(self._oldest, log.begin)
         return ""
 
     def anew(self, why: str) -> None:
@@ -360,7 +378,8 @@ class TimerStore:
         self._oldest_flushed = min(self._oldest_flushed, at)
         try:
             if self._flushed is not None and self._claimed > at:
-                self._flushed = attrs.evolve(self._flushed, log_end=at, queue_offset=self.queue_offset)
+                self._flushed = attrs.evolve(
+                    self._flushed, log_end=at, queue_offset=self.queue_offset, own=self.checkpoint().own)
                 self._run(TimerFlush(self._files, self._flushed))
             self._run(self._begin_flush(at))
             log.cut(at)
@@ -425,7 +444,7 @@ class TimerStore:
         """As things are now, on disk or not."""
         return TimerCheckpoint(self.read_time_ms, self._log.end, self.queue_offset, self.master_queue_offset,
                                self.state_version, self.timestamp, self.counter,
-                               OwnFacts(self.precision_ms, self.done_below, self.done_ms))
+                               OwnFacts(self.precision_ms, self.done_below, self.done_ms, self._oldest))
 
     @property
     def is_unflushed(self) -> bool:
@@ -447,7 +466,7 @@ class TimerStore:
         wheel = self._wheel.ready() if is_needed else None
         self._flush = TimerFlush(
             self._files, attrs.evolve(self.checkpoint(), log_end=log_end), files, folders, wheel,
-            self._wheel.begin_flush(), wheel_is_new=self._wheel.new_name, oldest=self._oldest)
+            self._wheel.begin_flush(), wheel_is_new=self._wheel.new_name)
         return self._flush
 
     def end_flush(self, flush: TimerFlush) -> None:
@@ -460,7 +479,9 @@ class TimerStore:
         if flush.finished:
             self._wheel.flushed()
             if flush.checkpoint is not None:
-                self._flushed, self._oldest_flushed = flush.checkpoint, flush.oldest
+                self._flushed = flush.checkpoint
+                if flush.checkpoint.own is not None:
+                    self._oldest_flushed = flush.checkpoint.own.oldest
         else:
             self.in_doubt |= flush.sync_failed
             self._wheel.flush_failed()

@@ -16,6 +16,9 @@ from broker.ha.wire import Ack, Block, MasterHandshake, SlaveHandshake, Transfer
 from broker.store.checkpoint import Checkpoint
 from broker.store.files import MemoryFiles
 from broker.store.store import MessageStore, StoreConfig
+from broker.timer import units as timers
+from broker.timer.checkpoint import OwnFacts, TimerCheckpoint
+from broker.timer.units import Unit
 from remoting import frame
 from remoting import record as codec
 from remoting.command import Command, Encoding
@@ -65,6 +68,7 @@ def cases() -> dict[str, Case]:
     (queue,) = [bytes(file.data) for path, file in files.content.items() if path.startswith("consumequeue/")]
     entries = index[40 + 4 * 8 :]
     framed = frame.encode(COMMAND)
+    timer_page = TimerCheckpoint(1, 2, 3, 4, 5, 6, 7, OwnFacts(1_000, 8, 9, 52)).encode()
     return {
         "record": Case(codec.encode(MESSAGE, 11, 12, 13), [
             size, 0xDAA320A7, zlib.crc32(b"bodybody") & 0x7FFFFFFF, 3, 5, 11, 12, 0, 6, HOST, 13, HOST, 7, 8, 8,
@@ -75,6 +79,12 @@ def cases() -> dict[str, Case]:
         "index header": Case(index[:40], [1_000, 3_000, 0, size, 1, 4]),
         "index entry": Case(entries[40:60], [number(entries[40:44]), size, 2, 1]),
         "checkpoint": Case(Checkpoint(1, 2, 3, 4, 5, 6).encode(), [1, 2, 3, 4, 5, 6], rest=4_096 - 48),
+        "timer unit": Case(timers.pack(104, Unit(4_096, 200, 7, 3), 5_000, 1_000), [
+            52, 104, 3, 1_000, 4_000, 4_096, 200, 7, 0]),
+        "timer blank": Case(timers.blank(16), [16, 0, 0xCBD43194]),
+        "timer slot": Case(timers.SLOT.pack(5, 52, 104, 2, 0), [5, 52, 104, 2, 0]),
+        "timer checkpoint": Case(timer_page, [
+            1, 2, 3, 4, 5, 6, 7, 0x51544331, 1_000, 8, 9, 52, zlib.crc32(timer_page[:88])], rest=4_096 - 92),
         "batch": Case(codec.encode_batch([(5, b"body", b"pr")]), [28, 0, 0, 5, 4, b"body", 2, b"pr"], {"b": 4, "p": 2}),
         "frame": Case(framed, [len(framed) - 4, 1, len(HEADER), HEADER, b"body"], {"n": len(HEADER), "b": 4}),
         "header": Case(HEADER, [310, 3, 513, 9, 0, 5, b"words", 8], {"n": 5}, rest=8),

@@ -113,7 +113,7 @@ class Replica:
         rng, store, what = self.rng, self.store, self.rng.random()
         if what < 0.5:
             for _ in range(rng.choice((1, 1, 4))):
-                self.queue.append(Message(self.end, self.begin + rng.choice((-3, 0, 1, 2, 2, 2, 40, SLOTS - 70))))
+                self.queue.append(Message(self.end, self.begin + rng.choice((-3, 0, 1, 2, 2, 2, 40, SLOTS - 100))))
                 self.end += SIZE
             if rng.random() < 0.8:
                 self.enqueue()
