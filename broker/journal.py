@@ -103,7 +103,7 @@ class Journal:
                  now_ns: Callable[[], int] = _now_ns, wall_ms: Callable[[], int] = _wall_ms) -> None:
         self._store = store
         self._writer, self._flusher, self._cleaner = store.writer, store.flusher, store.cleaner
-        self._mender, self.mend, self.queue_end = store.mender, store.mender.ask, store.writer.queue_end
+        self.mender, self.queue_end = store.mender, store.writer.queue_end
         self.log, self.messages, self.visible, self.trust = store.log, store.messages, store.visible, store.trust
         """To read, and to see how far each is; what changes them comes through here, but for ``trust``."""
         self.config = config
@@ -382,8 +382,8 @@ class Journal:
         self.ticks(now_ns)
         self._flush(now_ns)
         self._clean(now_ns)
-        if self._mender.is_busy and self.failure is None:
-            self._mender.step(MENDED)
+        if self.mender.is_busy and self.failure is None:
+            self.mender.step(MENDED)
         self._bell.ring()
 
     async def _keep_ticking(self) -> None:

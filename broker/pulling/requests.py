@@ -87,7 +87,7 @@ class Pulling:
         self.given = Given()
         self.on_found: Callable[[str, str, int, int], None] | None = None
         """Called with group, topic, and how many messages and bytes were given."""
-        self._messages, self._veil, self._mend = journal.messages, journal.veil, journal.mend
+        self._messages, self._veil, self._mend = journal.messages, journal.veil, journal.mender.ask
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
         self._standing, self._now_ns = standing, now_ns
         self._finishing = False

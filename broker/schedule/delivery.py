@@ -43,6 +43,10 @@ class ScheduleConfig:
     flush_delay_offset_interval_ms: int = 10_000
 
 
+class _Waits(Exception):
+    """The queue is damaged, and is being built again."""
+
+
 @attrs.frozen
 class _StoreQueues:
     """Implements ``machine.Queues`` on a store's."""
@@ -66,8 +70,11 @@ class DelayedDelivery:
     """``tick`` is for ``Journal.ticks``. ``on_change`` is called when ``offsets`` are to be written."""
 
     def __init__(self, config: ScheduleConfig, messages: StoredMessages, puts: Puts,
-                 kept: DelayOffsets | None = None, *, now_ns: Callable[[], int], wall_ms: Callable[[], int]) -> None:
-        """Raises ``ValueError`` for levels that are none."""
+                 kept: DelayOffsets | None = None, *, now_ns: Callable[[], int], wall_ms: Callable[[], int],
+                 mends: Callable[[bytes, int], bool]) -> None:
+        """``mends``: whether this queue, which is damaged, is being built again. Raises ``ValueError`` for levels that
+        are none."""
+        self._mends = mends
         self.machine = Machine(levels.parse(config.message_delay_level), kept)
         self.on_change: Callable[[], None] = lambda: None
         self.delivered = 0
@@ -146,7 +153,7 @@ class DelayedDelivery:
     def _deliver(self, delivery: Delivery, now_ns: int) -> None:
         try:
             messages = self._read(delivery)
-        except OSError as error:
+        except (OSError, _Waits) as error:
             logger.error("delayed messages of level %d from %d on cannot be read, next attempt in 10 s: %s",
                          delivery.level, delivery.begin, error)
             self.machine.failed(delivery, now_ns, fault=True)
@@ -166,6 +173,9 @@ class DelayedDelivery:
             try:
                 message = levels.restored(self._log.record(offset, size).message)
             except (OffsetGone, DamagedRecord) as error:
+                is_gone = 0 <= offset < self._log.min_offset
+                if not is_gone and self._mends(levels.SCHEDULE_TOPIC, delivery.level - 1):
+                    raise _Waits(str(error)) from None
                 message = str(error)
             if isinstance(message, str):
                 self.dropped += 1

@@ -29,7 +29,7 @@ class DelaysPart(Part):
             ScheduleConfig(message_delay_level=config.message_delay_level,
                            flush_delay_offset_interval_ms=config.flush_delay_offset_interval),
             shared.journal.messages, shared.puts, load(shared.files, DelayOffsets), now_ns=shared.now_ns,
-            wall_ms=shared.wall_ms)
+            wall_ms=shared.wall_ms, mends=shared.journal.mender.begins)
         self._file = shared.table_file(self._delivery.offsets)
         self._delivery.on_change = self._file.changed
 

@@ -121,6 +121,11 @@ class Mender:
             self._queues.say(f"queue {queue_id} of {topic.decode()} is damaged: it is built again from the log")
         return "it is built again from the log; ask again"
 
+    def begins(self, topic: bytes, queue_id: int) -> bool:
+        """``ask``: whether it is worth waiting for."""
+        self.ask(topic, queue_id)
+        return (topic, queue_id) in self._waiting
+
     def restart(self) -> None:
         """The log was cut, or queues were deleted: what was found may not hold any more."""
         self._walk = None

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from broker.ha.acks import QuorumConfig
 from broker.schedule.delivery import ScheduleConfig
 from broker.schedule.levels import SCHEDULE_TOPIC
+from broker.store.consumequeue import ENTRY_BYTES
 from broker.store.tables import DelayOffsets, SubscriptionGroup, load
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import ResponseCode
@@ -175,6 +176,18 @@ async def test_the_clock_is_set(autojump_clock: MockClock, skew_ms: int, after_s
         world.skew_ms = skew_ms
         await trio.sleep(after_s)
         assert bodies(world) == [b"hello"]
+
+
+async def test_messages_of_a_level_whose_queue_is_damaged_wait_until_it_is_mended(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        orders(world)
+        for number in range(4):
+            await world.ask(delayed(2, b"m%d" % number))
+        world.store.flush()
+        [name] = [name for name in world.files.content if name.startswith("consumequeue/SCHEDULE_TOPIC_XXXX/1/")]
+        world.files.content[name].data[ENTRY_BYTES : 2 * ENTRY_BYTES - 8] = b"\xff" * (ENTRY_BYTES - 8)
+        await trio.sleep(18)
+        assert (bodies(world), world.delayed.dropped) == ([b"m0", b"m1", b"m2", b"m3"], 0)
 
 
 async def test_what_cannot_be_delivered_is_dropped_and_the_rest_comes(autojump_clock: MockClock) -> None:

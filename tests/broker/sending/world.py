@@ -86,7 +86,7 @@ class World:
                                  self.journal.log.record, STORE_HOST, Random(2), of_parts=[self.halves.rule, delays])
         self.delayed = DelayedDelivery(
             schedule or ScheduleConfig(), self.journal.messages, self.puts, load(self.files, DelayOffsets),
-            now_ns=self.journal.now_ns, wall_ms=self.wall_ms)
+            now_ns=self.journal.now_ns, wall_ms=self.wall_ms, mends=self.journal.mender.begins)
         self.delayed_file = TableFile(self.files, self.delayed.offsets, inline)
         self.delayed.on_change = self.delayed_file.changed
         self.journal.ticks.join("parts", self.delayed.tick)

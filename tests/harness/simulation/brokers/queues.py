@@ -43,4 +43,9 @@ PLANTED: Final = (
     Planted("a walk goes on over a log that was cut", STORE + "store.py",
             "        self.mender.restart()\n        count =", "        count =",
             (TESTS + "test_a_topic_that_is_deleted_and_made_anew_meanwhile_is_looked_at_from_the_start",)),
+    Planted("delayed messages of a damaged queue are dropped", "broker/schedule/delivery.py",
+            "                if not is_gone and self._mends(levels.SCHEDULE_TOPIC, delivery.level - 1):\n"
+            "                    raise _Waits(str(error)) from None\n", "",
+            ("tests/broker/schedule/test_delivery.py::"
+             "test_messages_of_a_level_whose_queue_is_damaged_wait_until_it_is_mended",)),
 )
