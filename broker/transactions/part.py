@@ -25,6 +25,7 @@ from broker.transactions.checking import CheckLimits
 from broker.transactions.conversion import Conversion, ConversionConfig
 from broker.transactions.ending import Author, Ending
 from broker.transactions.feeding import PATH, Feed, KeptTransactions
+from broker.transactions.halves import Halves
 from broker.transactions.resuming import Resuming
 from remoting.bodies.namesrv import DataVersion
 from remoting.body import Body, body
@@ -104,17 +105,17 @@ class TransactionsPart(Part):
         self._standing, self._veil, self._log, self._visible = (
             shared.standing, journal.veil, journal.log, journal.visible)
         self._topics, self._offsets, self._wall_ms = before[TopicsPart], before[OffsetsPart].table, shared.wall_ms
-        self._feed = Feed(journal, journal.messages, _kept(shared.files), lambda topic: self._offsets.query(
+        self.feed = Feed(journal, journal.messages, _kept(shared.files), lambda topic: self._offsets.query(
             PROGRESS_GROUP, topic, records.QUEUE))
         author = Author(packed_host(config.broker_ip1, config.listen_port), shared.standing, shared.wall_ms,
                         lambda: f"{shared.rng.getrandbits(128):032X}")
         delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
-        self._ending = Ending(self._feed, journal.log, journal.messages, shared.puts, author, delays)
-        self._asking = Asking(self._feed, journal.log, shared.puts, author, self._ending, before[ClientsPart].producers,
+        self._ending = Ending(self.feed, journal.log, journal.messages, shared.puts, author, delays)
+        self._asking = Asking(self.feed, journal.log, shared.puts, author, self._ending, before[ClientsPart].producers,
                               self._offsets, self._make_topic)
-        self._resuming = Resuming(self._feed, journal.log, shared.puts, author)
-        self._file = shared.table_file(self._feed.checkpoint, path=PATH, pause_ms=SAVED_EVERY_MS)
-        self._feed.on_change = self._file.changed
+        self._resuming = Resuming(self.feed, journal.log, shared.puts, author)
+        self._file = shared.table_file(self.feed.checkpoint, path=PATH, pause_ms=SAVED_EVERY_MS)
+        self.feed.on_change = self._file.changed
         self._counted: dict[str, TransactionCount] = {}
         self._metrics_version = DataVersion()
         self._metrics_file = shared.table_file(self._transaction_metrics, path=METRICS_PATH,
@@ -124,12 +125,17 @@ class TransactionsPart(Part):
         """What this broker held when it became master."""
         journal.was_cut.join("parts", self._cut)
 
+    @property
+    def halves(self) -> Halves:
+        """The open transactions."""
+        return self.feed.halves
+
     def handlers(self) -> Mapping[int, Handler]:
         return {RequestCode.END_TRANSACTION: self._ending.end,
                 RequestCode.RESUME_CHECK_HALF_MESSAGE: self._resuming.resume}
 
     def metrics(self, page: Page) -> Iterator[Metric]:
-        ends, asks, feed = self._ending.counters, self._asking.counters, self._feed
+        ends, asks, feed = self._ending.counters, self._asking.counters, self.feed
         yield page.gauge("rocketmq_half_messages", "Open transactions.", [
             ((topic,), count) for topic, count in sorted(feed.halves.counts.items())], "topic")
         yield page.counter("rocketmq_commit_messages", "Transactions that were committed.", [
@@ -147,7 +153,7 @@ class TransactionsPart(Part):
                            [((), feed.lost)])
 
     def keeps_from(self) -> int | None:
-        return self._feed.halves.least_offset()
+        return self.feed.halves.least_offset()
 
     def make_way(self, below: int) -> None:
         self._asking.make_way(below)
@@ -173,7 +179,7 @@ class TransactionsPart(Part):
 
     def _knows_all(self) -> bool:
         """What a former master decided may stand in what is not shown yet."""
-        if self._veil.on or self._feed.behind:
+        if self._veil.on or self.feed.behind:
             return False
         seen = self._visible.offset
         return seen >= self._end or next(self._log.scan(seen, self._end, check_crc=False), None) is None
@@ -182,8 +188,8 @@ class TransactionsPart(Part):
         return 0
 
     def tick(self, now_ns: int) -> None:
-        self._feed.feed()
-        if not self._feed.behind:
+        self.feed.feed()
+        if not self.feed.behind:
             self._ending.shown(self._visible.offset)
             self._asking.shown(self._visible.offset)
         if self._writes_open and not self._open and self._standing.role.delivers and self._knows_all():
@@ -199,7 +205,7 @@ class TransactionsPart(Part):
     # --- files -----------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        counts = self._feed.halves.counts
+        counts = self.feed.halves.counts
         if {topic: each.count for topic, each in self._counted.items()} == counts:
             return
         now_ms = self._wall_ms()
