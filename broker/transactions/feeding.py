@@ -275,9 +275,11 @@ class Feed:
             self.on_change()
 
     def _final(self, found: Outline) -> None:
+        """It decides what its prepared offset names. A copy names nothing: 0, where a half of its id may stand that was
+        decided before there was a copy."""
         record = self._record(found[0], found[1])
-        if record is None or (record.message.prepared_offset <= 0 and not self._is_first(record)):
-            return  # a copy: it decides nothing
+        if record is None:
+            return
         offset = record.message.prepared_offset
         unique = decode_properties(record.message.properties).get(UNIQ_KEY, "")
         known = self.halves.of(offset)
@@ -289,11 +291,6 @@ class Feed:
             known = self.halves.of(offset)
         if known is not None and known.half.unique == unique:
             self.halves.decided(offset, records.COMMITTED, record.offset)
-
-    def _is_first(self, record: Record) -> bool:
-        """A half at the very beginning of the log has the offset that copies have as well."""
-        half = self._half_at_offset(0)
-        return half is not None and half.unique == decode_properties(record.message.properties).get(UNIQ_KEY)
 
     # --- the log is cut --------------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ class TransactionsPart(Part):
 
     @property
     def halves(self) -> Halves:
-        """The open transactions."""
+        """The table of open transactions."""
         return self.feed.halves
 
     def handlers(self) -> Mapping[int, Handler]:

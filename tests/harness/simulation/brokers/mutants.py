@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.harness.planting import Planted
-from tests.harness.simulation.brokers import folders, queues, silences, waiting
+from tests.harness.simulation.brokers import folders, queues, silences, transacted, waiting
 
 HA: Final = "broker/ha/"
 MANAGER: Final = "broker/replicas/manager.py"
@@ -794,7 +794,7 @@ PLANTED: Final = (
             "        finally:\n            keep_spare(files)\n", "        finally:\n            pass\n",
             (DISKS + "test_a_full_disk_has_room_for_what_says_who_a_replica_is_and_what_its_log_is_worth",)),
     *silences.PLANTED,
-    *folders.PLANTED,
-    *waiting.PLANTED,
+    *folders.PLANTED, *waiting.PLANTED,
     *queues.PLANTED,
+    *transacted.PLANTED,
 )

@@ -1,0 +1,77 @@
+"""Planted bugs of transactions: what is decided twice, or never, and the tests that notice."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.harness.planting import Planted
+
+BROKER: Final = "broker/transactions/"
+HALVES: Final = "tests/broker/transactions/test_halves.py::"
+ENDING: Final = "tests/broker/transactions/test_ending.py::"
+ASKING: Final = "tests/broker/transactions/test_asking.py::"
+REPLICAS: Final = "tests/broker/transactions/test_replicas.py::"
+RECORDS: Final = "tests/broker/transactions/test_records.py::"
+CONVERSION: Final = "tests/broker/transactions/test_conversion.py::"
+NOTED: Final = "tests/broker/test_noted.py::"
+
+PLANTED: Final = (
+    Planted("each put-back is a transaction of its own", BROKER + "halves.py",
+            "if named is None or named.half.unique == half.unique:", "if False:",
+            (HALVES + "TestAgainstAModel::runTest",)),
+    Planted("a half that was put back names any transaction", BROKER + "halves.py",
+            "if named is None or named.half.unique == half.unique:", "if True:",
+            (HALVES + "test_a_name_of_another_transaction_is_not_believed",)),
+    Planted("what Java put back is told by its id alone", BROKER + "halves.py",
+            "(known.half.group, known.half.born_ms, known.half.checks + 1) == (",
+            "(known.half.group, half.born_ms, half.checks) == (",
+            (HALVES + "test_what_java_put_back_is_known_by_its_id_its_birth_and_its_count",)),
+    Planted("what is no longer remembered is open", BROKER + "halves.py",
+            "if ended is not None or (self.since <= first < half.offset and first not in self._open):",
+            "if ended is not None:", (HALVES + "test_what_ended_before_the_memory_reaches_stays_ended",)),
+    Planted("a former half names nothing", BROKER + "halves.py",
+            "transaction.former.append((transaction.half.offset, transaction.half.queue_offset))",
+            "self._by_offset.pop(transaction.half.offset)", (HALVES + "TestAgainstAModel::runTest",)),
+    Planted("a half that was brought back stays given up", BROKER + "halves.py",
+            "transaction.half, transaction.given_up = half, False", "transaction.half = half",
+            (HALVES + "TestAgainstAModel::runTest",
+             ASKING + "test_unanswered_checks_end_in_a_topic_and_a_half_is_brought_back")),
+    Planted("a commit has no mark in its append", BROKER + "ending.py",
+            "messages.insert(0, final)", "messages = [final]", (ENDING + "test_final_and_mark_are_one_append",)),
+    Planted("who decides again decides once more", BROKER + "ending.py",
+            "if ended is not None or half.offset >= halves.since or self._is_delivered(half):", "if False:",
+            (ENDING + "test_a_late_commit_and_the_answer_to_a_check_are_one_message[answer]",)),
+    Planted("a contradiction is done", BROKER + "ending.py",
+            "if ended is not None and ended.decision in _DECISIONS.values() and ended.decision != decision:",
+            "if False:",
+            (ENDING + "test_a_contradiction_is_refused",)),
+    Planted("any group may decide", BROKER + "ending.py",
+            "if not half.group or half.group != asked.producer_group:", "if not half.group:",
+            (ENDING + "test_forged_decisions_leave_the_half_alone",)),
+    Planted("whatever stands there is a half", BROKER + "records.py",
+            "if message.topic != HALF_TOPIC or message.sys_flag & ROLLBACK:", "if message.sys_flag & ROLLBACK:",
+            (RECORDS + "test_other_records_are_no_halves", ENDING + "test_forged_decisions_leave_the_half_alone")),
+    Planted("a check counts without a producer", BROKER + "asking.py",
+            "if what is Verdict.ASK and asked is None and not forward:", "if False:",
+            (ASKING + "test_no_check_counts_without_a_producer",)),
+    Planted("who gave itself a time is asked before", BROKER + "checking.py",
+            "return Verdict.WAIT if age_ms <= half.immunity_ms else Verdict.ASK", "return Verdict.ASK",
+            (ASKING + "test_immunity_delays_checks_counts_none_and_refuses_late_decisions",)),
+    Planted("a final record of any id decides", BROKER + "feeding.py",
+            "if known is not None and known.half.unique == unique:", "if known is not None:",
+            (REPLICAS + "test_copies_decide_nothing[of_another]",)),
+    Planted("final records are not heard of", BROKER + "feeding.py",
+            "self._finals.append(found)", "pass",
+            (REPLICAS + "test_what_a_java_master_committed_is_not_asked_for_and_gets_its_mark",)),
+    Planted("a log that was cut leaves the table as it is", BROKER + "feeding.py",
+            "if end > self.halves.highest:", "if True:",
+            (REPLICAS + "test_a_decision_that_is_cut_off_is_open_again",)),
+    Planted("senders may name a transaction", BROKER + "records.py",
+            "    for name in OWN:\n        values.pop(name, None)\n", "",
+            (CONVERSION + "test_no_sender_says_what_only_brokers_say",)),
+    Planted("what is told again is handed on again", "broker/noted.py",
+            "if found[0] < self._at:", "if False:", (NOTED + "test_what_is_shown_again_is_not_handed_on_again",)),
+    Planted("what was confirmed while nobody listened is passed over", "broker/noted.py",
+            "self._live = not run", "self._live = True",
+            (NOTED + "test_each_is_handed_on_once_across_starts_and_cuts",)),
+)
