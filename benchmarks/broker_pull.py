@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from broker.consumers import ClientsConfig, Consumers
+from broker.filters.table import FilterKeys, Filters
 from broker.groups import GroupsConfig, GroupTable
 from broker.journal import Journal
 from broker.offsets import OffsetsConfig, OffsetTable
@@ -78,7 +79,8 @@ def parts(journal: Journal) -> Pulling:
     topics.update([TopicConfig("one", QUEUES, QUEUES), TopicConfig("many", QUEUES, QUEUES)])
     return Pulling(
         PullConfig(), ReadConfig(), journal=journal, topics=topics, groups=GroupTable(GroupsConfig(), lambda: 0),
-        offsets=OffsetTable(OffsetsConfig(), lambda: 0), consumers=Consumers(ClientsConfig()),
+        offsets=OffsetTable(OffsetsConfig(), lambda: 0),
+        filters=Filters(FilterKeys(enable_property_filter=True), lambda: 0), consumers=Consumers(ClientsConfig()),
         standing=Standing("c", "b", "127.0.0.1:10911"), now_ns=time.monotonic_ns)
 
 

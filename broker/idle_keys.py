@@ -52,7 +52,7 @@ enableLmqStats=false enableLogConsumeQueueRepeatedlyBuildWhenRecover=false enabl
 enableMultiDispatch=false enableNetWorkFlowControl=false
 enableNotifyAfterPopOrderLockRelease=true enableNotifyBeforePopCalculateLag=true enablePopBatchAck=false
 enablePopBufferMerge=false enablePopLog=false enablePopMessageThreshold=false enablePopMetrics=true
-enablePropertyFilter=false enableReconnectForGoAway=true enableRegisterProducer=true enableRemoteEscape=false
+enableReconnectForGoAway=true enableRegisterProducer=true enableRemoteEscape=false
 enableRemotingMetrics=true enableRequestMetrics=true enableRetryTopicV2=false enableRocksDBLog=false
 enableRunningFlagsInFlush=false enableScheduleAsyncDeliver=false enableScheduleMessageStats=true
 enableSingleTopicRegister=false enableSkipLongAwaitingAck=false
@@ -60,7 +60,7 @@ enableSplitRegistration=false enableStatsMetrics=true enableTransactionMetrics=t
 endTransactionPoolQueueCapacity=100000 endTransactionThreadPoolNums=12 estimateAccumulation=true
 expectConsumerNumUseFilter=32 fastFailIfNoBufferInStorePool=false fetchControllerAddrByDnsLookup=false
 fetchNamesrvAddrByAddressServer=false fetchNameSrvAddrByDnsLookup=false fetchNamesrvAddrInterval=10000
-filterDataCleanTimeSpan=86400000 filterSupportRetry=false flushCommitLogTimed=true flushConsumeQueueLeastPages=2
+flushCommitLogTimed=true flushConsumeQueueLeastPages=2
 flushConsumeQueueThoroughInterval=60000 flushConsumerOffsetHistoryInterval=60000 flushIntervalConsumeQueue=1000
 flushLeastPagesWhenWarmMapedFile=4096 forceVerifyPropCRC=false forwardTimeout=3000 globalColdReadThreshold=104857600
 heartbeatThreadPoolNums=2 heartbeatThreadPoolQueueCapacity=50000 highSpeedMode=false indexFileReadEnable=true
@@ -143,6 +143,7 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
     "storeType": "default",
     "messageStorePlugIn": "",
     "configManagerVersion": "v1",
+    "enableCalcFilterBitMap": "false",
     "enableConsumeQueueExt": "false",
     "popConsumerKVServiceEnable": "false",
     "timerRocksDBEnable": "false",
@@ -156,7 +157,11 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
 """Those of them that must not be given another value: to go on would lose data, open another store, or drop security.
 """
 
-INSTEAD: Final[Mapping[str, str]] = {"useTLS": "tls.enable is for TLS to others"}
+INSTEAD: Final[Mapping[str, str]] = {
+    "enableCalcFilterBitMap": "filters work without it",
+    "enableConsumeQueueExt": "filters work without it",
+    "useTLS": "tls.enable is for TLS to others",
+}
 """What is offered in the place of such a key."""
 
 FEATURES: Final[Mapping[str, Missing]] = {
@@ -167,14 +172,12 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "compatibleWithOldNameSrv": Missing("heartbeats for name servers of RocketMQ 5 alone", "true"),
     "defaultMessageRequestMode": Missing("consuming by POP", "PULL"),
     "enableBroadcastOffsetStore": Missing("offsets of broadcasting consumers behind proxies"),
-    "enableCalcFilterBitMap": Missing("filters by SQL92"),
     "enableCleanExpiredOffset": Missing("deletion of offsets that nobody uses"),
     "enableCompaction": Missing("compaction of topics"),
     "enabledAppendPropCRC": Missing("checksums of properties"),
     "enableLmq": Missing("light message queues"),
     "enableMultiDispatch": Missing("light message queues"),
     "enableNetWorkFlowControl": Missing("flow control of the network"),
-    "enablePropertyFilter": Missing("filters by SQL92"),
     "enableRemoteEscape": Missing("escape to another group's master"),
     "fetchControllerAddrByDnsLookup": Missing("controllers by DNS"),
     "fetchNameSrvAddrByDnsLookup": Missing("name servers by DNS"),

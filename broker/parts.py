@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.config import BrokerConfig, extended
 from broker.consumers.part import ClientsPart
+from broker.filters.part import FiltersPart
 from broker.groups.part import GroupsPart
 from broker.offsets.part import OffsetsPart
 from broker.part import PartClass, Parts, Shared
@@ -24,6 +25,7 @@ from broker.transactions.part import HalvesPart, TransactionsPart
 PARTS: Final[tuple[PartClass, ...]] = (
     TopicsPart,
     GroupsPart,
+    FiltersPart,
     ClientsPart,
     OffsetsPart,
     HalvesPart,

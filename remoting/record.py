@@ -336,6 +336,18 @@ def outlines(data: bytes, base: int, at: int = 0, most: int = 1 << 62, *,
     return found, at
 
 
+def stored_properties(data: bytes, at: int = 0) -> bytes:
+    """Those of the record that stands at ``at``, and no more of it. Raises ``DamagedRecord``."""
+    if len(data) - at >= RECORD_BYTES_MIN:
+        size, magic, _, _, _, _, sys_flag, _, body_size = _SCANNED.unpack_from(data, at)
+        if magic == MAGIC and not sys_flag & _V6_FLAGS and 0 <= body_size < size - 90 <= len(data) - at - 90:
+            end, topic_at = at + size, at + 89 + body_size
+            properties_at = topic_at + data[topic_at - 1] + 2
+            if properties_at <= end and data[properties_at - 2] << 8 | data[properties_at - 1] == end - properties_at:
+                return data[properties_at:end]
+    return outline(data, at, check_crc=False)[7]
+
+
 def _parts(data: bytes | memoryview, at: int, check_crc: bool,
            size_max: int) -> tuple[tuple[Any, ...], int, int, int, int]:
     """The fixed fields, and where body, topic and properties begin and the record ends; all checked."""

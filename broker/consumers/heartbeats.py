@@ -18,6 +18,9 @@ from broker.consumers.locks import Locks
 from broker.consumers.members import ConsumerGroup, Consumers, Member, Producers
 from broker.consumers.notices import Notices
 from broker.consumers.subscriptions import no_property_filter, subscribed
+from broker.filters.errors import FilterIllegal
+from broker.filters.expressions import compiled
+from broker.filters.table import Filters
 from broker.groups import GroupTable
 from broker.standing import Standing
 from broker.topics import TopicTable
@@ -37,9 +40,9 @@ class Heartbeats:
     """``run`` must be running; ``closed`` is to be called with every connection that closes. ``now_ns``: monotonic."""
 
     def __init__(self, consumers: Consumers, producers: Producers, locks: Locks, *, groups: GroupTable,
-                 topics: TopicTable, standing: Standing, now_ns: Callable[[], int]) -> None:
+                 topics: TopicTable, filters: Filters, standing: Standing, now_ns: Callable[[], int]) -> None:
         self._consumers, self._producers, self._locks = consumers, producers, locks
-        self._groups, self._topics, self._standing = groups, topics, standing
+        self._groups, self._topics, self._filters, self._standing = groups, topics, filters, standing
         self._now_ns = now_ns
         self._notices = Notices()
         self._bell = Bell()
@@ -61,9 +64,11 @@ class Heartbeats:
         for consumer in data.consumer_data_set:
             if self._made(consumer):
                 member = Member(connection, data.client_id, command.language, command.version, now_ns)
+                without = data.without_sub and data.heartbeat_fingerprint != 0
                 known &= self._consumers.register(
-                    consumer, member, data.heartbeat_fingerprint,
-                    without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0)
+                    consumer, member, data.heartbeat_fingerprint, without_subscriptions=without)
+                if not without and self._consumers.is_member(consumer.group_name, connection):
+                    self._filters.register(consumer.group_name, consumer.subscription_data_set)
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, Member(
                 connection, data.client_id, command.language, command.version, now_ns))
@@ -99,8 +104,14 @@ class Heartbeats:
     def check(self, _: Connection, command: Command) -> Command:
         """46: whether an expression will do."""
         data = CheckClientRequestBody.from_json(command.body).subscription_data
-        if data is not None and not subscribed(data).by_tag:
+        if data is None or subscribed(data).by_tag:
+            return response(command)
+        if not self._filters.config.enable_property_filter:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=no_property_filter(data.expression_type))
+        try:
+            compiled(data.sub_string, data.expression_type)
+        except FilterIllegal as error:
+            return response(command, ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=str(error))
         return response(command)
 
     # --- changes ---------------------------------------------------------------------------------------------
@@ -111,6 +122,8 @@ class Heartbeats:
         self._producers.closed(connection)
 
     def _note(self, group: ConsumerGroup) -> None:
+        if not group.members:
+            self._filters.unregister(group.name)
         self._notices.changed(group, self._now_ns())
         self._bell.ring()
 

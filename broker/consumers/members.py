@@ -158,6 +158,9 @@ class Consumers:
     def has(self, connection: Connection) -> bool:
         return connection in self._of
 
+    def is_member(self, group: str, connection: Connection) -> bool:
+        return group in self._of.get(connection, ())
+
     def pulled(self, group: str, topic: str, wanted: Subscribed, now_ns: int) -> None:
         """A pull said what it wants, perhaps of a group whose members send no heartbeats."""
         self._pulled[group, topic] = wanted, now_ns

@@ -13,6 +13,7 @@ from broker.consumers.clientcalls import ClientCalls
 from broker.consumers.heartbeats import Heartbeats
 from broker.consumers.locks import Locks
 from broker.consumers.members import ClientsConfig, Consumers, Producers
+from broker.filters.part import FiltersPart
 from broker.groups.part import GroupsPart
 from broker.part import Part, Parts, Shared, Table
 from broker.standing import Role
@@ -36,7 +37,7 @@ class ClientsPart(Part):
         self.calls = ClientCalls(
             self.consumers, groups=groups, topics=topics, log=shared.journal.log, standing=standing)
         self._heartbeats = Heartbeats(self.consumers, self.producers, self.locks, groups=groups, topics=topics,
-                                      standing=standing, now_ns=shared.now_ns)
+                                      filters=before[FiltersPart].filters, standing=standing, now_ns=shared.now_ns)
         self._modes_file = shared.table_file(self._modes, path=PATHS[MessageRequestModes])
         self._assignments = Assignments(self.consumers, groups, topics, shared.queues_of, self._modes_file.saved,
                                         load(shared.files, MessageRequestModes))

@@ -1,6 +1,6 @@
-"""What a group wants of a topic, ready for reading a queue: the codes of tags, or everything.
+"""What a group wants of a topic, ready for reading a queue: the codes of tags, a filter over properties, or everything.
 
-Pure. Expressions over properties are known as such, and nothing here reads them.
+Pure. Expressions over properties are known as such; ``broker.filters`` reads them.
 Source: ``FilterAPI``, ``ExpressionType`` and ``ExpressionMessageFilter`` of RocketMQ 5.5.0.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -24,17 +24,33 @@ class SubscriptionIllegal(ValueError):
     """An expression that says nothing."""
 
 
+class Filter(Protocol):
+    """What a group's expression says of a message's properties."""
+
+    @property
+    def cost(self) -> int:
+        """To evaluate it once: 1 for a short one."""
+        ...
+
+    def matches(self, properties: bytes) -> bool:
+        """Whether a message with these properties, as they stand in the log, is wanted."""
+        ...
+
+
 @attrs.frozen
 class Subscribed:
-    """``codes``: of the tags that are wanted; None where all messages are. ``by_tag``: nothing else decides."""
+    """``codes``: of the tags that are wanted; None where all messages are. ``by_tag``: its kind is that of tags."""
 
     data: SubscriptionData
     codes: frozenset[int] | None
     by_tag: bool
+    filter: Filter | None = None
+    """Decides, too."""
 
-    def wants(self, tags_code: int) -> bool:
-        """A message with this code in its queue."""
-        return self.codes is None or tags_code in self.codes
+    def wants(self, tags_code: int, properties: bytes) -> bool:
+        """A message with this code in its queue and these properties."""
+        return (self.codes is None or tags_code in self.codes) and (
+            self.filter is None or self.filter.matches(properties))
 
 
 def subscribed(data: SubscriptionData) -> Subscribed:

@@ -22,20 +22,23 @@ LENGTH_MAX: Final = 32 << 10
 _REMEMBERED: Final = 100
 _REMEMBERED_LENGTH_MAX: Final = 4 << 10
 """Longer ones that are no good are not kept."""
+_CHEAP_LENGTH: Final = 256
+"""Characters that are evaluated at the cost of 1."""
 _SEARCHED_MAX: Final = 4
 """So many properties are searched for; of more all are read."""
 
 
 class Expression:
-    """Of one text. ``names``: properties that it names."""
+    """Of one text. ``names``: properties that it names; ``cost``: to evaluate it, 1 for a short one."""
 
-    __slots__ = ("_markers", "_run", "depth", "names", "text")
+    __slots__ = ("_markers", "_run", "cost", "depth", "names", "text")
 
     def __init__(self, text: str) -> None:
         """Raises ``FilterIllegal`` as ``compiled`` does, but for length and kind."""
         parser = Parser(text)
         node = parser.parse()
         self.text, self.names, self.depth = text, tuple(parser.names), node.depth
+        self.cost = 1 + len(text) // _CHEAP_LENGTH
         self._run = node.run
         self._markers = tuple(f"{name}\x01".encode() for name in self.names)
 

@@ -11,9 +11,14 @@ import attrs
 
 from broker.consumers.members import Consumers
 from broker.consumers.subscriptions import Subscribed, SubscriptionIllegal, no_property_filter, parse
+from broker.filters.errors import FilterIllegal
+from broker.filters.expressions import compiled
+from broker.filters.table import Filters
 from broker.groups import GroupTable
+from broker.pulling.filtering import RetryFilter
 from broker.store.tables import SubscriptionGroup
 from broker.topics import TopicTable
+from broker.topics.names import RETRY_PREFIX
 from remoting.bodies.namesrv import TopicConfig
 from remoting.codes import ResponseCode
 from remoting.headers.pulling import SUBSCRIPTION, PullMessageRequest
@@ -49,7 +54,8 @@ class Refused:
 
 
 def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullConfig, groups: GroupTable,
-          topics: TopicTable, consumers: Consumers) -> Refused | tuple[SubscriptionGroup, TopicConfig, Subscribed]:
+          topics: TopicTable, consumers: Consumers,
+          filters: Filters) -> Refused | tuple[SubscriptionGroup, TopicConfig, Subscribed]:
     """``lite``: code 361. Where this broker does not lead, an unknown group may read, and is not made."""
     if not config.broker_permission & READABLE:
         return Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden", BROKER_FORBIDDEN)
@@ -84,9 +90,38 @@ def check(asked: PullMessageRequest, *, lite: bool, leads: bool, config: PullCon
         if isinstance(registered, Refused):
             return registered
         wanted = registered
-    if not wanted.by_tag:
-        return Refused(ResponseCode.SYSTEM_ERROR, no_property_filter(wanted.data.expression_type))
+    if not wanted.by_tag or filters.config.filter_support_retry:
+        filtered = _filtered(asked, wanted, filters)
+        if isinstance(filtered, Refused):
+            return filtered
+        wanted = filtered
     return group, topic, wanted
+
+
+def _filtered(asked: PullMessageRequest, wanted: Subscribed, filters: Filters) -> Refused | Subscribed:
+    """With the filter over properties, if there is one."""
+    data, name = wanted.data, asked.consumer_group
+    registered = None
+    if not wanted.by_tag and not asked.sys_flag & SUBSCRIPTION:
+        registered = filters.get(name, asked.topic)
+        if registered is None:
+            return Refused(ResponseCode.FILTER_DATA_NOT_EXIST, (
+                "The broker's consumer filter data is not exist!Your expression may be wrong!"))
+        if registered.version < asked.sub_version:
+            return Refused(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+    if not wanted.by_tag and not filters.config.enable_property_filter:
+        return Refused(ResponseCode.SYSTEM_ERROR, no_property_filter(data.expression_type))
+    if filters.config.filter_support_retry and asked.topic.startswith(RETRY_PREFIX):
+        of = asked.topic.removeprefix(RETRY_PREFIX)
+        return attrs.evolve(wanted, filter=RetryFilter(filters, of)) if filters.has(of) else wanted
+    if wanted.by_tag:
+        return wanted
+    if registered is not None:
+        return attrs.evolve(wanted, filter=registered.expression)
+    try:
+        return attrs.evolve(wanted, filter=compiled(data.sub_string, data.expression_type))
+    except FilterIllegal as error:
+        return Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
 
 
 def _registered(asked: PullMessageRequest, group: SubscriptionGroup, groups: GroupTable,

@@ -86,14 +86,14 @@ class Holding:
         self._deadlines.set(trio.current_time() + timeout_ms / 1e3, held)
         return True
 
-    def arrived(self, topic: bytes, queue_id: int, queue_offset: int, tags_code: int, _: Outline) -> None:
+    def arrived(self, topic: bytes, queue_id: int, queue_offset: int, tags_code: int, found: Outline) -> None:
         """A message became visible (of ``Journal.arrived``)."""
         key = self._names.get((topic, queue_id))
         if key is None:
             return
         for held in list(self._held[key]):
             if queue_offset >= held.offset:
-                if held.wanted.wants(tags_code):
+                if held.wanted.wants(tags_code, found[7]):
                     self.wake(held)
                 else:
                     held.passed = True

@@ -9,6 +9,7 @@ import trio
 
 from broker.config import BrokerConfig, pick
 from broker.consumers.part import ClientsPart
+from broker.filters.part import FiltersPart
 from broker.groups.part import GroupsPart
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
@@ -29,7 +30,8 @@ class PullingPart(Part):
         self.pulling = Pulling(
             pick(shared.config, PullConfig), pick(shared.config, ReadConfig), journal=shared.journal,
             topics=before[TopicsPart].table, groups=before[GroupsPart].table, offsets=before[OffsetsPart].table,
-            consumers=before[ClientsPart].consumers, standing=shared.standing, now_ns=shared.now_ns,
+            consumers=before[ClientsPart].consumers, filters=before[FiltersPart].filters,
+            standing=shared.standing, now_ns=shared.now_ns,
             memory=shared.memory_bytes)
         given = self.pulling.given
         self._pulls, self._messages = Rate(lambda: given.pulls), Rate(lambda: given.messages)

@@ -54,6 +54,12 @@ class ReadConfig:
     offset_check_in_slave: bool = False
     """A slave, which may lag, corrects offsets as a master does."""
 
+    def limits(self, *, recent: bool) -> tuple[int, int]:
+        """Messages and bytes of one answer; ``recent``: they count as in memory."""
+        if recent:
+            return self.max_transfer_count_on_message_in_memory, self.max_transfer_bytes_on_message_in_memory
+        return self.max_transfer_count_on_message_in_disk, self.max_transfer_bytes_on_message_in_disk
+
 
 @attrs.frozen
 class Found:
@@ -109,10 +115,7 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
         window = max(window, config.max_filter_message_size // ENTRY_BYTES)
     entries = queue.read(offset, window)
     recent = end - ENTRY.unpack_from(entries)[0] <= memory
-    if recent:
-        most, limit = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
-    else:
-        most, limit = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
+    most, limit = config.limits(recent=recent)
     most = max(1, min(most, count))
     if bytes_max is not None:
         limit = min(limit, bytes_max)
@@ -126,7 +129,7 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
                              len(flat) // 3, end - flat[-3] > memory)
     chosen, count, where, removing = _choose(entries, log_min, codes, most, limit)
     if not count:
-        raise _damaged(topic, queue_id, offset, DamagedRecord(where, "none has so few bytes"))
+        raise damaged(topic, queue_id, offset, DamagedRecord(where, "none has so few bytes"))
     next_offset, bounds, slow = offset + count, (queue.min_offset, queue.max_offset), end - where > memory
     if not chosen:
         status = Status.MESSAGE_WAS_REMOVING if removing else Status.NO_MATCHED_MESSAGE
@@ -134,7 +137,7 @@ def read(messages: StoredMessages, topic: bytes, queue_id: int, offset: int, *, 
     try:
         return Found(Status.FOUND, next_offset, *bounds, _records(log, chosen), len(chosen), slow)
     except (DamagedRecord, OffsetGone) as damage:
-        raise _damaged(topic, queue_id, offset, damage) from None
+        raise damaged(topic, queue_id, offset, damage) from None
 
 
 def _choose(entries: bytes, log_min: int, codes: Container[int] | None, most: int, limit: int,
@@ -159,7 +162,8 @@ def _choose(entries: bytes, log_min: int, codes: Container[int] | None, most: in
     return chosen, count, last, removing
 
 
-def _damaged(topic: bytes, queue_id: int, offset: int, damage: DamagedRecord | OffsetGone) -> DamagedRecord:
+def damaged(topic: bytes, queue_id: int, offset: int, damage: DamagedRecord | OffsetGone) -> DamagedRecord:
+    """What is said of a queue that points at no messages."""
     return DamagedRecord(
         damage.offset,
         f"queue {queue_id} of {topic.decode()} is damaged at place {offset} or behind ({damage})")

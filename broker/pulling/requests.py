@@ -17,10 +17,12 @@ import trio
 
 from broker.consumers.members import Consumers
 from broker.consumers.subscriptions import Subscribed
+from broker.filters.table import Filters
 from broker.groups import GroupTable
 from broker.journal import Journal
 from broker.offsets import OffsetTable
 from broker.pulling.checks import PullConfig, Refused, check
+from broker.pulling.filtering import read_filtered
 from broker.pulling.holding import Holding
 from broker.pulling.reading import Found, ReadConfig, Status, read
 from broker.standing import MASTER_ID, REJECTED, Role, Standing
@@ -80,8 +82,8 @@ class Pulling:
     ``memory``: bytes behind the end of the log up to which messages count as in memory."""
 
     def __init__(self, config: PullConfig, reads: ReadConfig, *, journal: Journal, topics: TopicTable,
-                 groups: GroupTable, offsets: OffsetTable, consumers: Consumers, standing: Standing,
-                 now_ns: Callable[[], int], memory: int = 1 << 62) -> None:
+                 groups: GroupTable, offsets: OffsetTable, consumers: Consumers, filters: Filters,
+                 standing: Standing, now_ns: Callable[[], int], memory: int = 1 << 62) -> None:
         self.config, self.reads, self.memory = config, reads, memory
         self.holding = Holding(self._again)
         self.given = Given()
@@ -89,7 +91,7 @@ class Pulling:
         """Called with group, topic, and how many messages and bytes were given."""
         self._messages, self._veil, self._mend = journal.messages, journal.veil, journal.mender.ask
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
-        self._standing, self._now_ns = standing, now_ns
+        self._filters, self._standing, self._now_ns = filters, standing, now_ns
         self._finishing = False
         journal.arrived.call = self.holding.arrived
         offsets.on_reset = lambda group, topic, queue_id: self.holding.wake_queue(topic, queue_id)
@@ -135,13 +137,14 @@ class Pulling:
         asked = PullMessageRequest.from_ext(request.ext)
         checked = check(
             asked, lite=request.code == RequestCode.LITE_PULL_MESSAGE, leads=role.leads, config=self.config,
-            groups=self._groups, topics=self._topics, consumers=self._consumers)
+            groups=self._groups, topics=self._topics, consumers=self._consumers, filters=self._filters)
         if isinstance(checked, Refused):
             return response(request, checked.code, PullMessageResponse(forbidden_type=checked.forbidden_type),
                             remark=checked.remark)
         group, topic, wanted = checked
         if asked.sys_flag & SUBSCRIPTION:
-            self._consumers.pulled(asked.consumer_group, asked.topic, wanted, self._now_ns())
+            plain = wanted if wanted.filter is None else attrs.evolve(wanted, filter=None)
+            self._consumers.pulled(asked.consumer_group, asked.topic, plain, self._now_ns())
         try:
             found = self._read(asked, wanted, role)
         except StoreError as error:
@@ -171,9 +174,14 @@ class Pulling:
         if reset is not None and self._offsets.config.use_server_side_reset_offset:
             return Found(Status.OFFSET_RESET, reset, self._messages.min_offset(topic, queue_id),
                          self._messages.max_offset(topic, queue_id))
-        found = read(
-            self._messages, topic, queue_id, asked.queue_offset, codes=wanted.codes, count=asked.max_msg_nums,
-            bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(role))
+        if wanted.filter is None:
+            found = read(
+                self._messages, topic, queue_id, asked.queue_offset, codes=wanted.codes, count=asked.max_msg_nums,
+                bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(role))
+        else:
+            found = read_filtered(
+                self._messages, topic, queue_id, asked.queue_offset, wanted=wanted, count=asked.max_msg_nums,
+                bytes_max=asked.max_msg_bytes, config=self.reads, memory=self.memory, correct=self._corrects(role))
         if self._veil.on and found.status in _BEYOND:  # it may have been seen on the master before
             return attrs.evolve(found, status=Status.OFFSET_OVERFLOW_ONE, next_offset=asked.queue_offset)
         return found

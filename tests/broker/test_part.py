@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.config import BrokerConfig
+from broker.filters.table import GET_ALL_FILTERS
 from broker.part import NEVER, Part, Parts, Shared, Table
 from broker.parts import PARTS
 from broker.rules import Draft, Refusal, Rule, rule
@@ -196,5 +197,5 @@ async def test_a_broker_has_the_parts_of_the_list_in_its_order(autojump_clock: M
         assert sorted(codes) == sorted([
             RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
             RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET,
-            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE])
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, GET_ALL_FILTERS])
         assert set(codes) <= set(node.broker.parts.handlers()), "who copies them asks a broker like this one"

@@ -20,6 +20,7 @@ FOUND = tests_of("broker/pulling", "requests", "codes_of_what_was_found")
 RANGE = tests_of("broker/pulling", "reading", "offsets_in_and_out_of_range")
 RESET = tests_of("broker/offsets", "requests", "a_reset_holds_against_late_commits_until_the_next_pull")
 
+FILTERED = tests_of("broker/pulling", "filtering", "a_pull_that_relies_on_what_heartbeats_registered")
 TOLD = tests_of("broker/consumers", "heartbeats", "the_others_hear_at_once_of_who_comes_and_goes")
 LATER = tests_of("broker/consumers", "heartbeats",
                  "whose_heartbeat_makes_a_change_hears_of_it_half_a_second_later_once",
@@ -50,7 +51,10 @@ PAGE = Page("docs/reference/consuming.md", (
     pull("the group may not read this topic"), pull("the group's members do not want"),
     pull("the heartbeat's subscription is older", tests_of("broker/pulling", "requests",
                                                        "subscriptions_that_are_older_or_of_another_kind")),
-    pull("the filter looks at properties"),
+    pull("the filter is over properties", FILTERED), pull("the registered one is older", FILTERED),
+    pull("a filter over properties, and", tests_of("broker/pulling", "filtering",
+                                                   "without_the_key_nobody_filters_by_properties")),
+    pull("one that comes with the pull and", tests_of("broker/pulling", "filtering", "a_pull_that_brings_its_filter")),
     pull("Entries are filtered by the hash", tests_of("broker/pulling", "requests",
                                                   "records_come_as_they_are_and_filtered_by_their_tags")),
     pull("An answer has at most", tests_of("broker/pulling", "reading", "the_first_message_comes_whatever_its_size",
@@ -135,5 +139,5 @@ PAGE = Page("docs/reference/consuming.md", (
 ), others=(
     "What a broker does for consumers", "Codes 11 and 361", "Then the queue is read", "Codes 14, 15, 43",
     "Codes 34, 35, 38",
-    "filters over properties, pop",
+    "pop, light topics",
 ))

@@ -11,6 +11,7 @@ import trio
 
 from broker.consumers import ClientsConfig, Consumers, Locks, Producers
 from broker.consumers.heartbeats import Heartbeats
+from broker.filters.table import FilterKeys, Filters
 from broker.groups import GroupsConfig, GroupTable
 from broker.journal import Journal
 from broker.offsets import OffsetsConfig, OffsetTable
@@ -49,6 +50,7 @@ class World:
     consumers: Consumers
     producers: Producers
     locks: Locks
+    filters: Filters
     standing: Standing
     pulling: Pulling
     heartbeats: Heartbeats
@@ -84,6 +86,14 @@ class World:
         self.journal.confirm(self.journal.end)
         await trio.testing.wait_all_tasks_blocked()
 
+    async def put_with(self, *properties: dict[str, str], topic: str = "t", queue_id: int = 0,
+                       body: bytes = b"x") -> None:
+        """A message with each of these, as ``put`` does."""
+        self.journal.append([Message(topic.encode(), body, queue_id, encode_properties(each)) for each in properties])
+        await trio.testing.wait_all_tasks_blocked()
+        self.journal.confirm(self.journal.end)
+        await trio.testing.wait_all_tasks_blocked()
+
     async def heartbeat(self, group: str, *topics: str, client: str = "c1", wire: Wire | None = None,
                         fingerprint: int = 0, without: bool = False, expression: str = "*", version: int = 1,
                         **changes: Any) -> Command:
@@ -103,7 +113,7 @@ def pull(offset: int, *, group: str = "g", topic: str = "t", queue_id: int = 0, 
 async def running(
     *, pulls: PullConfig | None = None, reads: ReadConfig | None = None,
     clients: ClientsConfig | None = None, groups: GroupsConfig | None = None, offsets: OffsetsConfig | None = None,
-    memory: int = 1 << 62,
+    memory: int = 1 << 62, filters: FilterKeys | None = None,
 ) -> AsyncGenerator[World, None]:
     """Serves pulls, heartbeats and locks."""
     def now_ns() -> int:
@@ -121,10 +131,12 @@ async def running(
     offset_table = OffsetTable(offsets or OffsetsConfig(), now_ms)
     consumers, producers = Consumers(clients or ClientsConfig()), Producers(clients or ClientsConfig())
     locks, standing = Locks(now_ns), Standing("c", "b", "10.0.0.1:10911")
-    heartbeats = Heartbeats(consumers, producers, locks, groups=group_table, topics=topics, standing=standing,
-                            now_ns=now_ns)
+    filter_table = Filters(filters or FilterKeys(), now_ms)
+    heartbeats = Heartbeats(consumers, producers, locks, groups=group_table, topics=topics, filters=filter_table,
+                            standing=standing, now_ns=now_ns)
     pulling = Pulling(pulls or PullConfig(), reads or ReadConfig(), journal=journal, topics=topics, groups=group_table,
-                      offsets=offset_table, consumers=consumers, standing=standing, now_ns=now_ns, memory=memory)
+                      offsets=offset_table, consumers=consumers, filters=filter_table, standing=standing,
+                      now_ns=now_ns, memory=memory)
     journal.veil.lifted = pulling.all_seen
     served = {**pulling.handlers(), **heartbeats.handlers(), **locks.handlers()}
 
@@ -136,5 +148,5 @@ async def running(
             await made.nursery.start(part.run)
         server = await made.serve(
             "s:1", Server(dict.fromkeys(map(int, RequestCode), handle), on_close=heartbeats.closed))
-        yield World(made, store, journal, topics, group_table, offset_table, consumers, producers, locks, standing,
-                    pulling, heartbeats, server, Wire(await made.connect("s:1")), served)
+        yield World(made, store, journal, topics, group_table, offset_table, consumers, producers, locks,
+                    filter_table, standing, pulling, heartbeats, server, Wire(await made.connect("s:1")), served)
