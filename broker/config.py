@@ -262,9 +262,13 @@ class BrokerConfig(MetricsKeys, TLSKeys, TLSClientKeys):
         return join_address(self.broker_ip1, self.listen_port)
 
     @property
+    def store_ip(self) -> str:
+        return self.resolved_ip or self.broker_ip1
+
+    @property
     def store_host(self) -> bytes:
         """``address`` as messages and their ids carry it. Raises ``MessageIllegal`` for a name that is not resolved."""
-        return packed_host(self.resolved_ip or self.broker_ip1, self.listen_port)
+        return packed_host(self.store_ip, self.listen_port)
 
     @property
     def ha_address(self) -> str:

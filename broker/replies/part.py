@@ -38,7 +38,7 @@ class RepliesPart(Part):
         config, self._now_ns = shared.config, shared.now_ns
         self.replies = Replies(
             before[SendingPart].sending, before[ClientsPart].producers, shared.puts, before[TopicsPart].file.saved,
-            (config.broker_ip1, config.listen_port), shared.rng, now_ns=shared.now_ns, wall_ms=shared.wall_ms)
+            (config.store_ip, config.listen_port), shared.rng, now_ns=shared.now_ns, wall_ms=shared.wall_ms)
 
     def handlers(self) -> Mapping[int, Handler]:
         return self.replies.handlers()

@@ -33,7 +33,6 @@ from remoting.codes import RequestCode
 from remoting.daemon.keys import key
 from remoting.endpoint import Handler
 from remoting.fields import Int64
-from remoting.record import packed_host
 
 if TYPE_CHECKING:
     from remoting.daemon.page import Metric, Page
@@ -107,7 +106,7 @@ class TransactionsPart(Part):
         self._topics, self._offsets, self._wall_ms = before[TopicsPart], before[OffsetsPart].table, shared.wall_ms
         self.feed = Feed(journal, journal.messages, _kept(shared.files), lambda topic: self._offsets.query(
             PROGRESS_GROUP, topic, records.QUEUE))
-        author = Author(packed_host(config.broker_ip1, config.listen_port), shared.standing, shared.wall_ms,
+        author = Author(config.store_host, shared.standing, shared.wall_ms,
                         lambda: f"{shared.rng.getrandbits(128):032X}")
         delays = [rule for part in before if not isinstance(part, HalvesPart) for rule in part.rules()]
         self._ending = Ending(self.feed, journal.log, journal.messages, shared.puts, author, delays)

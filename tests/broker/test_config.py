@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from pathlib import Path
 
 import attrs
 import pytest
@@ -34,6 +35,7 @@ from broker.pulling.checks import PullConfig
 from broker.pulling.reading import ReadConfig
 from broker.topics.table import TopicsConfig
 from remoting.daemon.keys import ConfigError, names
+from remoting.record import unpacked_host
 
 NAMED = {"brokerName": "a", "brokerIP1": "10.0.0.1"}
 
@@ -243,3 +245,11 @@ def test_keys_of_java_that_parts_have_reach_them() -> None:
     assert not pick(config, PullConfig).lite_pull_message_enable
     assert pick(config, ReadConfig).max_filter_message_size == 40
     assert pick(config, OffsetsConfig).consumer_offset_update_version_step == 7
+
+
+def test_the_ip_that_messages_carry_is_the_resolved_one() -> None:
+    config = attrs.evolve(from_properties({**NAMED, "brokerIP1": "some-host"}), resolved_ip="10.0.0.7")
+    assert (config.address, unpacked_host(config.store_host)) == ("some-host:10911", ("10.0.0.7", 10_911))
+    packing = [str(path) for path in Path(broker.__path__[0]).rglob("*.py")
+               if re.search(r"broker_ip1, (self|config|shared\.config)\.listen_port", path.read_text())]
+    assert [Path(path).name for path in packing] == ["config.py"], "a host name has no bytes: store_host has"
