@@ -25,7 +25,7 @@ from broker.timer.keys import TimerKeys
 from broker.timer.letters import TOPIC, UNIQ_KEY, Key, Letter
 from broker.timer.machine import Due, TimerMachine
 from broker.timer.store import TimersDamaged
-from broker.timer.units import MOVED, Unit
+from broker.timer.units import DELETE, MOVED, Unit
 from remoting.errors import DamagedRecord
 from remoting.record import Message
 
@@ -96,6 +96,9 @@ class TimerDelivery:
     def __init__(self, keys: TimerKeys, machine: TimerMachine, delivered: Delivered, journal: Journal, puts: Puts, *,
                  wall_ms: Callable[[], int]) -> None:
         self.keys = keys
+        self.came: Callable[[str], None] = lambda topic: None
+        self.left: Callable[[int], None] = lambda topic_hash: None
+        """They hear the topic of each message that comes into the wheel, and its hash when that is done."""
         self.hears_all = False
         """``delivered`` knows all that the log says: before that nothing is delivered."""
         self._delivered = delivered
@@ -113,6 +116,8 @@ class TimerDelivery:
         self._moving: set[int] = set()
         """Offsets of messages that were put again, and are to be enqueued from there."""
         self._under_way = 0
+        self._why = ""
+        """The last put that was not stored, or not acknowledged in time."""
         self._polling = False
         self._caught_up = False
 
@@ -218,6 +223,8 @@ class TimerDelivery:
             logger.error("timers cannot be kept, and wait in their queue: %s", error)
             return False
         self.counters.enqueued += 1
+        if self._machine.started and not letter.deletes:  # a slave has its master's numbers
+            self.came(letter.topic)
         if letter.moved_from is not None:
             self._is_moved(letter.moved_from, offset)
         return True
@@ -229,6 +236,7 @@ class TimerDelivery:
         if unit is not None and not unit.kind & MOVED:
             try:
                 self._store.moved(unit)
+                self.left(unit.topic_hash)
             except OSError as error:
                 logger.error("a timer of the log's offset %d may come twice: %s", before, error)
 
@@ -348,7 +356,7 @@ class TimerDelivery:
         except (OffsetGone, DamagedRecord) as error:
             logger.error("a timer of the log's offset %d is dropped: %s", due.unit.offset, error)
             self.counters.gone += 1
-            self._machine.done(due)
+            self._finish(due)
         except OSError as error:
             logger.error("a timer of the log's offset %d cannot be read: %s", due.unit.offset, error)
             self._again([due], PAUSE_MOST_MS)
@@ -384,11 +392,11 @@ class TimerDelivery:
         now_ms = self._wall_ms()
         if self._delivered.has(unit.offset, letter.topic, letter.values.get(UNIQ_KEY, "")):
             self.counters.passed_over += 1
-            self._machine.done(due)
+            self._finish(due)
             return None
         if not letter.deletes and letter.key in self._spent:
             self.counters.recalled += 1
-            self._machine.done(due)
+            self._finish(due)
             return None
         if unit.rolls:
             return letter.rolled(unit, now_ms)
@@ -406,11 +414,13 @@ class TimerDelivery:
             for due in dues:
                 self._done(due)
         elif result.status in WRITTEN and result.puts:
+            self._why = f"stored, and not acknowledged yet: {result.status.name} {result.remark}".rstrip()
             self._written.append((result.puts[-1].offset + result.puts[-1].size, dues))
         elif result.status in ILLEGAL:
             self._illegal(dues, result)
         else:
             self.counters.retries += 1
+            self._why = f"tried again: {result.status.name} {result.remark}".rstrip()
             if pause_ms == PAUSE_MS:
                 logger.warning("%d timers are not stored, and will be tried again: %s %s", len(dues),
                                result.status.name, result.remark)
@@ -428,7 +438,38 @@ class TimerDelivery:
             self.counters.rolled += 1
         else:
             self.counters.delivered += 1
+        self._finish(due)
+
+    def _finish(self, due: Due) -> None:
+        if not due.unit.kind & DELETE:
+            self.left(due.unit.topic_hash)
         self._machine.done(due)
+
+    @property
+    def read_behind_ms(self) -> int:
+        """By how much the first slot that is not done is late; 0 while nothing waits there."""
+        first_ms = self._store.next_slot()
+        return max(0, self._wall_ms() - first_ms) if first_ms is not None else 0
+
+    @property
+    def waiting_for(self) -> str:
+        """Why a timer that is due may still wait here; "" while nothing stands in its way."""
+        keys = self.keys
+        if not keys.timer_wheel_enable:
+            return "timerWheelEnable is false"
+        if keys.timer_stop_dequeue:
+            return "timerStopDequeue is true"
+        if keys.timer_stop_enqueue:
+            return "timerStopEnqueue is true"
+        if not self._machine.started:
+            return "this broker does not deliver: it follows a master, or its writes are not open"
+        if not self.hears_all:
+            return "it reads in the log what was delivered before"
+        if not self._caught_up:
+            return f"{self.behind} messages of the timers' queue are to be put into the wheel first"
+        if self._machine.unfinished >= UNFINISHED_MAX:
+            return f"{self._machine.unfinished} that are due could not be stored yet"
+        return self._why if self._attempts or self._written else ""
 
     def _again(self, dues: list[Due], pause_ms: int, *, alone: bool = False) -> None:
         heappush(self._attempts, _Attempt(
@@ -456,7 +497,7 @@ class TimerDelivery:
         if result.status is PutStatus.PUT_OK or result.status in ILLEGAL:
             self.counters.set_aside += result.status is PutStatus.PUT_OK
             self.counters.gone += result.status in ILLEGAL
-            self._machine.done(due)
+            self._finish(due)
         else:
             self._again([due], PAUSE_MOST_MS)
         self._go_on(self._journal.now_ns())

@@ -13,6 +13,7 @@ import trio
 from broker.config import BrokerConfig, pick
 from broker.noted import Noted
 from broker.part import NEVER, Part, Parts, Shared
+from broker.rate import Rate
 from broker.rules import Rule
 from broker.standing import Role
 from broker.store.tables import load
@@ -23,6 +24,8 @@ from broker.timer.delivery import TimerCounters, TimerDelivery
 from broker.timer.keys import TimerKeys
 from broker.timer.letters import TOPIC
 from broker.timer.machine import TimerMachine
+from broker.timer.metrics import PATH as METRICS
+from broker.timer.metrics import TimerMetrics, Waiting
 from broker.timer.recall import Recall
 from broker.timer.store import TimerStore
 from broker.timer.wheel import SLOTS
@@ -36,13 +39,14 @@ from remoting.errors import BodyError, DamagedRecord
 from remoting.fields import Int64
 
 if TYPE_CHECKING:
-    pass
+    from remoting.daemon.page import Metric, Page
 
 logger = logging.getLogger("broker")
 
 DAY_MS: Final = 86_400_000
 REMEMBERED_MS: Final = 15_000
 """What was delivered is known for so long when its slot is done: a slave hears every 3 s how far its master is."""
+METRICS_PAUSE_MS: Final = 10_000
 READS_MAX: Final = 16
 """Pieces of the log that are read in a tick, to hear what was delivered."""
 HEARD: Final = "config/timerHeard.json"
@@ -88,6 +92,12 @@ class TimersPart(Part):
         self._heard_file = shared.table_file(lambda: HeardUpTo(self._heard), path=HEARD)
         self._delivery = TimerDelivery(
             keys, machine, self._known, journal, shared.puts, wall_ms=shared.wall_ms)
+        self._waiting = Waiting(load(shared.files, TimerMetrics, METRICS), shared.wall_ms)
+        self._metrics_file = shared.table_file(self._waiting.table, path=METRICS, pause_ms=METRICS_PAUSE_MS)
+        self._waiting.changed = self._metrics_file.changed
+        self._delivery.came, self._delivery.left = self._waiting.came, self._waiting.left
+        self._rates = {"timerEnqueueTps": Rate(lambda: self.counters.enqueued),
+                       "timerDequeueTps": Rate(lambda: self.counters.delivered)}
         self._delivery.enqueue_below = self._store.master_queue_offset
         self._timers = Timers(keys, config.broker_name, shared.wall_ms, self._store.count, shared.rng.random)
         self._recall = Recall(
@@ -122,11 +132,14 @@ class TimersPart(Part):
         return {
             **self._recall.handlers(),
             RequestCode.GET_TIMER_CHECK_POINT: self._checkpoint,
+            RequestCode.GET_TIMER_METRICS: self._metrics,
             RequestCode.SWITCH_TIMER_ENGINE: self._switch_engine,
         }
 
     def copies(self) -> Mapping[int, Callable[[bytes], None]]:
-        return {RequestCode.GET_TIMER_CHECK_POINT: self._follow} if self._keys.timer_wheel_enable else {}
+        if not self._keys.timer_wheel_enable:
+            return {}
+        return {RequestCode.GET_TIMER_CHECK_POINT: self._follow, RequestCode.GET_TIMER_METRICS: self._waiting.copy}
 
     def rules(self) -> Sequence[Rule]:
         return (self._timers.rule,)
@@ -136,6 +149,40 @@ class TimersPart(Part):
         if not self._keys.timer_wheel_enable:
             return response(request, ResponseCode.SYSTEM_ERROR, remark="The checkpoint is null")
         return response(request, body=self._store.checkpoint().body())
+
+    def _metrics(self, _: Connection, request: Command) -> Command:
+        """61: how many timers of each topic wait."""
+        if not self._keys.timer_wheel_enable:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark="The timerMessageStore is null")
+        return response(request, body=self._waiting.table().to_json())
+
+    def runtime_info(self) -> Mapping[str, str]:
+        delivery = self._delivery
+        return {
+            "timerReadBehind": str(delivery.read_behind_ms // 1_000), "timerOffsetBehind": str(delivery.behind),
+            "timerCongestNum": str(self._store.pending), "timerWaitsFor": delivery.waiting_for,
+            **{name: rate.text() for name, rate in self._rates.items()}}
+
+    def metrics(self, page: Page) -> Iterator[Metric]:
+        delivery, counters = self._delivery, self.counters
+        behind_ms = delivery.read_behind_ms
+        yield page.gauge("rocketmq_timing_messages", "Timers that wait, by topic.", [
+            ((topic,), timers.count) for topic, timers in self._waiting.table().timing_count.items()], "topic")
+        yield page.gauge("rocketmq_timer_enqueue_lag", "Timers that are not in the wheel yet.", [((), delivery.behind)])
+        yield page.gauge("rocketmq_timer_dequeue_lag", "Timers that are due, and not stored yet.",
+                         [((), delivery.unfinished)])
+        yield page.gauge("rocketmq_timer_dequeue_latency", "Seconds by which the first of them is late.",
+                         [((), behind_ms // 1_000)])
+        yield page.counter("rocketmq_timer_enqueue_total", "Timers put into the wheel.", [((), counters.enqueued)])
+        yield page.counter("rocketmq_timer_dequeue_total", "Timers delivered.", [((), counters.delivered)])
+        yield page.gauge("broker_timers_pending", "Timers in the wheel, less recalls. Ours.",
+                         [((), self._store.pending)])
+        for name, about in (
+                ("rolled", "stored again to wait on"), ("recalled", "taken back"),
+                ("set_aside", "put into rmq_sys_timer_undeliverable"), ("gone", "whose records could not be read"),
+                ("moved", "stored again so that an old file may go"), ("passed_over", "a former master delivered"),
+                ("retries", "whose store was tried again")):
+            yield page.counter(f"broker_timers_{name}", f"Timers {about}. Ours.", [((), getattr(counters, name))])
 
     def _follow(self, answer: bytes) -> None:
         """A slave is as far as its master."""
@@ -223,6 +270,9 @@ class TimersPart(Part):
             self._heard_file.changed()
 
     def tick(self, now_ns: int) -> None:
+        for rate in self._rates.values():
+            if rate.due_ns <= now_ns:
+                rate.sample(now_ns)
         self._hear()
         if self._cut_at is not None:
             self._cut(self._cut_at)
@@ -239,6 +289,7 @@ class TimersPart(Part):
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._heard_file.run)
+                await nursery.start(self._metrics_file.run)
                 task_status.started()
                 while True:
                     await trio.sleep(self._keys.timer_flush_interval_ms / 1e3)

@@ -1,0 +1,81 @@
+"""What is told of timers that wait: by topic, to operators, and in words."""
+
+from __future__ import annotations
+
+from trio.testing import MockClock
+
+from broker.metrics import BrokerMetrics
+from broker.timer.metrics import TOPICS_MAX, TimerMetrics, TopicTimers, Waiting
+from broker.timer.part import TimersPart
+from harness.simulation.worlds.brokers import cluster, controlled, until, wall_ms
+from remoting.codes import RequestCode, ResponseCode
+from remoting.hashing import java_hash
+from tests.broker.timer.test_timers import bodies, good
+
+
+def test_topics_are_counted_and_go_with_their_last_timer() -> None:
+    waiting = Waiting(TimerMetrics({"Kept": TopicTimers(1, 5)}), lambda: 7)
+    for topic in ("T", "T", "S"):
+        waiting.came(topic)
+    waiting.left(java_hash("S"))
+    waiting.left(java_hash("Unknown"))
+    waiting.left(java_hash("Kept"))
+    assert waiting.table().timing_count == {"T": TopicTimers(2, 7)}
+    assert TimerMetrics.from_json(waiting.table().to_json()) == waiting.table()
+
+
+def test_the_table_is_bounded() -> None:
+    waiting = Waiting(TimerMetrics(), lambda: 7)
+    for number in range(TOPICS_MAX + 10):
+        waiting.came(f"T{number}")
+    assert len(waiting.table().timing_count) == len(waiting._names) == TOPICS_MAX
+
+
+async def test_a_slave_copies_its_masters(autojump_clock: MockClock) -> None:
+    async with cluster(controllers=3) as made:
+        nodes = [await made.node(**controlled()) for _ in range(2)]
+        await until(lambda: any(node.serves for node in nodes))
+        master, slave = sorted(nodes, key=lambda node: not node.serves)
+        await good(made, master, TIMER_DELAY_SEC=1_000)
+        waiting = slave.broker.parts[TimersPart]._waiting
+        await until(lambda: waiting.table().timing_count)
+        answer = await made.ask(slave.address, RequestCode.GET_TIMER_METRICS)
+        assert TimerMetrics.from_json(answer.body).timing_count["T"].count == 1
+        found = await made.ask(slave.address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        assert b"it follows a master" in found.body
+
+
+async def test_why_a_timer_waits_is_said(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        part = node.broker.parts[TimersPart]
+        await good(made, node, TIMER_DELIVER_MS=wall_ms() + 2_000)
+        await until(lambda: part.runtime_info()["timerCongestNum"] == "1")
+        assert part.runtime_info()["timerWaitsFor"] == ""
+        for key, words in (("timerStopDequeue", "timerStopDequeue is true"),
+                           ("timerStopEnqueue", "timerStopEnqueue is true")):
+            body = f"{key}=true".encode()
+            assert (await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=body)).code == 0
+            if key == "timerStopDequeue":
+                assert part.runtime_info()["timerWaitsFor"] == words
+        await good(made, node, b"y", "U2", TIMER_DELIVER_MS=wall_ms() + 2_000)
+        await until(lambda: int(part.runtime_info()["timerReadBehind"]) > 5)
+        assert part.runtime_info()["timerOffsetBehind"] == "1" and bodies(node) == []
+        page = BrokerMetrics(node.broker).exposition().decode()
+        for line in ("rocketmq_timing_messages{", "rocketmq_timer_enqueue_lag{", "rocketmq_timer_dequeue_latency{",
+                     "broker_timers_set_aside_total{"):
+            assert line in page
+        for key in ("timerStopDequeue", "timerStopEnqueue"):
+            await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}=false".encode())
+        await until(lambda: bodies(node) == [b"x", b"y"], within_s=3)
+        assert part.runtime_info()["timerReadBehind"] == "0"
+        await until(lambda: not part._waiting.table().timing_count)
+
+
+async def test_without_a_wheel_nothing_is_told(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(timerWheelEnable="false")
+        for code in (RequestCode.GET_TIMER_CHECK_POINT, RequestCode.GET_TIMER_METRICS, RequestCode.SWITCH_TIMER_ENGINE):
+            answer = await made.ask(node.address, code)
+            assert answer.code == ResponseCode.SYSTEM_ERROR and answer.remark
+        assert not node.store.exists("timerwheel")
