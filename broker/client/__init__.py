@@ -32,7 +32,6 @@ from broker.client.messages import Messages
 from broker.client.positions import Start
 from broker.client.pulling import Puller
 from broker.client.requesting import Reply
-from broker.client.subscription import Sql
 from broker.client.transactions import Checker, Outcome, Transaction, Transactions
 from remoting.bodies.consumers import MessageQueue
 from remoting.compression import Compression
@@ -65,7 +64,6 @@ __all__ = [
     "SendUnknown",
     "Sent",
     "Sparing",
-    "Sql",
     "Start",
     "Transaction",
     "Transactions",

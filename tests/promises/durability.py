@@ -136,6 +136,9 @@ PAGE = Page("docs/explanation/durability.md", (
             tests=tests_of("broker/schedule", "machine", "at_least_once_and_in_order_whatever_happens")),
     Promise("A timer that was taken back ahead", "B41", not_real=IN_PROCESS,
             tests=tests_of("broker/timer", "timers", "a_recalled_message_never_comes")),
+    Promise("A half that is acknowledged ends as", "B44", not_real=IN_PROCESS),
+    Promise("A transaction has one final message", "B42", not_real=IN_PROCESS),
+    Promise("It is decided once", "B43", not_real=IN_PROCESS),
     Promise("With `allAckInSyncStateSet` consumers see", "B3 B4 B5", real=("failovers UNSEEN",)),
     Promise("With `allAckInSyncStateSet` and `minInSyncReplicas` of 2", "B24", real=("failovers UNSEEN",),
         tests=tests_of(
@@ -160,6 +163,7 @@ PAGE = Page("docs/explanation/durability.md", (
     "Java's slaves write records in pieces", "A new master does not know which", "Excepted is what all replicas lost",
     "With `minInSyncReplicas=1` a new master", "A file is only as durable", "`SEND_OK` is a promise",
     "`FLUSH_SLAVE_TIMEOUT`, `FLUSH_DISK_TIMEOUT`", "A producer that sends again", "In the default mode they see",
-    "In the other modes what a new master lacks", "With `syncFromLastFile` a replica lacks", "A topic without messages",
+    "In the other modes what a new master lacks", "In the other modes a new master may lack a half",
+    "With `syncFromLastFile` a replica lacks", "A topic without messages",
     "A replica watches its own disk", "With `allAckInSyncStateSet` that takes a moment",
 ))

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from broker.consumers.part import ClientsPart
+from broker.filters.part import FiltersPart
+from broker.groups.part import GroupsPart
 from broker.ha.taking import Become, BecomeMaster
+from broker.offsets.part import OffsetsPart
 from broker.part import PartClass, Parts, QueuesOf, Shared
-from broker.parts import configuration, parts_of
+from broker.parts import PARTS, configuration, parts_of
 from broker.properties import DELAY
 from broker.rules import Chain, rule
 from broker.schedule.part import DelaysPart
@@ -24,7 +28,9 @@ from broker.tablefile import PAUSE_AFTER_FAILURE_S, RunSync, TableFile
 from broker.timer.flush import TimerFlush
 from broker.timer.part import TimersPart
 from broker.topics.part import TopicsPart
+from broker.transactions.part import HalvesPart, TransactionsPart
 from harness.simulation.brokers.plan import DELAYS_MS, TIMER_MS
+from harness.simulation.brokers.transactions import ProducerConnection
 from raft.config import MS
 from remoting.body import Body
 from remoting.codes import ResponseCode
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
     from harness.simulation.brokers.process import BrokerProcess
 
 (E_TABLE, E_COPY) = range(60, 62)
+BEAT_NS: Final = 150 * MS
+"""Until a producer has found a new master."""
 COPY_TIMEOUT_NS: Final = 1_500 * MS
 
 
@@ -46,13 +54,16 @@ class SmallWheel(TimersPart):
 
 
 KINDS: Final[Mapping[str, tuple[PartClass, ...]]] = {
-    "delays": (DelaysPart,), "timers": (TopicsPart, SmallWheel)}
+    "delays": (DelaysPart,), "timers": (TopicsPart, SmallWheel),
+    "transactions": (
+        TopicsPart, GroupsPart, FiltersPart, ClientsPart, OffsetsPart, HalvesPart, TransactionsPart)}
 """Each with the parts that it uses."""
-ORDER: Final[Sequence[PartClass]] = (TopicsPart, SmallWheel, DelaysPart)
-"""Of ``broker.parts``."""
+ORDER: Final[Sequence[PartClass]] = [SmallWheel if kind is TimersPart else kind for kind in PARTS]
 KEYS: Final[Mapping[PartClass, Mapping[str, Any]]] = {
     SmallWheel: {"timer_precision_ms": TIMER_MS, "timer_roll_window_slot": 20, "recall_message_enable": True,
-                 "mapped_file_size_timer_log": 1 << 12}}
+                 "mapped_file_size_timer_log": 1 << 12},
+    TransactionsPart: {"transaction_time_out": 400, "transaction_check_interval": 700,
+                       "transaction_op_batch_interval": 500}}
 NOBODY: Final = cast(Connection, None)
 """A slave's connection: no part looks at who copies its table."""
 NO_TASK: Final = cast(RunSync, None)
@@ -146,6 +157,8 @@ class Features:
         wanted = {kind for name in plan.features for kind in KINDS[name]}
         kinds = [kind for kind in ORDER if kind in wanted]
         keys = {name: value for kind in kinds for name, value in KEYS.get(kind, {}).items()}
+        if TransactionsPart in wanted:
+            keys["transaction_check_max"] = plan.checks_max
         self.standing = Standing(key.cluster, key.name, host.address, Role.vacant(MASTER_ID))
         self.parts: Parts = parts_of(_Shared(
             config=configuration(kinds)(
@@ -158,6 +171,7 @@ class Features:
         """What a message passes that a client sends."""
         self.handlers = self.parts.handlers()
         self._copies = {table.code: table.copy for table in self.parts.tables()} | self.parts.copies()
+        self.producer = ProducerConnection(process)
         self.opened = 0
         """How often its writes were."""
         self._round = 0
@@ -174,6 +188,8 @@ class Features:
         self.parts.writes_opened()
         if "timers" in self.scene.plan.features:
             self.parts[TopicsPart].table.create_if_absent(TIMER_TOPIC, self.scene.plan.queues)
+        if "transactions" in self.scene.plan.features:
+            self.process.later(BEAT_NS, E_COPY, lambda: self.producer.connect(self.parts[ClientsPart]))
 
     # --- the role, as ``broker.roles`` -----------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from harness.simulation.brokers.delays import DelayClient
 from harness.simulation.brokers.host import Host
 from harness.simulation.brokers.plan import BrokerPlan
 from harness.simulation.brokers.timers import TimerClient
+from harness.simulation.brokers.transactions import TransactionClient
 from raft.config import MS
 from raft.sim.links import Link, Network, Receiver
 from raft.sim.tape import Chance, Tape, Value
@@ -68,6 +69,8 @@ class Group(ABC):
             DelayClient(self, tape.stream(name + "delays"))
         if "timers" in plan.features:
             TimerClient(self, tape.stream(name + "timers"))
+        if "transactions" in plan.features:
+            TransactionClient(self, tape.stream(name + "transactions"))
         self._traits()
         self.after(plan.op_ns, self._client)
         if plan.demand_chance:

@@ -24,6 +24,7 @@ from harness.simulation.brokers.plan import PROFILES, BrokerPlan, draw
 from harness.simulation.brokers.process import E_ANSWER, E_TIMEOUT, E_TOLD, BrokerProcess
 from harness.simulation.brokers.statements import PREDICATES
 from harness.simulation.brokers.timers import TIMED
+from harness.simulation.brokers.transactions import DECIDED
 from harness.simulation.brokers.watch import KEY, BrokerWatch
 from raft.config import MS
 from raft.sim.campaign import Program
@@ -43,7 +44,7 @@ FAULTS: Final = (
     "lonely", "deaf", "mute",
     "controller pause", "slow disk", "stalled disk", "hanging disk", "full disk", "shared disk",
     "java controllers", "resigned", "led by who lost something", "log in doubt no longer", "alone",
-    "acknowledged, and more had been demanded", *DEMANDED, *HINDERED, *DELAYED, *TIMED,
+    "acknowledged, and more had been demanded", *DEMANDED, *HINDERED, *DELAYED, *TIMED, *DECIDED,
 )
 """Faults and events that must have happened at least once in a campaign."""
 SETTLE_MS: Final = 20_000

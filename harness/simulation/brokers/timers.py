@@ -43,6 +43,9 @@ TIMED: Final = (
 """What becomes of them: in each campaign."""
 AHEAD_MS: Final = 2 * TIMER_MS
 """So long before its moment a recall that was acknowledged is in time."""
+WINDOW_MS: Final = 19 * TIMER_MS
+"""What waits for longer rolls, a recall too, which may be late then: here a slow disk takes longer than the window, of
+which there are days elsewhere."""
 
 
 @attrs.define
@@ -196,7 +199,7 @@ class Timers(Judge):
             if number is not None:
                 sent = self.sent[int(number)]
                 self._scene.counts["timer recalled"] += 1
-                if self.complete and not sent.copies and self._scene.wall_ms + AHEAD_MS < sent.due_ms:
+                if self.complete and not sent.copies and AHEAD_MS < sent.due_ms - self._scene.wall_ms < WINDOW_MS:
                     self._scene.counts["timer recalled in time"] += not sent.recalled
                     sent.recalled = True
 

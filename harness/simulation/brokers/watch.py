@@ -32,6 +32,7 @@ from harness.simulation.brokers.judging import Judge
 from harness.simulation.brokers.plan import CLUSTER, GROUP
 from harness.simulation.brokers.runs import Runs
 from harness.simulation.brokers.timers import Timers
+from harness.simulation.brokers.transactions import Transactions
 from raft.config import MS
 from raft.invariants import InvariantViolation, require
 from remoting.bodies.controller import SyncStateSet
@@ -60,8 +61,8 @@ class BrokerWatch:
         self.history = ConsumerHistory(self)
         self.doubts, self.demands, self.copies, self.runs = Doubts(self), Demands(self), Copies(self), Runs(self)
         self.hindrances = Hindrances(self)
-        self.delays, self.timers = Delays(self), Timers(self)
-        self.judges: tuple[Judge, ...] = (self.delays, self.timers)
+        self.delays, self.timers, self.transactions = Delays(self), Timers(self), Transactions(self)
+        self.judges: tuple[Judge, ...] = (self.delays, self.timers, self.transactions)
         self._judge_of = {topic: judge for judge in self.judges for topic in judge.topics}
         self.in_doubt = self.history.in_doubt
         self.lossless = scene.plan.all_ack

@@ -1,10 +1,11 @@
-"""Planted bugs of what waits in a broker until it is due."""
+"""Planted bugs of what waits in a broker, until it is due or decided."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tests.harness.planting import Planted
+from tests.harness.simulation.brokers import deciding
 
 MACHINE: Final = "broker/schedule/machine.py"
 DELIVERY: Final = "broker/schedule/delivery.py"
@@ -49,7 +50,7 @@ PLANTED: Final = (
             "if unit.rolls:\n            return letter.rolled(", "if False:\n            return letter.rolled(",
             ("INV_B37",), "timers"),
     Planted("a timer that was not stored is dropped", TIMER_DELIVERY,
-            "            self._again(dues, pause_ms)\n        self._poll(now_ns)\n", "        self._poll(now_ns)\n",
+            "            self._again(dues, pause_ms)\n        self._go_on(now_ns)\n", "        self._go_on(now_ns)\n",
             ("INV_B36",), "timers"),
     Planted("slots are done as they are opened", TIMERS,
             "        self.store.done_before(begun[0] if begun else self._open_ms)\n",
@@ -67,4 +68,5 @@ PLANTED: Final = (
             "            self._store.master_queue_offset = self._store.queue_offset\n", "            pass\n",
             ("tests/broker/timer/test_timers.py::"
              "test_what_slaves_know_to_be_delivered_no_new_master_delivers_again",)),
+    *deciding.PLANTED,
 )

@@ -1,0 +1,260 @@
+"""Transactions: who begins and decides them, and what must become of them: INV_B42 to INV_B44.
+
+A producer knows how each of its transactions ended, says so once, perhaps, and whenever it is asked; some say the
+contrary at times. What was decided is known from final messages and marks, as consumers of their topics would see them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
+
+from broker.consumers.members import Member
+from broker.consumers.part import ClientsPart
+from broker.ha.acks import PutStatus
+from broker.properties import TRAN_MSG, UNIQ_KEY, write
+from broker.puts import Done
+from broker.rules import Draft
+from broker.transactions import records
+from harness.simulation.brokers.client import E_PUT, KNOWN, PATIENCE_NS
+from harness.simulation.brokers.judging import Judge
+from raft.config import MS
+from raft.sim.tape import Chance, Stream, Value
+from remoting.codes import RequestCode
+from remoting.command import Command, request
+from remoting.connection import Connection
+from remoting.headers.transactions import CheckTransactionStateRequest, EndTransactionRequest
+from remoting.record import COMMIT, PREPARED, ROLLBACK, Message, Outline, decode_properties
+
+if TYPE_CHECKING:
+    from harness.simulation.brokers.group import Group
+    from harness.simulation.brokers.process import BrokerProcess
+    from harness.simulation.brokers.watch import BrokerWatch
+
+TOPIC: Final = "X"
+RAW_TOPIC: Final = TOPIC.encode()
+GROUP: Final = "p"
+DECIDED: Final = (
+    "half acknowledged", "half put back", "half given up", "producer asked", "transaction committed",
+    "transaction rolled back", "transaction contradicted", "transaction decided under a later master")
+"""What becomes of transactions: in each campaign."""
+_CONTRARY: Final = {COMMIT: ROLLBACK, ROLLBACK: COMMIT, 0: 0}
+
+
+@attrs.define
+class Transaction:
+    """One of them, and what is known of it."""
+
+    number: int
+    queue: int
+    body: bytes
+    end: int
+    """As its producer knows it; 0: it does not."""
+    status: PutStatus | None = None
+    """Of its half. None: nobody knows."""
+    said: set[int] = attrs.field(factory=set)
+    seen: int = 0
+    """How many of its halves somebody has seen wait."""
+    epoch: int = 0
+    """The latest as the first of them was."""
+    finals: int = 0
+    rolled_back: bool = False
+    given_up: bool = False
+
+    @property
+    def open(self) -> bool:
+        return bool(self.end or self.said) and not (self.finals or self.rolled_back or self.given_up) and (
+            self.status is PutStatus.PUT_OK or self.seen > 0)
+
+
+class TransactionClient:
+    """Begins transactions, without waiting for one before the next, and decides them."""
+
+    def __init__(self, scene: Group, acts: Stream) -> None:
+        self._scene, self._acts, self._target = scene, acts, 0
+        scene.after(scene.plan.feature_ns, self._act)
+
+    def _act(self) -> None:
+        scene = self._scene
+        if scene.over:
+            return
+        scene.after(scene.plan.feature_ns, self._act)
+        act = self._acts.draw(None, self._an_act)
+        if act is not None:
+            self._begin(*act)
+
+    def _an_act(self, chance: Chance) -> list[Value] | None:
+        if chance() >= 0.5:
+            return None
+        end = (COMMIT, COMMIT, ROLLBACK, ROLLBACK, 0)[int(chance() * 5)]
+        return [int(chance() * 12), int(8 + chance() * self._scene.plan.body_max), end,
+                int(chance() ** 2 * 1_500) if chance() < 0.6 else -1, int(chance() < 0.15)]
+
+    def _begin(self, queue: int, size: int, end: int, says_ms: int, contrary: int) -> None:
+        """``says_ms``: when it says unasked how it ended; below 0 it does not. ``contrary``: the other way, as well."""
+        scene, known = self._scene, self._scene.watch.transactions.begun
+        number, host = len(known), scene.hosts[self._target % len(scene.hosts)]
+        begun = Transaction(number, queue % scene.plan.queues, f"{number}.".encode().ljust(size, b"."), end)
+        known.append(begun)
+        answered = [False]
+
+        def answer(status: PutStatus | None, place: tuple[int, int] | None) -> None:
+            if answered[0]:
+                return
+            answered[0] = True
+            begun.status = status
+            scene.counts["half acknowledged"] += status is PutStatus.PUT_OK
+            if status is not PutStatus.PUT_OK:
+                self._target = scene.guess_master(self._target)
+            elif says_ms >= 0 and end and place is not None:
+                queue_offset, offset = place
+                scene.after(says_ms * MS, lambda: self._say(begun, end, queue_offset, offset))
+                if contrary:
+                    scene.after((says_ms + 50) * MS, lambda: self._say(begun, _CONTRARY[end], queue_offset, offset))
+
+        def put() -> None:
+            process = host.process
+            if process is None:
+                scene.reply(host, lambda: answer(PutStatus.SERVICE_NOT_AVAILABLE, None))
+            else:
+                host.do(process, E_PUT, lambda: self._put(process, begun, lambda result: scene.reply(
+                    host, lambda: answer(result.status, (result.puts[0].queue_offset, result.puts[0].offset)
+                                         if result.puts else None))))
+
+        scene.to_broker(host, put)
+        scene.after(PATIENCE_NS, lambda: answer(None, None))
+
+    def _put(self, process: BrokerProcess, begun: Transaction, done: Done) -> None:
+        draft = Draft(TOPIC, begun.queue, {
+            TRAN_MSG: "true", records.GROUP: GROUP, UNIQ_KEY: f"t{begun.number}"}, sys_flag=PREPARED)
+        assert process.features is not None
+        stop = process.features.rules.stops(draft)
+        assert stop is None, stop
+        process.puts.put([Message(
+            draft.topic.encode(), begun.body, draft.queue_id, write(draft.properties), sys_flag=draft.sys_flag,
+            born_time_ms=self._scene.wall_ms)], done)
+
+    def _say(self, begun: Transaction, end: int, queue_offset: int, offset: int) -> None:
+        scene, host = self._scene, self._scene.hosts[self._target % len(self._scene.hosts)]
+        begun.said.add(end)
+        command = request(RequestCode.END_TRANSACTION, EndTransactionRequest(GROUP, queue_offset, offset, end))
+        scene.to_broker(host, lambda: host.do(host.process, E_PUT, lambda: decide(host.process, command)))
+
+
+def decide(process: BrokerProcess | None, command: Command) -> None:
+    """37 comes to a broker, if one runs."""
+    if process is not None and process.features is not None:
+        process.features.handlers[RequestCode.END_TRANSACTION](cast(Connection, process.features.producer), command)
+
+
+class ProducerConnection:
+    """Of the producer, at one run of a broker."""
+
+    peer = "10.0.1.1:1"
+    congested = False
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process, self._scene = process, process.scene
+
+    def connect(self, part: ClientsPart) -> None:
+        """Its heartbeat comes, and it is known from now on."""
+        mine = cast(Connection, self)
+        part.producers.register(GROUP, Member(mine, "c", 0, 500, self._process.now))
+
+    def reply(self, to: Command, answer: Command) -> None:
+        """A decision is one-way: nobody waits for what becomes of it."""
+
+    def send(self, command: Command) -> None:
+        """39: it is asked how a transaction ended."""
+        process, scene, asked = self._process, self._scene, CheckTransactionStateRequest.from_ext(command.ext)
+        assert asked.transaction_id is not None
+        begun = scene.watch.transactions.begun[int(asked.transaction_id[1:])]
+        scene.counts["producer asked"] += 1
+
+        def heard() -> None:
+            begun.said |= {begun.end} - {0}
+            answer = request(RequestCode.END_TRANSACTION, EndTransactionRequest(
+                GROUP, asked.tran_state_table_offset, asked.commit_log_offset, begun.end, from_transaction_check=True))
+            scene.to_broker(process.host, lambda: process.host.do(process, E_PUT, lambda: decide(process, answer)))
+
+        scene.reply(process.host, heard)
+
+
+class Transactions(Judge):
+    """What becomes of those of one scene."""
+
+    topics = frozenset({records.HALF_TOPIC, records.OP_TOPIC, records.GIVEN_UP_TOPIC, RAW_TOPIC})
+
+    def __init__(self, watch: BrokerWatch) -> None:
+        super().__init__(watch)
+        self.begun: list[Transaction] = []
+        self._at: dict[int, Transaction] = {}
+        """By the place of its half in the queue of halves."""
+
+    def arrived(self, process: BrokerProcess, queue_offset: int, outline: Outline) -> None:
+        """INV_B38, INV_B42, INV_B43: the first time counts."""
+        if not self._is_new(queue_offset, outline):
+            return
+        topic = outline[6]
+        message = process.journal.log.record(outline[0], outline[1]).message
+        if topic == records.OP_TOPIC:
+            self._marked(process, message)
+            return
+        begun = self.begun[int(message.body.partition(b".")[0])]
+        if topic == records.HALF_TOPIC:
+            self._scene.counts["half put back"] += begun.seen > 0
+            self._at[queue_offset] = begun
+            begun.seen, begun.epoch = begun.seen + 1, begun.epoch or self._watch.latest
+        elif topic == records.GIVEN_UP_TOPIC:
+            self._scene.counts["half given up"] += 1
+            begun.given_up = True
+        else:
+            self._final(process, begun, message)
+
+    def _final(self, process: BrokerProcess, begun: Transaction, message: Message) -> None:
+        begun.finals += 1
+        self._counts["INV_B38"] += 1
+        unique = decode_properties(message.properties).get(UNIQ_KEY)
+        if begun.status in KNOWN or message.queue_id != begun.queue or message.body != begun.body or (
+                unique != f"t{begun.number}"):
+            self._broken("INV_B38", "delivered what nobody sent, or elsewhere", process, begun, message)
+        self._counts["INV_B42"] += 1
+        if COMMIT not in begun.said or (begun.finals > 1 and self.complete):
+            self._broken("INV_B42", "a final message too many", process, begun)
+        self._ended(process, begun, "transaction committed")
+
+    def _marked(self, process: BrokerProcess, message: Message) -> None:
+        if records.reason(decode_properties(message.properties)) != records.ROLLED_BACK:
+            return
+        for place in records.marked(message.body):
+            begun = self._at.get(place)
+            if begun is not None:
+                begun.rolled_back = True
+                self._counts["INV_B43"] += 1
+                if ROLLBACK not in begun.said and self.complete:
+                    self._broken("INV_B43", "rolled back, and nobody said so", process, begun)
+                self._ended(process, begun, "transaction rolled back")
+
+    def _ended(self, process: BrokerProcess, begun: Transaction, how: str) -> None:
+        self._scene.counts[how] += 1
+        self._scene.counts["transaction contradicted"] += len(begun.said) > 1
+        self._scene.counts["transaction decided under a later master"] += begun.epoch != self._watch.latest
+        self._counts["INV_B43"] += 1
+        if begun.finals and begun.rolled_back and self.complete:
+            self._broken("INV_B43", "committed and rolled back", process, begun)
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def waits(self, process: BrokerProcess) -> bool:
+        """A producer is there that says how it ended, as often as it is asked."""
+        return self.complete and any(begun.open for begun in self.begun)
+
+    def settled(self, process: BrokerProcess) -> None:
+        """INV_B44: nothing fails any more, and all were asked."""
+        left = [begun for begun in self.begun if begun.open]
+        if self.complete and self.begun:
+            self._counts["INV_B44"] += 1
+            if left:
+                self._broken("INV_B44", "neither decided nor asked for", process, left[:3])
+        self._scene.counts["transaction lost by the mode"] += len(left)
