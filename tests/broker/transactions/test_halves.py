@@ -8,7 +8,7 @@ import attrs
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from broker.transactions.halves import Ended, Halves
 from broker.transactions.records import COMMITTED, PUT_BACK, ROLLED_BACK, Half
@@ -105,8 +105,9 @@ class AgainstAModel(RuleBasedStateMachine):
         assert self.halves.counts.total() == len(open_ones)
 
 
-AgainstAModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestAgainstAModel = AgainstAModel.TestCase
+def test_the_table_agrees_with_a_model() -> None:
+    run_state_machine_as_test(
+        AgainstAModel, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
 
 
 def test_what_java_put_back_is_known_by_its_id_its_birth_and_its_count() -> None:

@@ -79,13 +79,13 @@ class Producer:
 
     async def send(self, body: bytes = b"paid", *, unique: str = "U1", topic: str = "T", queue: int = 0,
                    sys_flag: int = PREPARED, group: str | None = GROUP,
-                   values: Mapping[str, str] = NOTHING) -> Command:
+                   values: Mapping[str, str] = NOTHING, born_ago_ms: int = 0) -> Command:
         values = {"UNIQ_KEY": unique, "TRAN_MSG": "true", **values}
         if group is not None:
             values["PGROUP"] = group
         header = SendMessageRequest(
             producer_group=group or "", topic=topic, default_topic="TBW102", default_topic_queue_nums=4,
-            queue_id=queue, born_timestamp=wall_ms(), properties=encode_properties(values).decode(),
+            queue_id=queue, born_timestamp=wall_ms() - born_ago_ms, properties=encode_properties(values).decode(),
             reconsume_times=0, unit_mode=False, batch=False, sys_flag=sys_flag)
         return await self.client.call(self.address, request(RequestCode.SEND_MESSAGE, header, body))
 

@@ -1,0 +1,100 @@
+"""Keys, files, metrics of transactions, and the log that they keep, in virtual time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.config import from_properties
+from broker.metrics import BrokerMetrics
+from broker.parts import configuration
+from broker.topics.names import CHECK_MAX_TIME, HALF
+from harness.simulation.worlds.brokers import cluster, until
+from remoting import properties
+from remoting.codes import RequestCode, ResponseCode
+from remoting.daemon.keys import ConfigError
+from tests.broker.transactions.world import FAST, bodies, producer, records, transactions, values
+
+
+async def test_open_transactions_are_counted_by_topic(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(transactionMetricFlushInterval="1000")
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await shop.half(unique="U2", topic="Other")
+            await trio.sleep(2)
+
+            def counted() -> dict[str, int]:
+                table = json.loads(bytes(node.store.content["config/transactionMetrics"].data))
+                assert set(table) == {"transactionCount", "dataVersion"}
+                return {topic: each["count"] for topic, each in table["transactionCount"].items()}
+
+            assert counted() == {"T": 1, "Other": 1}
+            await shop.commit(half)
+            await trio.sleep(2)
+            assert counted() == {"Other": 1}
+            page = BrokerMetrics(node.broker).exposition().decode()
+            assert [line.rpartition(" ")[2] for line in page.splitlines() if 'topic="Other"' in line
+                    and line.startswith("rocketmq_half_messages")] == ["1.0"]
+            assert "rocketmq_commit_messages_total{" in page
+
+
+async def test_keys_of_the_check_loop_are_live(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(transactionCheckInterval="1000", transactionTimeOut="50000")
+        async with producer(made, node) as shop:
+            await shop.half()
+            await trio.sleep(20)
+            assert shop.checks == []
+            body = properties.encode({"transactionTimeOut": "1000", "transactionCheckMax": "2"}).encode()
+            answer = await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            await trio.sleep(10)
+            assert len(shop.checks) == 2
+            assert bodies(node, CHECK_MAX_TIME) == [b"paid"]
+
+
+def test_another_engine_is_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match="transRocksDBEnable"):
+        from_properties({"transRocksDBEnable": "true"}, start=configuration()())
+
+
+async def test_the_log_of_an_open_half_is_kept_and_makes_way(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        async with producer(made, node, beat=False) as shop:
+            half = await shop.half()
+            await trio.sleep(3)
+            part = transactions(node)
+            assert part.keeps_from() == half.offset
+            part.make_way(half.offset)
+            await trio.sleep(0.5)
+            assert part.keeps_from() == half.offset, "its file is not old"
+            part.make_way(half.offset + 1)
+            await until(lambda: len(bodies(node, HALF)) == 2)
+            back = records(node, HALF)[1]
+            assert values(back)["TRANSACTION_CHECK_TIMES"] == "0", "nobody was asked"
+            await trio.sleep(0.5)
+            assert part.keeps_from() == back.offset
+            await shop.commit(half)
+            await trio.sleep(0.5)
+            assert part.keeps_from() is None
+            assert bodies(node) == [b"paid"]
+
+
+async def test_a_half_older_than_the_log_keeps_is_given_up_and_may_be_brought_back(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST, fileReservedTime="1", deleteWhen="")
+        async with producer(made, node, beat=False) as shop:
+            assert (await shop.send(born_ago_ms=3_590_000)).code == ResponseCode.SUCCESS
+            await trio.sleep(9)
+            assert bodies(node, CHECK_MAX_TIME) == []
+            await trio.sleep(4)
+            (lying,) = records(node, CHECK_MAX_TIME)
+            assert (await shop.resume(lying)).code == ResponseCode.SUCCESS
+            await trio.sleep(60)
+            assert len(records(node, CHECK_MAX_TIME)) == 1, "its time counts anew"
+            assert len(bodies(node, HALF)) == 2
