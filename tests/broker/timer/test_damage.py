@@ -178,6 +178,8 @@ def test_what_was_late_is_not_taken_for_done_when_all_is_made_anew() -> None:
     store = opened(files)
     store.done_before(at(10))
     put(store, 3, 0)
+    store.done_before(at(10))
+    assert not store.is_done(0, at(3)), "nothing is done by saying again what is"
     store.flush()
     files.remove("timerwheel")
     again = TimerStore(files, slots=SLOTS, log_file_bytes=LOG_FILE_BYTES)

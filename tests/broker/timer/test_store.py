@@ -212,3 +212,21 @@ def test_a_flush_that_was_given_up_does_nothing_more() -> None:
     store.end_flush(flush)
     assert before == {path: bytes(file.data) for path, file in files.content.items()}
     assert everything(opened(files)) == {0: [0, 300], 1: [100, 400], 2: [200]}
+
+
+def test_what_a_killed_process_wrote_and_did_not_sync_is_synced_before_anybody_counts_on_it() -> None:
+    files = MemoryFiles()
+    store = opened(files)
+    for number in range(20):
+        put(store, number % 3, number * 100)
+    store.flush()
+    for number in range(20, 40):
+        put(store, number % 3, number * 100)
+    steps = store.begin_flush().steps()
+    while not files.content["timerwheel"].changes:
+        next(steps)
+    again = opened(files)
+    again.queue_offset = 40
+    again.flush()
+    files.crash()
+    assert everything(opened(files)) == {second: [*range(100 * second, 4_000, 300)] for second in range(3)}
