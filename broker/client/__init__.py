@@ -32,6 +32,7 @@ from broker.client.messages import Messages
 from broker.client.positions import Start
 from broker.client.pulling import Puller
 from broker.client.requesting import Reply
+from broker.client.subscription import Sql
 from broker.client.transactions import Checker, Outcome, Transaction, Transactions
 from remoting.bodies.consumers import MessageQueue
 from remoting.compression import Compression
@@ -64,6 +65,7 @@ __all__ = [
     "SendUnknown",
     "Sent",
     "Sparing",
+    "Sql",
     "Start",
     "Transaction",
     "Transactions",

@@ -18,6 +18,7 @@ from typing import Final
 import trio
 
 from broker.client import running
+from broker.client.checking import check_expressions
 from broker.client.config import CONSUME_ORDERLY_MAX, ConsumerSettings
 from broker.client.errors import ClientError, NoRoute, Refused, Unreachable
 from broker.client.locking import Locks, by_broker
@@ -124,13 +125,15 @@ class Consumer:
     # --- life ------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Join. Raises ``NoNameServer``; a topic that is yet to be made is waited for."""
+        """Join. Raises ``NoNameServer``, and ``Refused`` for an expression that brokers do not take; a topic that is
+        yet to be made is waited for."""
         for topic in self.subscriptions:
             try:
                 await self._session.routes.get(topic)
             except NoRoute as error:
                 if not topic.startswith(RETRY_PREFIX):
                     logger.warning("%s", error)
+        await check_expressions(self._session, self.group, self.subscriptions.values())
         await self._session.greet_all(again=True)
         for task in (self._keep_balanced, self._keep_committed, *([self._keep_locked] if self._locking else [])):
             self._nursery.start_soon(task, name=f"{self.group} {task.__name__.strip('_')}")

@@ -20,7 +20,7 @@ from broker.client.message import Origin, Received
 from broker.client.route import MASTER, words
 from broker.client.session import Session
 from broker.client.subscription import wants
-from remoting.bodies.consumers import TAG, MessageQueue, SubscriptionData
+from remoting.bodies.consumers import MessageQueue, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.errors import DamagedRecord, HeaderError, RemotingError
@@ -103,7 +103,7 @@ class Fetcher:
         answer = await session.remoting.call(address, request(RequestCode.PULL_MESSAGE, PullMessageRequest(
             self._group, queue.topic, queue.queue_id, in_flight.next_offset, settings.pull_batch,
             SUSPEND | SUBSCRIPTION | (COMMIT_OFFSET if commit > 0 else 0), commit, settings.suspend_ms,
-            self.subscription.sub_string, self.subscription.sub_version, TAG,
+            self.subscription.sub_string, self.subscription.sub_version, self.subscription.expression_type,
         )), settings.pull_timeout_ms)
         if answer.code not in (_FOUND, _MOVED, *_NOTHING):
             raise Refused(f"pull of {words(queue)}", answer.code, answer.remark, address)

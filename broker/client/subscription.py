@@ -1,4 +1,4 @@
-"""Which messages of a topic a consumer wants: by tags, ``new || old``, or all, ``*``.
+"""Which messages of a topic a consumer wants: by tags, ``new || old``, all, ``*``, or by properties, ``Sql("a > 3")``.
 
 The broker sorts out by the hash of a tag; two tags may share one, so the client looks at the tag itself. Source:
 ``FilterAPI`` of RocketMQ 5.5.0.
@@ -6,12 +6,25 @@ The broker sorts out by the hash of a tag; two tags may share one, so the client
 
 from __future__ import annotations
 
+from typing import Final
+
 from remoting.bodies.consumers import ALL, SubscriptionData
 from remoting.hashing import java_hash
+
+SQL92: Final = "SQL92"
+
+
+class Sql(str):
+    """An expression of SQL92 over properties, in the place of one of tags. Brokers filter by it, and by nothing else.
+    """
+
+    __slots__ = ()
 
 
 def subscribe(topic: str, expression: str = ALL, version: int = 0) -> SubscriptionData:
     """``version`` must rise when the expression changes. Raises ``ValueError`` for an expression that names no tag."""
+    if isinstance(expression, Sql):
+        return SubscriptionData(topic, str(expression), sub_version=version, expression_type=SQL92)
     if expression.strip() in ("", ALL):
         return SubscriptionData(topic, ALL, sub_version=version)
     tags = frozenset(filter(None, map(str.strip, expression.split("||"))))

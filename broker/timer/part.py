@@ -16,6 +16,7 @@ from broker.part import NEVER, Part, Parts, Shared
 from broker.rate import Rate
 from broker.rules import Rule
 from broker.standing import Role
+from broker.store.errors import OffsetGone
 from broker.store.tables import load
 from broker.timer.admission import Timers
 from broker.timer.checkpoint import TimerCheckpoint
@@ -114,8 +115,12 @@ class TimersPart(Part):
             store.done_before(self._wall_ms() - (self.slots // 2 - 60) * store.precision_ms)
 
     def _place_of(self, offset: int) -> int:
-        """Where in the timers' queue what was cut stood, or in front of that."""
-        return self._messages.max_offset(TOPIC, 0)
+        """Where in the timers' queue the message at that offset stands, or stood, or in front of that."""
+        try:
+            record = self._journal.log.record(offset)
+        except (OffsetGone, DamagedRecord):  # it was cut off
+            return self._messages.max_offset(TOPIC, 0)
+        return record.queue_offset if record.message.topic == TOPIC else 0
 
     @property
     def places(self) -> tuple[int, int]:

@@ -59,10 +59,10 @@ async def sender(
 @asynccontextmanager
 async def receiver(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, group: str = "receiver",
-    jvm: JVM = CLIENT,
+    sql: str = "", jvm: JVM = CLIENT,
 ) -> AsyncIterator[Program]:
-    """``DefaultMQPushConsumer`` from the first offset on; events ``received``."""
-    values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group}
+    """``DefaultMQPushConsumer`` from the first offset on, of all or of what ``sql`` wants; events ``received``."""
+    values: Settings = {"namesrv": ";".join(namesrv), "topic": topic, "group": group, "sql": sql}
     async with _program(release, directory, "Receive", values, jvm, '"started"') as program:
         yield program
 

@@ -16,6 +16,7 @@ from harness.processes.java.grpc import fetch_grpc, proxy, remote
 from harness.processes.program import Program, Report
 from harness.scenarios.interop.clients import GROUP, GroupOfThree, group_of_three
 from harness.scenarios.interop.scenario import Lost, NotRun, Stage, expect, scenario
+from harness.scenarios.interop.transactions import FAST
 from harness.scenarios.interop.watch import tool
 
 DUE_MS = 12_000
@@ -88,3 +89,31 @@ async def a_grpc_producer_delays_and_recalls_through_javas_proxy(stage: Stage) -
             raise Lost(f"taken back, and delivered all the same: {got}")
         expect(got[2] in (1, 2) and got[6] == 1, f"a timer is delivered once, and again in a failover at most: {got}")
         stage.say(f"received: {dict(got)}; 3 and 4 were taken back")
+
+
+@scenario("5.5.0", timeout_s=400)
+async def a_grpc_producer_has_transactions_through_javas_proxy(stage: Stage) -> None:
+    """Proxy 5.5.0 above three of ours: committed, rolled back, asked for, before and after kill -9 of our master."""
+    async with (
+        group_of_three(stage, "Plain", "Later", "Pairs", **FAST) as group,
+        above(group, NORMAL="Plain", DELAY="Later", TRANSACTION="Pairs") as producer,
+        java.receiver(stage.release, stage.here / "pairs", namesrv=[group.namesrv], topic="Pairs") as pairs,
+    ):
+        for line in ("commit 10", "rollback 11", "leave 12", "leave 13"):
+            report = await done(producer, line)
+            expect(report["ok"], f"{line}: {report}")
+        await producer.wait_for("checked", lambda found: {each["sequence"] for each in found} >= {12, 13})
+        for line in ("leave 14", "leave 15"):
+            report = await done(producer, line)
+            expect(report["ok"], f"{line}: {report}")
+        await group.kill_master()
+        stage.say("killed; halves 14 and 15 are the new master's to ask for")
+        await done(producer, "commit 16", again=True)  # if its end is lost with the master, the checker says the same
+        await producer.wait_for(
+            "checked", lambda found: {each["sequence"] for each in found} >= {14, 15}, timeout_s=PATIENCE_S)
+        await pairs.wait_for("received", lambda found: {each["sequence"] for each in found} >= {10, 12, 14, 16})
+        await trio.sleep(5)  # for what should not come
+        got = counted(pairs.reports("received"))
+        expect(got.keys() == {10, 12, 14, 16}, f"committed are 10, 12, 14 and 16, and received: {got}")
+        expect(got[10] == got[12] == got[14] == 1, f"each once: {got}")
+        stage.say(f"received: {dict(got)}; checked: {dict(counted(producer.reports('checked')))}")

@@ -15,8 +15,11 @@ from broker.client import (
     Client,
     ClientError,
     ConsumerSettings,
+    Contradicted,
+    Decision,
     Message,
     Messages,
+    Outcome,
     Received,
     Refused,
     SendFailed,
@@ -202,3 +205,70 @@ async def test_what_waits_is_delivered_in_time_or_taken_back_by_whoever_is_maste
             with pytest.raises(Refused) as too_late:
                 await client.recall(soon)
             assert too_late.value.code == 604
+
+
+async def test_transactions_are_decided_once_whoever_is_master(autojump_clock: MockClock) -> None:
+    """Halves of the old master are decided at the new one: by their blocks, or by the checker that it asks."""
+    async with cluster(controllers=3) as made:
+        settings = {**controlled(), "allAckInSyncStateSet": "true", "minInSyncReplicas": "2",
+                    "transactionTimeOut": "2000", "transactionCheckInterval": "3000"}
+        nodes = [await made.node(**settings) for _ in range(3)]
+        await until(lambda: any(node.serves for node in nodes))
+        await trio.sleep(20)  # everybody in sync
+        async with made.connect() as client:
+            await created(client, "orders")
+            checked: list[bytes] = []
+
+            async def check(message: Received) -> Decision:
+                checked.append(message.body)
+                return Decision.COMMIT if message.body == b"3" else Decision.ROLLBACK
+
+            async with client.transactions(check) as transactions:
+                async with transactions.begin(Message("orders", b"0")) as first:
+                    pass
+                with pytest.raises(KeyError):
+                    async with transactions.begin(Message("orders", b"1")):
+                        raise KeyError
+                async with transactions.begin(Message("orders", b"2")) as second:
+                    async with transactions.begin(Message("orders", b"3")) as left:
+                        left.leave()
+                    async with transactions.begin(Message("orders", b"4")) as away:
+                        away.leave()
+                    await trio.sleep(6)  # asked for, and put back
+                    (master,) = [node for node in nodes if node.serves]
+                    await master.kill()
+                    await trio.sleep(0.1)
+                assert [each.outcome for each in (first, second)] == [Outcome.CONFIRMED] * 2
+                async with client.consume("g", "orders", start=Start.FIRST) as messages:
+                    found = await take(messages, 3)
+                    assert sorted(each.body for each in found) == [b"0", b"2", b"3"]
+                    assert {each.message_id for each in found} == {
+                        each.message_id for each in (first, second, left)}
+                    await until(lambda: {*checked} == {b"3", b"4"})
+                    with trio.move_on_after(30):
+                        raise AssertionError(f"each once: {await anext(messages)}")
+                with pytest.raises(Contradicted):
+                    away.commit()
+            assert {*checked} == {b"3", b"4"}
+
+
+async def test_a_decision_that_our_broker_has_otherwise_is_refused(autojump_clock: MockClock) -> None:
+    """Two clients of a group, whose checkers do not agree."""
+    async with cluster() as made:
+        node = await made.node(transactionTimeOut="1000", transactionCheckInterval="2000")
+        await made.wait_route("TBW102", {0: node.address})
+        async with made.connect("c1") as client, made.connect("c2") as other:
+            await created(client, "orders")
+            await created(other, "orders")
+
+            async def rolls_back(_: Received) -> Decision:
+                return Decision.ROLLBACK
+
+            async def knows_nothing(_: Received) -> Decision:
+                return Decision.UNDECIDED
+
+            async with client.transactions(knows_nothing) as transactions, other.transactions(
+                    rolls_back, topics=["orders"]):
+                with pytest.raises(Contradicted, match="decided before"):
+                    async with transactions.begin(Message("orders", b"0")):
+                        await trio.sleep(20)

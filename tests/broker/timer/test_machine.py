@@ -9,7 +9,7 @@ import pytest
 from broker.store.files import MemoryFiles
 from broker.timer.machine import KEPT_MAX, Due, TimerMachine
 from broker.timer.store import TimerStore
-from broker.timer.units import MESSAGE, ROLL
+from broker.timer.units import DELETE, MESSAGE, ROLL
 
 NOW_MS = 1_700_000_000_000
 
@@ -114,8 +114,8 @@ def test_what_comes_into_a_slot_that_is_being_read_comes_once() -> None:
     world.add(5)
     world.machine.start()
     found = world.opened(6)
-    first = next(found)
     late = world.add(5)
+    first = next(found)
     assert [due.unit.offset for due in found] == []
     again = world.machine.late()
     assert again is not None and again.unit.offset == late
@@ -200,3 +200,23 @@ def test_a_message_that_is_here_already_is_passed_over() -> None:
     world.machine.start()
     world.add(5)
     assert (world.store.queue_offset, world.due(6)) == (1, [100])
+
+
+def test_a_marker_rolls_as_its_message_does() -> None:
+    """Its unit says that it is one, and takes nothing back before its last slot."""
+    world = World(window=10)
+    world.add(25, deletes=True)
+    world.machine.start()
+    (due,) = world.opened(30)
+    assert due.unit.kind == MESSAGE | ROLL | DELETE and not due.unit.deletes
+
+
+def test_a_marker_that_comes_into_a_slot_that_is_being_read_comes_once() -> None:
+    world = World()
+    message = world.add(5)
+    world.machine.start()
+    found = world.opened(6)
+    marker = world.add(5, deletes=True)
+    assert [due.unit.offset for due in found] == [message]
+    late = world.machine.late()
+    assert late is not None and late.unit.offset == marker and world.machine.late() is None

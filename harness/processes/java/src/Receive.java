@@ -1,17 +1,23 @@
 import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Receives what Send sent, from the first offset on, and prints a line for each message. Settings: namesrv, topic, group. */
+/** Receives what Send sent, from the first offset on, and prints a line for each message. Settings: namesrv, topic, group, sql. */
 public final class Receive {
     public static void main(String[] args) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(System.getProperty("group", "receiver"));
         consumer.setNamesrvAddr(Line.need("namesrv"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(Line.need("topic"), "*");
+        String sql = System.getProperty("sql", "");
+        if (sql.isEmpty()) {
+            consumer.subscribe(Line.need("topic"), "*");
+        } else {
+            consumer.subscribe(Line.need("topic"), MessageSelector.bySql(sql));
+        }
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
                 String body = new String(message.getBody(), StandardCharsets.US_ASCII);

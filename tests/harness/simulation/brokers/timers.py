@@ -1,0 +1,64 @@
+"""Planted bugs of timers: which wait for which moment, when a slot is done, and who was delivered already."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.harness.planting import Planted
+
+TIMER: Final = "broker/timer/"
+MACHINE: Final = TIMER + "machine.py"
+ADMISSION: Final = TIMER + "admission.py"
+LETTERS: Final = TIMER + "letters.py"
+DELIVERED: Final = TIMER + "delivered.py"
+SLOTS: Final = "tests/broker/timer/test_machine.py::"
+ADMITTED: Final = "tests/broker/timer/test_admission.py::"
+KNOWN: Final = "tests/broker/timer/test_delivered.py::"
+
+PLANTED: Final = (
+    # --- which slot
+    Planted("a moment that is still going on is opened", MACHINE, "slot_ms >= now_ms", "slot_ms > now_ms",
+            (SLOTS + "test_slots_come_in_their_order_and_units_in_the_queues",)),
+    Planted("a slot is done before the ones that began before it", MACHINE,
+            "self.store.done_before(begun[0] if begun else self._open_ms)", "self.store.done_before(self._open_ms)",
+            (SLOTS + "test_a_slot_is_done_when_all_of_it_is_and_later_ones_go_on",)),
+    Planted("a late timer is left in a slot that nobody opens again", MACHINE,
+            "self.started and slot_ms < self._open_ms", "False",
+            (SLOTS + "test_a_late_one_is_handed_out_at_once_and_holds_its_slot",)),
+    Planted("a late timer holds no slot", MACHINE,
+            "                self._begin(slot_ms)\n                self._late.append(Due(slot_ms, unit, self._run))\n",
+            "                self._begin(self._open_ms)\n"
+            "                self._late.append(Due(self._open_ms, unit, self._run))\n",
+            (SLOTS + "test_a_late_one_is_handed_out_at_once_and_holds_its_slot",)),
+    Planted("a slot that is being read hands out a marker that comes meanwhile twice", MACHINE,
+            "                if unit.at >= log_end:\n                    continue\n", "",
+            (SLOTS + "test_a_marker_that_comes_into_a_slot_that_is_being_read_comes_once",)),
+    Planted("what a former mastership ordered counts in the next one", MACHINE,
+            "return self.started and due.run == self._run", "return self.started",
+            (SLOTS + "test_a_new_run_begins_where_all_is_done_and_the_old_one_counts_no_more",)),
+    Planted("a marker that rolls takes nothing back any more", MACHINE,
+            "kind | (DELETE if deletes else 0)", "kind | (DELETE if deletes and not kind & ROLL else 0)",
+            ("tests/broker/timer/test_machine.py::test_a_marker_rolls_as_its_message_does",)),
+    # --- which messages
+    Planted("an exact time is delivered a second too late", ADMISSION, "(asked_ms - 1) // precision_ms",
+            "asked_ms // precision_ms", (ADMITTED + "test_a_moment_is_of_the_precision",)),
+    Planted("nothing is too far away", ADMISSION, "not 0 < asked_ms - now_ms <= keys.timer_max_delay_sec * 1_000",
+            "not 0 < asked_ms - now_ms", (ADMITTED + "test_absurd_times_are_illegal",)),
+    Planted("what grows too long later is admitted", ADMISSION, "size + ADDED_BYTES > PROPERTIES_BYTES_MAX",
+            "size > PROPERTIES_BYTES_MAX", (ADMITTED + "test_what_could_never_be_delivered_is_refused",)),
+    Planted("a marker takes back messages of other topics", LETTERS,
+            "return self.topic, self.values.get(UNIQ_KEY, \"\"), self.out_ms",
+            "return \"\", self.values.get(UNIQ_KEY, \"\"), self.out_ms",
+            (ADMITTED + "test_a_marker_of_either_release_names_its_message",)),
+    Planted("a marker of an older release names nothing", LETTERS,
+            ".removeprefix(f\"{self.topic}+\")", "", (ADMITTED + "test_a_marker_of_either_release_names_its_message",)),
+    Planted("a timer is delivered into the system's own topics", LETTERS, "if self.topic in _NOT_THERE", "if False",
+            (ADMITTED + "test_what_has_nowhere_to_go",)),
+    # --- which were delivered
+    Planted("whoever claims a place has it", DELIVERED, "self._known.get(offset) == hash((topic, uniq_key))",
+            "offset in self._known", (KNOWN + "test_what_was_delivered_is_known_by_place_topic_and_id",)),
+    Planted("what stood in a log that was cut counts as delivered", DELIVERED, "self._order[-1][2] >= end",
+            "self._order[-1][2] > end", (KNOWN + "test_a_log_that_is_cut_takes_it_back",)),
+    Planted("what was delivered is forgotten before its slot is done", DELIVERED, "order[0][0] < read_time_ms",
+            "order[0][0] <= read_time_ms", (KNOWN + "test_it_is_forgotten_when_the_slots_of_its_time_are_done",)),
+)
