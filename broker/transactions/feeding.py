@@ -152,7 +152,8 @@ class Feed:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def feed(self, most: int = SLICE) -> bool:
-        """Go on; True: there is more. Raises ``OSError`` when the log cannot be read."""
+        """Go on; True: there is more. Raises ``OSError``, ``OffsetGone`` or ``DamagedRecord`` when
+        something cannot be read: it may be tried again."""
         while self._to_load and most > 0:
             self._load(self._to_load.popleft())
             most -= 1
@@ -173,9 +174,14 @@ class Feed:
         return self.behind
 
     def feed_all(self) -> None:
-        """Until all that is shown is known."""
+        """Until all that is shown is known, or nothing more can be read. Raises as ``feed``."""
+        before: tuple[int, ...] = ()
         while self.feed():
-            pass
+            now = (self._half_at, self._mark_at, self._given_up_at, self._noted.offset, len(self._finals),
+                   len(self._to_load))
+            if now == before:
+                return
+            before = now
 
     def _look_at_deleted(self) -> None:
         log_min = self._log.min_offset

@@ -14,7 +14,7 @@ from broker.consumers.part import ClientsPart
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
 from broker.rules import Rule
-from broker.store.errors import WrongStore
+from broker.store.errors import OffsetGone, WrongStore
 from broker.store.files import Files
 from broker.store.tables import load
 from broker.topics.names import CHECK_MAX_TIME
@@ -32,6 +32,7 @@ from remoting.body import Body, body
 from remoting.codes import RequestCode
 from remoting.daemon.keys import key
 from remoting.endpoint import Handler
+from remoting.errors import DamagedRecord
 from remoting.fields import Int64
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ logger = logging.getLogger("broker")
 
 METRICS_PATH: Final = "config/transactionMetrics"
 SAVED_EVERY_MS: Final = 10_000
+RETRY_NS: Final = 1_000_000_000
 
 
 @attrs.frozen(kw_only=True)
@@ -120,7 +122,7 @@ class TransactionsPart(Part):
         self._metrics_file = shared.table_file(self._transaction_metrics, path=METRICS_PATH,
                                                pause_ms=pick(config, MetricsConfig).transaction_metric_flush_interval)
         self._writes_open = self._open = False
-        self._end = 0
+        self._feed_after_ns = self._end = 0
         """What this broker held when it became master."""
         journal.was_cut.join("parts", self._cut)
 
@@ -187,7 +189,12 @@ class TransactionsPart(Part):
         return 0
 
     def tick(self, now_ns: int) -> None:
-        self.feed.feed()
+        if now_ns >= self._feed_after_ns:
+            try:
+                self.feed.feed()
+            except (OSError, OffsetGone, DamagedRecord) as error:
+                self._feed_after_ns = now_ns + RETRY_NS
+                logger.error("what is decided cannot be read, tried again in a second: %s", error)
         if not self.feed.behind:
             self._ending.shown(self._visible.offset)
             self._asking.shown(self._visible.offset)

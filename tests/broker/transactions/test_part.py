@@ -98,3 +98,22 @@ async def test_a_half_older_than_the_log_keeps_is_given_up_and_may_be_brought_ba
             await trio.sleep(60)
             assert len(records(node, CHECK_MAX_TIME)) == 1, "its time counts anew"
             assert len(bodies(node, HALF)) == 2
+
+
+async def test_what_cannot_be_read_for_a_while_is_read_later(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            half = await shop.half()
+
+            def broken(most: int = 0) -> bool:
+                raise OSError(5, "Input/output error")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(transactions(node).feed, "feed", broken)
+                await trio.sleep(5)
+            await trio.sleep(2)
+            assert len(transactions(node).halves) == 1
+            await shop.commit(half)
