@@ -88,3 +88,7 @@ def test_long_lists_are_no_depth(joined: str) -> None:
     text = joined.join(f"a <> {number}" for number in range(1_000))
     assert compiled(text).depth < 10
     assert compiled(text).matches(RAW) is (joined == " OR ")
+
+
+def test_brackets_beside_each_other_are_no_depth() -> None:
+    assert compiled(" OR ".join(["(NOT (a > 9))", "a > -3"] * (2 * DEPTH_MAX))).matches(RAW)
