@@ -366,6 +366,24 @@ async def test_a_decision_that_may_have_been_heard_is_told_once_and_left_to_the_
         assert it.broker.asked(END)[-1]["fromTransactionCheck"] == "true"
 
 
+async def test_a_commit_that_was_heard_before_the_connection_broke_is_not_told_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with world() as it:
+        def hear(command: Command) -> Command | None:
+            if command.code != END:
+                return None
+            it.broker._end(None, command)  # type: ignore[arg-type]
+            for connection in it.broker.connections.values():
+                connection.close("it breaks")
+            return SILENCE
+
+        it.broker.refuse = hear
+        async with it.transactions.begin(ORDER) as transaction:
+            await wait_all_tasks_blocked()
+        assert transaction.outcome is Outcome.LEFT_TO_CHECK and it.finals == [transaction.message_id]
+
+
 async def test_a_decision_goes_to_the_new_master(autojump_clock: MockClock) -> None:
     """The old one is killed under the block; then its successor is none yet for a while."""
     async with world() as it:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.harness.planting import Planted
-from tests.harness.simulation.brokers import folders, queues, silences, timers, transacted, waiting
+from tests.harness.simulation.brokers import clientside, folders, queues, silences, timers, transacted, waiting
 
 HA: Final = "broker/ha/"
 MANAGER: Final = "broker/replicas/manager.py"
@@ -796,5 +796,5 @@ PLANTED: Final = (
     *silences.PLANTED,
     *folders.PLANTED, *waiting.PLANTED,
     *queues.PLANTED,
-    *transacted.PLANTED, *timers.PLANTED,
+    *transacted.PLANTED, *timers.PLANTED, *clientside.PLANTED,
 )
