@@ -51,8 +51,11 @@ SOON_MS: Final = 60_000
 """What is due by then is not put forward."""
 MOVED_MAX: Final = 1_000
 """Put forward at a time."""
-SPENT_MAX: Final = 100_000
+SPENT_MAX: Final = 1_000_000
 """Markers that are remembered for messages that come later than they should."""
+SEARCH_PAUSE_MS: Final = 1
+EMPTY_MAX: Final = 1_000
+"""Slots without a unit that are looked at in one step."""
 ILLEGAL: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 WRITTEN: Final = (PutStatus.FLUSH_DISK_TIMEOUT, PutStatus.FLUSH_SLAVE_TIMEOUT, PutStatus.SLAVE_NOT_AVAILABLE)
 
@@ -112,7 +115,11 @@ class TimerDelivery:
         self._written: deque[tuple[int, list[Due]]] = deque()
         """With the end in the log of what is to be confirmed yet."""
         self._source: Iterator[Due | None] = iter(())
-        self._spent: dict[Key, None] = {}
+        self._spent: dict[int, None] = {}
+        """Hashes of what markers took back: of each slot from ``_spent_from`` on that was opened."""
+        self._spent_from = 0
+        self._search: Iterator[None] = iter(())
+        """Through the slots before."""
         self._moving: set[int] = set()
         """Offsets of messages that were put again, and are to be enqueued from there."""
         self._under_way = 0
@@ -125,6 +132,8 @@ class TimerDelivery:
 
     def start(self) -> None:
         """This broker is master, and what it holds is seen."""
+        if not self._machine.started:
+            self._spent_from, self._search = self._store.read_time_ms, self._through_done()
         self._machine.start()
         self._caught_up = False
 
@@ -135,6 +144,8 @@ class TimerDelivery:
         self._written.clear()
         self._source, self._under_way = iter(()), 0
         self._moving.clear()
+        self._spent.clear()
+        self._search = iter(())
 
     # --- what is known ---------------------------------------------------------------------------------------
 
@@ -342,10 +353,62 @@ class TimerDelivery:
         letter = self._read(due)
         if letter is not None:
             if letter.deletes:
-                self._spent[letter.key_deleted] = None
-                if len(self._spent) > SPENT_MAX:
-                    del self._spent[next(iter(self._spent))]
+                self._take_back(letter.key_deleted)
             self._machine.done(due)
+
+    def _take_back(self, key: Key) -> None:
+        self._spent[hash(key)] = None
+        if len(self._spent) > SPENT_MAX:
+            del self._spent[next(iter(self._spent))]
+
+    def _knows_markers(self, due: Due, letter: Letter) -> bool:
+        """Whether each one that stands in front of this message is known. If not, some more are from now on, and it is
+        tried again.
+
+        One that was put again may stand behind its marker, and come when the slot of both is done here: a slave hears
+        that of its master before it has all that was in it. Others stand before theirs."""
+        slot_ms = self._machine.floor(letter.out_ms)
+        if slot_ms >= self._spent_from or not letter.came_again:
+            return True
+        try:
+            next(self._search, None)
+        except TimersDamaged as error:
+            logger.error("timers that were taken back may come: %s", error)
+            self._spent_from = 0
+        except OSError as error:
+            logger.error("what took back timers cannot be read: %s", error)
+            self._search = self._through_done()
+            self._again([due], PAUSE_MOST_MS)
+            return False
+        if slot_ms < self._spent_from:
+            self._again([due], SEARCH_PAUSE_MS)
+        return slot_ms >= self._spent_from
+
+    def _through_done(self) -> Iterator[None]:
+        """Reads the markers of slots that were done at the start of this run, the last slot first, in small steps."""
+        store, empty = self._store, 0
+        oldest_ms = 2 * store.read_time_ms - store.end_ms  # the wheel knows those of one turn
+        while (slot_ms := self._spent_from - store.precision_ms) >= oldest_ms:
+            empty += 1
+            for batch in store.batches(slot_ms):
+                for unit in batch:
+                    if unit.deletes:
+                        self._take_back_again(unit)
+                empty = 0
+                yield
+            self._spent_from = slot_ms
+            if empty >= EMPTY_MAX:
+                empty = 0
+                yield
+        self._spent_from = 0
+
+    def _take_back_again(self, marker: Unit) -> None:
+        try:
+            letter = Letter.of(self._log.record(marker.offset, marker.size).message)
+        except (OffsetGone, DamagedRecord):
+            return
+        if letter.deletes:
+            self._take_back(letter.key_deleted)
 
     # --- one timer -------------------------------------------------------------------------------------------
 
@@ -394,10 +457,14 @@ class TimerDelivery:
             self.counters.passed_over += 1
             self._finish(due)
             return None
-        if not letter.deletes and letter.key in self._spent:
-            self.counters.recalled += 1
-            self._finish(due)
-            return None
+        if not letter.deletes:
+            key = hash(letter.key)
+            if key not in self._spent and not self._knows_markers(due, letter):
+                return None
+            if key in self._spent:
+                self.counters.recalled += 1
+                self._finish(due)
+                return None
         if unit.rolls:
             return letter.rolled(unit, now_ms)
         if letter.lost:

@@ -60,6 +60,11 @@ class Letter:
         return decimal(self.values.get(TIMER_MOVED, ""))
 
     @property
+    def came_again(self) -> bool:
+        """It rolled, or was put forward: others may have come in between."""
+        return ROLL_TIMES in self.values or TIMER_MOVED in self.values
+
+    @property
     def deletes(self) -> bool:
         return DELETES in self.values
 

@@ -73,7 +73,7 @@ class TimersPart(Part):
         keys = self._keys = pick(config, TimerKeys)
         self._standing, self._journal, self._veil, self._run_sync = (
             shared.standing, journal, journal.veil, shared.run_sync)
-        self._messages, self._wall_ms = journal.messages, shared.wall_ms
+        self._log, self._messages, self._wall_ms = journal.log, journal.messages, shared.wall_ms
         self._writes_open = self._delivering = False
         self._flushing = Lock()
         """Held for a step of a flush, and by who cuts."""
@@ -117,7 +117,7 @@ class TimersPart(Part):
     def _place_of(self, offset: int) -> int:
         """Where in the timers' queue the message at that offset stands, or stood, or in front of that."""
         try:
-            record = self._journal.log.record(offset)
+            record = self._log.record(offset)
         except (OffsetGone, DamagedRecord):  # it was cut off
             return self._messages.max_offset(TOPIC, 0)
         return record.queue_offset if record.message.topic == TOPIC else 0

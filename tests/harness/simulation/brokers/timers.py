@@ -11,9 +11,12 @@ MACHINE: Final = TIMER + "machine.py"
 ADMISSION: Final = TIMER + "admission.py"
 LETTERS: Final = TIMER + "letters.py"
 DELIVERED: Final = TIMER + "delivered.py"
+DELIVERY: Final = TIMER + "delivery.py"
 SLOTS: Final = "tests/broker/timer/test_machine.py::"
 ADMITTED: Final = "tests/broker/timer/test_admission.py::"
 KNOWN: Final = "tests/broker/timer/test_delivered.py::"
+BEHIND: Final = ("tests/broker/timer/test_markers.py::"
+                 "test_who_rolls_behind_its_marker_is_taken_back",)
 
 PLANTED: Final = (
     # --- which slot
@@ -54,6 +57,21 @@ PLANTED: Final = (
             ".removeprefix(f\"{self.topic}+\")", "", (ADMITTED + "test_a_marker_of_either_release_names_its_message",)),
     Planted("a timer is delivered into the system's own topics", LETTERS, "if self.topic in _NOT_THERE", "if False",
             (ADMITTED + "test_what_has_nowhere_to_go",)),
+    # --- which were taken back before they came
+    Planted("markers of a former process are not looked for", DELIVERY,
+            "if slot_ms >= self._spent_from or not letter.came_again:", "if True:", BEHIND),
+    Planted("a new master takes all markers for known", DELIVERY,
+            "self._spent_from, self._search = self._store.read_time_ms, self._through_done()",
+            "self._spent_from, self._search = 0, self._through_done()", BEHIND),
+    Planted("what rolled is taken for what stands before its marker", LETTERS,
+            "return ROLL_TIMES in self.values or TIMER_MOVED in self.values", "return TIMER_MOVED in self.values",
+            BEHIND),
+    Planted("it is delivered before the search came to its slot", DELIVERY,
+            "            self._again([due], SEARCH_PAUSE_MS)\n        return slot_ms >= self._spent_from",
+            "            return True\n        return True", BEHIND),
+    Planted("the search ends with the first slot that is empty", DELIVERY,
+            "            self._spent_from = slot_ms\n            if empty",
+            "            self._spent_from = 0 if empty else slot_ms\n            if empty", BEHIND),
     # --- which were delivered
     Planted("whoever claims a place has it", DELIVERED, "self._known.get(offset) == hash((topic, uniq_key))",
             "offset in self._known", (KNOWN + "test_what_was_delivered_is_known_by_place_topic_and_id",)),
