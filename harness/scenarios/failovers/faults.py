@@ -238,10 +238,10 @@ async def cut_active_controller(scene: Scene) -> Begun:
     return await _cut(scene, active, False, False, scene.others(active))
 
 
-async def _stalled(scene: Scene, server: Server) -> Begun:
+async def _stalled(scene: Scene, server: Server, *, syncs_alone: bool = False) -> Begun:
     disk = scene.disks[server.plan.name]
-    await disk.stall()
-    return Begun(f"stall the disk of {server.plan.name}", disk.resume)
+    await (disk.stall_syncs() if syncs_alone else disk.stall())
+    return Begun(f"stall the {'syncs' if syncs_alone else 'disk'} of {server.plan.name}", disk.resume)
 
 
 async def stall_masters_disk(scene: Scene) -> Begun:
@@ -252,19 +252,13 @@ async def stall_slaves_disk(scene: Scene) -> Begun:
     return await _stalled(scene, scene.slave)
 
 
-async def _stalled_syncs(scene: Scene, server: Server) -> Begun:
-    disk = scene.disks[server.plan.name]
-    await disk.stall_syncs()
-    return Begun(f"stall the syncs of {server.plan.name}", disk.resume)
-
-
 async def stall_masters_syncs(scene: Scene) -> Begun:
     """It can write, and none of it comes to the disk."""
-    return await _stalled_syncs(scene, scene.master)
+    return await _stalled(scene, scene.master, syncs_alone=True)
 
 
 async def stall_slaves_syncs(scene: Scene) -> Begun:
-    return await _stalled_syncs(scene, scene.slave)
+    return await _stalled(scene, scene.slave, syncs_alone=True)
 
 
 async def stall_active_controllers_disk(scene: Scene) -> Begun:
