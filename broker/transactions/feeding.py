@@ -103,16 +103,16 @@ class Feed:
 
     def _anew(self) -> KeptTransactions:
         """Halves before the check loop's place were decided, put back or given up, and no decision stands in front of
-        its half."""
+        its half. Where the queue is shorter than the loop was, halves and marks behind its end are read again."""
         log_min = self._log.min_offset
         queue = self._messages.queue(records.HALF_TOPIC, records.QUEUE)
         if queue is None or queue.min_offset == queue.max_offset:
             return KeptTransactions(0, log_min, self._visible.offset)
-        at = min(max(self._progress(HALF) or 0, queue.min_offset), queue.max_offset)
-        offset, size, _ = queue.entry(at) if at < queue.max_offset else (self._visible.offset, 0, 0)
-        if size == NOWHERE_SIZE:
-            offset = log_min
-        return KeptTransactions(0, max(offset, log_min), offset, at, self._progress(OP_HALF) or 0)
+        known = self._progress(HALF) or 0
+        at = min(max(known, queue.min_offset), queue.max_offset)
+        offset, size, _ = queue.entry(at - 1) if at > queue.min_offset else (log_min, 0, 0)
+        begin = max(log_min, offset + size) if size != NOWHERE_SIZE else log_min
+        return KeptTransactions(0, begin, begin, at, (self._progress(OP_HALF) or 0) if at >= known else 0)
 
     # --- what was read ---------------------------------------------------------------------------------------
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.moments import Moment
+from broker.store.consumequeue import NOWHERE_SIZE
+from broker.topics.names import HALF
+from broker.transactions.feeding import Feed
 from harness.simulation.worlds.brokers import cluster
 from tests.broker.transactions.world import FAST, bodies, producer
 
@@ -28,3 +35,29 @@ async def test_killed_and_started_again(decided: bool, autojump_clock: MockClock
             await shop.commit(half)
             await trio.sleep(60)
             assert bodies(node) == [b"paid"]
+
+
+def without_a_checkpoint(*, half: int, mark: int, first: int = 0, size: int = 100) -> Feed:
+    """Of a log from 5,000 on, with places ``first`` to 136 of the half queue: 100 bytes each, at 100 times the place.
+    Nothing is shown yet, and the check loop was at ``half`` and ``mark``."""
+    queue = SimpleNamespace(min_offset=first, max_offset=136, entry=lambda place: (100 * place, size, 0))
+    journal: Any = SimpleNamespace(
+        log=SimpleNamespace(min_offset=5_000, max_offset=20_000), visible=SimpleNamespace(offset=0),
+        noted=Moment("Journal.noted"), was_cut=Moment("Journal.was_cut"))
+    messages: Any = SimpleNamespace(queue=lambda topic, number: queue)
+    return Feed(journal, messages, None, lambda topic: half if topic == HALF else mark)
+
+
+def test_without_a_checkpoint_nothing_is_known_of_what_stands_before_the_first_half_that_is_read() -> None:
+    kept = without_a_checkpoint(half=100, mark=90).checkpoint()
+    assert (kept.since, kept.log_offset, kept.half_offset, kept.mark_offset) == (10_000, 10_000, 100, 90)
+    begin = without_a_checkpoint(half=0, mark=0).checkpoint()
+    assert (begin.since, begin.half_offset) == (5_000, 0)
+    gone = without_a_checkpoint(half=100, mark=90, size=NOWHERE_SIZE).checkpoint()
+    assert (gone.since, gone.half_offset) == (5_000, 100), "what stood there is in no log any more"
+
+
+def test_where_the_queue_of_halves_is_shorter_than_the_check_loop_was_marks_are_read_again() -> None:
+    """A put-back half behind the end of the queue may belong to a transaction from before it, and be open."""
+    kept = without_a_checkpoint(half=138, mark=137).checkpoint()
+    assert (kept.since, kept.log_offset, kept.half_offset, kept.mark_offset) == (13_600, 13_600, 136, 0)
