@@ -43,9 +43,9 @@ RETRY_MS: Final = 1_000
 _MUCH_BYTES: Final = 16 << 10
 """Making that visible takes as long as writing some answers."""
 CLEANED_QUEUES: Final = 100
+"""In a tick, of those with messages that are gone."""
 MENDED: Final = 5_000
 """Messages of the log that are looked at in a tick for a queue that is damaged."""
-"""In a tick, of those with messages that are gone."""
 
 
 class FlushDiskType(enum.Enum):
