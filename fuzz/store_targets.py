@@ -186,7 +186,7 @@ def _content(store: MessageStore) -> dict[tuple[bytes, int, int], bytes]:
                 got = reading.read(store.messages, topic, queue_id, at, config=_READ)
             except DamagedRecord as damage:
                 said = str(damage)
-                assert "consumequeue" in said
+                assert f"queue {queue_id} of " in said and "is damaged at place" in said
                 found[topic, queue_id, -1] = b"damaged"
                 break
             try:
