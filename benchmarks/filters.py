@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -33,6 +34,7 @@ def messages() -> list[bytes]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="python -m benchmarks.filters", description=__doc__).parse_args()
     every = messages()
     for name, text in EXPRESSIONS.items():
         began = time.perf_counter()
