@@ -79,9 +79,8 @@ async def opened(files: VirtualDisk, peers: dict[str, str], config: Config = SMA
     async def connect(address: str) -> trio.abc.Stream:
         raise OSError("there is no network")
 
-    arguments: dict[str, Any] = {"bootstrap": True, "config": config, "rng": Random(7), "connect": connect,
-                                 "listen": "127.0.0.1:0", **changes}
-    async with open_node("n0", peers, "unused", machine or Counter(), files=files, **arguments) as node:
+    given = {"bootstrap": True, "config": config, "rng": Random(7), "listen": "127.0.0.1:0", **changes}
+    async with open_node("n0", peers, "unused", machine or Counter(), files=files, connect=connect, **given) as node:
         yield node
 
 
