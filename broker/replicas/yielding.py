@@ -67,6 +67,8 @@ class Sight:
     """Members that may follow it at once, as far as logs go."""
     leased: bool = False
     """Its lease holds."""
+    lease_ns: int = 0
+    """How long one lasts."""
 
 
 def sight_of(held: InSync, lease: Lease, least: int, *, end: int, disk: DiskHealth, alone: bool, now_ns: int) -> Sight:
@@ -77,7 +79,7 @@ def sight_of(held: InSync, lease: Lease, least: int, *, end: int, disk: DiskHeal
     heirs = {member: ack for member, ack in heard.items() if member in held.accepted}
     return Sight(
         shrinks=shrinks, too_few=lonely and bool(lease.length_ns) if alone else lonely or shrinks,
-        trouble=disk is not DiskHealth.WELL, heirs=bool(heirs), leased=lease.holds(now_ns),
+        trouble=disk is not DiskHealth.WELL, heirs=bool(heirs), leased=lease.holds(now_ns), lease_ns=lease.length_ns,
         holders=frozenset(member for member, ack in heirs.items() if not alone or (ack is not None and ack >= end)))
 
 
@@ -120,7 +122,7 @@ class Yielding:
         elif self._over(now_ns, sight):
             self._end(now_ns, sight)
         if self.reason is not None and not (self.alone and sight.leased):
-            self._run(now_ns)
+            self._run(now_ns, sight)
         self._may_shrink = self._may_shrink and sight.too_few
         self._sight = sight
         return self.reason is not None
@@ -175,9 +177,11 @@ class Yielding:
         self.attempt += 1
         self._until_ns, self._ask_ns, self._began_ns = None, now_ns, now_ns
 
-    def _run(self, now_ns: int) -> None:
+    def _run(self, now_ns: int, sight: Sight) -> None:
+        """By the controllers' book a lease may end later: they may have renewed it as the first request left."""
         if self._until_ns is None:
-            self._until_ns = now_ns + self.wait_ns
+            book_ns = self._began_ns + sight.lease_ns if self.alone else 0
+            self._until_ns = max(now_ns, book_ns) + self.wait_ns
 
     def _over(self, now_ns: int, sight: Sight) -> bool:
         if self._doubtful(now_ns):
