@@ -31,7 +31,7 @@ from remoting.errors import BodyError, FrameError, HeaderError
 from remoting.fields import described, int_range
 from remoting.frame import FrameLimits, FrameReader, encode
 from remoting.header import Header
-from remoting.headers import broker, consumers, controller, namesrv, pulling, queries, sending, topics
+from remoting.headers import broker, consumers, controller, namesrv, popping, pulling, queries, sending, topics
 
 LIMITS: Final = FrameLimits(frame_bytes_max=1 << 16, header_bytes_max=1 << 12, ext_count_max=20)
 
@@ -248,7 +248,7 @@ def _registrations() -> list[bytes]:
 
 def _headers() -> list[type[Header]]:
     return sorted(
-        (cls for module in (broker, consumers, controller, namesrv, pulling, queries, sending, topics)
+        (cls for module in (broker, consumers, controller, namesrv, popping, pulling, queries, sending, topics)
          for cls in vars(module).values()
          if isinstance(cls, type) and issubclass(cls, Header) and cls is not Header),
         key=lambda cls: cls.__qualname__,

@@ -20,6 +20,7 @@ from fuzz.broker_targets import BROKER_TARGETS
 from fuzz.controller_targets import CONTROLLER_TARGETS
 from fuzz.filter_targets import FILTER_TARGETS
 from fuzz.held import HeldFile, HeldFiles
+from fuzz.pop_targets import POP_TARGETS
 from fuzz.remoting_targets import REMOTING_TARGETS
 from fuzz.store_targets import STORE_TARGETS
 from fuzz.target import Target
@@ -420,6 +421,7 @@ TARGETS: Final[dict[str, Target]] = {
     **CONTROLLER_TARGETS,
     **STORE_TARGETS,
     **TIMER_TARGETS,
+    **POP_TARGETS,
     **BROKER_TARGETS,
     **FILTER_TARGETS,
     **ANALYSIS_TARGETS,

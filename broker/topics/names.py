@@ -34,6 +34,9 @@ SYSTEM: Final = frozenset({
 NOT_FOR_SENDERS: Final = frozenset({
     SCHEDULE, HALF, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT, TIMER, TIMER_DEAD})
 
+REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+"""Whose offsets say how far POP's revive queues are read."""
+
 TOPIC_LENGTH_MAX: Final = 127
 RETRY_OR_DLQ_LENGTH_MAX: Final = 255
 GROUP_LENGTH_MAX: Final = 120
@@ -79,3 +82,22 @@ def retry_topic(group: str) -> str:
 def dlq_topic(group: str) -> str:
     """Where they end when it has tried often enough."""
     return DLQ_PREFIX + group
+
+
+def revive_topic(cluster: str) -> str:
+    """Where checkpoints of POP and their acknowledgements come when they are due."""
+    return f"{SYSTEM_PREFIX}REVIVE_LOG_{cluster}"
+
+
+def pop_retry_topic(topic: str, group: str, *, v2: bool = False) -> str:
+    """Where messages of ``topic`` come back that ``group`` popped and did not acknowledge. ``v2``: by the name that no
+    group's own retry topic can have."""
+    return f"{RETRY_PREFIX}{group}{'+' if v2 else '_'}{topic}"
+
+
+def popped_from(retry: str, group: str) -> str:
+    """The topic that such a retry topic is for; any other is its own."""
+    for sign in "+_":
+        if retry.startswith(f"{RETRY_PREFIX}{group}{sign}"):
+            return retry.removeprefix(f"{RETRY_PREFIX}{group}{sign}")
+    return retry

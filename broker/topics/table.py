@@ -195,7 +195,7 @@ def system_topics(config: TopicsConfig) -> list[TopicConfig]:
         topic(names.OFFSET_MOVED_EVENT),
         topic(names.SCHEDULE, SCHEDULE_QUEUES),
         topic(f"{cluster}_REPLY_TOPIC"),
-        topic(f"{names.SYSTEM_PREFIX}REVIVE_LOG_{cluster}", config.revive_queue_num),
+        topic(names.revive_topic(cluster), config.revive_queue_num),
         topic(f"{names.SYSTEM_PREFIX}SYNC_BROKER_MEMBER_{broker}", 1, INHERIT),
         topic(names.HALF),
         topic(names.OP_HALF),

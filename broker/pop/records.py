@@ -1,0 +1,96 @@
+"""Records of POP: checkpoints and acknowledgements as messages, made here and read again.
+
+A checkpoint is due in the revive topic a second before its messages come back, an acknowledgement when they do: until
+then each waits as a timer, on every replica. What is due already goes to the revive topic at once. Pure values.
+Source: ``PopMessageProcessor.buildCkMsg``, ``AckMessageProcessor`` and ``PopMessageProcessor.genCkUniqueId`` of
+RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from broker import properties as props
+from broker.rules import Chain, Draft, Refusal
+from broker.timer.admission import DELIVER_MS
+from broker.topics.names import revive_topic
+from remoting.bodies.popping import AckMessage, BatchAckMessage, CheckPoint
+from remoting.errors import BodyError
+from remoting.fields import shown
+from remoting.record import NOTED, TAGS, Message, value_behind
+
+CHECKPOINT: Final = "ck"
+ACK: Final = "ack"
+BATCH_ACK: Final = "bAck"
+"""Tags."""
+AHEAD_MS: Final = 1_000
+"""By so much a checkpoint comes before the acknowledgements that it may get."""
+BODY_BYTES_MAX: Final = 1 << 20
+"""Ours: of a record that is read."""
+PopRecord = CheckPoint | AckMessage | BatchAckMessage
+
+
+@attrs.frozen
+class Records:
+    """Makes them for one broker. ``rules``: of timers, which say where a message waits that is not due."""
+
+    cluster_name: str
+    store_host: bytes
+    wall_ms: Callable[[], int]
+    rules: Chain
+
+    @property
+    def topic(self) -> str:
+        """The revive topic of this cluster."""
+        return revive_topic(self.cluster_name)
+
+    def checkpoint(self, found: CheckPoint, revive_qid: int, progress: str = "") -> Message | Refusal:
+        """``progress``: how far it takes its group; every replica hears of one that says so."""
+        message = self._message(CHECKPOINT, f"{_unique(found, found.start_offset)}@{CHECKPOINT}", found.to_json(),
+                                revive_qid, found.revive_time_ms - AHEAD_MS, progress)
+        if progress and isinstance(message, Message):
+            message.sys_flag |= NOTED
+        return message
+
+    def ack(self, found: AckMessage, revive_qid: int, invisible_ms: int) -> Message | Refusal:
+        """``invisible_ms``: of the checkpoint that it belongs to."""
+        return self._message(ACK, f"{_unique(found, found.ack_offset)}@{ACK}", found.to_json(), revive_qid,
+                             found.pop_time_ms + invisible_ms)
+
+    def batch_ack(self, found: BatchAckMessage, revive_qid: int, invisible_ms: int) -> Message | Refusal:
+        return self._message(BATCH_ACK, f"{_unique(found, found.ack_offset)}@{ACK}", found.to_json(), revive_qid,
+                             found.pop_time_ms + invisible_ms)
+
+    def _message(self, tag: str, unique: str, body: bytes, revive_qid: int, due_ms: int,
+                 progress: str = "") -> Message | Refusal:
+        values = {"TAGS": tag, props.UNIQ_KEY: unique, DELIVER_MS: str(due_ms)}
+        if progress:
+            values[props.POP_PROGRESS] = progress
+        draft = Draft(self.topic, revive_qid, values)
+        stop = self.rules.stops(draft)
+        if stop is not None:
+            return stop if isinstance(stop, Refusal) else Refusal(1, "timers are not ready")
+        return Message(draft.topic.encode(), body, draft.queue_id, props.write(draft.properties),
+                       born_time_ms=self.wall_ms(), born_host=self.store_host, store_host=self.store_host)
+
+
+def _unique(found: PopRecord, offset: int) -> str:
+    return (f"{found.topic}@{found.queue_id}@{offset}@{found.group}@{found.pop_time_ms}@"
+            f"{found.broker_name or ''}")
+
+
+def read(message: Message) -> PopRecord:
+    """What a message of the revive topic says. Raises ``BodyError``: it is none, or says what nobody writes."""
+    tag = (value_behind(message.properties, TAGS) or b"").decode(errors="replace")
+    if tag == CHECKPOINT:
+        checkpoint = CheckPoint.from_json(message.body, BODY_BYTES_MAX)
+        checkpoint.check()
+        return checkpoint
+    if tag == ACK:
+        return AckMessage.from_json(message.body, BODY_BYTES_MAX)
+    if tag == BATCH_ACK:
+        return BatchAckMessage.from_json(message.body, BODY_BYTES_MAX)
+    raise BodyError(f"a message of the tag {shown(tag)}, which is no record of POP")
