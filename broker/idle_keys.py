@@ -38,7 +38,7 @@ compactionMappedFileSize=104857600 compactionScheduleInternal=900000 compactionT
 compatibleWithOldNameSrv=true configManagerVersion=v1 configName= connectTimeoutMillis=3000
 consumerManagerThreadPoolQueueCapacity=1000000 consumerManageThreadPoolNums=32
 correctLogicMinOffsetForceInterval=300000 correctLogicMinOffsetSleepInterval=1 dataReadAheadEnable=true
-debugLockEnable=false defaultMessageRequestMode=PULL defaultPopShareQueueNum=-1 delayOffsetUpdateVersionStep=200
+debugLockEnable=false delayOffsetUpdateVersionStep=200
 deleteCommitLogFilesInterval=100 deleteConsumeQueueFilesInterval=100 deleteFileBatchMax=10
 destroyMapedFileIntervalForcibly=120000 disableCallbackExecutor=false disableNettyWorkerGroup=false
 disappearTimeAfterStart=-1 diskFallRecorded=true dispatchCqCacheNum=4096 dispatchCqThreads=10
@@ -104,7 +104,7 @@ reviveScanTime=10000 rocketmqHome= rocksdbCompressionType=lz4 rocksdbCQDoubleWri
 rocksdbFlushWalFrequency=1024 rocksdbWalFileRollingThreshold=1073741824 sampleCountThreshold=5000 sampleSteps=32
 scheduleAsyncDeliverMaxPendingLimit=2000 scheduleAsyncDeliverMaxResendNum2Blocked=3 searchBcqByCacheEnable=true
 sendMessageThreadPoolNums=2 sendThreadPoolQueueCapacity=10000 serverAsyncSemaphoreValue=64
-serverCallbackExecutorThreads=0 serverLoadBalancerEnable=true serverNettyWorkerGroupEnable=true
+serverCallbackExecutorThreads=0 serverNettyWorkerGroupEnable=true
 serverOnewaySemaphoreValue=256 serverPooledByteBufAllocatorEnable=true serverSelectorThreads=3
 serverSocketRcvBufSize=0 serverSocketSndBufSize=0 serverWorkerThreads=8 sharedByteBufferNum=16 skipPreOnline=false
 skipWhenCKRePutReachMaxTimes=false socksProxyConfig={} spinLockCollisionRetreatOptimalDegree=1000
@@ -170,7 +170,6 @@ FEATURES: Final[Mapping[str, Missing]] = {
     "coldCtrStrategyEnable": Missing("flow control of cold reads"),
     "coldDataFlowControlEnable": Missing("flow control of cold reads"),
     "compatibleWithOldNameSrv": Missing("heartbeats for name servers of RocketMQ 5 alone", "true"),
-    "defaultMessageRequestMode": Missing("consuming by POP", "PULL"),
     "enableBroadcastOffsetStore": Missing("offsets of broadcasting consumers behind proxies"),
     "enableCleanExpiredOffset": Missing("deletion of offsets that nobody uses"),
     "enableCompaction": Missing("compaction of topics"),

@@ -1,16 +1,21 @@
 """Who of a consumer group reads which queues: every member computes it alone, and all must come to the same.
 
-Pure functions over sorted lists. Source: ``AllocateMessageQueueAveragely`` and
-``AllocateMessageQueueAveragelyByCircle`` of RocketMQ 5.5.0.
+Pure functions over sorted lists. Source: ``AllocateMessageQueueAveragely``,
+``AllocateMessageQueueAveragelyByCircle`` and ``QueryAssignmentProcessor.allocate4Pop`` of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
 
 from broker.client.route import java_order
 from remoting.bodies.consumers import MessageQueue
 
+ANY_QUEUE: Final = -1
+"""Queue id of who pops all queues of a broker."""
 Allocate = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """From (own client id, all queues, all client ids), in any order, to one's own queues."""
 
@@ -33,6 +38,22 @@ def averagely_by_circle(
     if client_id not in members:
         return []
     return queues[members.index(client_id) :: len(members)]
+
+
+def shared(allocate: Allocate, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str],
+           neighbours: int) -> list[MessageQueue]:
+    """What a member pops: the shares of so many who follow it, in a circle, beside its own; with 0, or as many as there
+    are, all queues of each broker. Where members outnumber queues each has one. Some queues may come twice."""
+    if neighbours <= 0 or neighbours >= len(client_ids) - 1:
+        return [attrs.evolve(queue, queue_id=ANY_QUEUE) for queue in queues]
+    members, queues = sorted(client_ids, key=_java_text_order), sorted(queues, key=java_order)
+    if client_id not in members or not queues:
+        return []
+    first = members.index(client_id)
+    if len(members) > len(queues):
+        return [queues[first % len(queues)]]
+    return [queue for number in range(first, first + neighbours + 1)
+            for queue in allocate(members[number % len(members)], queues, members)]
 
 
 def _java_text_order(text: str) -> bytes:

@@ -1,7 +1,7 @@
 """Queues shared out by the broker, for consumers that leave it to it: codes 400, 401 and 402.
 
-Every broker of a topic comes to the same shares: they follow from the route and the members alone. A group reads a
-topic by pulling; that it should pop it is refused until that is offered.
+Every broker of a topic comes to the same shares: they follow from the route, the members and the mode alone. Who pulls
+has its queues for itself; who pops shares them, with all others or with so many of its neighbours.
 Source: ``QueryAssignmentProcessor`` and ``MessageRequestModeManager`` of RocketMQ 5.5.0.
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from broker.client.allocation import Allocate, averagely, averagely_by_circle
+import attrs
+
+from broker.client.allocation import Allocate, averagely, averagely_by_circle, shared
 from broker.consumers.members import Consumers
 from broker.groups import GroupTable
 from broker.part import QueuesOf
@@ -30,19 +32,36 @@ from remoting.bodies.consumers import (
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
+from remoting.daemon.keys import key
 from remoting.endpoint import Handler
+from remoting.errors import BodyError
 
 PULL: Final = "PULL"
+POP: Final = "POP"
+MODES: Final = (PULL, POP)
 STRATEGIES: Final[dict[str, Allocate]] = {"AVG": averagely, "AVG_BY_CIRCLE": averagely_by_circle}
 
 
+@attrs.frozen(kw_only=True)
+class AssignmentKeys:
+    """Keys of the broker's configuration."""
+
+    default_message_request_mode: str = key(
+        PULL, "how groups read topics for which code 401 said nothing", choices=MODES, live=True)
+    default_pop_share_queue_num: int = key(
+        -1, "who pops shares the queues of so many neighbours; -1 or 0: all queues", least=-1, most=(1 << 31) - 1,
+        live=True)
+    server_load_balancer_enable: bool = key(
+        True, "share queues out among those who ask (code 400); false: everybody gets all", live=True)
+
+
 class Assignments:
-    """``saved`` returns when the modes are on disk, or raises ``OSError``."""
+    """``keys`` may be replaced at any time. ``saved`` returns when the modes are on disk, or raises ``OSError``."""
 
     def __init__(self, consumers: Consumers, groups: GroupTable, topics: TopicTable, queues_of: QueuesOf,
                  saved: Callable[[], Awaitable[None]], kept: MessageRequestModes | None = None) -> None:
         self._consumers, self._groups, self._topics, self._queues_of = consumers, groups, topics, queues_of
-        self._saved = saved
+        self._saved, self.keys = saved, AssignmentKeys()
         self._modes = {topic: dict(groups) for topic, groups in (
             kept or MessageRequestModes()).message_request_mode_map.items()}
         self.on_change: Callable[[], None] = lambda: None
@@ -73,23 +92,39 @@ class Assignments:
     async def assign(self, _: Connection, request: Command) -> Command:
         """400. Without an answer to who is there, or what there is, the client keeps what it has."""
         asked = QueryAssignmentRequestBody.from_json(request.body)
-        mine = await self._share(asked)
-        return response(request, body=QueryAssignmentResponseBody(
-            None if mine is None else [MessageQueueAssignment(queue, PULL) for queue in mine]).to_json())
+        mode = self._mode(asked.topic, asked.consumer_group)
+        mine = await self._share(asked, mode)
+        return response(request, body=QueryAssignmentResponseBody(None if mine is None else [
+            MessageQueueAssignment(queue, mode.mode) for queue in dict.fromkeys(mine)]).to_json())
 
-    async def _share(self, asked: QueryAssignmentRequestBody) -> Sequence[MessageQueue] | None:
+    def _mode(self, topic: str, group: str) -> MessageRequestMode:
+        kept = self._modes.get(topic, {}).get(group)
+        if kept is not None:
+            return kept
+        mode = PULL if topic.startswith(RETRY_PREFIX) else self.keys.default_message_request_mode
+        return MessageRequestMode(topic, group, mode, self.keys.default_pop_share_queue_num if mode == POP else 0)
+
+    async def _share(self, asked: QueryAssignmentRequestBody,
+                     mode: MessageRequestMode) -> Sequence[MessageQueue] | None:
         queues = await self._queues_of(asked.topic)
-        if queues is None or named(asked.message_model, MESSAGE_MODELS, "") == BROADCASTING:
+        if queues is None or not self.keys.server_load_balancer_enable or (
+                named(asked.message_model, MESSAGE_MODELS, "") == BROADCASTING):
             return queues
         group = self._consumers.groups.get(asked.consumer_group)
         allocate = STRATEGIES.get(asked.strategy_name or "")
         if group is None or allocate is None:
             return None
-        return allocate(asked.client_id, queues, group.client_ids())
+        clients = group.client_ids()
+        if mode.mode == POP:
+            return shared(allocate, asked.client_id, queues, clients, mode.pop_share_queue_num)
+        return allocate(asked.client_id, queues, clients)
 
     async def set_mode(self, _: Connection, request: Command) -> Command:
         """401."""
         asked = MessageRequestMode.from_json(request.body)
+        mode = named(asked.mode, MODES, "")
+        if not mode:
+            raise BodyError(f"mode {asked.mode[:40]!r}: PULL or POP is needed")
         if asked.topic.startswith(RETRY_PREFIX):
             return response(request, ResponseCode.NO_PERMISSION, remark="retry topic is not allowed to set mode")
         if self._topics.get(asked.topic) is None:
@@ -97,10 +132,7 @@ class Assignments:
         if self._groups.find(asked.consumer_group) is None:
             return response(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                             remark="subscription group does not exist")
-        if asked.mode != PULL:
-            return response(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=(
-                f"mode {asked.mode} is not supported by this broker; {PULL} is"))
-        self._modes.setdefault(asked.topic, {})[asked.consumer_group] = asked
+        self._modes.setdefault(asked.topic, {})[asked.consumer_group] = attrs.evolve(asked, mode=mode)
         self.on_change()
         try:
             await self._saved()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.config import BrokerConfig, pick
-from broker.consumers.assignment import Assignments
+from broker.consumers.assignment import AssignmentKeys, Assignments
 from broker.consumers.clientcalls import ClientCalls
 from broker.consumers.heartbeats import Heartbeats
 from broker.consumers.locks import Locks
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 class ClientsPart(Part):
+    keys = AssignmentKeys
+
     def __init__(self, shared: Shared, before: Parts) -> None:
         topics, groups, standing = before[TopicsPart].table, before[GroupsPart].table, shared.standing
         self.consumers = Consumers(pick(shared.config, ClientsConfig))
@@ -61,6 +63,7 @@ class ClientsPart(Part):
 
     def configure(self, config: BrokerConfig) -> None:
         self.consumers.config = self.producers.config = pick(config, ClientsConfig)
+        self._assignments.keys = pick(config, AssignmentKeys)
 
     def role_changed(self, role: Role) -> None:
         if role.leads:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.allocation import Allocate, averagely, averagely_by_circle
+from broker.client.allocation import Allocate, averagely, averagely_by_circle, shared
 from remoting.bodies.consumers import MessageQueue
 
 
@@ -61,3 +61,31 @@ def test_every_queue_has_one_member_and_loads_differ_by_one(allocate, count, mem
         shares.append(allocate(one, seen, ids))
     assert sorted(each.queue_id for share in shares for each in share) == list(range(count))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize(("count", "members", "neighbours", "expected"), [
+    (4, 3, 0, [[-1] * 4] * 3),  # all of them pop everything
+    (4, 3, -1, [[-1] * 4] * 3),
+    (4, 3, 2, [[-1] * 4] * 3),  # everybody is a neighbour
+    (4, 1, 1, [[-1] * 4]),
+    (4, 4, 1, [[0, 1], [1, 2], [2, 3], [3, 0]]),
+    (8, 4, 2, [[0, 1, 2, 3, 4, 5], [2, 3, 4, 5, 6, 7], [4, 5, 6, 7, 0, 1], [6, 7, 0, 1, 2, 3]]),
+    (2, 5, 1, [[0], [1], [0], [1], [0]]),  # more members than queues
+    (0, 5, 1, [[]] * 5),
+])
+def test_who_pops_shares_its_neighbours_queues(
+        count: int, members: int, neighbours: int, expected: list[list[int]]) -> None:
+    ids = [f"c{number}" for number in range(members)]
+    found = [shared(averagely, one, queues(count)[::-1], ids[::-1], neighbours) for one in ids]
+    assert [[queue.queue_id for queue in one] for one in found] == expected
+
+
+def test_a_stranger_pops_nothing_where_queues_are_shared_out() -> None:
+    assert shared(averagely, "c9", queues(8), ["c0", "c1", "c2", "c3"], 1) == []
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(-1, 12))
+def test_every_queue_is_popped_by_somebody(count: int, members: int, neighbours: int) -> None:
+    ids = [f"c{number}" for number in range(members)]
+    found = {queue.queue_id for one in ids for queue in shared(averagely, one, queues(count), ids, neighbours)}
+    assert found in ({-1}, set(range(count)))

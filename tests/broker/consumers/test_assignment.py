@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 from trio.testing import MockClock
 
-from broker.consumers.assignment import Assignments
+from broker.consumers.assignment import AssignmentKeys, Assignments
 from broker.store.files import MemoryFiles
 from broker.store.tables import load, save
 from remoting.bodies.consumers import (
@@ -24,7 +25,7 @@ QUEUES = [MessageQueue("t", name, number) for name in ("b1", "b2") for number in
 
 def serve(world: World, kept: MessageRequestModes | None = None) -> Assignments:
     async def queues_of(topic: str) -> Sequence[MessageQueue] | None:
-        return QUEUES if topic == "t" else None
+        return {"t": QUEUES, "%RETRY%g": [MessageQueue("%RETRY%g", "b1", 0)]}.get(topic)
 
     async def saved() -> None:
         pass
@@ -35,11 +36,11 @@ def serve(world: World, kept: MessageRequestModes | None = None) -> Assignments:
 
 
 async def share(world: World, client: str, strategy: str = "AVG", *, topic: str = "t", group: str = "g",
-                model: str = "CLUSTERING") -> list[MessageQueue] | None:
+                model: str = "CLUSTERING", mode: str = "PULL") -> list[MessageQueue] | None:
     asked = QueryAssignmentRequestBody(topic, group, client, strategy, model)
     answer = await world.ask(RequestCode.QUERY_ASSIGNMENT, body=asked.to_json())
     found = QueryAssignmentResponseBody.from_json(answer.body).message_queue_assignments
-    assert found is None or all(one.mode == "PULL" for one in found)
+    assert found is None or all(one.mode == mode for one in found)
     return None if found is None else [one.message_queue for one in found]
 
 
@@ -68,14 +69,49 @@ async def test_modes_are_checked_kept_and_listed(autojump_clock: MockClock) -> N
             (MessageRequestMode("%RETRY%g", "g"), ResponseCode.NO_PERMISSION),
             (MessageRequestMode("u", "g"), ResponseCode.TOPIC_NOT_EXIST),
             (MessageRequestMode("t", "g !"), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
-            (MessageRequestMode("t", "g", "POP", 2), ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
-            (MessageRequestMode("t", "g", "PULL"), ResponseCode.SUCCESS),
+            (MessageRequestMode("t", "g", "PUSH"), ResponseCode.SYSTEM_ERROR),
+            (MessageRequestMode("t", "g", "POP", 2), ResponseCode.SUCCESS),
         ):
             answer = await world.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=mode.to_json())
             assert (answer.code, len(changes)) == (code, int(code == ResponseCode.SUCCESS))
         listed = await world.ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
-        expected = MessageRequestModes({"t": {"g": MessageRequestMode("t", "g", "PULL")}})
+        expected = MessageRequestModes({"t": {"g": MessageRequestMode("t", "g", "POP", 2)}})
         assert MessageRequestModes.from_json(listed.body) == expected
         files = MemoryFiles()
         save(files, made.snapshot())
         assert serve(world, load(files, MessageRequestModes)).snapshot() == expected
+
+
+async def test_a_group_that_pops_shares_queues_as_its_mode_says(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        made = serve(world)
+        for client in ("a", "b", "c", "d"):
+            await world.heartbeat("g", "t", client=client, wire=await world.dial())
+
+        async def pops(neighbours: int) -> list[list[MessageQueue]]:
+            mode = MessageRequestMode("t", "g", "POP", neighbours)
+            assert (await world.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=mode.to_json())).code == 0
+            return [await share(world, client, mode="POP") or [] for client in "abcd"]
+
+        assert await pops(0) == [[MessageQueue("t", "b1", -1), MessageQueue("t", "b2", -1)]] * 4, "one for each broker"
+        assert [len(mine) for mine in await pops(1)] == [4, 3, 2, 3], "its own and the next one's"
+        made.keys = attrs.evolve(made.keys, server_load_balancer_enable=False)
+        assert await pops(1) == [QUEUES] * 4
+        made.keys = attrs.evolve(made.keys, server_load_balancer_enable=True)
+        mode = MessageRequestMode("t", "g", "PULL")
+        await world.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=mode.to_json())
+        assert len(await share(world, "a") or []) == 2
+
+
+async def test_the_default_mode_is_for_topics_of_which_nothing_was_said(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        made = serve(world)
+        for client in ("a", "b", "c"):
+            await world.heartbeat("g", "t", client=client, wire=await world.dial())
+        made.keys = AssignmentKeys(default_message_request_mode="POP")
+        assert await share(world, "a", mode="POP") == [MessageQueue("t", "b1", -1), MessageQueue("t", "b2", -1)]
+        made.keys = AssignmentKeys(default_message_request_mode="POP", default_pop_share_queue_num=1)
+        assert len(await share(world, "a", mode="POP") or []) == 4
+        assert await share(world, "a", topic="%RETRY%g") == [MessageQueue("%RETRY%g", "b1", 0)], "is pulled"
+        await world.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=MessageRequestMode("t", "g", "PULL").to_json())
+        assert len(await share(world, "a") or []) == 2
