@@ -7,17 +7,16 @@ Source: ``PullRequestHoldService`` and ``NotifyMessageArrivingListener`` of Rock
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
+from broker.again import Again, Try
 from broker.consumers.subscriptions import Subscribed
 from remoting.command import kept_bytes
 from remoting.deadlines import Deadlines
 from remoting.record import Outline
-from remoting.wakeup import Bell
 
 if TYPE_CHECKING:
     from remoting.command import Command
@@ -28,7 +27,6 @@ HELD_BYTES_MAX: Final = 256 << 20
 """Beyond either nobody else waits."""
 SMALL_BYTES: Final = 2 << 10
 """A pull as clients send them may wait beyond the bytes: what others made long is not its fault."""
-_AT_ONCE: Final = 32
 Key = tuple[str, int]
 """Topic and queue id."""
 
@@ -55,14 +53,12 @@ class Held:
 class Holding:
     """``again`` is called once for each pull that was held. ``run`` must be running."""
 
-    def __init__(self, again: Callable[[Connection, Command], None], *, sweep_interval_ms: int = 5_000) -> None:
-        self._again, self._sweep_interval_ms = again, sweep_interval_ms
+    def __init__(self, again: Try, *, sweep_interval_ms: int = 5_000) -> None:
+        self._attempt, self._sweep_interval_ms = again, sweep_interval_ms
         self._held: dict[Key, dict[Held, None]] = {}
         self._names: dict[tuple[bytes, int], Key] = {}
         """Of queues that somebody waits for, as the store names them."""
-        self._due: dict[Held, None] = {}
-        self._deadlines = Deadlines()
-        self._bell = Bell()
+        self._deadlines, self._again = Deadlines(), Again()
         self._count = self._bytes = 0
 
     def __len__(self) -> int:
@@ -119,24 +115,20 @@ class Holding:
         if not waiting:
             del self._held[held.key]
             del self._names[held.key[0].encode(), held.key[1]]
-        self._due[held] = None
-        self._bell.ring()
+        self._again.soon(self._try, held.connection, held.request)
+        del held.request, held.wanted  # its deadline keeps it a while, but must not keep these
+
+    def _try(self, connection: Connection, request: Command) -> None:
+        if not connection.closed:
+            self._attempt(connection, request)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._deadlines.run)
             nursery.start_soon(self._sweep)
+            nursery.start_soon(self._again.run)
             task_status.started()
-            while True:
-                await self._bell.wait()
-                due, self._due = self._due, {}
-                for number, held in enumerate(due):
-                    if number % _AT_ONCE == _AT_ONCE - 1:  # what was answered is to be written before more is
-                        await trio.lowlevel.checkpoint()
-                    if not held.connection.closed:
-                        self._again(held.connection, held.request)
-                    del held.request, held.wanted  # its deadline keeps it a while, but must not keep these
 
     async def _sweep(self) -> None:
         """Who waits in front of messages that it does not want is told to go on behind them."""

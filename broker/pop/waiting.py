@@ -1,0 +1,282 @@
+"""POPs and NOTIFICATIONs that wait for a message: by topic, group and the queue that they name, -1 for any.
+
+One message wakes one waiter of its queue and one of any queue, for each group. What a group did not acknowledge comes
+by its retry topics, and wakes who waits for the topic that it was sent to. Each is tried again from its beginning, and
+may wait again. While nobody waits, nothing is heard of messages.
+Source: ``PopLongPollingService`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from broker.again import Again, Try
+from broker.client.allocation import ANY_QUEUE
+from broker.consumers.subscriptions import Subscribed
+from broker.moments import Listener
+from broker.topics.names import retry_topic
+from remoting.command import kept_bytes
+from remoting.deadlines import Deadlines
+from remoting.record import Outline
+
+if TYPE_CHECKING:
+    from remoting.command import Command
+    from remoting.connection import Connection
+
+EARLY_MS: Final = 50
+"""So long before its time is over a request is answered."""
+BYTES_MAX: Final = 256 << 20
+"""Of requests that wait; beyond it no long one waits."""
+SMALL_BYTES: Final = 2 << 10
+"""A request as clients send them may wait beyond the bytes."""
+PASSED_MAX: Final = 800
+"""After so many messages that it does not want a waiter is tried again, so its group goes on behind them."""
+
+
+@attrs.frozen
+class WaitingConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    pop_polling_size: int = 1_024
+    """May wait for one queue, or for any, of one topic and group."""
+    max_pop_polling_size: int = 100_000
+
+
+class Parking(enum.Enum):
+    """What became of a request that is to wait."""
+
+    PARKED = enum.auto()
+    FULL = enum.auto()
+    """Too many wait already."""
+    OVER = enum.auto()
+    """It has no time left, or the broker stops."""
+
+
+@attrs.define(eq=False)
+class _Waiter:
+    """One of them (a ``deadlines.Timed``)."""
+
+    connection: Connection
+    request: Command
+    attempt: Try
+    wanted: Subscribed | None
+    line: _Line
+    size: int
+    place: tuple[float, int]
+    """In its line: when its time is over, and its number."""
+    waiting: bool = True
+    _room: WaitingRoom = attrs.field(kw_only=True)
+
+    def expire(self, _: float) -> None:
+        self._room.wake(self)
+
+
+@attrs.define(eq=False)
+class _Line:
+    """Those who wait for one queue, or for any, of a group: who has the least time left is first."""
+
+    group: _Group
+    queue_id: int
+    latest: bool
+    """The one with the most time left is woken first."""
+    waiters: list[tuple[float, int, _Waiter]] = attrs.field(factory=list)
+    passed: int = 0
+
+    def next(self) -> _Waiter | None:
+        for _, _, waiter in reversed(self.waiters) if self.latest else self.waiters:
+            if not waiter.connection.closed:
+                return waiter
+        return None
+
+
+@attrs.define(eq=False)
+class _Group:
+    """One group's waiters of one topic. ``names``: the topic, and where the group's unacknowledged messages come."""
+
+    topic: str
+    name: str
+    names: tuple[bytes, ...]
+    lines: dict[tuple[int, bool], _Line] = attrs.field(factory=dict)
+
+    def of(self, queue_id: int) -> list[_Line]:
+        """Those to whom a message of that queue matters."""
+        return [line for key in ((ANY_QUEUE, False), (queue_id, False), (ANY_QUEUE, True), (queue_id, True))
+                if (line := self.lines.get(key)) is not None]
+
+
+class WaitingRoom:
+    """``run`` must be running. ``config`` may be replaced at any time. ``arrived``: tells of each message that becomes
+    visible; whoever hears of them already goes on to."""
+
+    def __init__(self, config: WaitingConfig, arrived: Listener[[bytes, int, int, int, Outline]],
+                 wall_ms: Callable[[], int]) -> None:
+        self.config = config
+        self._arrived, self._wall_ms = arrived, wall_ms
+        self._others: Callable[[bytes, int, int, int, Outline], object] | None = None
+        """Hear of messages, too; None while nobody waits."""
+        self._groups: dict[tuple[str, str], _Group] = {}
+        self._heard: dict[bytes, dict[_Group, None]] = {}
+        """By a topic's name."""
+        self._deadlines, self._again = Deadlines(), Again()
+        self._count = self._bytes = self._serial = 0
+        self._finishing = False
+
+    def __len__(self) -> int:
+        """How many wait, of all groups."""
+        return self._count
+
+    def count(self, topic: str, group: str, queue_id: int) -> int:
+        """POPs that wait for exactly this queue, or for any if it is -1."""
+        found = self._groups.get((topic, group))
+        line = found.lines.get((queue_id, False)) if found is not None else None
+        return len(line.waiters) if line is not None else 0
+
+    def park(self, connection: Connection, request: Command, attempt: Try, *, topic: str, group: str, queue_id: int,
+             born_ms: int, poll_ms: int, wanted: Subscribed | None = None, latest: bool = False,
+             again_ms: int | None = None) -> Parking:
+        """``attempt`` it again when a message comes that is ``wanted``, at the latest when ``poll_ms`` are over since
+        ``born_ms`` by the wall clock; or at ``again_ms``, when an order that holds its queue back ends.
+
+        ``latest``: a NOTIFICATION. A client whose clock is ahead waits no longer than ``poll_ms`` from now: when that
+        began is noted in ``request``.
+        """
+        now_ms = self._wall_ms()
+        if not 0 < born_ms <= now_ms:
+            born_ms = now_ms
+            request.ext["bornTime"] = str(now_ms)
+        left_ms = born_ms + poll_ms - EARLY_MS - now_ms
+        if poll_ms <= 0 or left_ms <= 0 or self._finishing:
+            return Parking.OVER
+        size = kept_bytes(request)
+        found = self._groups.get((topic, group))
+        line = found.lines.get((queue_id, latest)) if found is not None else None
+        if self._count >= self.config.max_pop_polling_size or (
+                line is not None and len(line.waiters) >= self.config.pop_polling_size) or (
+                size > SMALL_BYTES and self._bytes + size > BYTES_MAX):
+            return Parking.FULL
+        if line is None:
+            line = self._new_line(topic, group, queue_id, latest)
+        self._serial += 1
+        place = trio.current_time() + left_ms / 1e3, self._serial
+        waiter = _Waiter(connection, request, attempt, wanted, line, size, place, room=self)
+        insort(line.waiters, (*place, waiter))
+        self._count += 1
+        self._bytes += size
+        if again_ms is not None:
+            left_ms = min(left_ms, max(1, again_ms - now_ms))
+        self._deadlines.set(trio.current_time() + left_ms / 1e3, waiter)
+        return Parking.PARKED
+
+    def _new_line(self, topic: str, name: str, queue_id: int, latest: bool) -> _Line:
+        group = self._groups.get((topic, name))
+        if group is None:
+            names = topic, f"{retry_topic(name)}_{topic}", f"{retry_topic(name)}+{topic}"
+            group = self._groups[topic, name] = _Group(topic, name, tuple(each.encode() for each in names))
+            for each in group.names:
+                self._heard.setdefault(each, {})[group] = None
+            if self._others is None:
+                self._others, self._arrived.call = self._arrived.call, self._hear
+        line = group.lines[queue_id, latest] = _Line(group, queue_id, latest)
+        return line
+
+    # --- what wakes them -------------------------------------------------------------------------------------
+
+    def _hear(self, topic: bytes, queue_id: int, queue_offset: int, tags_code: int, found: Outline) -> None:
+        assert self._others is not None, "somebody waits"
+        self._others(topic, queue_id, queue_offset, tags_code, found)
+        for group in tuple(self._heard.get(topic, ())):
+            if topic == group.names[0]:
+                for line in group.of(queue_id):
+                    self._offer(line, tags_code, found[7])
+            else:  # it was wanted when it was first delivered, and each of them looks at the retry topic
+                for line in tuple(group.lines.values()):
+                    self._wake_next(line)
+
+    def _offer(self, line: _Line, tags_code: int, properties: bytes) -> None:
+        waiter = line.next()
+        if waiter is None:
+            return
+        if waiter.wanted is None or waiter.wanted.wants(tags_code, properties):
+            self.wake(waiter)
+        else:
+            line.passed += 1
+            if line.passed >= PASSED_MAX:
+                line.passed = 0
+                self.wake(waiter)
+
+    def more(self, topic: str, group: str, queue_id: int) -> None:
+        """A POP that named this queue, or any, left messages: the next of them."""
+        found = self._groups.get((topic, group))
+        line = found.lines.get((queue_id, False)) if found is not None else None
+        if line is not None:
+            self._wake_next(line)
+
+    def unlocked(self, topic: str, group: str, queue_id: int) -> None:
+        """A queue can be read, as after an ack in order, or elsewhere, as after a reset."""
+        found = self._groups.get((topic, group))
+        for line in found.of(queue_id) if found is not None else ():
+            self._wake_next(line)
+
+    def wake_all(self) -> None:
+        """Try all again, as after a change of the role."""
+        for group in tuple(self._groups.values()):
+            for line in tuple(group.lines.values()):
+                for _, _, waiter in tuple(line.waiters):
+                    self.wake(waiter)
+
+    def finish(self) -> None:
+        """The broker stops: who waits is tried a last time, and nobody waits any more."""
+        self._finishing = True
+        self.wake_all()
+
+    def _wake_next(self, line: _Line) -> None:
+        waiter = line.next()
+        if waiter is not None:
+            self.wake(waiter)
+
+    def wake(self, waiter: _Waiter) -> None:
+        """Try this one again, soon."""
+        waiter.waiting = False
+        line, group = waiter.line, waiter.line.group
+        del line.waiters[bisect_left(line.waiters, waiter.place)]
+        self._count -= 1
+        self._bytes -= waiter.size
+        if not line.waiters:
+            del group.lines[line.queue_id, line.latest]
+        if not group.lines:
+            self._forget(group)
+        self._again.soon(partial(self._try, waiter.attempt, line), waiter.connection, waiter.request)
+        del waiter.request, waiter.wanted, waiter.attempt  # its deadline keeps it a while, but must not keep these
+
+    def _forget(self, group: _Group) -> None:
+        del self._groups[group.topic, group.name]
+        for each in group.names:
+            del self._heard[each][group]
+            if not self._heard[each]:
+                del self._heard[each]
+        if not self._groups:
+            assert self._others is not None, "somebody waited"
+            self._arrived.call, self._others = self._others, None
+
+    def _try(self, attempt: Try, line: _Line, connection: Connection, request: Command) -> None:
+        if not connection.closed:
+            attempt(connection, request)
+            return
+        found = self._groups.get((line.group.topic, line.group.name))  # what woke it is for another
+        following = found.lines.get((line.queue_id, line.latest)) if found is not None else None
+        if following is not None:
+            self._wake_next(following)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Wake who is due, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._deadlines.run)
+            nursery.start_soon(self._again.run)
+            task_status.started()
