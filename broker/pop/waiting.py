@@ -21,7 +21,7 @@ from broker.again import Again, Try
 from broker.client.allocation import ANY_QUEUE
 from broker.consumers.subscriptions import Subscribed
 from broker.moments import Listener
-from broker.topics.names import retry_topic
+from broker.topics.names import pop_retry_topic
 from remoting.command import kept_bytes
 from remoting.deadlines import Deadlines
 from remoting.record import Outline
@@ -177,7 +177,7 @@ class WaitingRoom:
     def _new_line(self, topic: str, name: str, queue_id: int, latest: bool) -> _Line:
         group = self._groups.get((topic, name))
         if group is None:
-            names = topic, f"{retry_topic(name)}_{topic}", f"{retry_topic(name)}+{topic}"
+            names = topic, pop_retry_topic(topic, name), pop_retry_topic(topic, name, v2=True)
             group = self._groups[topic, name] = _Group(topic, name, tuple(each.encode() for each in names))
             for each in group.names:
                 self._heard.setdefault(each, {})[group] = None
