@@ -29,6 +29,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     broker,
     clients,
     failover,
+    filters,
     ha,
     hosts,
     mixed,

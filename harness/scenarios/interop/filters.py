@@ -1,0 +1,72 @@
+"""Unmodified Java push consumers that filter by properties, with our brokers.
+
+It starts our servers and Java programs, sends messages with properties, and compares what each consumer got.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from broker.client import Client, ClientError, Message, connect
+from harness.processes import java
+from harness.processes.errors import StartFailed
+from harness.processes.program import Program
+from harness.scenarios.interop.clients import group_of_three
+from harness.scenarios.interop.scenario import Stage, expect, scenario
+
+TOPIC = "Prices"
+COUNT = 20
+COPIED_S = 4
+"""Replicas copy tables every three seconds."""
+
+
+async def send(client: Client, numbers: range) -> None:
+    """Each until it is acknowledged; its property is its last digit."""
+    for number in numbers:
+        while True:
+            try:
+                await client.send(Message(TOPIC, b"%d x" % number, properties={"price": str(number % 10)}))
+                break
+            except ClientError:
+                await trio.sleep(0.2)
+
+
+async def received(stage: Stage, program: Program, digits: set[int], count: int, what: str) -> None:
+    """All up to ``count`` with these digits and no others, though some may come again."""
+    wanted = {number for number in range(count) if number % 10 in digits}
+    found = await program.wait_for(
+        "received", lambda found: wanted <= {one["sequence"] for one in found}, timeout_s=90)
+    got = {one["sequence"] for one in found}
+    expect(got == wanted, f"{what}: wanted {sorted(wanted)}, got {sorted(got)}")
+    stage.say(f"{what}: {len(wanted)} came, of {count}")
+
+
+@scenario("5.5.0", "5.3.3", timeout_s=300)
+async def java_consumers_filter_across_a_failover_of_our_brokers(stage: Stage) -> None:
+    """Two Java groups with SQL92 filters, and one whose filter is none; our master is killed -9 meanwhile."""
+    async with (
+        group_of_three(stage, TOPIC, enablePropertyFilter=True) as group,
+        connect([group.namesrv]) as client,
+    ):
+        await send(client, range(COUNT))
+        try:
+            async with java.receiver(stage.release, stage.here / "bad", namesrv=[group.namesrv], topic=TOPIC,
+                                     group="bad", sql="price >"):
+                pass
+        except StartFailed as refused:
+            expect("CODE: 23" in str(refused), f"a filter that is none is refused otherwise: {refused}")
+        else:
+            expect(False, "a consumer starts whose filter is none")
+        async with (
+            java.receiver(stage.release, stage.here / "high", namesrv=[group.namesrv], topic=TOPIC, group="high",
+                          sql="price > 7") as high,
+            java.receiver(stage.release, stage.here / "low", namesrv=[group.namesrv], topic=TOPIC, group="low",
+                          sql="price BETWEEN 0 AND 1") as low,
+        ):
+            await received(stage, high, {8, 9}, COUNT, "price > 7")
+            await received(stage, low, {0, 1}, COUNT, "price BETWEEN 0 AND 1")
+            await trio.sleep(COPIED_S)
+            await group.kill_master()
+            await send(client, range(COUNT, 2 * COUNT))
+            await received(stage, high, {8, 9}, 2 * COUNT, "price > 7, the master killed")
+            await received(stage, low, {0, 1}, 2 * COUNT, "price BETWEEN 0 AND 1, the master killed")
