@@ -1,21 +1,28 @@
 """Producers, each with a sequence of its own for one queue, and a consumer that reads what masters show.
 
-A producer sends the next message when it knows that the one before was stored, and sends the same again otherwise.
+A producer sends the next message when it knows that the one before was stored, and sends the same again otherwise. The
+clients of features send each message once, and wait for none before the next.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from broker.ha.acks import PutStatus
-from broker.puts import PutResult
+from broker.properties import write
+from broker.puts import Done, PutResult
+from broker.rules import Draft
 from broker.store.errors import OffsetGone
 from raft.config import MS
+from raft.sim.tape import Chance, Stream, Value
 from remoting.record import Message, decode, encode_properties
 
 if TYPE_CHECKING:
     from harness.simulation.brokers.group import Group
     from harness.simulation.brokers.host import Host
+    from harness.simulation.brokers.process import BrokerProcess
 
 E_PUT, E_READ = 50, 51
 PATIENCE_NS = 1_200 * MS
@@ -26,7 +33,7 @@ KNOWN = frozenset({
 
 
 class Producer:
-    """Writes to one queue."""
+    """Writes to one queue, in order."""
 
     def __init__(self, scene: Group, number: int) -> None:
         self.scene, self.number = scene, number
@@ -105,3 +112,90 @@ class Consumer:
             self.scene.watch.consumed(process, queue, record)
             offset = record.queue_offset + 1
         self.offsets[queue] = offset
+
+
+class SentOnce(Protocol):
+    """What the client of a feature sends, as far as the client looks at it."""
+
+    body: bytes
+    status: PutStatus | None
+    """What became of it. None: nobody knows."""
+
+
+class FeatureClient(ABC):
+    """Turns to the broker that it takes for the master, one act of chance after the other."""
+
+    acknowledged: ClassVar[str]
+    """What is counted for each message that was."""
+
+    def __init__(self, scene: Group, acts: Stream) -> None:
+        self._scene, self._acts, self._target = scene, acts, 0
+        scene.after(scene.plan.feature_ns, self._act)
+
+    def _act(self) -> None:
+        scene = self._scene
+        if scene.over:
+            return
+        scene.after(scene.plan.feature_ns, self._act)
+        act = self._acts.draw(None, self._an_act)
+        if act is not None:
+            self._do(act)
+
+    @abstractmethod
+    def _an_act(self, chance: Chance) -> list[Value] | None:
+        """None, mostly: nothing is done."""
+
+    @abstractmethod
+    def _do(self, act: list[Value]) -> None:
+        """Do what chance has drawn."""
+
+    @property
+    def _master(self) -> Host:
+        """Or who is taken for it."""
+        return self._scene.hosts[self._target % len(self._scene.hosts)]
+
+    def _send(self, sent: SentOnce, draft: Draft, then: Callable[[PutResult], None] = lambda result: None) -> None:
+        """Have it stored as its rules say; ``then`` is called when that was acknowledged."""
+        scene, host = self._scene, self._master
+        answered = [False]
+
+        def answer(result: PutResult | None) -> None:
+            if answered[0]:
+                return
+            answered[0] = True
+            sent.status = None if result is None else result.status
+            if result is not None and sent.status is PutStatus.PUT_OK:
+                scene.counts[self.acknowledged] += 1
+                then(result)
+            else:
+                self._target = scene.guess_master(self._target)
+
+        def put() -> None:
+            process = host.process
+            if process is None:
+                scene.reply(host, lambda: answer(PutResult(PutStatus.SERVICE_NOT_AVAILABLE)))
+            else:
+                host.do(process, E_PUT, lambda: self._put(process, draft, sent.body, lambda result: scene.reply(
+                    host, lambda: answer(result))))
+
+        scene.to_broker(host, put)
+        scene.after(PATIENCE_NS, lambda: answer(None))
+
+    def _put(self, process: BrokerProcess, draft: Draft, body: bytes, done: Done) -> None:
+        assert process.features is not None
+        stop = process.features.rules.stops(draft)
+        assert stop is None, stop
+        process.puts.put([Message(
+            draft.topic.encode(), body, draft.queue_id, write(draft.properties), sys_flag=draft.sys_flag,
+            born_time_ms=self._scene.wall_ms)], done)
+
+    def _ask(self, call: Callable[[BrokerProcess], None]) -> None:
+        """A request, on its way to whoever runs there when it comes."""
+        host = self._master
+
+        def asked() -> None:
+            process = host.process
+            if process is not None:
+                host.do(process, E_PUT, lambda: call(process))
+
+        self._scene.to_broker(host, asked)

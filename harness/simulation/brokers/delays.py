@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.properties import DELAY, UNIQ_KEY, write
-from broker.puts import Done, PutResult
+from broker.properties import DELAY, UNIQ_KEY
+from broker.puts import PutResult
 from broker.rules import Draft
 from broker.schedule.levels import SCHEDULE_TOPIC
 from broker.schedule.part import DelaysPart
-from harness.simulation.brokers.client import E_PUT, KNOWN, PATIENCE_NS
+from harness.simulation.brokers.client import KNOWN, FeatureClient
 from harness.simulation.brokers.judging import Judge
 from harness.simulation.brokers.plan import DELAYS_MS
-from raft.sim.tape import Chance, Stream, Value
+from raft.sim.tape import Chance, Value
 from remoting.record import Message, Outline, decode_properties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.simulation.brokers.group import Group
     from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.watch import BrokerWatch
 
@@ -54,61 +53,23 @@ class Sent:
     """At its destination."""
 
 
-class DelayClient:
-    """Sends delayed messages, without waiting for one before the next."""
+class DelayClient(FeatureClient):
+    """Sends messages of all delay levels."""
 
-    def __init__(self, scene: Group, acts: Stream) -> None:
-        self._scene, self._acts, self._target = scene, acts, 0
-        scene.after(scene.plan.feature_ns, self._act)
-
-    def _act(self) -> None:
-        scene = self._scene
-        if scene.over:
-            return
-        scene.after(scene.plan.feature_ns, self._act)
-        act = self._acts.draw(None, self._an_act)
-        if act is not None:
-            level, queue, size = act
-            self._send(level, queue % scene.plan.queues, size)
+    acknowledged = DELAYED[0]
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
         if chance() >= 0.7:
             return None
         return [1 + int(chance() * len(DELAYS_MS)), int(chance() * 12), int(8 + chance() * self._scene.plan.body_max)]
 
-    def _send(self, level: int, queue: int, size: int) -> None:
-        scene, delays = self._scene, self._scene.watch.delays
-        number, host = len(delays.sent), scene.hosts[self._target % len(scene.hosts)]
-        body = f"{number}.".encode().ljust(size, b".")
-        delays.sent.append(Sent(level, queue, body))
-        answered = [False]
-
-        def answer(status: PutStatus | None) -> None:
-            if not answered[0]:
-                answered[0] = True
-                delays.sent[number].status = status
-                scene.counts["delayed message acknowledged"] += status is PutStatus.PUT_OK
-                if status is not PutStatus.PUT_OK:
-                    self._target = scene.guess_master(self._target)
-
-        def put() -> None:
-            process = host.process
-            if process is None:
-                scene.reply(host, lambda: answer(PutStatus.SERVICE_NOT_AVAILABLE))
-            else:
-                host.do(process, E_PUT, lambda: self._put(process, number, lambda result: scene.reply(
-                    host, lambda: answer(result.status))))
-
-        scene.to_broker(host, put)
-        scene.after(PATIENCE_NS, lambda: answer(None))
-
-    def _put(self, process: BrokerProcess, number: int, done: Done) -> None:
-        sent = self._scene.watch.delays.sent[number]
-        draft = Draft(TOPIC, sent.queue, {DELAY: str(sent.level), UNIQ_KEY: str(number)})
-        assert process.features is not None
-        stop = process.features.rules.stops(draft)
-        assert stop is None, stop
-        process.puts.put([Message(draft.topic.encode(), sent.body, draft.queue_id, write(draft.properties))], done)
+    def _do(self, act: list[Value]) -> None:
+        level, queue, size = act
+        known = self._scene.watch.delays.sent
+        number = len(known)
+        sent = Sent(level, queue % self._scene.plan.queues, f"{number}.".encode().ljust(size, b"."))
+        known.append(sent)
+        self._send(sent, Draft(TOPIC, sent.queue, {DELAY: str(level), UNIQ_KEY: str(number)}))
 
 
 @attrs.define

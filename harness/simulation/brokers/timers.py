@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from broker.ha.acks import PutStatus
-from broker.properties import UNIQ_KEY, write
-from broker.puts import Done, PutResult
+from broker.properties import UNIQ_KEY
+from broker.puts import PutResult
 from broker.rules import Draft
 from broker.timer.admission import DELETES, DELIVER_MS
 from broker.topics.names import TIMER
-from harness.simulation.brokers.client import E_PUT, KNOWN, PATIENCE_NS
+from harness.simulation.brokers.client import KNOWN, FeatureClient
 from harness.simulation.brokers.features import TIMER_TOPIC
 from harness.simulation.brokers.judging import Judge
 from harness.simulation.brokers.plan import TIMER_MS
 from raft.config import MS
-from raft.sim.tape import Chance, Stream, Value
+from raft.sim.tape import Chance, Value
 from remoting.codes import RequestCode
 from remoting.command import Command, request
 from remoting.connection import Connection
@@ -30,7 +30,6 @@ from remoting.headers.transactions import RecallMessageRequest
 from remoting.record import Message, Outline, decode_properties
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.group import Group
     from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.watch import BrokerWatch
 
@@ -58,7 +57,6 @@ class Timer:
     due_ms: int
     status: PutStatus | None = None
     """None: nobody knows."""
-    handle: str = ""
     waits: bool = False
     """Somebody has seen it wait."""
     rolled: bool = False
@@ -73,22 +71,10 @@ class Timer:
     """At its destination."""
 
 
-class TimerClient:
-    """Sends timers, without waiting for one before the next, and takes some of them back."""
+class TimerClient(FeatureClient):
+    """Sends timers, and takes some of them back."""
 
-    def __init__(self, scene: Group, acts: Stream) -> None:
-        self._scene, self._acts, self._target = scene, acts, 0
-        scene.after(scene.plan.feature_ns, self._act)
-
-    def _act(self) -> None:
-        scene = self._scene
-        if scene.over:
-            return
-        scene.after(scene.plan.feature_ns, self._act)
-        act = self._acts.draw(None, self._an_act)
-        if act is not None:
-            delay_ms, queue, size, recall_ms = act
-            self._send(delay_ms, queue % scene.plan.queues, size, recall_ms)
+    acknowledged = TIMED[0]
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
         if chance() >= 0.7:
@@ -97,53 +83,29 @@ class TimerClient:
         return [delay_ms, int(chance() * 12), int(8 + chance() * self._scene.plan.body_max),
                 int(chance() * delay_ms) if chance() < 0.25 else 0]
 
-    def _send(self, delay_ms: int, queue: int, size: int, recall_ms: int) -> None:
-        scene, timers = self._scene, self._scene.watch.timers
-        number, host = len(timers.sent), scene.hosts[self._target % len(scene.hosts)]
-        sent = Timer(number, queue, f"{number}.".encode().ljust(size, b"."), scene.wall_ms + delay_ms)
-        timers.sent.append(sent)
-        answered = [False]
-
-        def answer(status: PutStatus | None) -> None:
-            if not answered[0]:
-                answered[0] = True
-                sent.status = status
-                scene.counts["timer acknowledged"] += status is PutStatus.PUT_OK
-                if status is not PutStatus.PUT_OK:
-                    self._target = scene.guess_master(self._target)
-                elif recall_ms:
-                    scene.after(recall_ms * MS, lambda: self._recall(sent))
-
-        def put() -> None:
-            process = host.process
-            if process is None:
-                scene.reply(host, lambda: answer(PutStatus.SERVICE_NOT_AVAILABLE))
-            else:
-                host.do(process, E_PUT, lambda: self._put(process, sent, lambda result: scene.reply(
-                    host, lambda: answer(result.status))))
-
-        scene.to_broker(host, put)
-        scene.after(PATIENCE_NS, lambda: answer(None))
-
-    def _put(self, process: BrokerProcess, sent: Timer, done: Done) -> None:
+    def _do(self, act: list[Value]) -> None:
+        delay_ms, queue, size, recall_ms = act
+        scene, known = self._scene, self._scene.watch.timers.sent
+        sent = Timer(len(known), queue % scene.plan.queues, f"{len(known)}.".encode().ljust(size, b"."),
+                     scene.wall_ms + delay_ms)
+        known.append(sent)
         draft = Draft(TOPIC, sent.queue, {DELIVER_MS: str(sent.due_ms), UNIQ_KEY: str(sent.number)})
-        assert process.features is not None
-        stop = process.features.rules.stops(draft)
-        assert stop is None, stop
-        sent.handle = draft.answered.get("recallHandle", "")
-        process.puts.put([Message(draft.topic.encode(), sent.body, draft.queue_id, write(draft.properties))], done)
 
-    def _recall(self, sent: Timer) -> None:
-        scene, host = self._scene, self._scene.hosts[self._target % len(self._scene.hosts)]
-        command = request(RequestCode.RECALL_MESSAGE, RecallMessageRequest(TOPIC, sent.handle, "p"))
+        def recall_later(_: PutResult) -> None:
+            if recall_ms:
+                scene.after(recall_ms * MS, lambda: self._recall(sent, draft.answered.get("recallHandle", "")))
 
-        def asked() -> None:
-            process = host.process
-            if process is not None and process.features is not None:
-                sent.taken_back = True
-                process.features.handlers[RequestCode.RECALL_MESSAGE](cast(Connection, Caller()), command)
+        self._send(sent, draft, recall_later)
 
-        scene.to_broker(host, lambda: host.do(host.process, E_PUT, asked))
+    def _recall(self, sent: Timer, handle: str) -> None:
+        command = request(RequestCode.RECALL_MESSAGE, RecallMessageRequest(TOPIC, handle, "p"))
+
+        def asked(process: BrokerProcess) -> None:
+            assert process.features is not None
+            sent.taken_back = True
+            process.features.handlers[RequestCode.RECALL_MESSAGE](cast(Connection, Caller()), command)
+
+        self._ask(asked)
 
 
 class Caller:

@@ -13,14 +13,15 @@ import attrs
 from broker.consumers.members import Member
 from broker.consumers.part import ClientsPart
 from broker.ha.acks import PutStatus
-from broker.properties import TRAN_MSG, UNIQ_KEY, write
-from broker.puts import Done
+from broker.properties import TRAN_MSG, UNIQ_KEY
+from broker.puts import PutResult
 from broker.rules import Draft
+from broker.store.writing import Put
 from broker.transactions import records
-from harness.simulation.brokers.client import E_PUT, KNOWN, PATIENCE_NS
+from harness.simulation.brokers.client import E_PUT, KNOWN, FeatureClient
 from harness.simulation.brokers.judging import Judge
 from raft.config import MS
-from raft.sim.tape import Chance, Stream, Value
+from raft.sim.tape import Chance, Value
 from remoting.codes import RequestCode
 from remoting.command import Command, request
 from remoting.connection import Connection
@@ -28,7 +29,6 @@ from remoting.headers.transactions import CheckTransactionStateRequest, EndTrans
 from remoting.record import COMMIT, PREPARED, ROLLBACK, Message, Outline, decode_properties
 
 if TYPE_CHECKING:
-    from harness.simulation.brokers.group import Group
     from harness.simulation.brokers.process import BrokerProcess
     from harness.simulation.brokers.watch import BrokerWatch
 
@@ -68,21 +68,10 @@ class Transaction:
             self.status is PutStatus.PUT_OK or self.seen > 0)
 
 
-class TransactionClient:
-    """Begins transactions, without waiting for one before the next, and decides them."""
+class TransactionClient(FeatureClient):
+    """Begins transactions, and decides some of them."""
 
-    def __init__(self, scene: Group, acts: Stream) -> None:
-        self._scene, self._acts, self._target = scene, acts, 0
-        scene.after(scene.plan.feature_ns, self._act)
-
-    def _act(self) -> None:
-        scene = self._scene
-        if scene.over:
-            return
-        scene.after(scene.plan.feature_ns, self._act)
-        act = self._acts.draw(None, self._an_act)
-        if act is not None:
-            self._begin(*act)
+    acknowledged = DECIDED[0]
 
     def _an_act(self, chance: Chance) -> list[Value] | None:
         if chance() >= 0.5:
@@ -91,61 +80,35 @@ class TransactionClient:
         return [int(chance() * 12), int(8 + chance() * self._scene.plan.body_max), end,
                 int(chance() ** 2 * 1_500) if chance() < 0.6 else -1, int(chance() < 0.15)]
 
-    def _begin(self, queue: int, size: int, end: int, says_ms: int, contrary: int) -> None:
+    def _do(self, act: list[Value]) -> None:
         """``says_ms``: when it says unasked how it ended; below 0 it does not. ``contrary``: the other way, as well."""
+        queue, size, end, says_ms, contrary = act
         scene, known = self._scene, self._scene.watch.transactions.begun
-        number, host = len(known), scene.hosts[self._target % len(scene.hosts)]
+        number = len(known)
         begun = Transaction(number, queue % scene.plan.queues, f"{number}.".encode().ljust(size, b"."), end)
         known.append(begun)
-        answered = [False]
 
-        def answer(status: PutStatus | None, place: tuple[int, int] | None) -> None:
-            if answered[0]:
-                return
-            answered[0] = True
-            begun.status = status
-            scene.counts["half acknowledged"] += status is PutStatus.PUT_OK
-            if status is not PutStatus.PUT_OK:
-                self._target = scene.guess_master(self._target)
-            elif says_ms >= 0 and end and place is not None:
-                queue_offset, offset = place
-                scene.after(says_ms * MS, lambda: self._say(begun, end, queue_offset, offset))
+        def say_later(result: PutResult) -> None:
+            if says_ms >= 0 and end and result.puts:
+                half = result.puts[0]
+                scene.after(says_ms * MS, lambda: self._say(begun, end, half))
                 if contrary:
-                    scene.after((says_ms + 50) * MS, lambda: self._say(begun, _CONTRARY[end], queue_offset, offset))
+                    scene.after((says_ms + 50) * MS, lambda: self._say(begun, _CONTRARY[end], half))
 
-        def put() -> None:
-            process = host.process
-            if process is None:
-                scene.reply(host, lambda: answer(PutStatus.SERVICE_NOT_AVAILABLE, None))
-            else:
-                host.do(process, E_PUT, lambda: self._put(process, begun, lambda result: scene.reply(
-                    host, lambda: answer(result.status, (result.puts[0].queue_offset, result.puts[0].offset)
-                                         if result.puts else None))))
+        self._send(begun, Draft(TOPIC, begun.queue, {
+            TRAN_MSG: "true", records.GROUP: GROUP, UNIQ_KEY: f"t{number}"}, sys_flag=PREPARED), say_later)
 
-        scene.to_broker(host, put)
-        scene.after(PATIENCE_NS, lambda: answer(None, None))
-
-    def _put(self, process: BrokerProcess, begun: Transaction, done: Done) -> None:
-        draft = Draft(TOPIC, begun.queue, {
-            TRAN_MSG: "true", records.GROUP: GROUP, UNIQ_KEY: f"t{begun.number}"}, sys_flag=PREPARED)
-        assert process.features is not None
-        stop = process.features.rules.stops(draft)
-        assert stop is None, stop
-        process.puts.put([Message(
-            draft.topic.encode(), begun.body, draft.queue_id, write(draft.properties), sys_flag=draft.sys_flag,
-            born_time_ms=self._scene.wall_ms)], done)
-
-    def _say(self, begun: Transaction, end: int, queue_offset: int, offset: int) -> None:
-        scene, host = self._scene, self._scene.hosts[self._target % len(self._scene.hosts)]
+    def _say(self, begun: Transaction, end: int, half: Put) -> None:
         begun.said.add(end)
-        command = request(RequestCode.END_TRANSACTION, EndTransactionRequest(GROUP, queue_offset, offset, end))
-        scene.to_broker(host, lambda: host.do(host.process, E_PUT, lambda: decide(host.process, command)))
+        command = request(RequestCode.END_TRANSACTION, EndTransactionRequest(
+            GROUP, half.queue_offset, half.offset, end))
+        self._ask(lambda process: decide(process, command))
 
 
-def decide(process: BrokerProcess | None, command: Command) -> None:
-    """37 comes to a broker, if one runs."""
-    if process is not None and process.features is not None:
-        process.features.handlers[RequestCode.END_TRANSACTION](cast(Connection, process.features.producer), command)
+def decide(process: BrokerProcess, command: Command) -> None:
+    """37 comes to a broker."""
+    assert process.features is not None
+    process.features.handlers[RequestCode.END_TRANSACTION](cast(Connection, process.features.producer), command)
 
 
 class ProducerConnection:
