@@ -9,6 +9,8 @@ from tests.harness.planting import Planted
 PLACES: Final = "broker/store/scattered.py"
 TESTS: Final = "tests/broker/store/test_scattered.py::"
 CRASHES: Final = "tests/broker/store/test_crashes.py::test_a_log_in_folders_of_its_own_survives_as_well"
+FOLDERS: Final = "tests/broker/store/test_directory.py::"
+RAFT_FOLDERS: Final = "tests/raft/storage/test_directory.py::"
 
 PLANTED: Final = (
     Planted("a log in the store's directory is passed over", PLACES,
@@ -43,4 +45,22 @@ PLANTED: Final = (
     Planted("two brokers have one log", "broker/store/directory.py",
             "            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", "            pass\n",
             (TESTS + "test_no_two_brokers_have_one_log",)),
+    # --- names of folders
+    Planted("a broker's new folders are not synced", "remoting/daemon/files.py",
+            "                raise\n        _sync_folder(made.parent)\n", "                raise\n",
+            (FOLDERS + "test_every_new_folder_of_a_store_is_on_disk",)),
+    Planted("of a file's new folders the last one is synced", "remoting/daemon/files.py",
+            "                raise\n        _sync_folder(made.parent)\n",
+            "                raise\n    _sync_folder(path.parent)\n",
+            ("tests/remoting/daemon/test_files.py::test_every_new_folder_above_a_file_is_on_disk",)),
+    Planted("a folder that a killed process made is taken for durable", "remoting/daemon/files.py",
+            "        _sync_folder(there.parent)\n", "        pass\n",
+            (FOLDERS + "test_folders_of_a_killed_process_are_on_disk_after_the_next_one",)),
+    Planted("of a data directory's new folders the last one is synced", "raft/storage/directory.py",
+            "                raise\n        _sync_directory(made.parent)\n",
+            "                raise\n    _sync_directory(path.parent)\n",
+            (RAFT_FOLDERS + "test_every_new_folder_above_a_data_directory_is_on_disk",)),
+    Planted("a data directory that a killed process made is taken for durable", "raft/storage/directory.py",
+            "        _sync_directory(there.parent)\n", "        pass\n",
+            (RAFT_FOLDERS + "test_folders_of_a_killed_process_are_on_disk_after_the_next_one",)),
 )

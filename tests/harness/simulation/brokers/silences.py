@@ -22,6 +22,7 @@ HOLDS_UP: Final = TESTS + "test_who_is_only_about_to_fall_silent_holds_nobody_up
 BOTH: Final = TESTS + "test_both_of_ours_repeat_themselves_each_half_second"
 THOSE_ALONE: Final = TESTS + "test_a_master_beats_to_those_alone_who_beat"
 NOT_BEATING: Final = TESTS + "test_a_master_that_does_not_beat_is_silent_only_without_a_connection"
+DIAGNOSIS: Final = "broker/store/diagnosis.py"
 
 PLANTED: Final = (
     # --- who beats
@@ -105,4 +106,31 @@ PLANTED: Final = (
     Planted("a Java master whose log is empty is left at each heartbeat", HA + "wire.py",
             "        if offset == -1 and not size:\n", "        if False:\n",
             ("tests/broker/ha/test_wire.py::test_a_java_master_without_a_byte_beats_from_behind_nothing",)),
+    # --- who is silent, and whose disk is in trouble
+    Planted("what was said in a pause of the judge is a silence", HA + "silence.py",
+            "        return (self._looked_ns is None\n"
+            "                or now_ns - self._looked_ns > LOOK_NS + self.config.silence_ms * NS_PER_MS // 4)\n",
+            "        return False\n", ("INV_B32",), "silence"),
+    Planted("a judge that stood still goes on counting", HA + "silence.py",
+            "max(heard_ns, self._resumed_ns or heard_ns)", "heard_ns", ("INV_B32",), "silence"),
+    Planted("who says nothing new says nothing", HA + "master.py",
+            "        here.ear.heard_ns = now_ns\n",
+            "        if isinstance(message, SlaveHandshake) or message.offset != here.ack:\n"
+            "            here.ear.heard_ns = now_ns\n", ("INV_B32",), "calm"),
+    Planted("a master that only repeats itself is silent", HA + "slave.py",
+            "        self._ear.heard_ns = now_ns\n",
+            "        if not isinstance(message, Transfer) or message.body:\n            self._ear.heard_ns = now_ns\n",
+            ("INV_B32",), "calm"),
+    Planted("half a silence is one", HA + "silence.py",
+            "+ self.config.silence_ms * NS_PER_MS\n\n    @property\n    def seldom_ns",
+            "+ self.config.silence_ms * NS_PER_MS // 3\n\n    @property\n    def seldom_ns",
+            ("INV_B32",), "silence"),
+    Planted("a set may always shrink below its minimum", "broker/replicas/yielding.py",
+            "        return sight.shrinks and sight.too_few and not self._may_shrink\n", "        return False\n",
+            ("INV_B34",), "silence"),
+    Planted("one bad disk below all elects again and again", "controller/yielding.py",
+            "        return backoff.last + backoff.wait if backoff is not None else 0\n", "        return 0\n",
+            ("INV_B35",), "disks"),
+    Planted("a process that stood still says that its disk did", DIAGNOSIS,
+            " or pieces != self._pieces or late:", " or pieces != self._pieces:", ("INV_B33",), "silence"),
 )
