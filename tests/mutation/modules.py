@@ -11,6 +11,8 @@ from typing import Final
 BUGS: Final = ("tests/raft/bugs/test_reads.py", "tests/raft/bugs/test_lives.py", "tests/raft/bugs/test_guards.py")
 RULES: Final = ("tests/raft/rules", "tests/raft/bugs/test_elections.py", "tests/raft/bugs/test_dledger_regressions.py")
 METADATA: Final = ("tests/controller/metadata",)
+FILTERS: Final = ("tests/broker/filters/test_expressions.py", "tests/broker/filters/test_grammar.py",
+                  "tests/broker/filters/test_nodes.py")
 
 CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/quorum.py": ("tests/raft/test_quorum.py",),
@@ -51,8 +53,15 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "controller/metadata/policy.py": ("tests/controller/metadata/test_policy.py", *METADATA),
     "controller/metadata/resolve.py": ("tests/controller/metadata/test_resolve.py", *METADATA),
     "controller/metadata/snapshot.py": ("tests/controller/metadata/test_snapshot.py", *METADATA),
+    "broker/filters/bloom.py": ("tests/broker/filters/test_bloom.py",),
+    "broker/filters/expressions.py": FILTERS,
+    "broker/filters/grammar.py": FILTERS,
+    "broker/filters/nodes.py": FILTERS,
+    "broker/filters/numbers.py": ("tests/broker/filters/test_numbers.py", *FILTERS),
+    "broker/filters/table.py": ("tests/broker/filters/test_table.py",),
+    "broker/filters/tokens.py": ("tests/broker/filters/test_tokens.py", *FILTERS),
 }
-"""The cores of ``raft`` and ``controller.metadata``."""
+"""The cores of ``raft``, ``controller.metadata`` and ``broker.filters``."""
 
 
 def modules(package: str, root: Path) -> list[str]:
