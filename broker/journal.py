@@ -128,8 +128,8 @@ class Journal:
         """Called when ``health`` is another."""
         self.on_failure: Moment[[StoreFailed]] = Moment("Journal.on_failure")
         """Called once, when the store has failed for good."""
-        self.cutting: Callable[[int], None] = lambda end: None
-        """Called with the new end before the log is cut; may raise ``OSError``, and then it is not."""
+        self.cutting: Moment[[int]] = Moment("Journal.cutting")
+        """Called with the new end, 0 for all of it, before the log is cut; after an ``OSError`` it is not."""
         self.needed = Needed(partial(logger.warning, "%s"))
         self.veil = Veil()
         self.failure: StoreFailed | None = None
@@ -234,7 +234,7 @@ class Journal:
         """Forget what is behind ``offset``, a message's boundary; with ``everything`` the log becomes empty and takes
         whatever offset comes first. Blocks for a moment. Raises ``OffsetGone``, ``StoreFailed``, ``OSError``."""
         self._stop_flush()
-        self.cutting(offset)
+        self.cutting(0 if everything else offset)
         self._store.truncate(offset, everything=everything)
         self.end = self.log.max_offset
         self.durable_end = self.end  # cutting syncs

@@ -52,6 +52,11 @@ ORDERS: Final[Mapping[str, Order]] = {
         "a message of a transaction, or one that is marked, is about to be shown", {
             "parts": "parts learn what it decides, on every replica",
         }, "one that is not known to be decided could be decided again"),
+    "Journal.cutting": Order(
+        "the log is about to be cut, unless one of them raises `OSError`", {
+            "parts": "parts forget on disk what stands behind its new end",
+            "role": "the mark of what is confirmed goes back",
+        }, "each may be done alone: what is forgotten is read again; the mark is the last, as it tells who is behind"),
     "Journal.was_cut": Order(
         "the log was cut", {
             "parts": "parts forget what stood behind its end",

@@ -130,7 +130,7 @@ class Switching(ABC):
         self._mark = mark
         if mark is not None:
             journal.confirm(mark.open(journal.end))
-            journal.cutting = mark.cut
+            journal.cutting.join("role", mark.cut)
         journal.on_failure.join("role", self._failed)  # the last flush may fail, which comes after ``end``
         self._master: HaMaster | None = None
         self._slave: HaSlave | None = None

@@ -42,6 +42,8 @@ class Waiting:
 
     def __init__(self, kept: TimerMetrics, wall_ms: Callable[[], int]) -> None:
         self.changed: Callable[[], None] = lambda: None
+        self.state_version = 0
+        """The master epoch, for the version of what is counted from now on."""
         self._wall_ms = wall_ms
         self.replace(kept)
 
@@ -81,4 +83,6 @@ class Waiting:
         else:
             self._topics.pop(topic, None)
             self._names.pop(java_hash(topic), None)
+        # a Java slave takes the numbers of its master when their version is another
+        self._version = DataVersion(self.state_version, self._wall_ms(), self._version.counter + 1)
         self.changed()

@@ -86,7 +86,8 @@ class TimersPart(Part):
             log_file_bytes=keys.mapped_file_size_timer_log)
         if keys.timer_wheel_enable:
             self._recover()
-            journal.was_cut.join("parts", self._cut)
+            journal.cutting.join("parts", self._cut)
+            journal.was_cut.join("parts", self._ends)
         machine = TimerMachine(self._store, window_slots=keys.window_slots)
         self._known, self._heard = Delivered(), load(shared.files, HeardUpTo, HEARD).offset
         self._noted = Noted(journal, journal.end if self._heard < 0 else self._heard, self._known.hear, self._known.cut)
@@ -217,7 +218,7 @@ class TimersPart(Part):
         self._recall.enabled = self._keys.recall_message_enable
 
     def role_changed(self, role: Role) -> None:
-        self._store.state_version = role.epoch
+        self._store.state_version = self._waiting.state_version = role.epoch
 
     def writes_opened(self) -> None:
         self._writes_open = True
@@ -237,15 +238,16 @@ class TimersPart(Part):
             self._delivery.start()
 
     def _cut(self, end: int) -> None:
-        """Nothing of a message that is not in the log any more is delivered, or keeps another one out."""
+        """Nothing of a message that is not in the log any more is delivered, or keeps another one out. Before the log
+        is cut, so that no other one comes to stand there first. Raises ``OSError``: then it is tried again, whether
+        the log is cut or not."""
         self._cut_at = end if self._cut_at is None else min(end, self._cut_at)
-        try:
-            with self._flushing:
-                self._store.cut(self._cut_at, self._place_of)
-        except OSError as error:
-            logger.error("timers of a log that was cut are forgotten later: %s", error)
-        else:
-            self._cut_at = None
+        with self._flushing:
+            self._store.cut(self._cut_at, self._place_of)
+        self._cut_at = None
+
+    def _ends(self, _: int) -> None:
+        self._store.queue_ends(self._messages.max_offset(TOPIC, 0))
 
     # --- what it does by itself ------------------------------------------------------------------------------
 
@@ -280,7 +282,10 @@ class TimersPart(Part):
                 rate.sample(now_ns)
         self._hear()
         if self._cut_at is not None:
-            self._cut(self._cut_at)
+            try:
+                self._cut(self._cut_at)
+            except OSError as error:
+                logger.error("timers behind %d of the log are forgotten later: %s", self._cut_at, error)
         if self._cut_at is None:
             self._delivery.tick(now_ns)
         if self._standing.role.leads:

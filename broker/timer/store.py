@@ -89,7 +89,7 @@ class TimerStore:
                 place = place_of(self._last_offset) if self._last_offset >= 0 else None
                 self.queue_offset = self.queue_offset if place is None else min(self.queue_offset, place + 1)
             self._cut(self._first_from(log_end), place_of)
-        self.queue_offset = min(self.queue_offset, queue_end)
+        self.queue_ends(queue_end)
         return wrong
 
     def _read_checkpoint(self, now_ms: int) -> str:
@@ -338,6 +338,12 @@ class TimerStore:
             OSError: it is not on disk, and may be tried again.
         """
         self._cut(self._first_from(log_end), place_of)
+
+    def queue_ends(self, place: int) -> None:
+        """The timers' queue ends there. Messages that will stand behind are not here, nor done, whatever stood there:
+        those that were done, or could not be read, have no unit by which ``cut`` would know."""
+        self.queue_offset = min(self.queue_offset, place)
+        self.done_below = min(self.done_below, place)
 
     def _first_from(self, log_end: int) -> int:
         """The place of the first unit of a message at ``log_end`` or behind."""

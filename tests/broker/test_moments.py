@@ -29,6 +29,7 @@ def test_the_orders() -> None:
         "Journal.settled": ["puts", "role"],
         "Journal.ticks": ["puts", "parts", "demand", "role", "copying"],
         "Journal.noted": ["parts"],
+        "Journal.cutting": ["parts", "role"],
         "Journal.was_cut": ["parts"],
         "Journal.disk_changed": ["role", "copying"],
         "Journal.on_failure": ["role", "server"],

@@ -8,6 +8,7 @@ from broker.metrics import BrokerMetrics
 from broker.timer.metrics import TOPICS_MAX, TimerMetrics, TopicTimers, Waiting
 from broker.timer.part import TimersPart
 from harness.simulation.worlds.brokers import cluster, controlled, until, wall_ms
+from remoting.bodies.namesrv import DataVersion
 from remoting.codes import RequestCode, ResponseCode
 from remoting.hashing import java_hash
 from tests.broker.timer.test_timers import bodies, good
@@ -22,6 +23,19 @@ def test_topics_are_counted_and_go_with_their_last_timer() -> None:
     waiting.left(java_hash("Kept"))
     assert waiting.table().timing_count == {"T": TopicTimers(2, 7)}
     assert TimerMetrics.from_json(waiting.table().to_json()) == waiting.table()
+
+
+def test_each_change_is_another_version() -> None:
+    """A Java slave copies the table of a master when its version is another."""
+    waiting = Waiting(TimerMetrics(), lambda: 7)
+    waiting.state_version = 3
+    waiting.came("T")
+    assert waiting.table().data_version == DataVersion(3, 7, 1)
+    waiting.left(java_hash("T"))
+    assert waiting.table().data_version == DataVersion(3, 7, 2)
+    slave = Waiting(TimerMetrics(), lambda: 8)
+    slave.copy(waiting.table().to_json())
+    assert slave.table() == waiting.table()
 
 
 def test_the_table_is_bounded() -> None:
