@@ -38,6 +38,8 @@ from remoting.wakeup import Bell
 logger = logging.getLogger("broker")
 
 NS_PER_MS: Final = 1_000_000
+SLOW_MS: Final = 50
+"""A write of a turn that takes longer is told of."""
 RETRY_MS: Final = 1_000
 """How long queues wait for a disk that is full."""
 _MUCH_BYTES: Final = 16 << 10
@@ -128,6 +130,8 @@ class Journal:
         """Called when ``health`` is another."""
         self.on_failure: Moment[[StoreFailed]] = Moment("Journal.on_failure")
         """Called once, when the store has failed for good."""
+        self.wrote: Callable[[int], None] = lambda took_ns: None
+        """Called after a turn's write that took longer than ``SLOW_MS``."""
         self.cutting: Moment[[int]] = Moment("Journal.cutting")
         """Called with the new end, 0 for all of it, before the log is cut; after an ``OSError`` it is not."""
         self.needed = Needed(partial(logger.warning, "%s"))
@@ -150,15 +154,13 @@ class Journal:
         self._policy = config.flush_policy
         self._disk, self._bell = disk, Bell()
         self._in_turn = self._grew = self._cleaning = self._at_any_hour = False
-        self._answers_first = False
-        """Dispatch was put off to the next turn."""
-        self._syncing = self._flushing = self._deleting = self._trying = False
-        """What the disk is busy with: the log, what is built from it, old files, a trial."""
+        self._answers_first = False  # dispatch was put off to the next turn
+        self._room_due_ns = self._clean_due_ns = 0
+        self._syncing = self._flushing = self._deleting = self._trying = False  # what the disk is busy with
         self._diagnosis = Diagnosis(config.disk_stall_ms)
         self._told_health, self._jobs_done, self._steps_done = DiskHealth.WELL, 0, 0
         """The last is counted by the disk's thread."""
         self._flush_began_ns = self._checkpoint_due_ns = self._dispatch_after_ns = 0
-        self._room_due_ns = self._clean_due_ns = 0
 
     def open(self) -> Recovered:
         """Recover what the last process left; all of it is on disk, and confirmed as far as it was visible. Blocks.
@@ -349,12 +351,16 @@ class Journal:
                 and self._writer.is_numbered and not self._dispatch_after_ns)
 
     def _write(self) -> None:
+        began_ns = self.now_ns()
         try:
             self.log.write()
         except StoreFailed as error:
             self._fail(error)
         else:
             self._written()
+        took_ns = self.now_ns() - began_ns
+        if took_ns > SLOW_MS * NS_PER_MS:
+            self.wrote(took_ns)
 
     def _written(self) -> None:
         log = self.log

@@ -10,6 +10,7 @@ from broker.consumers.part import ClientsPart
 from broker.filters.part import FiltersPart
 from broker.groups.part import GroupsPart
 from broker.offsets.part import OffsetsPart
+from broker.overload.part import OverloadPart
 from broker.part import PartClass, Parts, Shared
 from broker.pulling.part import PullingPart
 from broker.query.part import QueriesPart
@@ -36,6 +37,7 @@ PARTS: Final[tuple[PartClass, ...]] = (
     TransactionsPart,
     PullingPart,
     QueriesPart,
+    OverloadPart,
     RuntimeInfoPart,
 )
 """A part stands behind those that it uses. In this order they are made, and hear of roles, keys and connections."""

@@ -28,6 +28,7 @@ from broker.ha.epochfile import EpochFile
 from broker.ha.mark import ConfirmMark
 from broker.haaddress import HaAddresses, MasterAddress
 from broker.journal import FlushDiskType, Journal
+from broker.overload.part import OverloadPart
 from broker.part import Part, PartClass, Parts, Shared
 from broker.parts import PARTS, parts_of, passed_on
 from broker.plain.roles import PlainMaster, PlainSlave
@@ -327,7 +328,8 @@ class Broker:
         """Until stopped or cancelled. Raises ``StoreFailed``."""
         config, stopped = self.config, trio.Event()
         server = Server(
-            self.handlers, on_close=self._closed, tls=self.world.tls, config=ServerConfig(
+            self.handlers, on_close=self._closed, tls=self.world.tls, late=self.parts[OverloadPart].late,
+            config=ServerConfig(
                 connections_max=CONNECTIONS_MAX, requests_in_flight_max=REQUESTS_IN_FLIGHT_MAX,
                 idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1_000,
                 outgoing_bytes_budget=config.outgoing_bytes_budget, outgoing_stall_ms=config.outgoing_stall_timeout,

@@ -99,7 +99,8 @@ class Connection:
     __slots__ = (
         "_commands", "_draining", "_due", "_fd", "_opaque", "_out", "_out_bytes", "_outgoing_bytes_max", "_owed",
         "_parked", "_reader", "_reason", "_retired", "_room", "_scope", "_socket", "_stream", "_unfinished",
-        "active_at", "calls", "closed", "endpoint", "identity", "local", "number", "peer", "replied_to", "working",
+        "active_at", "calls", "came_at", "closed", "endpoint", "identity", "local", "number", "peer", "replied_to",
+        "waited_s", "working",
     )
 
     def __init__(self, endpoint: Endpoint, stream: Stream, peer: str, local: str, number: int = 0) -> None:
@@ -113,6 +114,10 @@ class Connection:
         self.closed = False
         self.active_at = endpoint.now()
         """When something was last read or written."""
+        self.came_at = self.active_at
+        """When what is handled now was here to be read, at the latest."""
+        self.waited_s = 0.0
+        """For how long, at least, it waited since."""
         self.calls: dict[int, _Call] = {}
         self.working = 0
         """Requests of the other end in tasks of their own."""
@@ -375,7 +380,10 @@ class Connection:
                 return True
             data = os.read(self._fd, _READ_BYTES)
             if data:
-                return self._receive(data)
+                readiness = self.endpoint.readiness
+                if readiness is None or self._socket is None:
+                    return self._receive(data)
+                return self._receive(data, readiness.came_at(self._socket))
             self.close("closed by the other end")
         except BlockingIOError:
             pass
@@ -390,9 +398,11 @@ class Connection:
             if not self._receive(bytes(data)):
                 await self._catch_up()
 
-    def _receive(self, data: bytes) -> bool:
+    def _receive(self, data: bytes, came_at: float | None = None) -> bool:
         """Handle the commands in ``data``. False: not all yet, too many answers are queued."""
-        self.active_at = self.endpoint.now()
+        self.active_at = now = self.endpoint.now()
+        self.came_at = now if came_at is None else came_at
+        self.waited_s = now - self.came_at
         self.endpoint.counters.bytes_received += len(data)
         try:
             self._commands = self._reader.feed(data)
@@ -447,6 +457,7 @@ class Connection:
             while self._out_bytes > self.endpoint.backlog.pause:
                 await self._room.wait()
             self._room = None
+            self.waited_s = self.endpoint.now() - self.came_at
             if self._handle():
                 return
 

@@ -22,6 +22,7 @@ from remoting.config import ConnectionLimits
 from remoting.connection import Connection
 from remoting.deadlines import Deadlines
 from remoting.errors import BodyError, HeaderError
+from remoting.late import Late
 from remoting.readiness import Readiness, readiness
 from remoting.wakeup import Bell
 
@@ -79,6 +80,8 @@ class Counters:
     """Requests whose handler raised anything else."""
     busy: int = 0
     """Requests beyond ``requests_in_flight_max``."""
+    overdue: int = 0
+    """Requests that waited too long to be carried out."""
     went_away: int = 0
     """Requests answered GO_AWAY."""
     timeouts: int = 0
@@ -94,9 +97,10 @@ class Endpoint:
         self, handlers: Mapping[int, Handler], limits: ConnectionLimits, *, backlog: Backlog[Connection] | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection, str], None] | None = None,
-        on_answer: OnAnswer | None = None,
+        on_answer: OnAnswer | None = None, late: Late | None = None,
     ) -> None:
         self.limits = limits
+        self._late = late or Late()
         self.backlog: Backlog[Connection] = backlog if backlog is not None else Backlog(
             sys.maxsize, sys.maxsize, math.inf)
         self.counters = Counters(requests=dict.fromkeys(handlers, 0))
@@ -225,6 +229,12 @@ class Endpoint:
             return
         self.counters.requests[command.code] += 1
         connection.replied_to = None
+        if connection.waited_s >= self._late.after_s:
+            instead = self._late.answer(command, connection.came_at, connection.waited_s, self.in_flight)
+            if instead is not None:
+                self.counters.overdue += 1
+                connection.reply(command, instead)
+                return
         try:
             answer = handler(connection, command)
         except Exception as error:  # noqa: BLE001  # any defect of a handler's is answered, in words

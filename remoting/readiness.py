@@ -7,14 +7,21 @@ knows file descriptors and functions, nothing of what is read.
 from __future__ import annotations
 
 import select
+import socket
+import struct
 import sys
 from collections.abc import Callable
 from typing import Final
 
-from trio.lowlevel import wait_readable
+from trio.lowlevel import current_clock, wait_readable
+from trio.socket import SocketType
 
 _AT_ONCE: Final = 64
 """Sockets that are read before others have their turn of the loop."""
+_PAUSE_S: Final = 0.05
+"""Between two looks at the sockets. After a longer one the system is asked how old is what can be read."""
+_LAST_RECEIVED: Final = struct.Struct("@52xI")
+"""``tcpi_last_data_recv`` of Linux's ``struct tcp_info``: ms since the last bytes came."""
 
 
 class Readiness:
@@ -26,6 +33,13 @@ class Readiness:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._reads: dict[int, Callable[[], None]] = {}
+        self._looked_at = 0.0
+        self._paused = False
+        """Nobody looked for a while: the loop had other work, or nothing to do."""
+
+    def came_at(self, sock: SocketType) -> float:
+        """When all that can be read there had come, at the latest; seconds of the loop's clock. For who is called."""
+        return self._looked_at - silent_s(sock) if self._paused else self._looked_at
 
     def add(self, fd: int, read: Callable[[], None]) -> None:
         """Nothing is done when ``run`` is over."""
@@ -40,11 +54,13 @@ class Readiness:
 
     async def run(self) -> None:
         """Call them, until cancelled."""
-        epoll, reads = self._epoll, self._reads
+        epoll, reads, now = self._epoll, self._reads, current_clock().current_time
         try:
             while True:
                 await wait_readable(epoll.fileno())
-                for fd, _ in epoll.poll(0, _AT_ONCE):
+                ready, looked_at = epoll.poll(0, _AT_ONCE), now()
+                self._paused, self._looked_at = looked_at - self._looked_at > _PAUSE_S, looked_at
+                for fd, _ in ready:
                     read = reads.get(fd)
                     if read is not None:  # one before it in the list may have removed it
                         read()
@@ -56,3 +72,13 @@ class Readiness:
 def readiness() -> Readiness | None:
     """None where the system has no epoll: then each socket is for a task of its own to wait for."""
     return Readiness() if sys.platform == "linux" else None
+
+
+def silent_s(sock: SocketType) -> float:
+    """Seconds since the last bytes came; 0 where the system does not say, as of sockets that are not TCP's."""
+    try:
+        (silent_ms,) = _LAST_RECEIVED.unpack(
+            sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.size))
+    except (OSError, struct.error):
+        return 0.0
+    return float(silent_ms) / 1e3

@@ -19,6 +19,7 @@ from remoting.config import ServerConfig, TLSMode
 from remoting.connection import Connection
 from remoting.endpoint import Counters, Endpoint, Handler, OnAnswer
 from remoting.errors import FrameError
+from remoting.late import Late
 from remoting.sniff import SNIFF_BYTES_MAX, Spoken, sniff
 from remoting.streams import STREAM_ERRORS, PrefixedStream, TLSContext, close_now, ends, start_tls, tune, words
 
@@ -39,14 +40,15 @@ class Server:
     """Serves ``handlers``, by request code, on any number of listeners.
 
     ``on_open(connection)`` and ``on_close(connection, reason)`` are called in the turn in which it happens, for
-    connections that speak remoting. ``on_answer`` is told how long each answer took.
+    connections that speak remoting. ``on_answer`` is told how long each answer took; ``late`` answers what waited.
     """
 
     def __init__(
         self, handlers: Mapping[int, Handler], *, config: ServerConfig | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection, str], None] | None = None,
-        on_answer: OnAnswer | None = None, tls: TLSContext | None = None, fallback: Fallback | None = None,
+        on_answer: OnAnswer | None = None, late: Late | None = None, tls: TLSContext | None = None,
+        fallback: Fallback | None = None,
     ) -> None:
         """Raises ``ValueError`` when TLS is to be enforced and ``tls`` is missing."""
         config = config or ServerConfig()
@@ -57,7 +59,7 @@ class Server:
         self._endpoint = Endpoint(
             handlers, config, backlog=Backlog(
                 config.outgoing_bytes_pause, config.outgoing_bytes_budget, config.outgoing_stall_ms / 1e3),
-            on_open=on_open, on_close=on_close, on_answer=on_answer,
+            on_open=on_open, on_close=on_close, on_answer=on_answer, late=late,
         )
         self._tls = tls if config.tls_mode is not TLSMode.DISABLED else None
         self._fallback = fallback

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from broker.admin import Administration
-from broker.config import BrokerConfig
 from broker.idle_keys import FEATURES, IDLE, NOT_OFFERED
+from broker.parts import configuration
 from remoting.codes import RequestCode
 from remoting.daemon import process
 from remoting.daemon.keys import names
@@ -44,4 +44,4 @@ def test_no_key_that_is_refused_is_called_without_meaning() -> None:
 def test_keys_that_the_text_speaks_of_exist() -> None:
     spoken = set(re.findall(r"`([a-z]+[A-Z]\w+)(?:=\w+)?`", TEXT))
     files = {"brokerIdentity", "epochFileCheckpoint"}
-    assert spoken - files <= set(names(BrokerConfig)) | set(IDLE)
+    assert spoken - files <= set(names(configuration())) | set(IDLE)
