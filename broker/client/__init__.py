@@ -1,4 +1,4 @@
-"""A trio client for RocketMQ's protocol: send, consume, pull, look.
+"""A trio client for RocketMQ's protocol: send, consume, pop, pull, look.
 
     async with broker.client.connect(["127.0.0.1:9876"]) as client:
         sent = await client.send(Message("orders", b"...", tag="new", keys=["42"]))
@@ -29,6 +29,7 @@ from broker.client.faults import Sparing
 from broker.client.inflight import FlowLimits
 from broker.client.message import Message, Received, Sent
 from broker.client.messages import Messages
+from broker.client.popping import Popped, Popper
 from broker.client.positions import Start
 from broker.client.pulling import Puller
 from broker.client.requesting import Reply
@@ -57,6 +58,8 @@ __all__ = [
     "NoReply",
     "NoRoute",
     "Outcome",
+    "Popped",
+    "Popper",
     "Puller",
     "Received",
     "Refused",

@@ -7,15 +7,13 @@ Pure functions over sorted lists. Source: ``AllocateMessageQueueAveragely``,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import attrs
 
 from broker.client.route import java_order
 from remoting.bodies.consumers import MessageQueue
+from remoting.headers.popping import ALL_QUEUES
 
-ANY_QUEUE: Final = -1
-"""Queue id of who pops all queues of a broker."""
 Allocate = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """From (own client id, all queues, all client ids), in any order, to one's own queues."""
 
@@ -45,7 +43,7 @@ def shared(allocate: Allocate, client_id: str, queues: Sequence[MessageQueue], c
     """What a member pops: the shares of so many who follow it, in a circle, beside its own; with 0, or as many as there
     are, all queues of each broker. Where members outnumber queues each has one. Some queues may come twice."""
     if neighbours <= 0 or neighbours >= len(client_ids) - 1:
-        return [attrs.evolve(queue, queue_id=ANY_QUEUE) for queue in queues]
+        return [attrs.evolve(queue, queue_id=ALL_QUEUES) for queue in queues]
     members, queues = sorted(client_ids, key=_java_text_order), sorted(queues, key=java_order)
     if client_id not in members or not queues:
         return []

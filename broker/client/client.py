@@ -23,6 +23,7 @@ from broker.client.faults import Faults
 from broker.client.ids import UniqueIds
 from broker.client.message import NO_PROPERTIES, Message, Received, Sent, check_group
 from broker.client.messages import Messages
+from broker.client.popping import INVISIBLE_MS, Popper, open_popper
 from broker.client.positions import Start
 from broker.client.producing import Producer
 from broker.client.pulling import Puller, open_puller
@@ -212,6 +213,21 @@ class Client:
         return open_consumer(
             self._session, self._producer, self._queries, group, subscriptions, ordered=ordered, broadcast=broadcast,
             start=start, settings=settings or ConsumerSettings(), random=self._random)
+
+    def pop(
+        self, group: str, subscriptions: Subscriptions, *, ordered: bool = False, invisible_ms: int = INVISIBLE_MS,
+        start: Start = Start.LAST, settings: ConsumerSettings | None = None,
+    ) -> AbstractAsyncContextManager[Popper]:
+        """Get messages for ``invisible_ms`` each while the block runs: what is not acknowledged in that time comes
+        again, to any client of the group. Its clients share no queues out, so there may be more of them than queues.
+
+        ``subscriptions`` as of ``consume``. ``ordered``: the messages of a queue one by one, in their order, whoever
+        gets them. ``start``: where a group begins that has popped nothing yet; with ``LAST`` that is the last message
+        of each queue. What nobody took from it is given back at the end.
+        """
+        return open_popper(
+            self._session, self._producer, group, subscriptions, ordered=ordered, invisible_ms=invisible_ms,
+            from_first=start is Start.FIRST, settings=settings or ConsumerSettings())
 
     def pull(
         self, group: str, *, start: Start | dt.datetime = Start.LAST, settings: ConsumerSettings | None = None,

@@ -112,6 +112,8 @@ class ConsumerSettings:
     """A lock that was not renewed for so long is not relied on."""
     retry_pause_ms: int = _limit(200)
     """After a pull that failed."""
+    pop_unsettled: int = _limit(96)
+    """Messages of one broker that are popped and not settled, above which no more are popped."""
     close_timeout_ms: int = _limit(3_000)
     """For committing, unlocking and saying goodbye at the end."""
     allocate: Allocate = averagely

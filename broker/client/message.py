@@ -85,7 +85,7 @@ class Message:
     ``keys`` find it again (``query``), ``tag`` lets consumers choose. ``flag`` is the user's own number.
     ``wait_stored=False``: the broker need not wait for its replicas.
 
-    Delivered at once, or, by one of three: ``delay``, so long after the broker has it, by the broker's clock;
+    MessageView at once, or, by one of three: ``delay``, so long after the broker has it, by the broker's clock;
     ``deliver_at``, a moment with its time zone; ``delay_level``, 1 to 18 for 1 s to 2 h.
     """
 
@@ -215,28 +215,20 @@ class Origin(Protocol):
     async def later(self, message: Received, level: int) -> None: ...
 
 
-class Received:
-    """A message from a broker. ``ack`` or ``retry_later`` says what became of it, once; the first word counts.
-
-    Properties, and bodies that are compressed, are read when they are asked for.
+class MessageView:
+    """What a message from a broker says. Properties, and bodies that are compressed, are read when they are asked for.
     """
 
-    __slots__ = (
-        "_body", "_body_bytes_max", "_origin", "_properties", "_settled", "queue", "reconsume_times", "record",
-        "taken_at",
-    )
+    __slots__ = ("_body", "_body_bytes_max", "_properties", "queue", "reconsume_times", "record")
 
-    def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int, origin: Origin | None = None) -> None:
+    def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int) -> None:
         self.record = record
         """All that the broker keeps of it."""
         self.queue = queue
         """Where it was read. Of a repeated delivery that is a queue of the group's retry topic."""
         self.reconsume_times = record.message.reconsume_times
         """How often it was given back before."""
-        self.taken_at: float | None = None
-        """When it was delivered, by trio's clock."""
-        self._settled = False
-        self._origin, self._body_bytes_max = origin, body_bytes_max
+        self._body_bytes_max = body_bytes_max
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
 
@@ -304,6 +296,22 @@ class Received:
     def born_host(self) -> tuple[str, int]:
         return unpacked_host(self.record.message.born_host)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.message_id} of {self.queue} at {self.queue_offset}>"
+
+
+class Received(MessageView):
+    """A message from a broker. ``ack`` or ``retry_later`` says what became of it, once; the first word counts."""
+
+    __slots__ = ("_origin", "_settled", "taken_at")
+
+    def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int, origin: Origin | None = None) -> None:
+        super().__init__(record, queue, body_bytes_max)
+        self.taken_at: float | None = None
+        """When it was delivered, by trio's clock."""
+        self._settled = False
+        self._origin = origin
+
     @property
     def settled(self) -> bool:
         """Whether it was acknowledged or given back; or it no longer matters, as its queue went to another consumer."""
@@ -333,6 +341,3 @@ class Received:
             self._settled = True
             if self._origin is not None:
                 await self._origin.later(self, level)
-
-    def __repr__(self) -> str:
-        return f"<Received {self.message_id} of {self.queue} at {self.queue_offset}>"

@@ -18,7 +18,7 @@ from broker.client.message import (
     RETRY_PREFIX,
     RETRY_TOPIC,
     Encoded,
-    Received,
+    MessageView,
 )
 from broker.client.producing import Producer
 from broker.client.session import Session
@@ -41,7 +41,7 @@ class Returns:
     def __init__(self, session: Session, producer: Producer, group: str, times_max: int) -> None:
         self._session, self._producer, self._group, self.times_max = session, producer, group, times_max
 
-    async def give_back(self, message: Received, level: int) -> bool:
+    async def give_back(self, message: MessageView, level: int) -> bool:
         """Whether a broker has it now."""
         session, queue = self._session, message.queue
         try:
@@ -55,7 +55,7 @@ class Returns:
             return await self.send_again(message)
         return True
 
-    async def send_again(self, message: Received) -> bool:
+    async def send_again(self, message: MessageView) -> bool:
         """As a new message, which a broker that holds a lock for the group puts with the dead letters."""
         record, times = message.record, message.reconsume_times
         properties = {key: value for key, value in message.properties.items() if key not in _DROPPED}

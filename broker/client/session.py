@@ -80,6 +80,8 @@ class Session:
     routes: Routes = attrs.field(init=False)
     consumers: dict[str, Member] = attrs.field(factory=dict)
     """By group."""
+    watching: set[Callable[[Route], None]] = attrs.field(factory=set)
+    """Others who hear of each route that changed."""
     asked: AnswersChecks | None = None
     requests: TakesReplies | None = None
     greeted: set[str] = attrs.field(factory=set)
@@ -99,6 +101,8 @@ class Session:
         self.nursery.start_soon(self.greet_all, name="heartbeats to new brokers")
         for member in list(self.consumers.values()):
             member.route_changed(now)
+        for told in list(self.watching):
+            told(now)
 
     def closed(self, connection: Connection, _: str) -> None:
         """Whoever is found there next has to be greeted."""
@@ -129,8 +133,16 @@ class Session:
         return answer
 
     async def ask_master(self, header: type[_Header], what: str, queue: MessageQueue, command: Command) -> _Header:
-        """The header of the answer of a queue's master, if it is SUCCESS; a command that may be repeated. While the
-        master is gone, whom the name servers know next is asked, for as long as a call may take.
+        """The header of what ``tell_master`` is answered. Raises as that does."""
+        answer = await self.tell_master(what, queue, command)
+        try:
+            return header.from_ext(answer.ext)
+        except HeaderError as error:
+            raise Refused(what, answer.code, f"an answer that makes no sense: {error}", queue.broker_name) from None
+
+    async def tell_master(self, what: str, queue: MessageQueue, command: Command) -> Command:
+        """The answer of a queue's master, if it is SUCCESS, to a command that may be repeated. While the master is
+        gone, whom the name servers know next is asked, for as long as a call may take.
 
         Raises as ``ask``, and ``NoRoute``, ``NoNameServer``.
         """
@@ -138,18 +150,11 @@ class Session:
         while True:
             try:
                 address, _ = await self.address(queue.topic, queue.broker_name)
-                return await self._ask_for(header, what, address, command)
+                return await self.ask(what, address, command)
             except Unreachable:
                 if trio.current_time() >= deadline:
                     raise
                 await self.routes.renew(queue.topic)
-
-    async def _ask_for(self, header: type[_Header], what: str, address: str, command: Command) -> _Header:
-        answer = await self.ask(what, address, command)
-        try:
-            return header.from_ext(answer.ext)
-        except HeaderError as error:
-            raise Refused(what, answer.code, f"an answer that makes no sense: {error}", address) from None
 
     # --- heartbeats ------------------------------------------------------------------------------------------
 

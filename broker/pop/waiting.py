@@ -18,12 +18,12 @@ import attrs
 import trio
 
 from broker.again import Again, Try
-from broker.client.allocation import ANY_QUEUE
 from broker.consumers.subscriptions import Subscribed
 from broker.moments import Listener
 from broker.topics.names import pop_retry_topic
 from remoting.command import kept_bytes
 from remoting.deadlines import Deadlines
+from remoting.headers.popping import ALL_QUEUES
 from remoting.record import Outline
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _Group:
 
     def of(self, queue_id: int) -> list[_Line]:
         """Those to whom a message of that queue matters."""
-        return [line for key in ((ANY_QUEUE, False), (queue_id, False), (ANY_QUEUE, True), (queue_id, True))
+        return [line for key in ((ALL_QUEUES, False), (queue_id, False), (ALL_QUEUES, True), (queue_id, True))
                 if (line := self.lines.get(key)) is not None]
 
 

@@ -1,0 +1,487 @@
+"""Messages for a while: each is given to one client of a group, which acknowledges it, or it comes back by itself.
+
+The members of a group share no queues out: any number of them pop from every broker. A shell: one task for each broker
+of a topic, which asks for more while there is room. Source: ``DefaultMQPushConsumerImpl.popMessage`` and
+``ConsumeMessagePopConcurrentlyService`` of RocketMQ 5.5.0; ``FifoConsumeService`` of its gRPC clients for order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+from uuid import uuid4
+
+import attrs
+import trio
+
+from broker.client.checking import check_expressions
+from broker.client.config import ConsumerSettings
+from broker.client.errors import ClientError, NoRoute, Refused
+from broker.client.message import RETRY_PREFIX, MessageView, check_group, check_topic
+from broker.client.producing import Producer
+from broker.client.returns import Returns
+from broker.client.route import Route
+from broker.client.session import Session
+from broker.client.subscription import subscribe, wants
+from remoting import record as codec
+from remoting.background import background
+from remoting.bodies.consumers import MessageQueue, SubscriptionData
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.errors import DamagedRecord, HeaderError, RemotingError
+from remoting.headers.popping import (
+    ALL_QUEUES,
+    FROM_MAX,
+    FROM_MIN,
+    AckMessageRequest,
+    ChangeInvisibleTimeRequest,
+    ChangeInvisibleTimeResponse,
+    PopMessageRequest,
+    PopMessageResponse,
+)
+from remoting.receipts import NORMAL, RETRY_V2, OrderCounts, Receipt, read_order_counts, read_starts, retry_flag
+from remoting.record import Record
+from remoting.wakeup import Bell
+
+logger = logging.getLogger("broker.client")
+
+INVISIBLE_MS: Final = 60_000
+BACK_OFF_S: Final = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
+"""Until a message comes again that was given back so often before."""
+RECONSUME_TIMES_MAX: Final = 16
+_NOTHING: Final = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND)
+_FULL_MS: Final = 3_000
+"""After a broker said that too many wait there."""
+_UNTAKEN_MS: Final = 1_000
+"""Until others get what was here, and nobody had taken, when the client closed."""
+_DEAD_LETTERS: Final = -1
+_HELD_S: Final = 0.1
+_PAUSE_MAX_MS: Final = 1_000
+_POP_CK: Final = b"POP_CK\x01"
+
+
+class Popped(MessageView):
+    """A message that is this client's until ``visible_at``; acknowledge it before, or it comes again, to anybody."""
+
+    __slots__ = ("_popper", "receipt", "settled", "visible_at")
+
+    def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int, receipt: Receipt, visible_at: float,
+                 popper: Popper) -> None:
+        super().__init__(record, queue, body_bytes_max)
+        self.receipt = receipt
+        """What the broker knows this delivery by."""
+        self.visible_at = visible_at
+        """When it comes back unless something is said of it, by trio's clock."""
+        self.settled = False
+        """It was acknowledged, given back, or is too late for either."""
+        self._popper = popper
+
+    @property
+    def stands_in(self) -> str:
+        """The topic that it was read from: its own, or, when it came back, one of the group's retry topics."""
+        if self.receipt.retry_flag == NORMAL:
+            return self.queue.topic
+        sign = "+" if self.receipt.retry_flag == RETRY_V2 else "_"
+        return f"{RETRY_PREFIX}{self._popper.group}{sign}{self.queue.topic}"
+
+    @property
+    def expired(self) -> bool:
+        """Whether others may have it by now."""
+        return trio.current_time() >= self.visible_at
+
+    async def ack(self) -> None:
+        """It is done with. When this returns the broker has stored that.
+
+        Raises:
+            Refused: the broker does not take it: the message comes again.
+            Unreachable: nobody answered; it may come again, and may be acknowledged once more.
+        """
+        if not self.settled:
+            await self._popper.ack(self)
+
+    async def extend(self, invisible_ms: int) -> None:
+        """Keep it for so long from now on, as for work that takes long. Raises as ``ack``."""
+        if not self.settled:
+            await self._popper.change(self, invisible_ms)
+
+    async def retry_later(self, pause_ms: int | None = None) -> None:
+        """Give it back: the group gets it again after ``pause_ms``, by default 10 s and longer each time. After
+        ``reconsume_times_max`` times, 16 by default, it goes to the dead letters, ``%DLQ%group``.
+
+        In order, nothing of its queue is given before it. Raises as ``ack``.
+        """
+        if not self.settled:
+            await self._popper.give_back(self, pause_ms)
+
+
+Handler = Callable[[Popped], Awaitable[object]]
+
+
+@asynccontextmanager
+async def open_popper(
+    session: Session, producer: Producer, group: str, subscriptions: str | Mapping[str, str], *, ordered: bool,
+    invisible_ms: int, from_first: bool, settings: ConsumerSettings,
+) -> AsyncIterator[Popper]:
+    """Pops for ``group`` as long as the block runs."""
+    check_group(group)
+    wanted = {subscriptions: "*"} if isinstance(subscriptions, str) else dict(subscriptions)
+    if not wanted:
+        raise ValueError("subscriptions: no topic is named")
+    for topic in wanted:
+        check_topic(topic)
+    if invisible_ms < 1:
+        raise ValueError(f"invisible_ms = {invisible_ms}: must be above 0")
+    async with background() as nursery:
+        popper = Popper(session, producer, nursery, group, wanted, ordered, invisible_ms, from_first, settings)
+        try:
+            await popper.open()
+            yield popper
+        finally:
+            with trio.move_on_after(settings.close_timeout_ms / 1e3, shield=True):
+                await popper.close()
+
+
+@attrs.define(eq=False)
+class _Source:
+    """One broker of a topic."""
+
+    subscription: SubscriptionData
+    broker: str
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    unsettled: dict[Popped, None] = attrs.field(factory=dict)
+    room: trio.Event = attrs.field(factory=trio.Event)
+    failures: int = 0
+    attempt_id: str = ""
+    """Of a pop in order whose answer did not come: with the same one it gets the same messages."""
+
+
+class Popper:
+    """Messages, one after the other, by ``async for`` in any number of tasks, or by ``poll``."""
+
+    def __init__(self, session: Session, producer: Producer, nursery: trio.Nursery, group: str,
+                 wanted: Mapping[str, str], ordered: bool, invisible_ms: int, from_first: bool,
+                 settings: ConsumerSettings) -> None:
+        self.group, self.ordered, self.invisible_ms, self.settings = group, ordered, invisible_ms, settings
+        version = session.wall_ms()
+        self._subscriptions = [subscribe(topic, expression, version) for topic, expression in wanted.items()]
+        self._init_mode = FROM_MIN if from_first else FROM_MAX
+        times_max = settings.reconsume_times_max
+        self._returns = Returns(session, producer, group, RECONSUME_TIMES_MAX if times_max < 0 else times_max)
+        self._session, self._nursery = session, nursery
+        self._sources: dict[tuple[str, str], _Source] = {}
+        self._source_of: dict[Popped, _Source] = {}
+        self._waiting_turn: dict[MessageQueue, deque[Popped]] = {}
+        """In order: of each queue the message that was delivered, and those behind it."""
+        self._ready: deque[Popped] = deque()
+        self._lot = trio.lowlevel.ParkingLot()
+        self._bell = Bell()
+        self._closed = False
+
+    # --- for the user ----------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Popper:
+        return self
+
+    async def __anext__(self) -> Popped:
+        await trio.lowlevel.checkpoint()
+        while True:
+            message = self._taken()
+            if message is not None:
+                return message
+            if self._closed:
+                raise StopAsyncIteration
+            await self._lot.park()
+
+    async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Popped]:
+        """Up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
+        await trio.lowlevel.checkpoint()
+        first = self._taken()
+        with trio.move_on_after(timeout_ms / 1e3):
+            while first is None and not self._closed:
+                await self._lot.park()
+                first = self._taken()
+        found = [] if first is None else [first]
+        while found and len(found) < most and (message := self._taken()) is not None:
+            found.append(message)
+        return found
+
+    async def for_each(self, handler: Handler, *, tasks: int = 16) -> None:
+        """Handle messages in so many tasks, until the block ends or this is cancelled.
+
+        What ``handler`` returns from is acknowledged, unless it did so itself or gave the message back; what it raises
+        of (``Exception``) is logged, and given back.
+        """
+        async with trio.open_nursery() as nursery:
+            for _ in range(tasks):
+                nursery.start_soon(self._handle, handler)
+
+    async def _handle(self, handler: Handler) -> None:
+        async for message in self:
+            settle = message.ack
+            try:
+                await handler(message)
+            except Exception:  # any defect of the handler's: the message comes again
+                logger.exception("%r was not handled", message)
+                settle = message.retry_later
+            try:
+                await settle()
+            except ClientError as error:
+                logger.warning("%r comes again: %s", message, error)
+
+    def _taken(self) -> Popped | None:
+        """The next that is not too late."""
+        while self._ready:
+            message = self._ready.popleft()
+            if message.settled:
+                continue
+            if not message.expired:
+                return message
+            self._settled(message)
+        return None
+
+    # --- what becomes of a message ---------------------------------------------------------------------------
+
+    async def ack(self, message: Popped) -> None:
+        """What ``Popped.ack`` does, which see."""
+        await self._tell(message, "ack", RequestCode.ACK_MESSAGE, AckMessageRequest(
+            self.group, message.stands_in, message.queue.queue_id, message.receipt.encode(), message.queue_offset))
+        self._settled(message)
+        self._next_of(message)
+
+    async def change(self, message: Popped, invisible_ms: int, *, suspend: bool = False) -> None:
+        """What ``Popped.extend`` does. ``suspend``: when it comes again it was not given back."""
+        offset, receipt = message.queue_offset, message.receipt
+        answer = await self._tell(message, "change of the time", RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+                                  ChangeInvisibleTimeRequest(
+            self.group, message.stands_in, message.queue.queue_id, receipt.encode(), offset, invisible_ms,
+            suspend=suspend or None))
+        try:
+            header = ChangeInvisibleTimeResponse.from_ext(answer.ext)
+        except HeaderError as error:
+            raise Refused("change of the time", answer.code, f"an answer that makes no sense: {error}",
+                          message.queue.broker_name) from None
+        message.receipt = attrs.evolve(
+            receipt, start_offset=offset, pop_time_ms=header.pop_time, invisible_ms=header.invisible_time,
+            revive_qid=header.revive_qid, offset=offset)
+        message.visible_at = trio.current_time() + invisible_ms / 1e3
+
+    async def give_back(self, message: Popped, pause_ms: int | None) -> None:
+        """What ``Popped.retry_later`` does, which see."""
+        times = message.reconsume_times
+        if times >= self._returns.times_max and await self._returns.give_back(message, _DEAD_LETTERS):
+            await self.ack(message)
+            return
+        if pause_ms is None:
+            pause_ms = BACK_OFF_S[min(times, len(BACK_OFF_S) - 1)] * 1_000
+        behind = list(self._waiting_turn.pop(message.queue, ()))[1:] if self.ordered else []
+        await self.change(message, pause_ms)
+        self._settled(message)
+        for other in behind:  # the queue goes on when all of them are visible
+            await self.change(other, pause_ms, suspend=True)
+            self._settled(other)
+
+    async def _tell(self, message: Popped, what: str, code: RequestCode,
+                    header: AckMessageRequest | ChangeInvisibleTimeRequest) -> Command:
+        return await self._session.tell_master(what, message.queue, request(code, header))
+
+    def _settled(self, message: Popped) -> None:
+        message.settled = True
+        source = self._source_of.pop(message, None)
+        if source is not None:
+            del source.unsettled[message]
+            source.room.set()
+
+    def _next_of(self, message: Popped) -> None:
+        """In order, the one behind it."""
+        behind = self._waiting_turn.get(message.queue)
+        if behind and behind[0] is message:
+            behind.popleft()
+            if behind:
+                self._put((behind[0],))
+            else:
+                del self._waiting_turn[message.queue]
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Begin. Raises ``NoNameServer``, and ``Refused`` for an expression that brokers do not take; a topic that is
+        yet to be made is waited for."""
+        for subscription in self._subscriptions:
+            try:
+                await self._session.routes.get(subscription.topic)
+            except NoRoute as error:
+                logger.warning("%s", error)
+        await check_expressions(self._session, self.group, self._subscriptions)
+        self._session.watching.add(self._route_changed)
+        self._nursery.start_soon(self._keep_sources, name=f"{self.group} pops")
+
+    async def close(self) -> None:
+        """Ask for no more, and give back what nobody took."""
+        self._closed = True
+        self._session.watching.discard(self._route_changed)
+        for source in self._sources.values():
+            source.scope.cancel()
+        self._lot.unpark_all()
+        untaken = [*self._ready, *(message for each in self._waiting_turn.values() for message in list(each)[1:])]
+        async with trio.open_nursery() as nursery:
+            for message in dict.fromkeys(untaken):
+                if not message.settled and not message.expired:
+                    nursery.start_soon(self._leave, message)
+
+    async def _leave(self, message: Popped) -> None:
+        try:
+            await self.change(message, _UNTAKEN_MS, suspend=True)
+        except ClientError as error:
+            logger.debug("%r comes again when its time is over: %s", message, error)
+        message.settled = True
+
+    def _route_changed(self, route: Route) -> None:
+        if any(subscription.topic == route.topic for subscription in self._subscriptions):
+            self._bell.ring()
+
+    async def _keep_sources(self) -> None:
+        while True:
+            for subscription in self._subscriptions:
+                try:
+                    route = await self._session.routes.get(subscription.topic)
+                except ClientError as error:
+                    logger.debug("%s", error)
+                    continue
+                self._follow(subscription, {queue.broker_name for queue in route.readable})
+            with trio.move_on_after(self.settings.rebalance_ms / 1e3):
+                await self._bell.wait()
+
+    def _follow(self, subscription: SubscriptionData, brokers: set[str]) -> None:
+        topic = subscription.topic
+        for key in [key for key in self._sources if key[0] == topic and key[1] not in brokers]:
+            self._sources.pop(key).scope.cancel()
+        for broker in sorted(brokers):
+            if (topic, broker) not in self._sources:
+                source = self._sources[topic, broker] = _Source(subscription, broker)
+                self._nursery.start_soon(self._pop_from, source, name=f"popping {topic} from {broker}")
+
+    # --- popping ---------------------------------------------------------------------------------------------
+
+    async def _pop_from(self, source: _Source) -> None:
+        """Until the scope is cancelled. Raises nothing that a broker could cause."""
+        with source.scope:
+            while True:
+                await self._room(source)
+                try:
+                    pause_ms = await self._pop(source)
+                    source.failures = 0
+                except (ClientError, RemotingError, HeaderError, DamagedRecord) as error:
+                    pause_ms = await self._failed(source, error)
+                if pause_ms:
+                    await trio.sleep(pause_ms / 1e3)
+
+    async def _room(self, source: _Source) -> None:
+        """Until few enough of this broker are unsettled."""
+        while len(source.unsettled) >= self.settings.pop_unsettled:
+            for message in [each for each in source.unsettled if each.expired]:
+                self._settled(message)
+                self._forget_turn(message)
+            source.room = trio.Event()
+            soonest = min((message.visible_at for message in source.unsettled), default=0.0)
+            with trio.move_on_at(soonest):
+                await source.room.wait()
+
+    def _forget_turn(self, message: Popped) -> None:
+        """In order: a queue whose message is too late begins anew."""
+        behind = self._waiting_turn.get(message.queue)
+        if behind and message in behind:
+            del self._waiting_turn[message.queue]
+
+    async def _pop(self, source: _Source) -> float:
+        """One pop; milliseconds to wait before the next."""
+        session, settings, subscription = self._session, self.settings, source.subscription
+        address, _ = await session.address(subscription.topic, source.broker)
+        if self.ordered and not source.attempt_id:
+            source.attempt_id = str(uuid4())
+        asked_at = trio.current_time()
+        answer = await session.remoting.call(address, request(RequestCode.POP_MESSAGE, PopMessageRequest(
+            self.group, subscription.topic, ALL_QUEUES, min(settings.pull_batch, settings.pop_unsettled),
+            self.invisible_ms, settings.suspend_ms, init_mode=self._init_mode, exp_type=subscription.expression_type,
+            exp=subscription.sub_string, order=self.ordered or None, attempt_id=source.attempt_id or None,
+        )), settings.pull_timeout_ms)
+        source.attempt_id = ""
+        if answer.code == ResponseCode.SUCCESS:
+            self._take(source, answer)
+            return 0
+        if answer.code == ResponseCode.POLLING_FULL:
+            return _FULL_MS
+        if answer.code not in _NOTHING:
+            raise Refused(f"pop of {subscription.topic}", answer.code, answer.remark, address)
+        return settings.retry_pause_ms if trio.current_time() - asked_at < _HELD_S else 0
+
+    def _take(self, source: _Source, answer: Command) -> None:
+        header = PopMessageResponse.from_ext(answer.ext)
+        starts, topic = read_starts(header.start_offset_info or ""), source.subscription.topic
+        counts = read_order_counts(header.order_count_info or "")
+        visible_at, found = trio.current_time() + header.invisible_time / 1e3, []
+        for record in codec.decode_all(answer.body):
+            receipt = _receipt(record, header, starts, source.broker)
+            queue = MessageQueue(topic, source.broker, record.message.queue_id)
+            message = Popped(
+                record, queue, self._session.settings.expanded_bytes_max, receipt, visible_at, self)
+            message.reconsume_times = self._times(message, counts)
+            source.unsettled[message] = None
+            self._source_of[message] = source
+            if wants(source.subscription, message.tag):
+                found.append(message)
+            else:
+                self._nursery.start_soon(self._pass_over, message)
+        if self.ordered:
+            self._in_turn(found)
+        else:
+            self._put(found)
+
+    def _times(self, message: Popped, counts: OrderCounts) -> int:
+        """How often it was given before: in order the broker counts deliveries."""
+        receipt = message.receipt
+        return counts.of(receipt.retry_flag, receipt.queue_id, message.queue_offset) or message.reconsume_times
+
+    async def _pass_over(self, message: Popped) -> None:
+        """Its tag has the hash of one that is wanted."""
+        try:
+            await self.ack(message)
+        except ClientError as error:
+            logger.debug("%r comes again, and is not wanted: %s", message, error)
+
+    def _in_turn(self, found: list[Popped]) -> None:
+        """One of each queue at a time. What comes anew of a queue is what it goes on with."""
+        for queue in dict.fromkeys(message.queue for message in found):
+            for old in self._waiting_turn.pop(queue, ()):
+                self._settled(old)
+            turn = self._waiting_turn[queue] = deque(message for message in found if message.queue == queue)
+            self._put((turn[0],))
+
+    def _put(self, messages: Iterable[Popped]) -> None:
+        before = len(self._ready)
+        self._ready.extend(messages)
+        self._lot.unpark(count=len(self._ready) - before)
+
+    async def _failed(self, source: _Source, error: Exception) -> float:
+        source.failures += 1
+        logger.log(logging.WARNING if source.failures in (1, 10, 100) else logging.DEBUG,
+                   "pop of %s from %s failed %d times: %s", source.subscription.topic, source.broker, source.failures,
+                   error)
+        try:
+            await self._session.routes.renew(source.subscription.topic)
+        except ClientError as unknown:
+            logger.debug("%s", unknown)
+        return min(self.settings.retry_pause_ms << min(source.failures - 1, 10), _PAUSE_MAX_MS)
+
+
+def _receipt(record: Record, header: PopMessageResponse, starts: Mapping[tuple[int, int], int], broker: str) -> Receipt:
+    """What the record says, else what the answer says of its queue. Raises ``HeaderError``."""
+    message, offset = record.message, record.queue_offset
+    written = codec.value_behind(message.properties, _POP_CK)
+    if written is not None:
+        return attrs.evolve(Receipt.decode(written.decode(errors="replace")), offset=offset)
+    flag = retry_flag(message.topic.decode(errors="replace"))
+    return Receipt(starts.get((flag, message.queue_id), offset), header.pop_time, header.invisible_time,
+                   header.revive_qid, flag, broker, message.queue_id, offset)
