@@ -125,7 +125,7 @@ async def traffic(there: Stand, producer: bool, release: Release | None) -> Asyn
 async def one(there: Stand, sending: Traffic, fault: str, chance: Random) -> dict[str, Any]:
     """One round. Raises ``trio.TooSlowError`` or ``ClusterError`` when not all is well again after it."""
     await sending.steady(0.0, PATIENCE_S)
-    view = await there.settled()
+    view = await there.without_backoff(await there.settled())
     await trio.sleep(chance.uniform(0.5, 2.5))  # no fixed phase between a fault and anybody's timers
     act, struck = ACTS[fault], time.time()
     begun = await act.begin(Scene(there.cluster, there.network, there.disks, view, GROUP, chance))
