@@ -57,7 +57,7 @@ class OrderInfo(Body):
 
     @property
     def offsets(self) -> list[int]:
-        """Of the batch."""
+        """Of the messages of the batch."""
         first, *others = self.distances
         return [first, *(first + distance for distance in others)]
 
@@ -79,7 +79,7 @@ class OrderInfo(Body):
 
     @property
     def done(self) -> list[int]:
-        """Offsets that are."""
+        """Offsets that are done with."""
         return [offset for at, offset in enumerate(self.offsets) if self._is_done(at)]
 
     @property
@@ -119,7 +119,7 @@ class OrderInfo(Body):
         return attrs.evolve(self, bits=bits - (bits >> 63 << 64))
 
     def moved(self, offset: int, visible_ms: int) -> Self:
-        """It blocks until then."""
+        """With another time until which that message blocks."""
         return attrs.evolve(self, visible={**(self.visible or {}), offset: visible_ms})
 
 
@@ -280,7 +280,7 @@ class Orders:
             self.kept[key] = Kept(state, place, epoch)
 
     def drop(self, key: OrderKey) -> None:
-        """Here, and nowhere else."""
+        """Forget a state here; other replicas keep it."""
         self.kept.pop(key, None)
 
     def passed(self, place: int) -> None:
@@ -288,11 +288,25 @@ class Orders:
         for key in [key for key, at in self._places.items() if at < place and key not in self.kept]:
             del self._places[key]
 
+    def restore(self, key: OrderKey, state: OrderInfo, place: int, epoch: int) -> None:
+        """As this broker's own file has it; place -1: the order topic does not."""
+        self._places[key] = place
+        self.kept[key] = Kept(state, place, epoch)
+
     # --- all of them -----------------------------------------------------------------------------------------
 
     def least_place(self) -> int | None:
         """The first place of the order topic that is needed; None: none is."""
         return min((kept.place for kept in self.kept.values() if kept.place >= 0), default=None)
+
+    @property
+    def last_place(self) -> int:
+        """Of all that was stored or heard; -1: nothing was."""
+        return max(self._places.values(), default=-1)
+
+    def unwritten(self) -> list[OrderKey]:
+        """States that no message of the order topic holds."""
+        return [key for key, kept in self.kept.items() if kept.place < 0]
 
     def of_topic(self, topic: str) -> list[OrderKey]:
         """Queues of the topic that have a state."""

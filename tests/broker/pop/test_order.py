@@ -218,7 +218,7 @@ class Queue(RuleBasedStateMachine):
         change = self.orders.deliver(KEY, self.now, hold, offsets, None)
         if stored:
             self.settle(change)
-            self.given = {offset: (self.now, self.now + hold) for offset in offsets}
+            self.given = dict.fromkeys(offsets, (self.now, self.now + hold))
         else:
             self.orders.refused(change)
 
