@@ -77,6 +77,8 @@ class DelayedDelivery:
         self._mends = mends
         self.machine = Machine(levels.parse(config.message_delay_level), kept)
         self.on_change: Callable[[], None] = lambda: None
+        self.expects: Callable[[str, int, int], None] = lambda topic, queue_id, stored_ms: None
+        """Called with where each message goes, and when it was stored, before it does."""
         self.delivered = 0
         self.dropped = 0
         """Messages that had nowhere to go, or could not be read."""
@@ -170,17 +172,21 @@ class DelayedDelivery:
             if size == NOWHERE_BYTES:
                 continue
             message: Message | str
+            stored_ms = 0
             try:
-                message = levels.restored(self._log.record(offset, size).message)
+                record = self._log.record(offset, size)
             except (OffsetGone, DamagedRecord) as error:
                 is_gone = 0 <= offset < self._log.min_offset
                 if not is_gone and self._mends(levels.SCHEDULE_TOPIC, delivery.level - 1):
                     raise _Waits(str(error)) from None
                 message = str(error)
+            else:
+                message, stored_ms = levels.restored(record.message), record.store_time_ms
             if isinstance(message, str):
                 self.dropped += 1
                 logger.error("delayed message %d of level %d is dropped: %s", queue_offset, delivery.level, message)
             else:
+                self.expects(message.topic.decode(), message.queue_id, stored_ms)
                 messages.append(message)
         return messages
 

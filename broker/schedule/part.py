@@ -12,6 +12,7 @@ from broker.schedule.delivery import DelayedDelivery, ScheduleConfig
 from broker.schedule.levels import DelayLevels
 from broker.standing import Role
 from broker.store.tables import DelayOffsets, load
+from broker.topics.part import TopicsPart
 from remoting.codes import RequestCode
 from remoting.endpoint import Handler
 
@@ -32,6 +33,7 @@ class DelaysPart(Part):
             wall_ms=shared.wall_ms, mends=shared.journal.mender.begins)
         self._file = shared.table_file(self._delivery.offsets)
         self._delivery.on_change = self._file.changed
+        self._delivery.expects = before[TopicsPart].expects
 
     def handlers(self) -> Mapping[int, Handler]:
         return self._delivery.handlers()

@@ -17,6 +17,7 @@ import attrs
 
 from broker.ha.acks import PutStatus
 from broker.journal import Journal
+from broker.properties import REAL_QID
 from broker.puts import PutResult, Puts
 from broker.store.consumequeue import ENTRY, NOWHERE_SIZE
 from broker.store.errors import OffsetGone
@@ -102,6 +103,8 @@ class TimerDelivery:
         self.came: Callable[[str], None] = lambda topic: None
         self.left: Callable[[int], None] = lambda topic_hash: None
         """They hear the topic of each message that comes into the wheel, and its hash when that is done."""
+        self.expects: Callable[[str, int, int], None] = lambda topic, queue_id, stored_ms: None
+        """Called with where each message goes, and when it was stored at the latest, before it does."""
         self.hears_all = False
         """``delivered`` knows all that the log says: before that nothing is delivered."""
         self._delivered = delivered
@@ -465,10 +468,13 @@ class TimerDelivery:
                 self.counters.recalled += 1
                 self._finish(due)
                 return None
+        lost = letter.lost
+        if not lost and not letter.came_again:
+            self.expects(letter.topic, int(letter.values[REAL_QID]), unit.write_time_ms + self._store.precision_ms)
         if unit.rolls:
             return letter.rolled(unit, now_ms)
-        if letter.lost:
-            self._set_aside(due, letter, letter.lost)
+        if lost:
+            self._set_aside(due, letter, lost)
             return None
         return letter.delivered(unit, now_ms)
 

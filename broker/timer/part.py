@@ -94,6 +94,7 @@ class TimersPart(Part):
         self._heard_file = shared.table_file(lambda: HeardUpTo(self._heard), path=HEARD)
         self._delivery = TimerDelivery(
             keys, machine, self._known, journal, shared.puts, wall_ms=shared.wall_ms)
+        self._delivery.expects = before[TopicsPart].expects
         self._waiting = Waiting(load(shared.files, TimerMetrics, METRICS), shared.wall_ms)
         self._metrics_file = shared.table_file(self._waiting.table, path=METRICS, pause_ms=METRICS_PAUSE_MS)
         self._waiting.changed = self._metrics_file.changed

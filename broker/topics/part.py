@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,6 +11,7 @@ import attrs
 from broker.config import BrokerConfig, pick
 from broker.part import Part, Parts, Shared, Table
 from broker.standing import Role
+from broker.store.queues import Queue
 from broker.store.tables import Topics, load
 from broker.topics.admin import TopicAdmin
 from broker.topics.table import READ, WRITE, TopicsConfig, TopicTable
@@ -28,6 +29,10 @@ class TopicsPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         self._messages, self._standing = shared.journal.messages, shared.standing
         self._permission = READ | WRITE
+        self._told_ms: int | None = None
+        """Of a master, when it was told of topics last by another one, or its table changed before its start."""
+        self._deleted: set[str] = set()
+        """Since then, on purpose."""
         self.table = TopicTable(
             pick(shared.config, TopicsConfig), shared.wall_ms, load(shared.files, Topics))
         self.file = shared.table_file(self.table.snapshot)
@@ -35,6 +40,7 @@ class TopicsPart(Part):
         self.table.queues_kept = self._queues_kept
         self.table.on_change.join("file", self.file.changed)
         self.table.on_delete.join("queues", lambda name: shared.journal.delete_topics([name.encode()]))
+        self.table.on_delete.join("parts", self._deleted.add)
 
     def handlers(self) -> Mapping[int, Handler]:
         return self._admin.handlers()
@@ -68,7 +74,12 @@ class TopicsPart(Part):
 
     def role_changed(self, role: Role) -> None:
         self.table.state_version = role.epoch
-        if role.leads:
+        if not role.leads:
+            self._told_ms = None
+            self._deleted.clear()
+        else:
+            if self._told_ms is None:
+                self._told_ms = self.table.version.timestamp
             self.find()
             if role.epoch:
                 self.table.touch()  # name servers take the word of a master that was elected by this version
@@ -83,9 +94,18 @@ class TopicsPart(Part):
     def find(self) -> None:
         """Make those that this broker, a master from now on, has messages of and was never told of."""
         messages = self._messages
-        found = unheard(self.table, messages.queues(),
-                        lambda topic, queue_id: messages.store_time_ms(
-                            topic, queue_id, messages.max_offset(topic, queue_id) - 1))
+        self._find(messages.queues(), lambda topic, queue_id: messages.store_time_ms(
+            topic, queue_id, messages.max_offset(topic, queue_id) - 1))
+
+    def expects(self, topic: str, queue_id: int, stored_ms: int) -> None:
+        """A message that was stored then is yet to go there: until it does, nothing else may tell of its topic."""
+        if self.table.get(topic) is None:
+            self._find([(topic.encode(), queue_id)], lambda *_: stored_ms)
+
+    def _find(self, queues: Iterable[Queue], newest_ms: Callable[[bytes, int], int]) -> None:
+        found = [] if self._told_ms is None else [
+            topic for topic in unheard(self.table, queues, newest_ms, self._told_ms)
+            if topic.topic_name not in self._deleted]
         if self.table.update(found):
             logger.warning("topics made again: the master before was lost before this broker heard of them", extra={
                 "topics": ", ".join(f"{topic.topic_name} ({topic.read_queue_nums} queues)" for topic in found)})

@@ -14,8 +14,10 @@ from broker.topics.table import READ, WRITE, TopicTable
 from remoting.bodies.namesrv import TopicConfig
 
 
-def unheard(table: TopicTable, queues: Iterable[Queue], newest_ms: Callable[[bytes, int], int]) -> list[TopicConfig]:
-    """Those that the table lacks, with messages that are no older than the table: what was deleted has none.
+def unheard(table: TopicTable, queues: Iterable[Queue], newest_ms: Callable[[bytes, int], int],
+            since_ms: int) -> list[TopicConfig]:
+    """Those that the table lacks, with messages of ``since_ms``, when it was told last, or later: what was deleted has
+    none.
 
     ``newest_ms``: when the last message of a queue was stored. How many queues a topic had nobody tells: all that hold
     messages, and as many as a topic has by default.
@@ -23,7 +25,7 @@ def unheard(table: TopicTable, queues: Iterable[Queue], newest_ms: Callable[[byt
     found: dict[str, int] = {}
     for topic, queue_id in queues:
         name = topic.decode()
-        if table.get(name) is None and newest_ms(topic, queue_id) >= table.version.timestamp:
+        if table.get(name) is None and newest_ms(topic, queue_id) >= since_ms:
             found[name] = max(found.get(name, 0), queue_id + 1)
     return [_made(name, queues, table.config.default_topic_queue_nums) for name, queues in found.items()]
 

@@ -200,6 +200,8 @@ class TransactionsPart(Part):
             self._asking.shown(self._visible.offset)
         if self._writes_open and not self._open and self._standing.role.delivers and self._knows_all():
             self._open = self._resuming.open = True
+            for each in self.feed.halves:
+                self._topics.expects(each.half.topic, each.half.queue_id, each.half.stored_ms)
             self._ending.opened()
             self._asking.start(now_ns)
         self._asking.tick(now_ns, self._visible.offset)

@@ -35,7 +35,7 @@ from remoting.headers.pulling import PullMessageRequest
 from remoting.headers.queries import TopicRequest
 from remoting.headers.sending import ConsumerSendMsgBackRequest
 from remoting.headers.topics import CreateTopicRequest
-from remoting.record import decode_all
+from remoting.record import decode_all, encode_properties
 
 OK = ResponseCode.SUCCESS
 ALL_ACK = {"allAckInSyncStateSet": "true", "totalReplicas": "3"}
@@ -416,6 +416,29 @@ async def test_a_topic_that_only_the_lost_master_knew_is_read_at_the_next_one(
         topics = second.topics
         assert topics.get("T") == TopicConfig("T", 4, 4) and topics.get("late") == TopicConfig("late", 8, 8)
         assert topics.get("gone") is None, "what was deleted does not come back"
+
+
+async def test_a_topic_of_which_all_messages_wait_is_known_to_the_next_master(autojump_clock: trio.abc.Clock) -> None:
+    """A timer, a delayed message and a half are in other topics until they are due, or decided."""
+    async with cluster(controllers=3) as made:
+        master, *others = await three(made, **ALL_ACK, autoCreateTopicEnable="false")
+        await trio.sleep(5)
+        for topic, values in (("timed", {"TIMER_DELAY_SEC": "4"}), ("delayed", {"DELAY": "1"}),
+                              ("half", {"TRAN_MSG": "true", "PGROUP": "P", "UNIQ_KEY": "U"}),
+                              ("gone", {"TIMER_DELAY_SEC": "4"})):
+            await made_topic(made, master, topic)
+            properties = encode_properties(values).decode()
+            assert (await made.send(master.address, b"a0", topic, properties=properties)).code == OK
+        await trio.sleep(0.01)
+        await master.kill()
+        second = await new_master(*others)
+        await until(lambda: second.topics.get("half") is not None)
+        await made_topic(made, second, "gone")
+        assert (await made.ask(second.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest("gone"))).code == OK
+        for topic in ("timed", "delayed"):
+            await until(lambda topic=topic: second.topics.get(topic) is not None, within_s=10)  # type: ignore[misc]
+            assert (await made.pull(second.address, 0, topic)).code == OK
+        assert second.topics.get("gone") is None, "what this one deleted does not come back"
 
 
 async def test_slaves_ask_for_a_topic_as_soon_as_they_have_messages_of_it(autojump_clock: trio.abc.Clock) -> None:

@@ -29,6 +29,6 @@ def table() -> TopicTable:
 def test_topics_of_messages_that_came_after_the_table(
     queues: dict[tuple[bytes, int], int], expected: dict[str, int],
 ) -> None:
-    found = unheard(table(), queues, lambda topic, queue_id: queues[topic, queue_id])
+    found = unheard(table(), queues, lambda topic, queue_id: queues[topic, queue_id], SINCE_MS)
     assert {topic.topic_name: topic.read_queue_nums for topic in found} == expected
     assert all(topic.perm == 6 and topic.write_queue_nums == topic.read_queue_nums for topic in found)
