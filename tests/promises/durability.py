@@ -26,6 +26,11 @@ AWAY = tests_of("broker", "disk_health", "a_slave_in_trouble_leaves_its_master_i
 MOVES = tests_of("broker", "disk_moves", "a_full_master_gives_way_to_a_member_with_room",
                  "a_stalled_master_gives_way_within_a_second_of_its_key")
 DISK_CAMPAIGN = tests_of("harness/scenarios/failovers", "campaign", "a_master_whose_disk_is_no_use_is_replaced")
+WAITING_KILLED = tests_of("broker", "waiting_killed",
+                          "masters_are_killed_under_timers_and_transactions_and_nothing_is_lost_or_doubled")
+TIMERS_KILLED = tests_of("broker/timer", "killed", "timers_due_right_behind_a_kill_come_from_the_next_master")
+MODE_BY_MODE = tests_of("broker", "waiting_modes", "what_a_lost_master_takes_with_it")
+MODES = "simulated brokers keep what waits in the modes that promise it"
 DISKS = "of troubled disks simulations ask what is lost and who is accused, and not how soon"
 
 PAGE = Page("docs/explanation/durability.md", (
@@ -125,21 +130,25 @@ PAGE = Page("docs/explanation/durability.md", (
             tests=both(tests_of("broker/store", "directory", "every_new_folder_of_a_store_is_on_disk"),
                        tests_of("raft/storage", "directory", "every_new_folder_above_a_data_directory_is_on_disk"))),
     Promise("Our client raises `SendUnknown`", not_simulated=SHELL, tests=SENDING, real=("failovers DENIED",)),
-    Promise("A delayed message or a timer is a message from", "B36", not_real=IN_PROCESS, tests=tests_of(
+    Promise("A delayed message or a timer is a message from", "B36", real=WAITING_KILLED, tests=tests_of(
         "broker/schedule", "delivery", "killed_and_started_again", "the_position_waits_for_replicas")),
-    Promise("It is never delivered before", "B37", not_real=IN_PROCESS,
+    Promise("It is never delivered before", "B37", real=both(WAITING_KILLED, TIMERS_KILLED),
             tests=tests_of("broker/schedule", "delivery", "a_message_comes_when_it_is_due")),
     Promise("A master whose delivery was stored", "B39", not_real=IN_PROCESS),
-    Promise("After a failover it may come once more", "B39", not_real=IN_PROCESS,
+    Promise("After a failover it may come once more", "B39", real=both(WAITING_KILLED, TIMERS_KILLED),
             tests=tests_of("broker/schedule", "machine", "a_slave_follows_and_a_master_does_not")),
     Promise("What waits in one level", "B40", not_real=IN_PROCESS,
             tests=tests_of("broker/schedule", "machine", "at_least_once_and_in_order_whatever_happens")),
     Promise("A timer that was taken back ahead", "B41", not_real=IN_PROCESS,
             tests=both(tests_of("broker/timer", "timers", "a_recalled_message_never_comes"),
                        tests_of("broker/timer", "markers", "who_rolls_behind_its_marker_is_taken_back"))),
-    Promise("A half that is acknowledged ends as", "B44", not_real=IN_PROCESS),
-    Promise("A transaction has one final message", "B42", not_real=IN_PROCESS),
+    Promise("A half that is acknowledged ends as", "B44", real=WAITING_KILLED),
+    Promise("A transaction has one final message", "B42", real=WAITING_KILLED),
     Promise("It is decided once", "B43", not_real=IN_PROCESS),
+    Promise("default mode | gone", not_simulated=MODES, not_real=ORDERS, tests=MODE_BY_MODE),
+    Promise("`allAckInSyncStateSet` | kept, while", "B36 B39 B44", not_real=ORDERS, tests=MODE_BY_MODE),
+    Promise("and `minInSyncReplicas = 2` | kept", "B36 B39 B44", real=WAITING_KILLED, tests=MODE_BY_MODE),
+    Promise("and `SYNC_FLUSH` | kept, also", "B36 B12 B44", not_real=POWERLESS),
     Promise("With `allAckInSyncStateSet` consumers see", "B3 B4 B5", real=("failovers UNSEEN",)),
     Promise("With `allAckInSyncStateSet` and `minInSyncReplicas` of 2", "B24", real=("failovers UNSEEN",),
         tests=tests_of(
@@ -151,7 +160,8 @@ PAGE = Page("docs/explanation/durability.md", (
     Promise("A topic is made by its master alone", not_simulated=TABLES, not_real=IN_PROCESS,
             tests=tests_of("broker", "server", "slaves_ask_for_a_topic_as_soon_as_they_have_messages_of_it")),
     Promise("A new master that has messages of a topic", not_simulated=TABLES,
-            tests=tests_of("broker", "server", "a_topic_that_only_the_lost_master_knew_is_read_at_the_next_one"),
+            tests=tests_of("broker", "server", "a_topic_that_only_the_lost_master_knew_is_read_at_the_next_one",
+                           "a_topic_of_which_all_messages_wait_is_known_to_the_next_master"),
             real=("interop a_java_slave_is_elected_before_it_has_a_topic",)),
     Promise("After a failover a consumer group's positions", "B20",
             real=("interop untouched_java_clients_across_a_failover_of_our_brokers",)),
@@ -165,6 +175,7 @@ PAGE = Page("docs/explanation/durability.md", (
     "With `minInSyncReplicas=1` a new master", "A file is only as durable", "`SEND_OK` is a promise",
     "`FLUSH_SLAVE_TIMEOUT`, `FLUSH_DISK_TIMEOUT`", "A producer that sends again", "In the default mode they see",
     "In the other modes what a new master lacks", "In the other modes a new master may lack a half",
-    "With `syncFromLastFile` a replica lacks", "A topic without messages",
+    "What is lost when the process of a master dies", "With `syncFromLastFile` a replica lacks",
+    "A topic without messages",
     "A replica watches its own disk", "With `allAckInSyncStateSet` that takes a moment",
 ))
