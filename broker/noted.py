@@ -39,6 +39,12 @@ def is_marked(sys_flag: int) -> bool:
     return not sys_flag & PREPARED and bool(sys_flag & (COMMIT | NOTED))
 
 
+def shows_all(journal: Confirmed, end: int) -> bool:
+    """Whether consumers see every message of the log below ``end``."""
+    seen = journal.visible.offset
+    return seen >= end or next(journal.log.scan(seen, end, check_crc=False), None) is None
+
+
 class Noted:
     """``take`` gets each marked message from ``offset`` on; ``cut`` hears the new end of a log that was cut."""
 

@@ -12,6 +12,7 @@ from broker.groups.part import GroupsPart
 from broker.offsets.part import OffsetsPart
 from broker.overload.part import OverloadPart
 from broker.part import PartClass, Parts, Shared
+from broker.pop.part import PopPart
 from broker.pulling.part import PullingPart
 from broker.query.part import QueriesPart
 from broker.relay.codes import FORWARDED
@@ -36,6 +37,7 @@ PARTS: Final[tuple[PartClass, ...]] = (
     RepliesPart,
     TransactionsPart,
     PullingPart,
+    PopPart,
     QueriesPart,
     OverloadPart,
     RuntimeInfoPart,

@@ -198,12 +198,16 @@ class Pulling:
         if first and asked.sys_flag & COMMIT_OFFSET:
             self._offsets.commit(group, topic, queue_id, asked.commit_offset)
         if found.count:
-            given = self.given
-            given.pulls += 1
-            given.messages += found.count
-            given.bytes += len(found.data)
-            if self.on_found is not None:
-                self.on_found(group, topic, found.count, len(found.data))
+            self.gave(group, topic, found.count, len(found.data))
+
+    def gave(self, group: str, topic: str, count: int, size: int) -> None:
+        """So many messages, and bytes, of the topic went to a member of the group, however it asked."""
+        given = self.given
+        given.pulls += 1
+        given.messages += count
+        given.bytes += size
+        if self.on_found is not None:
+            self.on_found(group, topic, count, size)
 
     def _suggested(self, group: SubscriptionGroup, found: Found) -> int:
         """Where to pull next."""

@@ -201,6 +201,7 @@ def system_topics(config: TopicsConfig) -> list[TopicConfig]:
         topic(names.OP_HALF),
         topic(names.TIMER),
         topic(names.TIMER_DEAD),
+        topic(names.POP_RESETS),
     ]
     if config.auto_create_topic_enable:
         found.append(topic(names.AUTO_CREATE, config.default_topic_queue_nums, INHERIT | READ | WRITE))

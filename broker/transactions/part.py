@@ -11,6 +11,7 @@ import trio
 
 from broker.config import BrokerConfig, pick
 from broker.consumers.part import ClientsPart
+from broker.noted import shows_all
 from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
 from broker.rules import Rule
@@ -103,8 +104,8 @@ class TransactionsPart(Part):
 
     def __init__(self, shared: Shared, before: Parts) -> None:
         config, journal = shared.config, shared.journal
-        self._standing, self._veil, self._log, self._visible = (
-            shared.standing, journal.veil, journal.log, journal.visible)
+        self._standing, self._journal, self._veil, self._log, self._visible = (
+            shared.standing, journal, journal.veil, journal.log, journal.visible)
         self._topics, self._offsets, self._wall_ms = before[TopicsPart], before[OffsetsPart].table, shared.wall_ms
         self.feed = Feed(journal, journal.messages, _kept(shared.files), lambda topic: self._offsets.query(
             PROGRESS_GROUP, topic, records.QUEUE))
@@ -180,10 +181,7 @@ class TransactionsPart(Part):
 
     def _knows_all(self) -> bool:
         """What a former master decided may stand in what is not shown yet."""
-        if self._veil.on or self.feed.behind:
-            return False
-        seen = self._visible.offset
-        return seen >= self._end or next(self._log.scan(seen, self._end, check_crc=False), None) is None
+        return not self._veil.on and not self.feed.behind and shows_all(self._journal, self._end)
 
     def due_ns(self) -> int:
         return 0

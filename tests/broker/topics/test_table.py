@@ -36,7 +36,8 @@ def test_what_every_broker_has_from_its_start() -> None:
         "b": (1, 1, 7), "OFFSET_MOVED_EVENT": (1, 1, 6), "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
         "c_REPLY_TOPIC": (1, 1, 6), "rmq_sys_REVIVE_LOG_c": (8, 8, 6), "rmq_sys_SYNC_BROKER_MEMBER_b": (1, 1, 1),
         "RMQ_SYS_TRANS_HALF_TOPIC": (1, 1, 6), "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 1, 6),
-        "rmq_sys_wheel_timer": (1, 1, 6), "rmq_sys_timer_undeliverable": (1, 1, 6)}
+        "rmq_sys_wheel_timer": (1, 1, 6), "rmq_sys_timer_undeliverable": (1, 1, 6),
+        "rmq_sys_pop_resets": (1, 1, 6)}
     assert table().version == DataVersion()
     assert set(found) <= table().system
 

@@ -1,0 +1,94 @@
+"""Whether a client may pop, peek, or acknowledge: Java's checks in its order, with its words.
+
+Source: ``PopMessageProcessor``, ``PeekMessageProcessor``, ``AckMessageProcessor`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.consumers.subscriptions import Subscribed, SubscriptionIllegal, parse
+from broker.filters.errors import FilterIllegal
+from broker.filters.expressions import compiled
+from broker.groups import GroupTable
+from broker.rules import Refusal
+from broker.store.tables import SubscriptionGroup
+from broker.topics import TopicTable
+from broker.topics.table import READ
+from remoting.bodies.namesrv import TopicConfig
+from remoting.codes import ResponseCode
+
+NOT_PARSED: Final = "parse the consumer's subscription failed"
+
+
+@attrs.frozen
+class PopConfig:
+    """Keys of ``BrokerConfig`` and their defaults."""
+
+    broker_permission: int = 6
+    broker_ip1: str = "127.0.0.1"
+
+
+@attrs.frozen
+class Checks:
+    """``config`` is that of the moment."""
+
+    config: PopConfig
+    groups: GroupTable
+    topics: TopicTable
+
+    def broker(self, what: str) -> Refusal | None:
+        """``what`` is forbidden where the broker may not be read."""
+        if self.config.broker_permission & READ:
+            return None
+        return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] {what} is forbidden")
+
+    def reader(self, group: str, topic: str, queue_id: int) -> Refusal | tuple[SubscriptionGroup, TopicConfig]:
+        """Who wants messages of this queue of a topic, or of any if it is negative."""
+        found = self.topics.get(topic)
+        if found is None:
+            return unknown(topic)
+        if not found.perm & READ:
+            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
+        if queue_id >= found.read_queue_nums:
+            return Refusal(ResponseCode.INVALID_PARAMETER, illegal_queue(queue_id, found))
+        reader = self.groups.get(group) or self.groups.find(group)
+        if reader is None:
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist")
+        if not reader.consume_enable:
+            return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+        return reader, found
+
+    def queue(self, topic: str, queue_id: int) -> Refusal | None:
+        """Where a message stands that is acknowledged."""
+        found = self.topics.get(topic)
+        if found is None:
+            return unknown(topic)
+        if not 0 <= queue_id < found.read_queue_nums:
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_queue(queue_id, found))
+        return None
+
+
+def unknown(topic: str) -> Refusal:
+    return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+
+
+def illegal_queue(queue_id: int, topic: TopicConfig) -> str:
+    """What is said of a queue that the topic does not have."""
+    return (f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
+
+
+def wanted_of(topic: str, expression: str | None, kind: str | None) -> Refusal | Subscribed:
+    """What a request wants; without an expression, everything. Java asks no key here whether it may."""
+    if not expression or not expression.strip():
+        return parse(topic, None, None)
+    try:
+        wanted = parse(topic, expression, kind)
+        if not wanted.by_tag:
+            wanted = attrs.evolve(wanted, filter=compiled(expression, kind))
+    except (SubscriptionIllegal, FilterIllegal) as error:
+        return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{NOT_PARSED}: {error}")
+    return wanted

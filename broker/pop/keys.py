@@ -1,0 +1,28 @@
+"""The keys of POP. They are values: a live key comes as another configuration."""
+
+from __future__ import annotations
+
+import attrs
+
+from remoting.daemon.keys import key
+
+_INT_MAX = 2**31 - 1
+
+
+@attrs.frozen(kw_only=True)
+class PopKeys:
+    """What of the broker's configuration belongs to POP."""
+
+    pop_from_retry_probability: int = key(
+        20, "percent of POPs that look at what comes back first", least=0, most=100, live=True)
+    pop_from_retry_probability_for_priority: int = key(
+        0, "the same, of topics whose message.type is PRIORITY", least=0, most=100, live=True)
+    enable_retry_topic_v2: bool = key(
+        False, "what comes back goes to %RETRY%group+topic, not to %RETRY%group_topic", live=True)
+    retrieve_message_from_pop_retry_topic_v1: bool = key(
+        True, "with enableRetryTopicV2, POPs look at %RETRY%group_topic, too", live=True)
+    init_pop_offset_by_check_msg_in_mem: bool = key(
+        True, "a new group that asks for the last message gets all of a queue whose first one is in memory", live=True)
+    pop_polling_size: int = key(1_024, "POPs that may wait for one queue of a topic and group", least=1, most=_INT_MAX,
+                                live=True)
+    max_pop_polling_size: int = key(100_000, "POPs that may wait in all", least=1, most=_INT_MAX, live=True)

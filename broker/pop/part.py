@@ -1,0 +1,260 @@
+"""The part of POP: what is given, what is acknowledged, who waits, and how far each group is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import trio
+
+from broker.config import BrokerConfig, pick
+from broker.groups.part import GroupsPart
+from broker.noted import Noted, shows_all
+from broker.offsets.part import OffsetsPart
+from broker.part import Part, Parts, Shared
+from broker.pop import progress
+from broker.pop.acking import Acking
+from broker.pop.chain import Checkpoints
+from broker.pop.checks import Checks, PopConfig
+from broker.pop.keys import PopKeys
+from broker.pop.progress import KeptProgress, Key, PopProgress
+from broker.pop.records import Records
+from broker.pop.requests import Popping, TakingConfig
+from broker.pop.waiting import WaitingConfig, WaitingRoom
+from broker.pulling.part import PullingPart
+from broker.pulling.reading import ReadConfig
+from broker.puts import PutResult
+from broker.rules import Chain
+from broker.standing import Role
+from broker.store.errors import WrongStore
+from broker.store.files import Files
+from broker.store.tables import load
+from broker.timer.part import TimersPart
+from broker.topics.names import popped_from
+from broker.topics.part import TopicsPart
+from remoting.codes import RequestCode as Code
+from remoting.endpoint import Handler
+from remoting.errors import DamagedRecord
+from remoting.record import Message
+
+if TYPE_CHECKING:
+    from remoting.daemon.page import Metric, Page
+
+logger = logging.getLogger("broker")
+
+READS_MAX: Final = 16
+"""Pieces of the log that are read in a tick, to hear how far groups are."""
+HEARD_STEP: Final = 16 << 20
+"""Bytes of the log that the next process may read again."""
+SAVED_EVERY_MS: Final = 10_000
+
+
+class PopPart(Part):
+    keys = PopKeys
+    passed_on: ClassVar[frozenset[int]] = frozenset(map(int, (
+        Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.ACK_MESSAGE, Code.BATCH_ACK_MESSAGE,
+        Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION, Code.POLLING_INFO)))
+
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        config, journal, topics = shared.config, shared.journal, before[TopicsPart].table
+        self._journal, self._standing, self._puts, self._messages = (
+            journal, shared.standing, shared.puts, journal.messages)
+        self._topics, self._offsets = topics, before[OffsetsPart].table
+        self._store_host, self._wall_ms = config.store_host, shared.wall_ms
+        pulling = before[PullingPart].pulling
+        self._records = Records(config.broker_cluster_name, config.store_host, shared.wall_ms,
+                                Chain(*before[TimersPart].rules()))
+        kept = _kept(shared.files)
+        self.progress = PopProgress(self._records.topic, kept)
+        self.progress.heard = self._is_confirmed
+        self._heard = kept.log_offset
+        self.checkpoints = Checkpoints(self._commit)
+        self._noted = Noted(journal, journal.end if self._heard < 0 else self._heard, self.progress.hear,
+                            self.progress.cut)
+        self._file = shared.table_file(self._kept, path=progress.PATH, pause_ms=SAVED_EVERY_MS)
+        if self._heard < 0:
+            self._file.changed()  # the next process is to know from where on there may be checkpoints
+        self.room = WaitingRoom(pick(config, WaitingConfig), journal.arrived, shared.wall_ms)
+        checks = Checks(pick(config, PopConfig), before[GroupsPart].table, topics)
+        self.popping = Popping(
+            pick(config, TakingConfig), pick(config, ReadConfig), checks, journal=journal, puts=shared.puts,
+            offsets=self._offsets, records=self._records, chain=self.checkpoints, room=self.room,
+            standing=shared.standing, rng=shared.rng, ready=self._is_ready, gave=pulling.gave,
+            memory=shared.memory_bytes)
+        self.acking = Acking(checks, self._records, shared.puts, journal.messages, shared.standing)
+        self._checks = checks
+        self._writes_open = self._open = self._deaf = False
+        self._end = 0
+        """What this broker held when it became master."""
+        self._unsaid: list[Message] = []
+        """Resets and deletions that are to be in the log, and are not."""
+        topics.on_delete.join("parts", self._topic_is_gone)
+        groups = before[GroupsPart].admin
+        self._clean, groups.on_clean = groups.on_clean, self._group_is_gone
+        self._others, self._offsets.on_reset = self._offsets.on_reset, self._is_reset
+
+    # --- what it has -----------------------------------------------------------------------------------------
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {**self.popping.handlers(), **self.acking.handlers(self._journal.veil)}
+
+    def runtime_info(self) -> Mapping[str, str]:
+        return {"popWaitsFor": self.waiting_for, "popWaiting": str(len(self.room)),
+                "popCheckpointsUnderWay": str(len(self.checkpoints))}
+
+    @property
+    def waiting_for(self) -> str:
+        """Why nothing is given here by POP; "" while nothing stands in its way."""
+        if not self.popping.config.timer_wheel_enable:
+            return "timerWheelEnable is false"
+        if not self._standing.role.takes_puts:
+            return "this broker follows a master"
+        if self._puts.closed:
+            return self._puts.closed
+        if not self._is_ready():
+            return "this master is young: it reads in the log how far each group is, or may not show yet what it holds"
+        return ""
+
+    def metrics(self, page: Page) -> Iterator[Metric]:
+        pops, acks = self.popping.counters, self.acking.counters
+        yield page.counter("rocketmq_pop_revive_in_message", "Records of POP that were stored.", [
+            (("CK",), pops.checkpoints + acks.changed), (("ACK",), acks.records)], "revive_message_type")
+        yield page.gauge("rocketmq_pop_offset_buffer_size", "Checkpoints that are not confirmed yet.",
+                         [((), len(self.checkpoints))])
+        yield page.gauge("rocketmq_pop_checkpoint_buffer_size", "Checkpoints in memory alone: none ever.", [((), 0)])
+        yield page.gauge("broker_pop_waiting", "POPs and notifications that wait. Ours.", [((), len(self.room))])
+        for name, about, value in (
+                ("pops", "POPs that gave something", pops.pops), ("messages", "messages given by POP", pops.messages),
+                ("refused", "POPs whose checkpoints were not stored, so that nothing was given", pops.refused),
+                ("acked", "messages acknowledged", acks.acked),
+                ("changed", "messages whose time was changed", acks.changed),
+                ("acks_failed", "acknowledgements and changes that were not stored", acks.failed)):
+            yield page.counter(f"broker_pop_{name}", f"{about[0].upper()}{about[1:]}. Ours.", [((), value)])
+
+    # --- what it is told -------------------------------------------------------------------------------------
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._checks = Checks(pick(config, PopConfig), self._checks.groups, self._topics)
+        self.popping.checks = self.acking.checks = self._checks
+        self.popping.config, self.popping.reads = pick(config, TakingConfig), pick(config, ReadConfig)
+        self.room.config = pick(config, WaitingConfig)
+
+    def role_changed(self, role: Role) -> None:
+        self.room.wake_all()
+
+    def writes_opened(self) -> None:
+        self._writes_open, self._end = True, self._journal.log.max_offset
+
+    def writes_closed(self) -> None:
+        self._writes_open = self._open = False
+        self.checkpoints.clear()
+        self._unsaid.clear()
+
+    def all_seen(self) -> None:
+        self.room.wake_all()
+
+    def stopping(self) -> None:
+        self.room.finish()
+
+    # --- how far groups are ----------------------------------------------------------------------------------
+
+    def _commit(self, key: Key, offset: int) -> None:
+        topic, group, queue_id = key
+        self._offsets.commit(group, topic, queue_id, offset)
+
+    def _is_confirmed(self, log_end: int) -> None:
+        """The checkpoint that ends there in the log."""
+        self.checkpoints.settle(log_end)
+        self._file.changed()
+
+    def _is_ready(self) -> bool:
+        """Whether this broker may give messages: it is master, and each group's offset is no less than the log says."""
+        if self._open or not self._writes_open or self._journal.veil.on or (
+                self._noted.behind and not self._deaf) or not shows_all(self._journal, self._end):
+            return self._open
+        for (topic, group, queue_id), end in self.progress.ends.items():
+            known = self._offsets.query(group, topic, queue_id)
+            if (known is None or known < end) and self._topics.get(topic) is not None and (
+                    end <= self._messages.max_offset(topic.encode(), queue_id)):
+                self._offsets.commit(group, topic, queue_id, end)
+        self._open = True
+        return True
+
+    def _is_reset(self, group: str, topic: str, queue_id: int) -> None:
+        self._others(group, topic, queue_id)
+        if not self._standing.role.leads:
+            return
+        self.checkpoints.forget((topic, group, queue_id))
+        offset = self._offsets.query(group, topic, queue_id)
+        if offset is not None and self.progress.knows(topic, group):
+            self._say(progress.reset(topic, group, queue_id, offset, self._store_host, self._wall_ms()))
+        self.room.unlocked(popped_from(topic, group), group, queue_id)
+
+    def _topic_is_gone(self, topic: str) -> None:
+        if self._standing.role.leads and self.progress.knows(topic, ""):
+            self._say(progress.gone(topic, "", self._store_host, self._wall_ms()))
+            self.checkpoints.forget_topic(topic)
+
+    def _group_is_gone(self, group: str) -> None:
+        self._clean(group)
+        if self._standing.role.leads and self.progress.knows("", group):
+            self._say(progress.gone("", group, self._store_host, self._wall_ms()))
+
+    def _say(self, message: Message) -> None:
+        """To all replicas, by the log."""
+        self._unsaid.append(message)
+        self._say_all()
+
+    def _say_all(self) -> None:
+        if not self._unsaid or not self._writes_open:
+            return
+        said, self._unsaid = self._unsaid, []
+
+        def done(result: PutResult) -> None:
+            if not result.puts and self._writes_open:
+                self._unsaid = said + self._unsaid
+
+        self._puts.put(said, done)
+
+    def _kept(self) -> KeptProgress:
+        return self.progress.kept(self._noted.offset)
+
+    def _hear(self) -> None:
+        try:
+            for _ in range(READS_MAX if self._noted.behind and not self._deaf else 0):
+                if not self._noted.catch_up():
+                    break
+        except (DamagedRecord, OSError) as error:
+            self._deaf = True
+            logger.error("how far groups are that pop cannot be read in the log: %s", error)
+        if abs(self._noted.offset - self._heard) >= HEARD_STEP:
+            self._heard = self._noted.offset
+            self._file.changed()
+
+    # --- what it does by itself ------------------------------------------------------------------------------
+
+    def due_ns(self) -> int:
+        return 0
+
+    def tick(self, now_ns: int) -> None:
+        self._hear()
+        self.checkpoints.settle(self._journal.visible.offset)
+        self._say_all()
+        if self._writes_open and not self._open and self._is_ready():
+            self.room.wake_all()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._file.run)
+            await nursery.start(self.room.run)
+            task_status.started()
+            await trio.sleep_forever()
+
+
+def _kept(files: Files) -> KeptProgress:
+    try:
+        return load(files, KeptProgress, progress.PATH)
+    except WrongStore as error:
+        logger.warning("how far groups are that pop is read from the log: %s", error)
+        return KeptProgress(0)

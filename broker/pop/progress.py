@@ -1,0 +1,177 @@
+"""How far POP has taken each group in each queue, as the log says: every replica knows, whatever copies of offsets lag.
+
+Each checkpoint says where it begins and ends in its queue, and from which offset on its group had nothing under way
+when it was made. They stand in the log in the order of their queue. One that begins behind the end of those before it
+follows one that was not stored: it takes nobody on. One that begins before that end follows a reset, and counts.
+Copies of checkpoints, as timers make them, say nothing; resets and deletions are records of their own.
+It knows outlines of messages and numbers, no log and no table of offsets.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from broker.properties import POP_PROGRESS, REAL_TOPIC, TIMER_DONE, TIMER_MOVED
+from broker.topics.names import POP_RESETS, TIMER, popped_from
+from remoting.body import Body, body
+from remoting.fields import Int32, Int64, decimal
+from remoting.record import NOTED, Message, Outline, decode_properties, encode_properties
+
+UNDONE_MAX: Final = 10_000
+"""Steps that are remembered in case the log is cut. Of one that is cut further back nothing is known any more."""
+PATH: Final = "config/popProgress.json"
+_TIMER: Final = TIMER.encode()
+_RESETS: Final = POP_RESETS.encode()
+_LONG_MAX: Final = 2**63 - 1
+_INT_MAX: Final = 2**31 - 1
+_TO: Final = "to"
+_GONE: Final = "gone"
+Key = tuple[str, str, int]
+"""Topic, group, queue id."""
+
+
+@body
+class KeptProgress(Body):
+    """``config/popProgress.json``: by ``topic@group`` and queue id, as the log says up to ``log_offset``; below 0:
+    this broker never heard it."""
+
+    log_offset: Int64 = -1
+    ends: dict[str, dict[Int32, Int64]] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Stretch:
+    """What one checkpoint says of its queue. ``floor``: the group's offset when it was made."""
+
+    topic: str
+    group: str
+    queue_id: int
+    floor: int
+    begin: int
+    end: int
+
+    def encode(self) -> str:
+        return f"{self.floor} {self.begin} {self.end} {self.queue_id} {self.group} {self.topic}"
+
+    @classmethod
+    def decode(cls, text: str) -> Stretch | None:
+        """None for what no broker writes."""
+        fields = text.split(" ")
+        if len(fields) != 6:
+            return None
+        floor, begin, end, queue_id = (_number(each) for each in fields[:4])
+        if floor is None or begin is None or end is None or queue_id is None or queue_id > _INT_MAX:
+            return None
+        return cls(fields[5], fields[4], queue_id, floor, begin, end)
+
+
+def reset(topic: str, group: str, queue_id: int, offset: int, store_host: bytes, now_ms: int) -> Message:
+    """A record: the group goes on there, wherever it was."""
+    return _record(f"{_TO} {offset} {queue_id} {group} {topic}", store_host, now_ms)
+
+
+def gone(topic: str, group: str, store_host: bytes, now_ms: int) -> Message:
+    """A record: nothing is known of the topic, or of the group, any more; "" stands for every one."""
+    return _record(f"{_GONE} {group} {topic}", store_host, now_ms)
+
+
+def _record(text: str, store_host: bytes, now_ms: int) -> Message:
+    return Message(_RESETS, text.encode(), 0, encode_properties({"TAGS": "pop", POP_PROGRESS: text}), sys_flag=NOTED,
+                   born_time_ms=now_ms, born_host=store_host, store_host=store_host)
+
+
+class PopProgress:
+    """``hear`` takes what is shown of the log, in its order."""
+
+    def __init__(self, revive_topic: str, kept: KeptProgress | None = None) -> None:
+        kept = kept or KeptProgress()
+        self._revive_topic = revive_topic
+        self.ends: dict[Key, int] = {}
+        """Behind the last message that was given, by queue; nothing in front was left out."""
+        for name, queues in kept.ends.items():
+            topic, _, group = name.partition("@")
+            for queue_id, end in queues.items():
+                self.ends[topic, group, queue_id] = end
+        self._undo: deque[tuple[int, Key, int | None]] = deque()
+        self._undo_from = max(0, kept.log_offset)
+        """A cut behind that can be undone."""
+        self.heard: Callable[[int], None] = lambda log_end: None
+        """Called when a checkpoint was heard, with its end in the log."""
+
+    def kept(self, log_offset: int) -> KeptProgress:
+        """All of it; everything below ``log_offset`` was heard."""
+        tables: dict[str, dict[int, int]] = {}
+        for (topic, group, queue_id), end in self.ends.items():
+            tables.setdefault(f"{topic}@{group}", {})[queue_id] = end
+        return KeptProgress(log_offset, tables)
+
+    def hear(self, found: Outline) -> None:
+        """A marked message; whose else it may be, it is passed over."""
+        topic, raw = found[6], found[7]
+        if b"__QUORATE_POP\x01" not in raw:
+            return
+        values = decode_properties(raw)
+        text = values.get(POP_PROGRESS, "")
+        if topic == _RESETS:
+            self._hear_reset(found[0], text)
+        elif (values.get(REAL_TOPIC) if topic == _TIMER else topic.decode(errors="replace")) == self._revive_topic and (
+                TIMER_DONE not in values and TIMER_MOVED not in values):
+            step = Stretch.decode(text)
+            if step is not None:
+                self._take(found[0], step)
+                self.heard(found[0] + found[1])
+
+    def _take(self, at: int, step: Stretch) -> None:
+        key = step.topic, step.group, step.queue_id
+        known = self.ends.get(key)
+        sure = step.floor if known is None else max(known, step.floor)
+        self._set(at, key, step.end if step.begin <= sure else sure)
+
+    def _hear_reset(self, at: int, text: str) -> None:
+        fields = text.split(" ")
+        if len(fields) == 5 and fields[0] == _TO:
+            offset, queue_id = _number(fields[1]), _number(fields[2])
+            if offset is not None and queue_id is not None:
+                self._set(at, (fields[4], fields[3], queue_id), offset)
+        elif len(fields) == 3 and fields[0] == _GONE:
+            for key in [key for key in self.ends if self._is_of(key, fields[2], fields[1])]:
+                self._set(at, key, None)
+
+    @staticmethod
+    def _is_of(key: Key, topic: str, group: str) -> bool:
+        return group in ("", key[1]) and topic in ("", key[0], popped_from(key[0], key[1]))
+
+    def knows(self, topic: str, group: str) -> bool:
+        """Whether POP has taken anybody anywhere there; "" stands for every topic or group."""
+        return any(self._is_of(key, topic, group) for key in self.ends)
+
+    def _set(self, at: int, key: Key, end: int | None) -> None:
+        self._undo.append((at, key, self.ends.get(key)))
+        if len(self._undo) > UNDONE_MAX:
+            self._undo_from = self._undo.popleft()[0] + 1
+        if end is None:
+            self.ends.pop(key, None)
+        else:
+            self.ends[key] = end
+
+    def cut(self, end: int) -> None:
+        """The log was cut: what stood behind says nothing any more."""
+        if end < self._undo_from:
+            self.ends.clear()
+            self._undo.clear()
+            self._undo_from = 0
+        while self._undo and self._undo[-1][0] >= end:
+            _, key, before = self._undo.pop()
+            if before is None:
+                self.ends.pop(key, None)
+            else:
+                self.ends[key] = before
+
+
+def _number(text: str) -> int | None:
+    number = decimal(text)
+    return number if number is not None and 0 <= number <= _LONG_MAX else None

@@ -1,0 +1,392 @@
+"""Codes 200050 and 200052: messages are given for a time, or shown.
+
+A POP is carried out in one turn: it chooses queues, reads them and puts a checkpoint for each that gives messages.
+They leave when the checkpoints are stored as the group's mode demands. If they are refused nothing is given, and the
+next POP takes the same; if they are stored and not acknowledged in time, the messages come back when they are due.
+Source: ``PopMessageProcessor`` and ``PeekMessageProcessor`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Final
+
+import attrs
+
+from broker.consumers.subscriptions import Subscribed
+from broker.ha.acks import PutStatus
+from broker.journal import Journal
+from broker.offsets import OffsetTable
+from broker.pop.chain import Checkpoints, Underway
+from broker.pop.checks import Checks, wanted_of
+from broker.pop.progress import Key, Stretch
+from broker.pop.records import Records
+from broker.pop.taking import MESSAGES_MAX, Haul, RetryNames, Visit, given, queue_offsets, told, visits
+from broker.pop.waiting import Parking, WaitingRoom
+from broker.pulling.filtering import read_filtered
+from broker.pulling.reading import Found, ReadConfig, Status, read
+from broker.puts import PutResult, Puts
+from broker.rules import Refusal
+from broker.standing import REJECTED, Standing
+from broker.store.errors import StoreError
+from broker.store.tables import SubscriptionGroup
+from broker.topics.attributes import MESSAGE_TYPE
+from remoting.bodies.namesrv import TopicConfig
+from remoting.bodies.popping import CheckPoint
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.errors import DamagedRecord
+from remoting.fields import decimal
+from remoting.headers.popping import FROM_MIN, PeekMessageRequest, PopMessageRequest, PopMessageResponse
+from remoting.receipts import NORMAL, Receipt
+from remoting.record import Message
+
+logger = logging.getLogger("broker")
+
+LATE_MS: Final = 500
+"""A request that is older than its wait by more is not carried out."""
+READS_MAX: Final = 8
+"""Of one queue in one POP, where a filter leaves out what was read."""
+NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
+PRIORITY: Final = "PRIORITY"
+
+
+@attrs.frozen
+class TakingConfig:
+    """Keys of the part and of ``BrokerConfig``, and their defaults."""
+
+    revive_queue_num: int = 8
+    timer_wheel_enable: bool = True
+    pop_from_retry_probability: int = 20
+    pop_from_retry_probability_for_priority: int = 0
+    init_pop_offset_by_check_msg_in_mem: bool = True
+    enable_retry_topic_v2: bool = False
+    retrieve_message_from_pop_retry_topic_v1: bool = True
+
+    @property
+    def retry_names(self) -> RetryNames:
+        return RetryNames(self.enable_retry_topic_v2, self.retrieve_message_from_pop_retry_topic_v1)
+
+
+@attrs.define
+class PopCounters:
+    """Sums since this process began; they only ever rise."""
+
+    pops: int = 0
+    """Those that gave something."""
+    messages: int = 0
+    """That were given."""
+    checkpoints: int = 0
+    """That were stored."""
+    refused: int = 0
+    """POPs whose checkpoints could not be stored: nothing was given."""
+
+
+@attrs.frozen
+class _Taken:
+    """What one POP found in all of its queues."""
+
+    hauls: list[Haul]
+    floors: list[int]
+    """Of each haul: the group's offset."""
+    rest: int
+    failure: str = ""
+    """Of a queue that could not be read."""
+
+
+class Popping:
+    """``config``, ``reads`` and ``memory`` may be replaced at any time, as those of pulls. ``ready`` says whether this
+    broker may give messages: it is master, knows how far each group is, and what it holds is seen."""
+
+    def __init__(self, config: TakingConfig, reads: ReadConfig, checks: Checks, *, journal: Journal, puts: Puts,
+                 offsets: OffsetTable, records: Records, chain: Checkpoints, room: WaitingRoom, standing: Standing,
+                 rng: Random, ready: Callable[[], bool], gave: Callable[[str, str, int, int], None],
+                 memory: int = 1 << 62) -> None:
+        """``gave`` hears of group, topic, messages and bytes."""
+        self.config, self.reads, self.checks, self.memory = config, reads, checks, memory
+        self.counters = PopCounters()
+        self._messages, self._visible, self._mend = journal.messages, journal.visible, journal.mender.ask
+        self._puts, self._offsets, self._records, self._chain, self._room = puts, offsets, records, chain, room
+        self._standing, self._rng, self._ready, self._gave = standing, rng, ready, gave
+        self._wall_ms = records.wall_ms
+        self._turn = 0
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.POP_MESSAGE: self.pop, RequestCode.PEEK_MESSAGE: self.peek}
+
+    # --- one POP ---------------------------------------------------------------------------------------------
+
+    def pop(self, connection: Connection, request: Command) -> Command | None:
+        """None: it is under way, or waits."""
+        if not self._standing.role.takes_puts:
+            return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
+        asked, now_ms, config = PopMessageRequest.from_ext(request.ext), self._wall_ms(), self.config
+        where = f"the broker[{self.checks.config.broker_ip1}]"
+        if asked.born_time > 0 and now_ms - asked.born_time - asked.poll_time > LATE_MS:
+            return response(request, ResponseCode.POLLING_TIMEOUT, remark=f"{where} pop message is timeout too much")
+        refusal = self.checks.broker("pop message")
+        if refusal is not None:
+            return _refused(request, refusal)
+        if not 0 < asked.max_msg_nums <= MESSAGES_MAX:
+            return response(request, ResponseCode.INVALID_PARAMETER, remark=(
+                f"{where} pop message's num is {'less than 1' if asked.max_msg_nums < 1 else 'greater than 32'}"))
+        if not config.timer_wheel_enable:
+            return response(request, ResponseCode.SYSTEM_ERROR,
+                            remark=f"{where} pop message is forbidden because timerWheelEnable is false")
+        reader = self.checks.reader(asked.consumer_group, asked.topic, asked.queue_id)
+        if isinstance(reader, Refusal):
+            return _refused(request, reader)
+        if asked.invisible_time < 0:
+            return response(request, ResponseCode.INVALID_PARAMETER,
+                            remark=f"{where} pop message's invisibleTime is {asked.invisible_time}")
+        if asked.order:
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=f"{where} does not pop in order yet")
+        wanted = wanted_of(asked.topic, asked.exp, asked.exp_type)
+        if isinstance(wanted, Refusal):
+            return _refused(request, wanted)
+        if not self._ready() or connection.congested:
+            return self._nothing(connection, request, asked, wanted, now_ms)
+        taken = self._take(asked, *reader, wanted)
+        if not taken.hauls:
+            if taken.failure:
+                return response(request, ResponseCode.SYSTEM_ERROR, remark=taken.failure)
+            return self._nothing(connection, request, asked, wanted, now_ms, taken.rest)
+        return self._give(connection, request, asked, taken, now_ms)
+
+    def _again(self, connection: Connection, request: Command) -> None:
+        """For a POP that waited and is tried again."""
+        try:
+            answer = self.pop(connection, request)
+        except Exception as error:  # as for any request: a defect must not end whoever waits beside it
+            logger.exception("a POP of %s that waited", connection.peer)
+            answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        if answer is not None:
+            connection.reply(request, answer)
+
+    def _nothing(self, connection: Connection, request: Command, asked: PopMessageRequest, wanted: Subscribed,
+                 now_ms: int, rest: int = 0) -> Command | None:
+        parked = self._room.park(
+            connection, request, self._again, topic=asked.topic, group=asked.consumer_group,
+            queue_id=max(-1, asked.queue_id), born_ms=asked.born_time, poll_ms=asked.poll_time, wanted=wanted)
+        if parked is Parking.PARKED:
+            if rest and not connection.congested:
+                self._room.more(asked.topic, asked.consumer_group, max(-1, asked.queue_id))
+            return None
+        code = ResponseCode.POLLING_FULL if parked is Parking.FULL else ResponseCode.POLLING_TIMEOUT
+        return _empty(request, asked, now_ms, code, rest)
+
+    def _take(self, asked: PopMessageRequest, group: SubscriptionGroup, topic: TopicConfig,
+              wanted: Subscribed) -> _Taken:
+        chance, retry_below = self._rng.randrange(100), self.config.pop_from_retry_probability
+        if topic.attributes.get(MESSAGE_TYPE) == PRIORITY and chance < (
+                decimal(group.attributes.get("priority.factor", "100")) or 0):
+            retry_below, chance = self.config.pop_from_retry_probability_for_priority, 0
+        retry = self._retry(asked.topic, asked.consumer_group, chance)
+        hauls: list[Haul] = []
+        floors: list[int] = []
+        left, room, rest, failure = asked.max_msg_nums, self.reads.max_transfer_bytes_on_message_in_memory, 0, ""
+        for visit in visits(asked.topic, topic.read_queue_nums, asked.queue_id, retry, chance,
+                            retry_first=chance < retry_below):
+            key = visit.topic, asked.consumer_group, visit.queue_id
+            floor = self._offset(key, asked.init_mode)
+            begin, at = self._chain.where(key, floor)
+            if left > 0 and room > 0:
+                try:
+                    found, begin, floor = self._read(key, begin, at, floor, wanted, left, room)
+                except StoreError as error:
+                    failure = str(error)
+                    continue
+                except DamagedRecord as damage:
+                    failure = f"{damage}: {self._mend(visit.topic.encode(), visit.queue_id)}"
+                    continue
+                at = found.next_offset
+                if found.count:
+                    haul = Haul(visit, begin, queue_offsets(found.data), at, found.data)
+                    hauls.append(haul)
+                    floors.append(floor)
+                    left -= found.count
+                    room -= len(found.data)
+                elif at > begin:
+                    self._chain.passed(key, at)
+            rest += max(0, self._messages.max_offset(visit.topic.encode(), visit.queue_id) - at)
+        return _Taken(hauls, floors, rest, failure)
+
+    def _retry(self, topic: str, group: str, chance: int) -> tuple[str, int, int] | None:
+        """The retry topic to look at: of two that hold something one by chance."""
+        found = [(name, flag, config.read_queue_nums) for name, flag in self.config.retry_names.readable(topic, group)
+                 if (config := self.checks.topics.get(name)) is not None]
+        if len(found) > 1:
+            found = [each for each in found if self._has_more(each[0], group, each[2])] or found
+        return found[chance % len(found)] if found else None
+
+    def _has_more(self, topic: str, group: str, queues: int) -> bool:
+        keys = [(topic, group, queue_id) for queue_id in range(queues)]
+        return any(self._messages.max_offset(topic.encode(), key[2]) > self._chain.where(
+            key, self._offset(key, FROM_MIN))[1] for key in keys)
+
+    def _offset(self, key: Key, init_mode: int) -> int:
+        """Where the group is; it begins now if it never said so."""
+        topic, group, queue_id = key
+        if self._offsets.config.use_server_side_reset_offset:
+            reset = self._offsets.take_reset(group, topic, queue_id)
+            if reset is not None:
+                self._chain.forget(key)
+                return reset
+        known = self._offsets.query(group, topic, queue_id)
+        if known is not None:
+            return known
+        raw = topic.encode()
+        least = self._messages.min_offset(raw, queue_id)
+        if init_mode == FROM_MIN or topic.startswith("%RETRY%"):
+            return least
+        first = 0
+        if least > 0 or not self.config.init_pop_offset_by_check_msg_in_mem or not self._messages.is_recent(
+                raw, queue_id, 0, self.memory):
+            first = max(0, self._messages.max_offset(raw, queue_id) - 1)
+        self._offsets.commit(group, topic, queue_id, first)
+        return first
+
+    def _read(self, key: Key, begin: int, at: int, floor: int, wanted: Subscribed, count: int,
+              bytes_max: int) -> tuple[Found, int, int]:
+        """What is there, where its checkpoint begins, and the group's offset, which is another one where the queue
+        has not got that. Raises ``StoreError``, ``DamagedRecord``."""
+        reads = 1
+        while True:
+            found = self._read_once(key, at, wanted, count, bytes_max)
+            meant = found.next_offset
+            if found.count or meant == at or reads == READS_MAX:
+                return found, begin, floor
+            if meant < at:  # the queue ends in front of it
+                self._chain.forget(key)
+                self._offsets.commit(key[1], key[0], key[2], meant)
+                begin = floor = meant
+            at = meant
+            reads += 1
+
+    def _read_once(self, key: Key, at: int, wanted: Subscribed, count: int, bytes_max: int) -> Found:
+        topic, queue_id = key[0].encode(), key[2]
+        if wanted.filter is None:
+            return read(self._messages, topic, queue_id, at, codes=wanted.codes, count=count, bytes_max=bytes_max,
+                        config=self.reads, memory=self.memory)
+        return read_filtered(self._messages, topic, queue_id, at, wanted=wanted, count=count, bytes_max=bytes_max,
+                             config=self.reads, memory=self.memory)
+
+    # --- its checkpoints -------------------------------------------------------------------------------------
+
+    def _give(self, connection: Connection, request: Command, asked: PopMessageRequest, taken: _Taken,
+              now_ms: int) -> Command | None:
+        revive_qid = self._next_revive_queue()
+        group, name = asked.consumer_group, self._standing.broker_name
+        messages: list[Message] = []
+        parts: list[bytes] = []
+        for haul, floor in zip(taken.hauls, taken.floors, strict=True):
+            visit, start = haul.visit, haul.offsets[0]
+            checkpoint = CheckPoint(
+                start, now_ms, asked.invisible_time, len(haul.offsets), visit.queue_id, visit.topic, group,
+                diffs=[offset - start for offset in haul.offsets], broker_name=name)
+            step = Stretch(visit.topic, group, visit.queue_id, floor, haul.begin, haul.end)
+            message = self._records.checkpoint(checkpoint, revive_qid, step.encode())
+            if isinstance(message, Refusal):
+                self.counters.refused += 1
+                return _empty(request, asked, now_ms, ResponseCode.POLLING_TIMEOUT, taken.rest,
+                              f"no checkpoint: {message.remark}")
+            messages.append(message)
+            receipt = Receipt(start, now_ms, asked.invisible_time, revive_qid, visit.flag, name, visit.queue_id)
+            parts.append(given(haul, asked.topic, receipt))
+        links = [self._chain.add((haul.visit.topic, group, haul.visit.queue_id), haul.begin, haul.end, haul.looked)
+                 for haul in taken.hauls]
+        starts, offsets = told(taken.hauls)
+        header = PopMessageResponse(now_ms, asked.invisible_time, revive_qid, taken.rest, starts, offsets)
+        answer = response(request, ResponseCode.SUCCESS, header, b"".join(parts), Status.FOUND.value)
+        self._puts.put(messages, partial(self._stored, connection, request, asked, answer, taken, links))
+        if taken.rest:
+            self._room.more(asked.topic, group, max(-1, asked.queue_id))
+        return None
+
+    def _next_revive_queue(self) -> int:
+        """In turn, of those that are configured and that the topic has."""
+        topic = self.checks.topics.get(self._records.topic)
+        queues = min(self.config.revive_queue_num, topic.write_queue_nums if topic is not None else 1)
+        self._turn += 1
+        return self._turn % max(1, queues)
+
+    def _stored(self, connection: Connection, request: Command, asked: PopMessageRequest, answer: Command,
+                taken: _Taken, links: Sequence[Underway], result: PutResult) -> None:
+        for link, put in zip(links, result.puts, strict=False):
+            self._chain.stored(link, put.offset + put.size)
+        if not result.puts:
+            for link in reversed(links):
+                self._chain.refused(link)
+        self._chain.settle(self._visible.offset)
+        self.counters.checkpoints += len(result.puts)
+        if result.status is not PutStatus.PUT_OK:
+            self.counters.refused += 1
+            words = " ".join(filter(None, (f"no checkpoint: {result.status.name}", result.remark)))
+            connection.reply(request, _empty(
+                request, asked, self._wall_ms(), ResponseCode.POLLING_TIMEOUT, taken.rest, words))
+            return
+        self.counters.pops += 1
+        for haul in taken.hauls:
+            self.counters.messages += len(haul.offsets)
+            self._gave(asked.consumer_group, haul.visit.topic, len(haul.offsets), len(haul.data))
+        connection.reply(request, answer)
+
+    # --- one PEEK --------------------------------------------------------------------------------------------
+
+    def peek(self, _: Connection, request: Command) -> Command:
+        """The next messages, and nothing moves."""
+        asked = PeekMessageRequest.from_ext(request.ext)
+        refusal = self.checks.broker("peeking message")
+        if refusal is not None:
+            return _refused(request, refusal)
+        reader = self.checks.reader(asked.consumer_group, asked.topic, asked.queue_id)
+        if isinstance(reader, Refusal):
+            return _refused(request, reader)
+        chance = self._rng.randrange(100)
+        retry = self._retry(asked.topic, asked.consumer_group, chance)
+        wanted = wanted_of(asked.topic, None, None)
+        assert isinstance(wanted, Subscribed), "everything"
+        data: list[bytes] = []
+        left, rest, room = asked.max_msg_nums, 0, self.reads.max_transfer_bytes_on_message_in_memory
+        for visit in visits(asked.topic, reader[1].read_queue_nums, asked.queue_id, retry, chance,
+                            retry_first=chance < self.config.pop_from_retry_probability):
+            found = self._look(visit, asked.consumer_group, wanted, left, room)
+            if found is None:
+                continue
+            left -= found.count
+            room -= len(found.data)
+            data.append(found.data)
+            rest += max(0, found.max_offset - found.next_offset)
+        body = b"".join(data)
+        return response(request, ResponseCode.SUCCESS if body else ResponseCode.PULL_NOT_FOUND,
+                        PopMessageResponse(rest_num=rest), body, Status.FOUND.value if body else NOTHING)
+
+    def _look(self, visit: Visit, group: str, wanted: Subscribed, count: int, bytes_max: int) -> Found | None:
+        """What is there, if it can be read; nothing if ``count`` is 0."""
+        key = visit.topic, group, visit.queue_id
+        known = self._offsets.query(group, visit.topic, visit.queue_id)
+        at = self._chain.where(key, known if known is not None else self._messages.min_offset(
+            visit.topic.encode(), visit.queue_id))[1]
+        try:
+            found = self._read_once(key, at, wanted, max(1, count), bytes_max)
+            if found.status is Status.OFFSET_TOO_SMALL:
+                found = self._read_once(key, found.next_offset, wanted, max(1, count), bytes_max)
+        except (StoreError, DamagedRecord):
+            return None
+        if count > 0 and bytes_max > 0:
+            return found
+        return attrs.evolve(found, next_offset=at, data=b"", count=0)
+
+
+def _empty(request: Command, asked: PopMessageRequest, now_ms: int, code: int, rest: int,
+           words: str = NOTHING) -> Command:
+    return response(request, code, PopMessageResponse(now_ms, asked.invisible_time, NORMAL, rest), remark=words)
+
+
+def _refused(request: Command, refusal: Refusal) -> Command:
+    return response(request, refusal.code, remark=refusal.remark)
