@@ -18,6 +18,7 @@ from broker.pop.acking import Acking
 from broker.pop.chain import Checkpoints
 from broker.pop.checks import Checks, PopConfig
 from broker.pop.keys import PopKeys
+from broker.pop.notify import Notifying
 from broker.pop.progress import KeptProgress, Key, PopProgress
 from broker.pop.records import Records
 from broker.pop.requests import Popping, TakingConfig
@@ -83,6 +84,9 @@ class PopPart(Part):
             standing=shared.standing, rng=shared.rng, ready=self._is_ready, gave=pulling.gave,
             memory=shared.memory_bytes)
         self.acking = Acking(checks, self._records, shared.puts, journal.messages, shared.standing)
+        self.notifying = Notifying(
+            checks, self.popping.config.retry_names, messages=journal.messages, offsets=self._offsets,
+            chain=self.checkpoints, room=self.room, standing=shared.standing, ready=self._is_ready)
         self._checks = checks
         self._writes_open = self._open = self._deaf = False
         self._end = 0
@@ -97,7 +101,7 @@ class PopPart(Part):
     # --- what it has -----------------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[int, Handler]:
-        return {**self.popping.handlers(), **self.acking.handlers(self._journal.veil)}
+        return {**self.popping.handlers(), **self.acking.handlers(self._journal.veil), **self.notifying.handlers()}
 
     def runtime_info(self) -> Mapping[str, str]:
         return {"popWaitsFor": self.waiting_for, "popWaiting": str(len(self.room)),
@@ -136,8 +140,9 @@ class PopPart(Part):
 
     def configure(self, config: BrokerConfig) -> None:
         self._checks = Checks(pick(config, PopConfig), self._checks.groups, self._topics)
-        self.popping.checks = self.acking.checks = self._checks
+        self.popping.checks = self.acking.checks = self.notifying.checks = self._checks
         self.popping.config, self.popping.reads = pick(config, TakingConfig), pick(config, ReadConfig)
+        self.notifying.retry_names = self.popping.config.retry_names
         self.room.config = pick(config, WaitingConfig)
 
     def role_changed(self, role: Role) -> None:

@@ -119,8 +119,9 @@ class WaitingRoom:
                  wall_ms: Callable[[], int]) -> None:
         self.config = config
         self._arrived, self._wall_ms = arrived, wall_ms
-        self._others: Callable[[bytes, int, int, int, Outline], object] | None = None
-        """Hear of messages, too; None while nobody waits."""
+        self._others = arrived.call
+        """Hears of messages, too. Whoever tells of a run of them asks once who hears: this may still be told of some
+        when nobody waits any more."""
         self._groups: dict[tuple[str, str], _Group] = {}
         self._heard: dict[bytes, dict[_Group, None]] = {}
         """By a topic's name."""
@@ -181,7 +182,7 @@ class WaitingRoom:
             group = self._groups[topic, name] = _Group(topic, name, tuple(each.encode() for each in names))
             for each in group.names:
                 self._heard.setdefault(each, {})[group] = None
-            if self._others is None:
+            if len(self._groups) == 1:
                 self._others, self._arrived.call = self._arrived.call, self._hear
         line = group.lines[queue_id, latest] = _Line(group, queue_id, latest)
         return line
@@ -189,7 +190,6 @@ class WaitingRoom:
     # --- what wakes them -------------------------------------------------------------------------------------
 
     def _hear(self, topic: bytes, queue_id: int, queue_offset: int, tags_code: int, found: Outline) -> None:
-        assert self._others is not None, "somebody waits"
         self._others(topic, queue_id, queue_offset, tags_code, found)
         for group in tuple(self._heard.get(topic, ())):
             if topic == group.names[0]:
@@ -262,8 +262,7 @@ class WaitingRoom:
             if not self._heard[each]:
                 del self._heard[each]
         if not self._groups:
-            assert self._others is not None, "somebody waited"
-            self._arrived.call, self._others = self._others, None
+            self._arrived.call = self._others
 
     def _try(self, attempt: Try, line: _Line, connection: Connection, request: Command) -> None:
         if not connection.closed:

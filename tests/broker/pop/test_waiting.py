@@ -203,6 +203,18 @@ async def test_nobody_hears_of_messages_but_while_somebody_waits(autojump_clock:
         assert await made.message() == ["a"]
 
 
+async def test_more_messages_of_a_run_are_passed_on_when_the_last_waiter_was_woken(autojump_clock: MockClock) -> None:
+    async with room() as made:
+        made.park("a")
+        tell = made.arrived.call  # once for a run, as the queues do
+        for number in range(3):
+            tell(b"t", 0, number, 0, (0, 0, 0, number, 0, 0, b"t", b""))
+        assert (await made.since(), made.heard) == (["a"], [b"t"] * 3)
+        made.park("b")
+        assert await made.message() == ["b"]
+        assert made.heard == [b"t"] * 4, "each once"
+
+
 async def test_too_many_are_not_parked(autojump_clock: MockClock) -> None:
     async with room(WaitingConfig(pop_polling_size=2, max_pop_polling_size=3)) as made:
         assert [made.park(name) for name in "abc"] == [Parking.PARKED, Parking.PARKED, Parking.FULL]

@@ -1,0 +1,113 @@
+"""Codes 200054 and 200055: is there a message for a group, and how many POPs wait for one.
+
+Nothing is taken. Who asks waits as a POP does; once it is woken, another one may have been quicker.
+Source: ``NotificationProcessor`` and ``PollingInfoProcessor`` of RocketMQ 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from broker.offsets import OffsetTable
+from broker.pop.chain import Checkpoints
+from broker.pop.checks import Checks, wanted_of
+from broker.pop.progress import Key
+from broker.pop.taking import RetryNames, Visit, visits
+from broker.pop.waiting import Parking, WaitingRoom
+from broker.rules import Refusal
+from broker.standing import REJECTED, Standing
+from broker.store.messages import StoredMessages
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, response
+from remoting.connection import Connection
+from remoting.endpoint import Handler
+from remoting.headers.popping import (
+    NotificationRequest,
+    NotificationResponse,
+    PollingInfoRequest,
+    PollingInfoResponse,
+)
+
+logger = logging.getLogger("broker")
+
+
+class Notifying:
+    """``checks`` and ``retry_names`` may be replaced at any time. ``ready``: this broker may give messages. ``held``
+    says whether a queue waits for its order, for whoever asks by an attempt's id."""
+
+    def __init__(self, checks: Checks, retry_names: RetryNames, *, messages: StoredMessages, offsets: OffsetTable,
+                 chain: Checkpoints, room: WaitingRoom, standing: Standing, ready: Callable[[], bool],
+                 held: Callable[[Key, str], bool] = lambda key, attempt_id: False) -> None:
+        self.checks, self.retry_names = checks, retry_names
+        self._messages, self._offsets, self._chain, self._room = messages, offsets, chain, room
+        self._standing, self._ready, self._held = standing, ready, held
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.NOTIFICATION: self.notify, RequestCode.POLLING_INFO: self.polling_info}
+
+    def notify(self, connection: Connection, request: Command) -> Command | None:
+        """200054, of a consumer. None: it waits."""
+        if not self._standing.role.takes_puts:
+            return response(request, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
+        asked = NotificationRequest.from_ext(request.ext)
+        refusal = self.checks.broker("notification")
+        if refusal is not None:
+            return _refused(request, refusal)
+        reader = self.checks.reader(asked.consumer_group, asked.topic, asked.queue_id)
+        if isinstance(reader, Refusal):
+            return _refused(request, reader)
+        wanted = wanted_of(asked.topic, asked.exp, asked.exp_type)
+        if isinstance(wanted, Refusal):
+            return _refused(request, wanted)
+        if self._ready() and self._has_message(asked, reader[1].read_queue_nums):
+            return response(request, header=NotificationResponse(True))
+        parked = self._room.park(
+            connection, request, self._again, topic=asked.topic, group=asked.consumer_group,
+            queue_id=max(-1, asked.queue_id), born_ms=asked.born_time, poll_ms=asked.poll_time, wanted=wanted,
+            latest=True)
+        if parked is Parking.PARKED:
+            return None
+        return response(request, header=NotificationResponse(False, parked is Parking.FULL))
+
+    def _again(self, connection: Connection, request: Command) -> None:
+        try:
+            answer = self.notify(connection, request)
+        except Exception as error:  # as for any request: a defect must not end whoever waits beside it
+            logger.exception("a notification of %s that waited", connection.peer)
+            answer = response(request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        if answer is not None:
+            connection.reply(request, answer)
+
+    def _has_message(self, asked: NotificationRequest, queues: int) -> bool:
+        found = visits(asked.topic, queues, asked.queue_id, None, 0, retry_first=False)
+        if asked.order:
+            return any(self._has(visit, asked.consumer_group) and not self._held(
+                (visit.topic, asked.consumer_group, visit.queue_id), asked.attempt_id or "") for visit in found)
+        for name, flag in self.retry_names.readable(asked.topic, asked.consumer_group):
+            retry = self.checks.topics.get(name)
+            found += [Visit(name, flag, each) for each in range(retry.read_queue_nums if retry is not None else 0)]
+        return any(self._has(visit, asked.consumer_group) for visit in found)
+
+    def _has(self, visit: Visit, group: str) -> bool:
+        """Whether its queue has something behind what was given."""
+        topic, queue_id = visit.topic.encode(), visit.queue_id
+        known = self._offsets.query(group, visit.topic, queue_id)
+        floor = self._messages.min_offset(topic, queue_id) if known is None else known
+        return self._messages.max_offset(topic, queue_id) > self._chain.where((visit.topic, group, queue_id), floor)[1]
+
+    def polling_info(self, _: Connection, request: Command) -> Command:
+        """200055. Of exactly that queue id: -1 is one of its own."""
+        asked = PollingInfoRequest.from_ext(request.ext)
+        refusal = self.checks.broker("polling info")
+        if refusal is not None:
+            return _refused(request, refusal)
+        reader = self.checks.reader(asked.consumer_group, asked.topic, asked.queue_id)
+        if isinstance(reader, Refusal):
+            return _refused(request, reader)
+        return response(request, header=PollingInfoResponse(
+            self._room.count(asked.topic, asked.consumer_group, asked.queue_id)))
+
+
+def _refused(request: Command, refusal: Refusal) -> Command:
+    return response(request, refusal.code, remark=refusal.remark)

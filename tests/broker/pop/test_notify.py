@@ -1,0 +1,156 @@
+"""Who asks whether there is a message, and how many POPs wait for one: whole brokers in virtual time."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.pop.part import PopPart
+from broker.topics.names import pop_retry_topic
+from harness.simulation.worlds.brokers import Cluster, Node, cluster, wall_ms
+from remoting.bodies.namesrv import TopicConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.headers.popping import (
+    NotificationRequest,
+    NotificationResponse,
+    PollingInfoRequest,
+    PollingInfoResponse,
+)
+from remoting.record import Message
+from tests.broker.pop.world import Popper
+
+
+async def notify(made: Cluster, node: Node, *, queue: int = -1, poll_ms: int = 0, **change: Any) -> Command:
+    header = NotificationRequest("G", "T", queue, poll_ms, wall_ms())
+    return await made.ask(node.address, RequestCode.NOTIFICATION, attrs.evolve(header, **change))
+
+
+async def has(made: Cluster, node: Node, **asked: Any) -> bool:
+    answer = await notify(made, node, **asked)
+    assert answer.code == ResponseCode.SUCCESS, answer
+    told = NotificationResponse.from_ext(answer.ext)
+    assert not told.polling_full
+    return told.has_msg
+
+
+async def test_a_message_is_there_until_it_is_given_to_somebody(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node, popper = await made.node(), Popper(made)
+        await made.send(node.address, b"x", queue=1)
+        assert [await has(made, node, queue=queue) for queue in (-1, 0, 1)] == [True, False, True]
+        assert await has(made, node, consumer_group="other")
+        assert await popper.pop(node)
+        assert [await has(made, node, queue=queue) for queue in (-1, 0, 1)] == [False, False, False]
+        assert await has(made, node, consumer_group="other"), "which takes nothing"
+
+
+async def test_what_comes_back_is_a_message_too_but_not_in_order(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await made.send(node.address, b"x", queue=1)
+        assert await Popper(made).pop(node)
+        retry = pop_retry_topic("T", "G")
+        node.topics.update([TopicConfig(retry, 1, 1)])
+        node.broker.journal.append([Message(retry.encode(), b"x")])
+        await trio.sleep(0.1)
+        assert await has(made, node)
+        assert await has(made, node, queue=3), "each POP looks there"
+        assert not await has(made, node, order=True)
+
+
+async def test_who_asks_waits_for_a_message_that_is_wanted(autojump_clock: MockClock) -> None:
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node = await made.node()
+        await made.send(node.address, b"x", queue=1)
+        await Popper(made).pop(node)
+        told: list[tuple[str, float]] = []
+
+        async def wait(name: str, asked: dict[str, Any]) -> None:
+            assert await has(made, node, poll_ms=10_000, **asked)
+            told.append((name, trio.current_time()))
+
+        for name, queue in (("any", -1), ("one", 1), ("two", 2)):
+            nursery.start_soon(wait, name, {"queue": queue})
+        nursery.start_soon(wait, "tagged", {"exp": "b", "exp_type": "TAG", "consumer_group": "H"})
+        await trio.sleep(1)
+        began = trio.current_time()
+        assert [each for each, _ in told] == ["tagged"], "another group has the first message before it"
+        await made.send(node.address, b"y", queue=1)
+        await trio.sleep(0.05)
+        assert sorted(each for each, _ in told) == ["any", "one", "tagged"]
+        assert max(at for _, at in told) - began < 0.05
+        await made.send(node.address, b"y", queue=2)
+
+
+async def test_the_wait_ends_with_no(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        node.topics.update([TopicConfig("T", 1, 1)])
+        began = trio.current_time()
+        assert not await has(made, node, poll_ms=5_000)
+        assert 4.9 <= trio.current_time() - began <= 5.1
+        assert not await has(made, node)
+
+
+async def test_when_too_many_wait_it_says_so(autojump_clock: MockClock) -> None:
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node = await made.node(popPollingSize="1")
+        node.topics.update([TopicConfig("T", 1, 1)])
+        nursery.start_soon(lambda: notify(made, node, poll_ms=3_000))
+        await trio.sleep(0.1)
+        answer = await notify(made, node, poll_ms=3_000)
+        assert NotificationResponse.from_ext(answer.ext) == NotificationResponse(False, True)
+
+
+async def test_pops_that_wait_are_counted_by_the_queue_that_they_name(autojump_clock: MockClock) -> None:
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node, popper = await made.node(), Popper(made)
+        node.topics.update([TopicConfig("T", 4, 4)])
+        for queue in (-1, -1, 2):
+            nursery.start_soon(partial(popper.pop, node, queue=queue, poll_ms=5_000))
+        nursery.start_soon(lambda: notify(made, node, queue=2, poll_ms=5_000))
+        await trio.sleep(0.1)
+        counts = []
+        for queue in (-1, 0, 2):
+            answer = await made.ask(node.address, RequestCode.POLLING_INFO, PollingInfoRequest("G", "T", queue))
+            counts.append(PollingInfoResponse.from_ext(answer.ext).polling_num)
+        assert counts == [2, 0, 1]
+        assert len(node.broker.parts[PopPart].room) == 4
+
+
+@pytest.mark.parametrize(("change", "code", "words"), [
+    ({"topic": "unknown"}, 17, "not exist"), ({"topic": "W"}, 16, "forbidden"), ({"queue_id": 4}, 29, "queueId[4]"),
+    ({"consumer_group": "no group!"}, 26, "does not exist"),
+    ({"exp": "a ||", "exp_type": "SQL92"}, 23, "parse the consumer's subscription failed")])
+async def test_what_is_refused(autojump_clock: MockClock, change: dict[str, Any], code: int, words: str) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        node.topics.update([TopicConfig("W", 1, 1, 2), TopicConfig("T", 4, 4)])
+        answer = await notify(made, node, **change)
+        assert (answer.code, words in (answer.remark or "")) == (code, True), answer
+        if "exp" not in change:
+            asked = attrs.evolve(PollingInfoRequest("G", "T", 0), **change)
+            answer = await made.ask(node.address, RequestCode.POLLING_INFO, asked)
+            assert (answer.code, words in (answer.remark or "")) == (code, True), answer
+
+
+async def test_who_waits_is_answered_when_the_broker_is_master_no_longer(autojump_clock: MockClock) -> None:
+    async with cluster() as made, trio.open_nursery() as nursery:
+        node = await made.node()
+        node.topics.update([TopicConfig("T", 1, 1)])
+        codes: list[int] = []
+
+        async def wait() -> None:
+            codes.append((await notify(made, node, poll_ms=60_000)).code)
+
+        nursery.start_soon(wait)
+        await trio.sleep(0.5)
+        node.broker.parts[PopPart].stopping()
+        await trio.sleep(0.1)
+        assert codes == [ResponseCode.SUCCESS], "there is none, and nobody waits any more"
