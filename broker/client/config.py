@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import attrs
 
-from broker.client.allocation import Allocate, averagely
 from broker.client.faults import Sparing
 from broker.client.inflight import FlowLimits
+from remoting.allocation import Allocate, averagely
 from remoting.compression import Compression
 
 CONSUME_ORDERLY_MAX: Final = 2**31 - 1

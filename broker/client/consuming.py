@@ -28,10 +28,11 @@ from broker.client.positions import BrokerPositions, FilePositions, Positions, S
 from broker.client.producing import Producer
 from broker.client.queries import Queries
 from broker.client.returns import Returns
-from broker.client.route import Route, java_order
+from broker.client.route import Route
 from broker.client.session import Session
 from broker.client.share import Delivery, OrderedShare, Share
 from broker.client.subscription import subscribe
+from remoting.allocation import java_order
 from remoting.background import background
 from remoting.bodies.consumers import (
     BROADCASTING,

@@ -22,11 +22,6 @@ _QUEUES_MAX: Final = 1 << 16
 """Of one topic, whatever a name server says."""
 
 
-def java_order(queue: MessageQueue) -> tuple[str, str, int]:
-    """How queues sort in Java (``MessageQueue.compareTo``): all members of a group must share them out alike."""
-    return queue.topic, queue.broker_name, queue.queue_id
-
-
 def words(queue: MessageQueue) -> str:
     """For a person."""
     return f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name}"

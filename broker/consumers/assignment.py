@@ -12,12 +12,12 @@ from typing import Final
 
 import attrs
 
-from broker.client.allocation import Allocate, averagely, averagely_by_circle, shared
 from broker.consumers.members import Consumers
 from broker.groups import GroupTable
 from broker.part import QueuesOf
 from broker.topics import TopicTable
 from broker.topics.names import RETRY_PREFIX
+from remoting.allocation import Allocate, averagely, averagely_by_circle, shared
 from remoting.bodies.consumers import (
     BROADCASTING,
     MESSAGE_MODELS,

@@ -11,6 +11,7 @@ from broker.offsets.part import OffsetsPart
 from broker.part import Part, Parts, Shared
 from broker.pulling.part import PullingPart
 from broker.query.cleaning import Cleaning
+from broker.query.colddata import ColdData
 from broker.query.listings import Listings
 from broker.query.messages import MessageQueries, QueryConfig
 from broker.query.positions import Positions
@@ -37,7 +38,8 @@ class QueriesPart(Part):
             **Listings(clients.consumers, clients.producers, offsets, standing, now_ns=shared.now_ns,
                        wall_ms=shared.wall_ms).handlers(),
             **Cleaning(expired_queues=journal.clean_queues, unused_topics=self._delete_unused,
-                       expired_log=journal.delete_old_files).handlers()}
+                       expired_log=journal.delete_old_files).handlers(),
+            **ColdData(journal.log.read_ahead).handlers()}
 
     def handlers(self) -> Mapping[int, Handler]:
         return self._handlers

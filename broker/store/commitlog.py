@@ -51,6 +51,7 @@ class CommitLog(Log):
         self._cuts = 0
         """How often it was truncated: a sync from before says nothing about what was written after."""
         self._failed: str | None = None
+        self._reads_ahead = True
 
     # --- opening ---------------------------------------------------------------------------------------------
 
@@ -257,6 +258,14 @@ class CommitLog(Log):
             raise
         self._bases.append(base)
         self._open.append(file)
+        if not self._reads_ahead:
+            file.read_ahead(False)
+
+    def read_ahead(self, wanted: bool) -> None:
+        """What a file is told holds for as long as it is open."""
+        self._reads_ahead = wanted
+        for file in self._open:
+            file.read_ahead(wanted)
 
     def write(self, wanted: int | None = None) -> None:
         """Hand to the system what was appended; ``wanted`` as for ``append_raw``. Raises ``StoreFailed``; the log is

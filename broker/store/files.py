@@ -30,6 +30,10 @@ class File(Protocol):
         keep them in memory once they are there; they are no more durable than other data before ``sync``."""
         raise NotImplementedError
 
+    def read_ahead(self, wanted: bool) -> None:
+        """Whether the system may fetch what stands behind a read, too; it may take no notice."""
+        raise NotImplementedError
+
     def size(self) -> int:
         raise NotImplementedError
 
@@ -219,6 +223,10 @@ class MemoryFile:
     """Since the last sync: where what was written, or the new size and None."""
     fault: OSError | None = None
     hook: Hook = _nothing
+    reads_ahead: bool = True
+
+    def read_ahead(self, wanted: bool) -> None:
+        self.reads_ahead = wanted
 
     def pread(self, size: int, offset: int, *, cached: bool = True) -> bytes:
         return bytes(self.data[offset : offset + size])

@@ -171,6 +171,10 @@ class Log(Protocol):
         ``OffsetGone``."""
         ...
 
+    def read_ahead(self, wanted: bool) -> None:
+        """Whether the system may read ahead in its files, present and coming: not where reads come here and there."""
+        raise NotImplementedError
+
     def run(self, offset: int, upto: int, most: int = 1 << 62, *, ask: int = 1 << 20, check_crc: bool = False,
             whole: bool = False, cached: bool = True) -> tuple[list[Outline], int]:
         """Outlines of messages that begin at ``offset`` and end at or below ``upto``, and where to go on: some, but

@@ -163,10 +163,15 @@ class GroupList(Body):
 
 @body
 class ConsumerRunningInfo(Body):
-    """Answer to 307, as far as it is read: what a client says of itself, and its queues."""
+    """Answer to 307: what a client says of itself, of its queues and of its rates; these as they come."""
 
     properties: dict[str, str] = attrs.field(factory=dict)
     mq_table: dict[MessageQueue, Any] = attrs.field(factory=dict)
+    subscription_set: list[SubscriptionData] = attrs.field(factory=list)
+    mq_pop_table: dict[MessageQueue, Any] = attrs.field(factory=dict)
+    status_table: dict[str, Any] = attrs.field(factory=dict)
+    user_consumer_info: dict[str, str] = attrs.field(factory=dict)
+    jstack: str | None = None
 
 
 @body

@@ -5,6 +5,7 @@ Field names are those of the Java header classes. The broker brings the rest.
 
 from __future__ import annotations
 
+from remoting.fields import Int32, wire_name
 from remoting.header import Header, Int64, header
 
 
@@ -38,3 +39,10 @@ class GetBrokerConfigResponse(Header):
     """Answer to 26: the topics' ``DataVersion`` as JSON."""
 
     version: str = ""
+
+
+@header
+class SetReadAheadRequest(Header):
+    """2004. 0: the system may read ahead in the log's files, 1: reads come here and there."""
+
+    mode: Int32 = wire_name("READ_AHEAD_MODE")

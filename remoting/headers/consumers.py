@@ -141,3 +141,4 @@ class ConsumerClientRequest(Header):
     client_id: str
     topic: str | None = None
     msg_id: str | None = None
+    jstack_enable: bool | None = None

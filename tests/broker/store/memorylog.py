@@ -118,6 +118,9 @@ class MemoryLog(Log):
                       self._file_bytes)
         return [first[0][5] for base in bases if (first := self.run(base, self.max_offset, 1)[0])]
 
+    def read_ahead(self, wanted: bool) -> None:
+        """Nothing is read from a disk."""
+
     def read(self, offset: int, size: int, *, cached: bool = True) -> bytes:
         self._check(offset)
         at = offset - self._begin

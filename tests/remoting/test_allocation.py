@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.allocation import Allocate, averagely, averagely_by_circle, shared
+from remoting.allocation import Allocate, averagely, averagely_by_circle, shared
 from remoting.bodies.consumers import MessageQueue
 
 

@@ -10,12 +10,16 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from broker.client.route import java_order
 from remoting.bodies.consumers import MessageQueue
 from remoting.headers.popping import ALL_QUEUES
 
 Allocate = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """From (own client id, all queues, all client ids), in any order, to one's own queues."""
+
+
+def java_order(queue: MessageQueue) -> tuple[str, str, int]:
+    """How queues sort in Java (``MessageQueue.compareTo``): all members of a group must share them out alike."""
+    return queue.topic, queue.broker_name, queue.queue_id
 
 
 def averagely(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
@@ -55,5 +59,5 @@ def shared(allocate: Allocate, client_id: str, queues: Sequence[MessageQueue], c
 
 
 def _java_text_order(text: str) -> bytes:
-    """``String.compareTo``: by UTF-16 units."""
+    """As ``String.compareTo`` sorts: by UTF-16 units, not by characters."""
     return text.encode("utf-16-be", "surrogatepass")
