@@ -36,6 +36,7 @@ from broker.sending.config import SendingConfig  # noqa: E402
 from broker.timer.admission import Timers  # noqa: E402
 from broker.timer.keys import TimerKeys  # noqa: E402
 from broker.transactions.conversion import Conversion  # noqa: E402
+from controller.admin.absent import ABSENT  # noqa: E402
 from controller.admin.cli import parser as mqadmin_parser  # noqa: E402
 from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
@@ -110,6 +111,14 @@ def commands() -> Iterator[str]:
             if action.dest not in ("help", "namesrvAddr", "json", "tls", "tls_ca", "tls_cert", "tls_key"):
                 yield f"| {_option(action)} | {_meaning(action)} |"
         yield ""
+
+
+def absent_commands() -> Iterator[str]:
+    """A row per reason, with the commands of the original that are not here for it."""
+    yield "| not here | why |"
+    yield "|---|---|"
+    for why in dict.fromkeys(ABSENT.values()):
+        yield f"| {', '.join(f'`{name}`' for name, each in ABSENT.items() if each == why)} | {why} |"
 
 
 def scenarios() -> Iterator[str]:
@@ -249,7 +258,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "broker-keys": partial(keys, configuration()), "broker-refused-keys": refused_keys,
     "broker-feature-keys": feature_keys,
     "broker-idle-keys": partial(idle_keys, IDLE.keys() - NOT_OFFERED.keys() - FEATURES.keys()),
-    "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
+    "mqadmin-absent": absent_commands, "mqadmin-commands": commands, "interop": scenarios, "send-rules": send_rules,
     "broker-moments": broker_moments, "broker-profiles": profiles, "rto": rto, "rto-summary": rto_summary,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),

@@ -17,7 +17,7 @@ from controller.admin.command import (
     command,
     interval,
 )
-from controller.admin.finding import Found, local_time, of_cluster
+from controller.admin.finding import asked_brokers, first_number, local_time
 from remoting import properties
 from remoting.bodies.broker import HAClientRuntimeInfo, HARuntimeInfo
 from remoting.bodies.controller import END_OFFSET_OPEN, EpochEntryCache
@@ -32,7 +32,7 @@ def _epoch_arguments(parser: argparse.ArgumentParser) -> None:
     interval(parser)
 
 
-@command("getBrokerEpoch", _epoch_arguments)
+@command("getBrokerEpoch", _epoch_arguments, by_route=True)
 async def broker_epoch(admin: Admin, options: argparse.Namespace) -> Said:
     """the master epochs that each replica of a broker group has in its log, with their offsets"""
     clusters = await admin.clusters()
@@ -70,7 +70,7 @@ _COLUMNS = "{:<22}  {:<22}  {:<4}  {:<22} {:<16}  {:>16}  {:>30}  {:>22}  {:>11}
 _MORE = "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}"
 
 
-@command("clusterList", _list_arguments)
+@command("clusterList", _list_arguments, by_route=True)
 async def cluster_list(admin: Admin, options: argparse.Namespace) -> Said:
     """all brokers that the name server knows, with their load"""
     clusters = await admin.clusters()
@@ -98,38 +98,31 @@ async def cluster_list(admin: Admin, options: argparse.Namespace) -> Said:
     return Said(lines, data)
 
 
-def _number(stats: dict[str, str], key: str) -> float:
-    try:
-        return float((stats.get(key) or "0").split()[0])
-    except (ValueError, IndexError):
-        return 0.0
-
-
 def _list_line(row: dict[str, Any]) -> str:
     stats: dict[str, str] = row["stats"]
-    earliest = _number(stats, "earliestMessageTimeStamp")
-    now = _number(stats, "bootTimestamp") + _number(stats, "runtimeMillis")
+    earliest = first_number(stats, "earliestMessageTimeStamp")
+    now = first_number(stats, "bootTimestamp") + first_number(stats, "runtimeMillis")
     hours = f"{(now - earliest) / 3.6e6:.2f}" if earliest > 0 and now > earliest else "0.00"
     timer = (f"{stats.get('timerReadBehind', '0')}-{stats.get('timerOffsetBehind', '0')}"
-             f"({_number(stats, 'timerCongestNum') / 10_000:.1f}w, {_number(stats, 'timerEnqueueTps'):.1f}, "
-             f"{_number(stats, 'timerDequeueTps'):.1f})")
+             f"({first_number(stats, 'timerCongestNum') / 10_000:.1f}w, {first_number(stats, 'timerEnqueueTps'):.1f}, "
+             f"{first_number(stats, 'timerDequeueTps'):.1f})")
     return _COLUMNS.format(
         row["cluster"], row["brokerName"], row["brokerId"], row["address"],
         stats.get("brokerVersionDesc", "UNREACHABLE" if "unreachable" in stats else "?"),
-        f"{_number(stats, 'putTps'):.2f}({stats.get('sendThreadPoolQueueSize', '0')},"
+        f"{first_number(stats, 'putTps'):.2f}({stats.get('sendThreadPoolQueueSize', '0')},"
         f"{stats.get('sendThreadPoolQueueHeadWaitTimeMills', '0')}ms)",
-        f"{_number(stats, 'getTransferredTps') or _number(stats, 'getTransferedTps'):.2f}"
+        f"{first_number(stats, 'getTransferredTps') or first_number(stats, 'getTransferedTps'):.2f}"
         f"({stats.get('pullThreadPoolQueueSize', '0')},{stats.get('pullThreadPoolQueueHeadWaitTimeMills', '0')}ms|"
         f"{stats.get('ackThreadPoolQueueSize', '0')},{stats.get('ackThreadPoolQueueHeadWaitTimeMills', '0')}ms)",
         timer, stats.get("pageCacheLockTimeMills", "0"), hours,
-        f"{_number(stats, 'commitLogDiskRatio'):.4f}", stats.get("brokerActive", "true")).rstrip()
+        f"{first_number(stats, 'commitLogDiskRatio'):.4f}", stats.get("brokerActive", "true")).rstrip()
 
 
 def _more_line(row: dict[str, Any]) -> str:
     stats: dict[str, str] = row["stats"]
 
     def between(later: str, earlier: str) -> int:
-        return int(_number(stats, later) - _number(stats, earlier))
+        return int(first_number(stats, later) - first_number(stats, earlier))
 
     return _MORE.format(
         row["cluster"], row["brokerName"], between("msgPutTotalTodayMorning", "msgPutTotalYesterdayMorning"),
@@ -149,18 +142,12 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
 async def broker_status(admin: Admin, options: argparse.Namespace) -> Said:
     """what a broker says of its state: rates, offsets, disk"""
     data: dict[str, dict[str, str]] = {}
-    for broker in await _asked(admin, options, slaves=True):
+    for broker in await asked_brokers(admin, options, slaves=True):
         answer = await admin.ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
         data[broker.address] = dict(sorted(KVTable.from_json(answer.body).table.items()))
     lines = [f"{key:<32}: {value}" if options.brokerAddr else f"{address:<24} {key:<32}: {value}"
              for address, table in data.items() for key, value in table.items()]
     return Said(lines, data[options.brokerAddr] if options.brokerAddr else data)
-
-
-async def _asked(admin: Admin, options: argparse.Namespace, *, slaves: bool = False) -> list[Found]:
-    if options.brokerAddr:
-        return [Found("", options.brokerAddr)]
-    return await of_cluster(admin, options.clusterName, slaves=slaves)
 
 
 def _update_arguments(parser: argparse.ArgumentParser) -> None:
@@ -174,7 +161,7 @@ def _update_arguments(parser: argparse.ArgumentParser) -> None:
 async def update_config(admin: Admin, options: argparse.Namespace) -> Said:
     """change one key of running brokers"""
     body = properties.encode({options.key: options.value}).encode()
-    brokers = await _asked(admin, options, slaves=options.updateAllBroker is not None)
+    brokers = await asked_brokers(admin, options, slaves=options.updateAllBroker is not None)
     for broker in brokers:
         await admin.ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, None, body)
     return Said([f"update broker config success, {broker.address}" for broker in brokers],
@@ -208,7 +195,7 @@ async def ha_status(admin: Admin, options: argparse.Namespace) -> Said:
     """who replicates a broker's log, or what it replicates, and how far"""
     lines: list[str] = []
     data: dict[str, Any] = {}
-    for broker in await _asked(admin, options):
+    for broker in await asked_brokers(admin, options):
         info = HARuntimeInfo.from_json((await admin.ask(broker.address, RequestCode.GET_BROKER_HA_STATUS)).body)
         data[broker.address] = info.to_plain()
         lines += _master_lines(broker.address, info) if info.master else _slave_lines(info.ha_client_runtime_info)

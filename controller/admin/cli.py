@@ -9,7 +9,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from difflib import get_close_matches
 from typing import Final
 
 import shtab
@@ -17,13 +19,24 @@ import trio
 
 from controller.admin import (  # noqa: F401  they register their commands
     brokers,
+    clients,
+    colddata,
     consumers,
     controllers,
+    exports,
     groups,
     lookups,
     messages,
+    monitoring,
+    nameservers,
+    probing,
+    reading,
+    subscriptions,
+    topiclists,
     topics,
+    upkeep,
 )
+from controller.admin.absent import ABSENT
 from controller.admin.asking import Admin, split_addresses
 from controller.admin.command import COMMANDS, AdminCommand, AdminError
 from remoting.client import open_client
@@ -50,15 +63,15 @@ script for the shell.
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The command line, with these commands."""
     made = argparse.ArgumentParser(
         prog="mqadmin", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_EXAMPLES,
         description="Ask and order RocketMQ controllers, name servers and brokers, the original's or ours.")
     add_version(made)
     shtab.add_argument_to(made, ["--print-completion"])
     subparsers = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for each in COMMANDS.values():
+    for each in map(COMMANDS.__getitem__, names):
         _add(subparsers.add_parser(
             each.name, help=each.about, description=f"{each.about}.", epilog=each.more,
             formatter_class=argparse.RawDescriptionHelpFormatter), each)
@@ -81,8 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["help"]:  # as the original's `mqadmin help COMMAND`
         given = [*given[1:], "-h"]
-    options = parser().parse_args(given)
+    if not given:
+        given = ["-h"]
+    if not given[0].startswith("-"):
+        given[0] = _NAMES.get(given[0].lower(), given[0])
+        if given[0] not in COMMANDS:
+            return _unknown(given[0])
+    options: argparse.Namespace | None = None
     try:
+        options = parser([given[0]] if given[0] in COMMANDS else COMMANDS).parse_args(given)
         code = trio.run(run, options)
         sys.stdout.flush()
         return code
@@ -91,6 +111,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of `mqadmin … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
         return FAILED
+
+
+_NAMES: Final = {name.lower(): name for name in (*COMMANDS, *ABSENT)}
+"""The original looks at no case."""
+
+
+def _unknown(name: str) -> int:
+    """There is no such command here."""
+    if name in ABSENT:
+        print(f"mqadmin {name}: not offered here: {ABSENT[name]}", file=sys.stderr)
+        return FAILED
+    near = get_close_matches(name, COMMANDS, 3)
+    print(f"mqadmin: there is no command {name}; "
+          f"{'did you mean ' + ' or '.join(near) if near else '`mqadmin help` lists them'}", file=sys.stderr)
+    return USAGE
 
 
 async def run(options: argparse.Namespace, connector: Connector = connect_tcp) -> int:
@@ -124,23 +159,20 @@ async def _once(admin: Admin, options: argparse.Namespace) -> int:
     try:
         if not admin.namesrv and _needs_namesrv(options):
             raise AdminError("-n is needed: the address of a name server, or $NAMESRV_ADDR")
-        said = await COMMANDS[options.command].run(admin, options)
+        each = COMMANDS[options.command]
+        async with aclosing(each.run(admin, options)) as found:
+            async for said in found:
+                if options.json:
+                    print(json.dumps(said.data, indent=None if each.streams else 2, sort_keys=True), flush=each.streams)
+                elif said.lines or not each.streams:
+                    print("\n".join(said.lines), flush=each.streams)
     except (AdminError, RemotingError) as error:
         print(f"mqadmin {options.command}: {error}", file=sys.stderr)
         return FAILED
-    if options.json:
-        print(json.dumps(said.data, indent=2, sort_keys=True))
-    else:
-        print("\n".join(said.lines))
     return DONE
 
 
-ALWAYS_BY_ROUTE: Final = frozenset({
-    "clusterList", "topicRoute", "getBrokerEpoch", "deleteTopic", "topicStatus", "sendMessage", "consumerProgress",
-    "queryMsgById", "queryMsgByKey", "queryMsgByUniqueKey"})
-
-
 def _needs_namesrv(options: argparse.Namespace) -> bool:
-    if options.command in ALWAYS_BY_ROUTE:
+    if COMMANDS[options.command].by_route:
         return True
     return any(name in options and getattr(options, name) is None for name in ("brokerName", "brokerAddr"))

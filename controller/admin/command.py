@@ -1,14 +1,15 @@
 """What a command of ``mqadmin`` is: its arguments, what it asks of a running system, what it prints.
 
-A command returns one value with two faces, lines as the original prints them and data for ``--json``. Commands register
-themselves by decorator. Knows argparse and nothing of RocketMQ.
+A command returns one value with two faces, lines as the original prints them and data for ``--json``; one that goes
+through much, or goes on until it is interrupted, yields several. Commands register themselves by decorator. Knows
+argparse and nothing of RocketMQ.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 import attrs
@@ -36,31 +37,60 @@ class AdminError(Exception):
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[Admin, argparse.Namespace], Awaitable[Said]]
+Stream = Callable[[Admin, argparse.Namespace], AsyncGenerator[Said, None]]
 
 
 @attrs.frozen
 class AdminCommand:
-    """One line of ``mqadmin --help``. ``repeats``: it has ``-i`` and goes on until it is interrupted."""
+    """One line of ``mqadmin --help``."""
 
     name: str
     about: str
     more: str
     arguments: Arguments
-    run: Run
+    run: Stream
+    streams: bool
+    """It says several things, each as soon as it is known; as JSON, one on each line."""
+    by_route: bool
+    """The name servers are always asked."""
 
 
 COMMANDS: dict[str, AdminCommand] = {}
+"""By name."""
 
 
-def command(name: str, arguments: Arguments) -> Callable[[Run], Run]:
+def command(name: str, arguments: Arguments, *, by_route: bool = False) -> Callable[[Run], Run]:
     """Register a command; its docstring's first line is its help, the rest stands below its options."""
 
     def register(run: Run) -> Run:
-        about, _, more = (run.__doc__ or "").strip().partition("\n")
-        COMMANDS[name] = AdminCommand(name, about, more.strip("\n"), arguments, run)
+        async def once(admin: Admin, options: argparse.Namespace) -> AsyncGenerator[Said, None]:
+            yield await run(admin, options)
+
+        _register(name, arguments, once, run.__doc__, streams=False, by_route=by_route)
         return run
 
     return register
+
+
+def streaming(name: str, arguments: Arguments, *, by_route: bool = False) -> Callable[[Stream], Stream]:
+    """The same for one that yields."""
+
+    def register(run: Stream) -> Stream:
+        _register(name, arguments, run, run.__doc__, streams=True, by_route=by_route)
+        return run
+
+    return register
+
+
+def _register(
+    name: str, arguments: Arguments, run: Stream, documented: str | None, *, streams: bool, by_route: bool,
+) -> None:
+    about, _, more = (documented or "").strip().partition("\n")
+    COMMANDS[name] = AdminCommand(name, about, more.strip("\n"), arguments, run, streams, by_route)
+
+
+def no_arguments(_: argparse.ArgumentParser) -> None:
+    """Of a command that has only what all have."""
 
 
 def controller_argument(
@@ -83,6 +113,27 @@ def broker_or_cluster(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("-b", "--brokerName", metavar="NAME", help="one broker group")
     which.add_argument("-c", "--clusterName", metavar="NAME", help="all groups of a cluster, found by the name server")
+
+
+def text(parser: argparse.ArgumentParser, flags: str, about: str, *, required: bool = False, metavar: str = "NAME",
+         default: str | None = None) -> None:
+    """One option with a text; ``flags`` as ``-t --topic``."""
+    parser.add_argument(*flags.split(), required=required, metavar=metavar, default=default, help=about)
+
+
+def number(parser: argparse.ArgumentParser, flags: str, about: str, *, required: bool = False,
+           default: int | None = None, least: int = 0, metavar: str = "N", dest: str | None = None) -> None:
+    """One option with a whole number, ``least`` or more."""
+    told = "" if default is None else f"; default {default}"
+
+    def parsed(text: str) -> int:
+        if (value := int(text)) < least:
+            raise argparse.ArgumentTypeError(f"{text} is too small; it must be at least {least}")
+        return value
+
+    parsed.__name__ = "number"  # argparse says so of what is none
+    parser.add_argument(*flags.split(), required=required, type=parsed, metavar=metavar, default=default,
+                        help=about + told, dest=dest or flags.rpartition("--")[2])
 
 
 def broker_address_or_cluster(parser: argparse.ArgumentParser, brokers: str = "all masters") -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from controller.admin.asking import Admin
 from controller.admin.command import AdminError, Said, broker_address_or_cluster, command
-from controller.admin.finding import Found, in_java, local_time, of_cluster, of_topic, yes
+from controller.admin.finding import Found, asked_brokers, in_java, local_time, of_topic, yes
 from remoting.bodies.consumers import ConsumerConnection, ConsumerRunningInfo, MessageQueue, ResetOffsetBody
 from remoting.bodies.namesrv import TopicList
 from remoting.bodies.queries import ConsumeStats, OffsetWrapper
@@ -74,17 +74,18 @@ async def update_group(admin: Admin, options: argparse.Namespace) -> Said:
         "brokerId": options.brokerId, "whichBrokerWhenConsumeSlowly": options.whichBrokerWhenConsumeSlowly,
         "notifyConsumerIdsChangedEnable": options.notifyConsumerIdsChanged, "groupSysFlag": 0,
         "consumeTimeoutMinute": 15, "subscriptionDataSet": None, "attributes": attributes}
-    brokers = [Found("", options.brokerAddr)] if options.brokerAddr else await of_cluster(admin, options.clusterName)
+    brokers = await asked_brokers(admin, options)
     for broker in brokers:
         await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, dumps(group))
     shown = ", ".join(f"{key}={in_java(value)}" for key, value in {
-        **group, "groupRetryPolicy": _policy_words(options.groupRetryPolicy)}.items())
+        **group, "groupRetryPolicy": policy_words(options.groupRetryPolicy)}.items())
     return Said([*(f"create subscription group to {broker.address} success." for broker in brokers),
                  f"SubscriptionGroupConfig{{{shown}}}"],
                 {"group": group, "brokers": [broker.address for broker in brokers]})
 
 
-def _policy_words(policy: dict[str, Any]) -> str:
+def policy_words(policy: dict[str, Any]) -> str:
+    """How long a group waits before the next try, as the original prints it."""
     return "GroupRetryPolicy{" + ", ".join(f"{key}={in_java(policy.get(key))}" for key in (
         "type", "exponentialRetryPolicy", "customizedRetryPolicy")) + "}"
 
@@ -104,7 +105,7 @@ _QUEUE = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {}{:<20} {:<20}{}"
 _GROUP = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}"
 
 
-@command("consumerProgress", _progress_arguments)
+@command("consumerProgress", _progress_arguments, by_route=True)
 async def progress(admin: Admin, options: argparse.Namespace) -> Said:
     """how far consumer groups are behind"""
     if options.groupName is None:
@@ -231,15 +232,9 @@ async def reset_by_time(admin: Admin, options: argparse.Namespace) -> Said:
         raise AdminError("-b and -q go together, and -o with both: one queue is set at one broker")
     if options.broker is None and not admin.namesrv:
         raise AdminError("-n is needed: the address of a name server, or $NAMESRV_ADDR")
-    brokers = [Found("", options.broker)] if options.broker is not None else await of_topic(
-        admin, options.cluster or options.topic)
-    found: dict[MessageQueue, int] = {}
-    for broker in brokers:
-        answer = await admin.ask(broker.address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest(
-            options.topic, options.group, -1 if options.queue is None else options.queue, options.offset, time_ms,
-            options.force))
-        found |= ResetOffsetBody.from_json(answer.body).offset_table
-    queues = sorted(found.items(), key=lambda each: (each[0].broker_name, each[0].queue_id))
+    queues = await reset_offsets(
+        admin, options.cluster or options.topic, options.topic, options.group, time_ms, force=options.force,
+        broker=options.broker, queue_id=-1 if options.queue is None else options.queue, offset=options.offset)
     data = [{"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset} for queue, offset in queues]
     if options.broker is not None:
         return Said([
@@ -251,6 +246,20 @@ async def reset_by_time(admin: Admin, options: argparse.Namespace) -> Said:
              f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}".rstrip()]
     lines += [f"{queue.broker_name[:32]:<40}  {queue.queue_id:<40}  {offset}" for queue, offset in queues]
     return Said(lines, data)
+
+
+async def reset_offsets(
+    admin: Admin, routed: str, topic: str, group: str, time_ms: int, *, force: bool, broker: str | None = None,
+    queue_id: int = -1, offset: int | None = None,
+) -> list[tuple[MessageQueue, int]]:
+    """Where the queues are afterwards; at one broker, or at all that have the topic ``routed``. A negative time is the
+    end."""
+    found: dict[MessageQueue, int] = {}
+    for each in [Found("", broker)] if broker is not None else await of_topic(admin, routed):
+        answer = await admin.ask(each.address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest(
+            topic, group, queue_id, offset, time_ms, force))
+        found |= ResetOffsetBody.from_json(answer.body).offset_table
+    return sorted(found.items(), key=lambda item: (item[0].broker_name, item[0].queue_id))
 
 
 def parse_time(text: str) -> int:

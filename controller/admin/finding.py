@@ -5,6 +5,8 @@ Raises ``AdminError`` where the name server knows nothing of the kind, and ``Rem
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import attrs
@@ -26,17 +28,45 @@ class Found:
 
 async def of_cluster(admin: Admin, cluster: str, *, slaves: bool = False) -> list[Found]:
     """The masters of a cluster, with their slaves if wanted."""
-    clusters = await admin.clusters()
-    names = clusters.cluster_addr_table.get(cluster)
-    if names is None:
-        known = ", ".join(sorted(clusters.cluster_addr_table)) or "none"
-        raise AdminError(f"the name server knows no cluster {cluster}; it knows {known}")
-    groups = [clusters.broker_addr_table[name] for name in sorted(names) if name in clusters.broker_addr_table]
-    found = [Found(group.broker_name, address) for group in groups
-             for broker_id, address in sorted(group.broker_addrs.items()) if slaves or broker_id == MASTER_ID]
+    found = [Found(name, address) for name, addresses in await replicas(admin, cluster)
+             for broker_id, address in sorted(addresses.items()) if slaves or broker_id == MASTER_ID]
     if not found:
         raise AdminError(f"no group of cluster {cluster} has a master at the moment")
     return found
+
+
+async def asked_brokers(admin: Admin, options: argparse.Namespace, *, slaves: bool = False) -> list[Found]:
+    """Of ``broker_address_or_cluster``: the broker named, or those of the cluster."""
+    if options.brokerAddr:
+        return [Found("", options.brokerAddr)]
+    return await of_cluster(admin, options.clusterName, slaves=slaves)
+
+
+NO_MASTER = "NO_MASTER"
+"""What the original shows as the master of slaves that have none."""
+
+
+async def titled(admin: Admin, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """The same, each with the line that the original puts above what it says; slaves behind their masters."""
+    if options.brokerAddr:
+        return [(f"============{options.brokerAddr}============", options.brokerAddr)]
+    found: list[tuple[str, str]] = []
+    for _, addresses in await replicas(admin, options.clusterName):
+        master = addresses.get(MASTER_ID)
+        found += [(f"============Master: {address}============" if broker_id == MASTER_ID else
+                   f"============My Master: {master or NO_MASTER}=====Slave: {address}============", address)
+                  for broker_id, address in sorted(addresses.items())]
+    return found
+
+
+async def replicas(admin: Admin, cluster: str) -> list[tuple[str, dict[int, str]]]:
+    """Each group of a cluster with its brokers by id."""
+    clusters = await admin.clusters()
+    if cluster not in clusters.cluster_addr_table:
+        known = ", ".join(sorted(clusters.cluster_addr_table)) or "none"
+        raise AdminError(f"the name server knows no cluster {cluster}; it knows {known}")
+    return [(name, dict(clusters.broker_addr_table[name].broker_addrs))
+            for name in sorted(clusters.cluster_addr_table[cluster]) if name in clusters.broker_addr_table]
 
 
 async def of_topic(admin: Admin, topic: str, *, cluster: str | None = None) -> list[Found]:
@@ -70,3 +100,16 @@ def in_java(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}={in_java(each)}" for key, each in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def stamp(time_ms: int) -> str:
+    """A time as the original writes it without marks: yyyyMMddHHmmssSSS, in this machine's zone."""
+    return datetime.fromtimestamp(time_ms / 1e3, UTC).astimezone().strftime("%Y%m%d%H%M%S") + f"{time_ms % 1000:03}"
+
+
+def first_number(stats: Mapping[str, str], key: str) -> float:
+    """Of a value of code 28, which may be several numbers or words; 0 where there is none."""
+    try:
+        return float((stats.get(key) or "0").split()[0])
+    except (ValueError, IndexError):
+        return 0.0

@@ -20,18 +20,16 @@ from controller.admin.command import AdminError, Said, command
 from controller.admin.consumers import RETRY_PREFIX, consume_stats
 from controller.admin.finding import Found, in_java, local_time, of_topic
 from controller.admin.messages import Sent, send
+from controller.admin.stored import Stored, stored_of
 from remoting.address import join_address
 from remoting.bodies.consumers import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo, GroupList
 from remoting.codes import RequestCode, ResponseCode
-from remoting.compression import expand
 from remoting.errors import RemotingError, ResponseError
 from remoting.headers.consumers import ConsumerClientRequest, ConsumerGroupRequest
 from remoting.headers.queries import QueryMessageRequest, TopicRequest, ViewMessageRequest
-from remoting.record import Record, decode, decode_all, decode_properties, parse_message_id, unpacked_host
+from remoting.record import decode, decode_all, parse_message_id, unpacked_host
 
 MASTER_ID: Final = 0
-BODY_BYTES_MAX: Final = 64 << 20
-"""Of a compressed body, when it is expanded."""
 BODIES: Final = Path("/tmp/rocketmq/msgbodys")
 """Where the original leaves the bodies of what it shows."""
 UNIQUE_MOST: Final = 32
@@ -41,44 +39,14 @@ _FILE_NAME: Final = re.compile(r"\w[\w.-]{0,120}")
 FOREVER: Final = 2**63 - 1
 
 
-@attrs.frozen
-class Stored:
-    """A message that was found."""
-
-    record: Record
-    properties: dict[str, str]
-    body: bytes
-    """As it was sent."""
-
-    @property
-    def message_id(self) -> str:
-        """The sender's; the broker's where the sender gave none."""
-        return self.properties.get("UNIQ_KEY") or self.record.message_id
-
-    @property
-    def topic(self) -> str:
-        return self.record.message.topic.decode(errors="replace")
-
-    @property
-    def store_host(self) -> str:
-        return join_address(*unpacked_host(self.record.message.store_host))
-
-
-def _stored(record: Record) -> Stored:
-    """Raises ``CompressionMissing``, ``MessageIllegal``."""
-    message = record.message
-    return Stored(record, decode_properties(message.properties),
-                  expand(message.body, message.sys_flag, BODY_BYTES_MAX))
-
-
 # --- finding -------------------------------------------------------------------------------------------------
 
 
-async def by_key(admin: Admin, options: argparse.Namespace, header: QueryMessageRequest) -> list[Stored]:
+async def by_key(admin: Admin, header: QueryMessageRequest, cluster: str | None = None) -> list[Stored]:
     """What the brokers with the topic have, each the newest first. Raises ``AdminError`` without any."""
     found: list[Stored] = []
     failure: RemotingError | None = None
-    for broker in await of_topic(admin, options.topic, cluster=options.cluster):
+    for broker in await of_topic(admin, header.topic, cluster=cluster):
         try:
             answer = await admin.ask(broker.address, RequestCode.QUERY_MESSAGE, header)
         except ResponseError as error:
@@ -87,7 +55,7 @@ async def by_key(admin: Admin, options: argparse.Namespace, header: QueryMessage
         except RemotingError as error:
             failure = error
             continue
-        found += map(_stored, decode_all(answer.body))
+        found += map(stored_of, decode_all(answer.body))
     # The index knows hashes: two keys may share one.
     found = [each for each in found if (
         each.message_id == header.key if header.unique
@@ -106,11 +74,12 @@ async def by_id(admin: Admin, options: argparse.Namespace, message_id: str) -> S
         if 0 < port < 1 << 16:  # a sender's id looks the same, and is none of these nearly always
             answer = await admin.ask(join_address(name, port), RequestCode.VIEW_MESSAGE_BY_ID,
                                      ViewMessageRequest(offset))
-            return _stored(decode(answer.body))
+            return stored_of(decode(answer.body))
     except RemotingError:
         pass
-    return (await by_key(admin, options, QueryMessageRequest(
-        options.topic, message_id, UNIQUE_MOST, time.time_ns() // 1_000_000 - UNIQUE_AGE_MS, FOREVER, unique=True)))[0]
+    since_ms = time.time_ns() // 1_000_000 - UNIQUE_AGE_MS
+    return (await by_key(admin, QueryMessageRequest(
+        options.topic, message_id, UNIQUE_MOST, since_ms, FOREVER, unique=True), options.cluster))[0]
 
 
 # --- showing -------------------------------------------------------------------------------------------------
@@ -131,7 +100,8 @@ def _lines(stored: Stored, path: str) -> list[str]:
     return [f"{name + ':':<20} {value}" for name, value in rows.items()]
 
 
-def _data(stored: Stored, path: str, tracks: list[Track]) -> dict[str, Any]:
+def data_of(stored: Stored) -> dict[str, Any]:
+    """A message as plain values for ``--json``."""
     record, message = stored.record, stored.record.message
     return {
         "offsetMsgId": record.message_id, "msgId": stored.message_id, "topic": stored.topic,
@@ -139,8 +109,11 @@ def _data(stored: Stored, path: str, tracks: list[Track]) -> dict[str, Any]:
         "reconsumeTimes": message.reconsume_times, "bornTimestamp": message.born_time_ms,
         "storeTimestamp": record.store_time_ms, "bornHost": join_address(*unpacked_host(message.born_host)),
         "storeHost": stored.store_host, "sysFlag": message.sys_flag, "properties": stored.properties,
-        "bodyPath": path, "body": stored.body.decode(errors="replace"),
-        "tracks": [attrs.asdict(track) for track in tracks]}
+        "body": stored.body.decode(errors="replace")}
+
+
+def _data(stored: Stored, path: str, tracks: list[Track]) -> dict[str, Any]:
+    return data_of(stored) | {"bodyPath": path, "tracks": [attrs.asdict(track) for track in tracks]}
 
 
 def _leave_body(stored: Stored, suffix: str = "") -> str:
@@ -277,7 +250,7 @@ def _id_arguments(parser: argparse.ArgumentParser) -> None:
     _cluster_argument(parser)
 
 
-@command("queryMsgById", _id_arguments)
+@command("queryMsgById", _id_arguments, by_route=True)
 async def query_by_id(admin: Admin, options: argparse.Namespace) -> Said:
     """show messages by id, and which consumer groups have had them
 
@@ -292,18 +265,16 @@ async def query_by_id(admin: Admin, options: argparse.Namespace) -> Said:
             if options.sendMessage.strip().lower() == "true":
                 said.append(await _resend(admin, await by_id(admin, options, message_id), message_id))
         else:
-            said.append(await _shown(admin, options, await by_id(admin, options, message_id)))
+            said.append(await shown(admin, await by_id(admin, options, message_id), options.bodyFormat))
     return Said([line for each in said for line in each.lines], [each.data for each in said])
 
 
-async def _shown(admin: Admin, options: argparse.Namespace, stored: Stored) -> Said:
+async def shown(admin: Admin, stored: Stored, encoding: str | None) -> Said:
+    """A message with who has had it; its body is left in a file, and shown too where an encoding is given."""
     path, tracks = _leave_body(stored), await _tracks(admin, stored)
     lines = [f"{'OffsetID:':<20} {stored.record.message_id}", *_lines(stored, path)]
-    if options.bodyFormat:
-        try:
-            lines.append(f"{'Message Body:':<20} {stored.body.decode(options.bodyFormat, errors='replace')}")
-        except LookupError:
-            raise AdminError(f"-f: {options.bodyFormat!r} is no encoding; UTF-8 is one") from None
+    if encoding:
+        lines.append(f"{'Message Body:':<20} {stored.text(encoding)}")
     lines += ["", "", *map(str, tracks)] if tracks else ["", "", "WARN: No Consumer"]
     return Said(lines, _data(stored, path, tracks))
 
@@ -327,12 +298,12 @@ _KEY_ROW: Final = "{:<50} {:>4} {:>40} {:<200}"
 HOUR_MS: Final = 3_600_000
 
 
-@command("queryMsgByKey", _key_arguments)
+@command("queryMsgByKey", _key_arguments, by_route=True)
 async def query_by_key(admin: Admin, options: argparse.Namespace) -> Said:
     """where messages with a key are"""
-    found = await by_key(admin, options, QueryMessageRequest(
+    found = await by_key(admin, QueryMessageRequest(
         options.topic, options.msgKey, options.maxNum, options.beginTimestamp, options.endTimestamp, options.keyType,
-        options.lastKey))
+        options.lastKey), options.cluster)
     rows = [(each.message_id, each.record.message.queue_id, each.record.queue_offset, "@".join(map(str, (
         each.record.store_time_ms // HOUR_MS * HOUR_MS, options.topic, options.keyType, options.msgKey,
         each.message_id, each.record.offset)))) for each in found]
@@ -352,11 +323,11 @@ def _unique_arguments(parser: argparse.ArgumentParser) -> None:
     _cluster_argument(parser)
 
 
-@command("queryMsgByUniqueKey", _unique_arguments)
+@command("queryMsgByUniqueKey", _unique_arguments, by_route=True)
 async def query_by_unique_key(admin: Admin, options: argparse.Namespace) -> Said:
     """show a message by the id that its sender gave it, and which consumer groups have had it"""
-    found = await by_key(admin, options, QueryMessageRequest(
-        options.topic, options.msgId, UNIQUE_MOST, options.startTime, options.endTime, unique=True))
+    found = await by_key(admin, QueryMessageRequest(
+        options.topic, options.msgId, UNIQUE_MOST, options.startTime, options.endTime, unique=True), options.cluster)
     found.sort(key=lambda each: each.record.store_time_ms)
     if options.consumerGroup and options.clientId:
         return await _push(admin, options, found[0])

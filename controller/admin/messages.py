@@ -53,7 +53,7 @@ def _send_arguments(parser: argparse.ArgumentParser) -> None:
 _ROW = "{:<32}  {:<4}  {:<20}    {}"
 
 
-@command("sendMessage", _send_arguments)
+@command("sendMessage", _send_arguments, by_route=True)
 async def send_message(admin: Admin, options: argparse.Namespace) -> Said:
     """send one message"""
     if options.qid is not None and options.broker is None:

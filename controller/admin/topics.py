@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from controller.admin.asking import Admin
 from controller.admin.command import AdminError, Said, broker_address_or_cluster, command
-from controller.admin.finding import Found, local_time, of_cluster, of_topic, yes
+from controller.admin.finding import Found, asked_brokers, local_time, of_cluster, of_topic, yes
+from controller.admin.showing import topic_words
 from remoting.bodies.consumers import MessageQueue
+from remoting.bodies.namesrv import TopicConfig
 from remoting.bodies.queries import TopicOffset, TopicStatsTable
 from remoting.codes import RequestCode
 from remoting.errors import ResponseError
@@ -35,7 +37,7 @@ def _route_arguments(parser: argparse.ArgumentParser) -> None:
 _ROW = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
 
 
-@command("topicRoute", _route_arguments)
+@command("topicRoute", _route_arguments, by_route=True)
 async def topic_route(admin: Admin, options: argparse.Namespace) -> Said:
     """which brokers hold a topic's queues"""
     route = await admin.route(options.topic)
@@ -82,7 +84,7 @@ async def update_topic(admin: Admin, options: argparse.Namespace) -> Said:
         options.topic, options.readQueueNums, options.writeQueueNums, options.perm, AUTO_CREATE_TOPIC,
         topic_sys_flag=int(options.unit) | int(options.hasUnitSub) << 1, order=options.order,
         attributes=options.attributes or None)
-    brokers = [Found("", options.brokerAddr)] if options.brokerAddr else await of_cluster(admin, options.clusterName)
+    brokers = await asked_brokers(admin, options)
     lines = []
     for broker in brokers:
         await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
@@ -93,11 +95,10 @@ async def update_topic(admin: Admin, options: argparse.Namespace) -> Said:
         scope = "broker" if options.brokerAddr else "cluster"
         lines.insert(0 if options.brokerAddr else len(lines),
                      f"set {scope} orderConf. isOrder=true, orderConf=[{order}]")
-    attributes = ", ".join(part for part in options.attributes.split(",") if part)
-    lines.append(
-        f"TopicConfig [topicName={options.topic}, readQueueNums={options.readQueueNums}, "
-        f"writeQueueNums={options.writeQueueNums}, perm={perm_words(options.perm)}, topicFilterType=SINGLE_TAG, "
-        f"topicSysFlag={header.topic_sys_flag}, order={str(options.order).lower()}, attributes={{{attributes}}}]")
+    attributes = {part.partition("=")[0]: part.partition("=")[2] for part in options.attributes.split(",") if part}
+    lines.append(topic_words(TopicConfig(
+        options.topic, options.readQueueNums, options.writeQueueNums, options.perm,
+        topic_sys_flag=header.topic_sys_flag or 0, order=options.order, attributes=attributes)))
     return Said(lines, data)
 
 
@@ -134,17 +135,12 @@ async def _kept_order(admin: Admin, topic: str) -> dict[str, str]:
     return {name: count for name, _, count in parts if name}
 
 
-def perm_words(perm: int) -> str:
-    """``RW-`` and such."""
-    return "".join(word if perm & bit else "-" for bit, word in ((4, "R"), (2, "W"), (1, "X")))
-
-
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--topic", required=True, metavar="NAME", help="which topic")
     parser.add_argument("-c", "--clusterName", required=True, metavar="NAME", help="in which cluster")
 
 
-@command("deleteTopic", _delete_arguments)
+@command("deleteTopic", _delete_arguments, by_route=True)
 async def delete_topic(admin: Admin, options: argparse.Namespace) -> Said:
     """delete a topic, with its queues, from the masters of a cluster and from the name servers"""
     brokers = await of_cluster(admin, options.clusterName)
@@ -170,7 +166,7 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
 _STATUS = "{:<32}  {:<4}  {:<20}  {:<20}    {}"
 
 
-@command("topicStatus", _status_arguments)
+@command("topicStatus", _status_arguments, by_route=True)
 async def topic_status(admin: Admin, options: argparse.Namespace) -> Said:
     """the queues of a topic: first and next offset, and when the last message came"""
     found: list[tuple[MessageQueue, TopicOffset]] = []

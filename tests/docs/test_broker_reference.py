@@ -8,6 +8,7 @@ from pathlib import Path
 from broker.admin import Administration
 from broker.idle_keys import FEATURES, IDLE, NOT_OFFERED
 from broker.parts import configuration
+from broker.query.colddata import ColdData
 from remoting.codes import RequestCode
 from remoting.daemon import process
 from remoting.daemon.keys import names
@@ -26,7 +27,8 @@ def test_every_code_of_operators_and_replicas_is_on_the_page() -> None:
     tables = {RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET,
               RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE}
     others = {RequestCode.EXCHANGE_BROKER_HA_INFO, RequestCode.NOTIFY_BROKER_ROLE_CHANGED}
-    assert listed == set(Administration.handlers(Administration.__new__(Administration))) | tables | others
+    operators = {*Administration.handlers(Administration.__new__(Administration)), *ColdData(print).handlers()}
+    assert listed == operators | tables | others
 
 
 def test_exit_codes() -> None:
