@@ -2,21 +2,24 @@
 
     python -m benchmarks.broker_client [--seconds 3] [--bytes 128]
 
-Each line has the rate and the microseconds of processor time of the client's process for each message. The stub answers
-sends with a made-up place and pulls with the same records; it stores nothing. It measures; it judges nothing.
+First the client of trio, then the same calls through the client of asyncio. Each line has the rate and the microseconds
+of processor time of the client's process for each message. The stub answers sends with a made-up place and pulls with
+the same records; it stores nothing. It measures; it judges nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import trio
 
-from broker.client import Client, ConsumerSettings, FlowLimits, Message, MessageQueue, Start, connect
+from broker.client import Client, ConsumerSettings, FlowLimits, Message, MessageQueue, Start, aio, connect
 from remoting import record as codec
 from remoting.bodies.consumers import ConsumerIdList, HeartbeatData
 from remoting.bodies.namesrv import BrokerData, QueueData, TopicRouteData
@@ -27,6 +30,8 @@ from remoting.headers.pulling import OffsetResponse, PullMessageRequest, PullMes
 from remoting.headers.sending import SendMessageResponse
 from remoting.server import Server
 
+Together = Callable[[Callable[[], Coroutine[Any, Any, None]], int], Awaitable[None]]
+"""Runs so many tasks of one kind."""
 TOPIC = "Orders"
 PULLED = 32
 
@@ -96,7 +101,9 @@ async def _serve(size_bytes: int) -> None:
     await stub.server().run(listeners)
 
 
-async def _measure(name: str, seconds: float, tasks: int, work: Callable[[], Awaitable[int]]) -> None:
+async def _measure(
+    name: str, seconds: float, tasks: int, work: Callable[[], Awaitable[int]], together: Together,
+) -> None:
     """``work`` again and again in so many tasks; it returns how many messages it was."""
     counted, began, used = 0, time.perf_counter(), time.process_time()
 
@@ -106,15 +113,25 @@ async def _measure(name: str, seconds: float, tasks: int, work: Callable[[], Awa
             made = await work()
             counted += made
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(tasks):
-            nursery.start_soon(again)
+    await together(again, tasks)
     took, spent = time.perf_counter() - began, time.process_time() - used
     each_us = spent / counted * 1e6
     print(f"{name:<36} {counted / took:>10,.0f}/s  {each_us:6.1f} µs of the client's for each", flush=True)
 
 
-async def _consume(client: Client, seconds: float) -> None:
+async def _on_trio(work: Callable[[], Awaitable[None]], tasks: int) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(tasks):
+            nursery.start_soon(work)
+
+
+async def _on_asyncio(work: Callable[[], Coroutine[None, None, None]], tasks: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(tasks):
+            group.create_task(work())
+
+
+async def _consume(client: Client | aio.Client, seconds: float, together: Together) -> None:
     settings = ConsumerSettings(flow=FlowLimits(messages=1_000))
     async with client.consume("readers", TOPIC, start=Start.FIRST, settings=settings) as messages:
         async for message in messages:
@@ -127,31 +144,41 @@ async def _consume(client: Client, seconds: float) -> None:
                 break
             return 1
 
-        await _measure("consume and acknowledge", seconds, 1, take)
+        await _measure("consume and acknowledge", seconds, 1, take, together)
 
 
-async def _run(address: str, seconds: float, size_bytes: int) -> None:
-    body = b"." * size_bytes
+async def _run(client: Client | aio.Client, seconds: float, size_bytes: int, together: Together) -> None:
+    body, queue = b"." * size_bytes, MessageQueue(TOPIC, "a", 0)
+
+    async def send() -> int:
+        await client.send(Message(TOPIC, body, "new", ["42"]))
+        return 1
+
+    async def oneway() -> int:
+        await client.send_oneway(Message(TOPIC, body, "new", ["42"]), queue=queue)
+        return 1
+
+    async def batch() -> int:
+        return len(await client.send_batch([Message(TOPIC, body, "new", ["42"]) for _ in range(32)]))
+
+    await send()
+    for tasks in (1, 32, 1_000):
+        await _measure(f"send, {tasks} at once", seconds, tasks, send, together)
+    await _measure("send one-way", seconds, 1, oneway, together)
+    await _measure("send in batches of 32, 32 at once", seconds, 32, batch, together)
+    await _consume(client, seconds, together)
+
+
+async def _trio(address: str, seconds: float, size_bytes: int) -> None:
+    print("trio")
     async with connect([address]) as client:
-        queue = MessageQueue(TOPIC, "a", 0)
+        await _run(client, seconds, size_bytes, _on_trio)
 
-        async def send() -> int:
-            await client.send(Message(TOPIC, body, "new", ["42"]))
-            return 1
 
-        async def oneway() -> int:
-            await client.send_oneway(Message(TOPIC, body, "new", ["42"]), queue=queue)
-            return 1
-
-        async def batch() -> int:
-            return len(await client.send_batch([Message(TOPIC, body, "new", ["42"]) for _ in range(32)]))
-
-        await send()
-        for tasks in (1, 32, 1_000):
-            await _measure(f"send, {tasks} at once", seconds, tasks, send)
-        await _measure("send one-way", seconds, 1, oneway)
-        await _measure("send in batches of 32, 32 at once", seconds, 32, batch)
-        await _consume(client, seconds)
+async def _asyncio(address: str, seconds: float, size_bytes: int) -> None:
+    print("asyncio")
+    async with aio.connect([address]) as client:
+        await _run(client, seconds, size_bytes, _on_asyncio)
 
 
 def main() -> None:
@@ -168,7 +195,9 @@ def main() -> None:
                           stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            trio.run(_run, server.stdout.readline().strip(), given.seconds, given.bytes)
+            address = server.stdout.readline().strip()
+            trio.run(_trio, address, given.seconds, given.bytes)
+            asyncio.run(_asyncio(address, given.seconds, given.bytes))
         finally:
             server.kill()
 

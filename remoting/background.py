@@ -19,11 +19,16 @@ async def background() -> AsyncIterator[trio.Nursery]:
         try:
             yield nursery
         except BaseException as error:  # raised again here or below
-            if isinstance(error, trio.Cancelled) or (
-                    isinstance(error, BaseExceptionGroup) and error.split(trio.Cancelled)[1] is None):
+            if only_cancelled(error):
                 raise  # perhaps for the nursery's own scope, outside of which nobody would catch it
             failure = error
         nursery.cancel_scope.shield = failure is not None  # else a cancellation from outside would take its place
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+def only_cancelled(error: BaseException) -> bool:
+    """Whether it is trio's word for a cancellation and nothing else."""
+    return isinstance(error, trio.Cancelled) or (
+        isinstance(error, BaseExceptionGroup) and error.split(trio.Cancelled)[1] is None)

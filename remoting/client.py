@@ -48,7 +48,8 @@ async def open_client(
 
     async with background() as nursery:
         try:
-            await nursery.start(run)
+            with trio.CancelScope(shield=True):  # which takes no time; cancelled here, nobody would end `lasting`
+                await nursery.start(run)
             yield client
         finally:
             client._close()

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -23,6 +23,7 @@ from broker.client.faults import Faults
 from broker.client.ids import UniqueIds
 from broker.client.message import NO_PROPERTIES, Message, Received, Sent, check_group
 from broker.client.messages import Messages
+from broker.client.opening import KeptBlock, openable
 from broker.client.popping import INVISIBLE_MS, Popper, open_popper
 from broker.client.positions import Start
 from broker.client.producing import Producer
@@ -46,6 +47,7 @@ _ANYWHERE: Final = "127.0.0.1"
 _EVERYTHING: Final = 2**63 - 1
 
 
+@openable
 @asynccontextmanager
 async def connect(
     name_servers: str | Sequence[str], *, producer_group: str = "quorate-producers", client_id: str | None = None,
@@ -53,6 +55,9 @@ async def connect(
     connector: Connector = connect_tcp, random: Random | None = None,
 ) -> AsyncIterator[Client]:
     """A client of the cluster that ``name_servers`` (``host:port``, a list or joined by ``;``) know.
+
+    ``async with connect(...) as client`` for a block; ``client = await connect(...)`` for as long as you like, and then
+    ``await client.aclose()``.
 
     Dials nobody before the first request. ``host`` is this machine's IP address in ids of messages, if it is not to be
     the one that it has towards the name servers. ``client_id`` must differ between clients of one group; without one it
@@ -92,6 +97,9 @@ async def connect(
 class Client:
     """Made by ``connect``. Any number of tasks may use it at once; they share one connection to each broker."""
 
+    kept: KeptBlock[Any] | None = None
+    """None: a block of the user's owns it."""
+
     def __init__(self, session: Session, random: Random) -> None:
         self._session, self._random = session, random
         self._producer = Producer(session, random.randrange(1 << 16))
@@ -103,6 +111,15 @@ class Client:
     def id(self) -> str:
         """How brokers and the other members of its groups know this client."""
         return self._session.client_id
+
+    async def aclose(self) -> None:
+        """End a client that was awaited: say goodbye, close its connections. The second time nothing happens.
+
+        Raises ``RuntimeError`` for one that ``async with`` made: its block ends it.
+        """
+        if self.kept is None:
+            raise RuntimeError("this client belongs to the block `async with connect(...)`, and ends with it")
+        await self.kept.close()
 
     # --- sending ---------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ It knows properties and records; nothing of connections. Source: ``Message``, ``
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -85,7 +85,7 @@ class Message:
     ``keys`` find it again (``query``), ``tag`` lets consumers choose. ``flag`` is the user's own number.
     ``wait_stored=False``: the broker need not wait for its replicas.
 
-    MessageView at once, or, by one of three: ``delay``, so long after the broker has it, by the broker's clock;
+    Delivered at once, or, by one of three: ``delay``, so long after the broker has it, by the broker's clock;
     ``deliver_at``, a moment with its time zone; ``delay_level``, 1 to 18 for 1 s to 2 h.
     """
 
@@ -208,8 +208,9 @@ def encode(
 class Origin(Protocol):
     """Where a message came from, and who wants to know what became of it."""
 
-    dropped: bool
-    """The messages of that queue are no longer this client's."""
+    @property
+    def dropped(self) -> bool:
+        """The messages of that queue are no longer this client's."""
 
     def acknowledged(self, message: Received) -> None: ...
     async def later(self, message: Received, level: int) -> None: ...
@@ -322,6 +323,11 @@ class Received(MessageView):
         copy = Received(self.record, self.queue, self._body_bytes_max, self._origin)
         copy.reconsume_times = self.reconsume_times + 1
         return copy
+
+    def answered_by(self, way: Callable[[Origin], Origin]) -> None:
+        """For clients on other loops: what becomes of it is told by a way of theirs."""
+        if self._origin is not None:
+            self._origin = way(self._origin)
 
     def ack(self) -> None:
         """It is done with, and not delivered to this group again. Sends nothing: positions are committed in turn."""

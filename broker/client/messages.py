@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 
 import trio
 
@@ -17,7 +17,7 @@ from remoting.bodies.consumers import MessageQueue
 logger = logging.getLogger("broker.client")
 
 Handler = Callable[[Received], Awaitable[object]]
-_TURNS = 32
+TURNS = 32
 """So many messages without a wait, then others on the loop have their turn."""
 
 
@@ -29,7 +29,7 @@ class Messages:
         self._lot = trio.lowlevel.ParkingLot()
         self._queues = queues
         self._turns = 0
-        self._closed = False
+        self.closed = False
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -40,22 +40,16 @@ class Messages:
         return self
 
     async def __anext__(self) -> Received:
-        ready = self._ready
         self._turns += 1
-        if self._turns % _TURNS:
+        if self._turns % TURNS:
             await trio.lowlevel.checkpoint_if_cancelled()
         else:
             await trio.lowlevel.checkpoint()
-        while True:
-            while ready:
-                message = ready.popleft()
-                if message.settled:  # its queue is another's by now
-                    continue
-                message.taken_at = trio.current_time()
-                return message
-            if self._closed:
+        while (message := self.taken()) is None:
+            if self.closed:
                 raise StopAsyncIteration
             await self._lot.park()
+        return message
 
     async def for_each(self, handler: Handler, *, tasks: int = 16) -> None:
         """Handle messages in so many tasks, until the consumer is closed or this is cancelled.
@@ -65,28 +59,43 @@ class Messages:
         """
         async with trio.open_nursery() as nursery:
             for _ in range(tasks):
-                nursery.start_soon(self._handle, handler)
-
-    async def _handle(self, handler: Handler) -> None:
-        async for message in self:
-            try:
-                await handler(message)
-            except Exception:  # any defect of the handler's: the message comes again
-                logger.exception("%r was not handled", message)
-                await message.retry_later()
-            else:
-                message.ack()
+                nursery.start_soon(handle, self, handler)
 
     # --- for the consumer ------------------------------------------------------------------------------------
 
     def put(self, messages: Iterable[Received]) -> None:
         """These are ready."""
-        before = len(self._ready)
         self._ready.extend(messages)
-        self._lot.unpark(count=len(self._ready) - before)
+        self._lot.unpark(count=len(self._ready))
+
+    def taken(self) -> Received | None:
+        """The next that is ready; it is its user's now."""
+        while self._ready:
+            message = self._ready.popleft()
+            if not message.settled:  # else its queue is another's by now
+                message.taken_at = trio.current_time()
+                return message
+        return None
+
+    async def something(self) -> None:
+        """Wait until one is ready, or no more will come. Whoever then does not take it says so by ``put(())``."""
+        while not self._ready and not self.closed:
+            await self._lot.park()
 
     def close(self) -> None:
         """What is ready is forgotten; who waits learns that no more will come."""
-        self._closed = True
+        self.closed = True
         self._ready.clear()
         self._lot.unpark_all()
+
+
+async def handle(messages: AsyncIterable[Received], handler: Handler) -> None:
+    """One after the other, as ``for_each`` says."""
+    async for message in messages:
+        try:
+            await handler(message)
+        except Exception:  # any defect of the handler's: the message comes again
+            logger.exception("%r was not handled", message)
+            await message.retry_later()
+        else:
+            message.ack()

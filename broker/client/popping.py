@@ -8,10 +8,11 @@ of a topic, which asks for more while there is room. Source: ``DefaultMQPushCons
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 from uuid import uuid4
 
 import attrs
@@ -63,13 +64,23 @@ _PAUSE_MAX_MS: Final = 1_000
 _POP_CK: Final = b"POP_CK\x01"
 
 
+class Answering(Protocol):
+    """Whom a message tells what became of it."""
+
+    @property
+    def group(self) -> str: ...
+    async def ack(self, message: Popped) -> None: ...
+    async def change(self, message: Popped, invisible_ms: int) -> None: ...
+    async def give_back(self, message: Popped, pause_ms: int | None) -> None: ...
+
+
 class Popped(MessageView):
     """A message that is this client's until ``visible_at``; acknowledge it before, or it comes again, to anybody."""
 
     __slots__ = ("_popper", "receipt", "settled", "visible_at")
 
     def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int, receipt: Receipt, visible_at: float,
-                 popper: Popper) -> None:
+                 popper: Answering) -> None:
         super().__init__(record, queue, body_bytes_max)
         self.receipt = receipt
         """What the broker knows this delivery by."""
@@ -77,6 +88,10 @@ class Popped(MessageView):
         """When it comes back unless something is said of it, by trio's clock."""
         self.settled = False
         """It was acknowledged, given back, or is too late for either."""
+        self._popper = popper
+
+    def answered_by(self, popper: Answering) -> None:
+        """For clients on other loops: what becomes of it is told by a way of theirs."""
         self._popper = popper
 
     @property
@@ -187,26 +202,17 @@ class Popper:
 
     async def __anext__(self) -> Popped:
         await trio.lowlevel.checkpoint()
-        while True:
-            message = self._taken()
-            if message is not None:
-                return message
-            if self._closed:
-                raise StopAsyncIteration
-            await self._lot.park()
+        await self.something()
+        message = self.taken()
+        if message is None:
+            raise StopAsyncIteration
+        return message
 
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Popped]:
         """Up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
         await trio.lowlevel.checkpoint()
-        first = self._taken()
-        with trio.move_on_after(timeout_ms / 1e3):
-            while first is None and not self._closed:
-                await self._lot.park()
-                first = self._taken()
-        found = [] if first is None else [first]
-        while found and len(found) < most and (message := self._taken()) is not None:
-            found.append(message)
-        return found
+        await self.something(timeout_ms)
+        return self.several(most)
 
     async def for_each(self, handler: Handler, *, tasks: int = 16) -> None:
         """Handle messages in so many tasks, until the block ends or this is cancelled.
@@ -216,31 +222,41 @@ class Popper:
         """
         async with trio.open_nursery() as nursery:
             for _ in range(tasks):
-                nursery.start_soon(self._handle, handler)
+                nursery.start_soon(handle, self, handler)
 
-    async def _handle(self, handler: Handler) -> None:
-        async for message in self:
-            settle = message.ack
-            try:
-                await handler(message)
-            except Exception:  # any defect of the handler's: the message comes again
-                logger.exception("%r was not handled", message)
-                settle = message.retry_later
-            try:
-                await settle()
-            except ClientError as error:
-                logger.warning("%r comes again: %s", message, error)
+    # --- and for clients on other loops --------------------------------------------------------------------------
 
-    def _taken(self) -> Popped | None:
+    async def something(self, timeout_ms: float = math.inf) -> None:
+        """Wait until ``taken`` finds one, or no more will come. Whoever then takes none calls ``pass_on``."""
+        with trio.move_on_after(timeout_ms / 1e3):
+            while not self._here() and not self._closed:
+                await self._lot.park()
+
+    def pass_on(self) -> None:
+        """Another who waits may take what is ready."""
+        self._lot.unpark(count=len(self._ready))
+
+    def taken(self) -> Popped | None:
         """The next that is not too late."""
+        return self._ready.popleft() if self._here() else None
+
+    def several(self, most: int) -> list[Popped]:
+        """So many of them, or fewer."""
+        found: list[Popped] = []
+        while len(found) < most and (message := self.taken()) is not None:
+            found.append(message)
+        return found
+
+    def _here(self) -> bool:
+        """Whether one is ready; those that are too late go."""
         while self._ready:
-            message = self._ready.popleft()
-            if message.settled:
-                continue
-            if not message.expired:
-                return message
-            self._settled(message)
-        return None
+            message = self._ready[0]
+            if not (message.settled or message.expired):
+                return True
+            self._ready.popleft()
+            if not message.settled:
+                self._settled(message)
+        return False
 
     # --- what becomes of a message ---------------------------------------------------------------------------
 
@@ -460,9 +476,8 @@ class Popper:
             self._put((turn[0],))
 
     def _put(self, messages: Iterable[Popped]) -> None:
-        before = len(self._ready)
         self._ready.extend(messages)
-        self._lot.unpark(count=len(self._ready) - before)
+        self.pass_on()
 
     async def _failed(self, source: _Source, error: Exception) -> float:
         source.failures += 1
@@ -485,3 +500,18 @@ def _receipt(record: Record, header: PopMessageResponse, starts: Mapping[tuple[i
     flag = retry_flag(message.topic.decode(errors="replace"))
     return Receipt(starts.get((flag, message.queue_id), offset), header.pop_time, header.invisible_time,
                    header.revive_qid, flag, broker, message.queue_id, offset)
+
+
+async def handle(messages: AsyncIterable[Popped], handler: Handler) -> None:
+    """One after the other, as ``for_each`` says."""
+    async for message in messages:
+        settle = message.ack
+        try:
+            await handler(message)
+        except Exception:  # any defect of the handler's: the message comes again
+            logger.exception("%r was not handled", message)
+            settle = message.retry_later
+        try:
+            await settle()
+        except ClientError as error:
+            logger.warning("%r comes again: %s", message, error)

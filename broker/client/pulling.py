@@ -98,16 +98,23 @@ class Puller:
 
     async def poll(self, timeout_ms: float = 5_000, most: int = 32) -> list[Received]:
         """Up to ``most`` messages: those that are here, else the first that come; none after ``timeout_ms``."""
-        await trio.lowlevel.checkpoint()  # none after messages were taken: whoever is cancelled there would lose them
-        found: list[Received] = []
+        await self.something(timeout_ms)
+        return self.taken(most)  # no checkpoint follows: whoever is cancelled there would lose them
+
+    async def something(self, timeout_ms: float) -> None:
+        """Wait until ``taken`` finds something, for so long."""
+        await trio.lowlevel.checkpoint()
         with trio.move_on_after(timeout_ms / 1e3):
-            while not (found := self._taken(most)):
+            while True:
+                while self._ready and self._ready[0].settled:
+                    self._ready.popleft()
+                if self._ready:
+                    return
                 if self._arrived.is_set():
                     self._arrived = trio.Event()
                 await self._arrived.wait()
-        return found
 
-    def _taken(self, most: int) -> list[Received]:
+    def taken(self, most: int) -> list[Received]:
         """Those that are here, but for those of before a ``seek``."""
         found: list[Received] = []
         while self._ready and len(found) < most:

@@ -331,3 +331,11 @@ async def test_a_block_that_is_cancelled_may_say_goodbye_by_new_connections_too(
         said: list[object] = []
         client.call_nowait("s:1", ask(), said.append)
         assert isinstance(said[0], ConnectFailed)
+
+
+async def test_a_client_that_is_cancelled_as_it_opens_ends() -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async with open_client():
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
