@@ -6,7 +6,7 @@ Everything but ``run`` is called on the event loop and returns at once. It knows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
@@ -62,6 +62,8 @@ class Shared:
     queues_of: QueuesOf
     ram_bytes: int = 1 << 62
     """Of the whole machine."""
+    reigns: Callable[[], Collection[int]] = tuple
+    """Epochs of masters that wrote to the log, as far as it goes back; none where no controller counts them."""
     disk_used: Callable[[], float] = lambda: 0.0
     """Share of the store's disk that is in use, 0 to 1."""
     log_used: Callable[[], Mapping[str, float]] = dict

@@ -214,8 +214,8 @@ class Broker:
         self.parts = made = parts_of(Shared(
             config=config, files=world.store_files, journal=journal, puts=self.puts, standing=self.standing,
             rng=world.rng, now_ns=world.now_ns, wall_ms=world.wall_ms, run_sync=world.run_sync,
-            queues_of=self._queues_of, ram_bytes=world.ram_bytes, disk_used=world.disk_used,
-            log_used=world.log_used), parts)
+            queues_of=self._queues_of, ram_bytes=world.ram_bytes, disk_used=world.disk_used, log_used=world.log_used,
+            reigns=lambda: [each.epoch for each in self.roles.epochs() or ()]), parts)
         self.topics = made[TopicsPart]
         self.registration = Registration(
             pick(config, RegistrationConfig), config.name_servers, client, self.standing,

@@ -308,9 +308,9 @@ class Orders:
         """States that no message of the order topic holds."""
         return [key for key, kept in self.kept.items() if kept.place < 0]
 
-    def of_topic(self, topic: str) -> list[OrderKey]:
-        """Queues of the topic that have a state."""
-        return [key for key in {*self.kept, *self._pending} if key.topic == topic]
+    def of(self, *, topic: str | None = None, group: str | None = None) -> list[OrderKey]:
+        """Queues of the topic, or of the group, that have a state."""
+        return [key for key in {*self.kept, *self._pending} if key.topic == topic or key.group == group]
 
     def unused(self, now_ms: int) -> Iterator[OrderKey]:
         """States that nobody has touched for a day."""

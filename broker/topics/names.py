@@ -25,17 +25,19 @@ CHECK_MAX_TIME: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TIMER: Final = "rmq_sys_wheel_timer"
 TIMER_DEAD: Final = "rmq_sys_timer_undeliverable"
 """Ours: timers that no topic can take."""
+POP_ORDER: Final = "rmq_sys_POP_ORDER"
+"""Ours: what is out in order, of POP. It is made with the first."""
 
 POP_RESETS: Final = "rmq_sys_pop_resets"
 """Ours: where groups that pop were told to go on, and of which topics and groups nothing is known any more."""
 
 SYSTEM: Final = frozenset({
     AUTO_CREATE, SCHEDULE, BENCHMARK, HALF, TRACE, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT,
-    "CHECKPOINT_TOPIC", TIMER, TIMER_DEAD, POP_RESETS,
+    "CHECKPOINT_TOPIC", TIMER, TIMER_DEAD, POP_ORDER, POP_RESETS,
 })
 """On every broker; those named after it and its cluster come on top."""
 NOT_FOR_SENDERS: Final = frozenset({
-    SCHEDULE, HALF, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT, TIMER, TIMER_DEAD, POP_RESETS})
+    SCHEDULE, HALF, OP_HALF, CHECK_MAX_TIME, SELF_TEST, OFFSET_MOVED_EVENT, TIMER, TIMER_DEAD, POP_ORDER, POP_RESETS})
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 """Whose offsets say how far POP's revive queues are read."""
