@@ -12,7 +12,9 @@ from broker.groups.part import GroupsPart
 from broker.offsets.part import OffsetsPart
 from broker.overload.part import OverloadPart
 from broker.part import PartClass, Parts, Shared
+from broker.pop.orderlog import OrderPart
 from broker.pop.part import PopPart
+from broker.pop.reviving import RevivePart
 from broker.pulling.part import PullingPart
 from broker.query.part import QueriesPart
 from broker.relay.codes import FORWARDED
@@ -37,7 +39,9 @@ PARTS: Final[tuple[PartClass, ...]] = (
     RepliesPart,
     TransactionsPart,
     PullingPart,
+    OrderPart,
     PopPart,
+    RevivePart,
     QueriesPart,
     OverloadPart,
     RuntimeInfoPart,

@@ -24,7 +24,7 @@ HYSTERESIS_MS: Final = 2_000
 ACKS_BEHIND_MS: Final = 1_000
 """Acknowledgements are due so long behind a checkpoint's time at most."""
 BACK_OFF_S: Final = (
-    10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
+    10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
 """By how much a checkpoint's time moves when it is put again; the last holds for all behind it."""
 
 

@@ -130,6 +130,12 @@ class TimersPart(Part):
         return self._store.queue_offset, self._store.master_queue_offset
 
     @property
+    def done_before_ms(self) -> int:
+        """What was due before is stored where it is meant for, and as durable as its put had to be; late ones follow.
+        0: there are no timers here."""
+        return self._store.read_time_ms if self._keys.timer_wheel_enable else 0
+
+    @property
     def counters(self) -> TimerCounters:
         return self._delivery.counters
 

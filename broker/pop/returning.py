@@ -1,0 +1,100 @@
+"""A popped message that comes back: the record in the retry topic, and what replicas know of it.
+
+Each says which checkpoint it comes of, and every replica hears it (``broker.noted``). So a master that reads
+checkpoints again, because the group's offset was not copied yet, does not bring back what came back already. Pure
+values. Source: ``PopReviveService.reviveRetry`` of RocketMQ 5.5.0, which brings them back again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from broker import properties as props
+from broker.properties import FIRST_POP_TIME, ORIGIN_GROUP, POP_CK, POP_REVIVED, UNIQ_KEY
+from broker.topics.names import RETRY_PREFIX, pop_retry_topic
+from remoting.bodies.popping import CheckPoint
+from remoting.fields import decimal
+from remoting.record import NOTED, Message, Outline, Record, decode_properties, value_behind
+
+REMEMBERED_MAX: Final = 1_000_000
+"""More come again, if a master is lost just then."""
+_MARK: Final = f"{POP_REVIVED}\x01".encode()
+_COUNT_MAX: Final = 2**31 - 1
+
+
+def retry_topic_of(found: CheckPoint, *, v2: bool) -> str:
+    """Where its messages come back: what came back before stays where it is."""
+    return found.topic if found.topic.startswith(RETRY_PREFIX) else pop_retry_topic(found.topic, found.group, v2=v2)
+
+
+def returned(record: Record, found: CheckPoint, topic: str, store_host: bytes, *, queue: int, place: int) -> Message:
+    """The message as it comes back to ``topic``. ``queue`` and ``place``: of the checkpoint in the revive topic."""
+    message = record.message
+    values = decode_properties(message.properties)
+    values.pop(POP_CK, None)
+    if message.reconsume_times == 0 or FIRST_POP_TIME not in values:
+        values[FIRST_POP_TIME] = str(found.pop_time_ms)
+    values[ORIGIN_GROUP] = found.group
+    values[POP_REVIVED] = f"{queue} {place} {record.queue_offset}"
+    times = message.reconsume_times + (not found.suspend)
+    return attrs.evolve(
+        message, topic=topic.encode(), queue_id=0, properties=props.write(values), sys_flag=message.sys_flag | NOTED,
+        born_host=store_host, store_host=store_host, reconsume_times=min(times, _COUNT_MAX), prepared_offset=0)
+
+
+class Revived:
+    """What came back of checkpoints that the group's offset has not passed yet. ``hear`` takes what is shown, in the
+    order of the log."""
+
+    def __init__(self, processed: Callable[[int], int]) -> None:
+        """``processed``: the last record of a revive queue that nobody needs any more, as far as this replica knows."""
+        self._processed = processed
+        self._known: dict[tuple[int, int, int], int] = {}
+        """By queue and place of the checkpoint and the message's offset: the hash of topic and unique id."""
+        self._order: deque[tuple[int, tuple[int, int, int]]] = deque()
+        """With where each stands in the log."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def hear(self, found: Outline) -> None:
+        """A marked message; whose else it may be, it is passed over."""
+        said = value_behind(found[7], _MARK)
+        numbers = [decimal(text) for text in said.decode(errors="replace").split(" ")] if said is not None else []
+        if len(numbers) != 3 or None in numbers:
+            return
+        queue, place, offset = (number or 0 for number in numbers)
+        if place <= self._processed(queue):
+            return
+        key = queue, place, offset
+        self._known[key] = _whose(found[6], found[7])
+        self._order.append((found[0], key))
+        if len(self._order) > REMEMBERED_MAX:
+            self._known.pop(self._order.popleft()[1], None)
+
+    def has(self, queue: int, place: int, offset: int, message: Message) -> bool:
+        """Whether this one, as it would come back, did. Others may claim it: topic and id must be its own."""
+        return self._known.get((queue, place, offset)) == _whose(message.topic, message.properties)
+
+    def forget(self) -> None:
+        """What the offsets have passed meanwhile: nobody asks for it."""
+        order = self._order
+        while order and order[0][1][1] <= self._processed(order[0][1][0]):
+            self._known.pop(order.popleft()[1], None)
+
+    def cut(self, end: int) -> None:
+        """The log was cut: what stood behind did not come back."""
+        while self._order and self._order[-1][0] >= end:
+            self._known.pop(self._order.pop()[1], None)
+
+    def begins(self, heard: int) -> int:
+        """Where in the log the next process is to begin to hear; this one heard everything below ``heard``."""
+        return self._order[0][0] if self._order else heard
+
+
+def _whose(topic: bytes, properties: bytes) -> int:
+    return hash((topic, value_behind(properties, f"{UNIQ_KEY}\x01".encode())))

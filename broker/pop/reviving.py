@@ -1,0 +1,585 @@
+"""What was popped and not acknowledged in time comes back: from the revive queues into the groups' retry topics.
+
+Runs on the journal's ticks and on the ends of its puts, on a master. A queue's offset passes a checkpoint when each of
+its messages is acknowledged, gone, or stored where consumers will get it, and confirmed. What is refused is tried
+again, however long that takes; a message that cannot be read now gets a checkpoint of its own, due later. Source:
+``PopReviveService`` of RocketMQ 5.5.0, which passes a checkpoint whatever became of those.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from broker.config import BrokerConfig, pick
+from broker.groups.part import GroupsPart
+from broker.groups.table import GroupTable
+from broker.journal import Journal
+from broker.noted import Noted, shows_all
+from broker.offsets.part import OffsetsPart
+from broker.offsets.table import OffsetTable
+from broker.part import Part, Parts, Shared
+from broker.pop import records
+from broker.pop.records import Records
+from broker.pop.returning import Revived, retry_topic_of, returned
+from broker.pop.revive import BACK_OFF_S, Outstanding, ReviveQueue, put_again
+from broker.properties import TIMER_DONE
+from broker.puts import PutResult, Puts
+from broker.rules import Chain, Refusal
+from broker.store.consumequeue import ENTRY, NOWHERE_SIZE, ConsumeQueue
+from broker.store.errors import OffsetGone
+from broker.store.tables import load
+from broker.timer.delivery import ILLEGAL
+from broker.timer.part import HeardUpTo, TimersPart
+from broker.topics.names import REVIVE_GROUP, popped_from
+from broker.topics.part import TopicsPart
+from broker.topics.table import TopicTable
+from remoting.bodies.popping import CheckPoint
+from remoting.daemon.keys import key
+from remoting.errors import BodyError, DamagedRecord
+from remoting.fields import decimal
+from remoting.record import Message, Record, property_of
+
+if TYPE_CHECKING:
+    from remoting.daemon.page import Metric, Page
+
+logger = logging.getLogger("broker")
+
+NS_PER_MS: Final = 1_000_000
+READ_MAX: Final = 2_000
+"""Records of all queues in one tick."""
+TOGETHER_MAX: Final = 32
+BYTES_MAX: Final = 1 << 20
+"""Messages of one put, and bytes of their bodies but for a single one."""
+PUTS_MAX: Final = 16
+"""Under way at once."""
+LOOKED_AT_MAX: Final = 512
+"""Checkpoints of one turn."""
+LABELS_MAX: Final = 10_000
+"""Pairs of group and topic that are counted one by one."""
+PAUSE_MS: Final = 100
+PAUSE_MOST_MS: Final = 2_000
+"""Before another attempt; it doubles."""
+GROUP_TRIES: Final = 3
+"""So often a checkpoint of an unknown group is put again: a new master hears of groups a while later."""
+READS_MAX: Final = 16
+"""Pieces of the log that are read in a tick, to hear what came back."""
+HEARD: Final = "config/popRevived.json"
+HEARD_STEP: Final = 16 << 20
+"""Bytes of the log that the next process may read again."""
+
+
+@attrs.frozen(kw_only=True)
+class ReviveKeys:
+    """What of the broker's configuration belongs to what comes back."""
+
+    revive_interval: int = key(
+        1_000, "between two looks for popped messages that are to come back", least=1, most=2**31 - 1, live=True)
+    skip_when_ck_re_put_reach_max_times: bool = key(
+        False, "give a popped message up that could not be read 17 times, half a day; else it is tried for ever",
+        name="skipWhenCKRePutReachMaxTimes", live=True)
+
+
+@attrs.frozen(kw_only=True)
+class ReviveConfig:
+    """The same, and a key of POP's."""
+
+    revive_interval: int = 1_000
+    skip_when_ck_re_put_reach_max_times: bool = False
+    enable_retry_topic_v2: bool = False
+    revive_queue_num: int = 8
+
+
+class Fate(enum.Enum):
+    """Of a message that is to come back and does not now."""
+
+    GONE = "deleted, as old, or with its topic"
+    LATER = "not to be read now"
+
+
+@attrs.define(eq=False)
+class ReviveCounters:
+    """Sums since this process began; they only ever rise."""
+
+    read: Counter[tuple[str, str, int, str]] = attrs.field(factory=Counter)
+    """Records, by group, topic, queue and kind."""
+    back: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
+    """Messages that were put into retry topics, by group, topic, and what became of the put."""
+    gone: int = 0
+    """Messages that were deleted before they could come back."""
+    again: int = 0
+    """Messages that got a checkpoint of their own."""
+    passed_over: int = 0
+    """Messages that a former master brought back, as the log says."""
+    strange: int = 0
+    """Records that could not be understood."""
+
+    def count_read(self, group: str, topic: str, queue: int, kind: str) -> None:
+        """Where there are too many pairs of group and topic already, nobody's name is on it."""
+        one = group, topic, queue, kind
+        self.read[one if one in self.read or len(self.read) < LABELS_MAX else ("", "", queue, kind)] += 1
+
+    def count_back(self, group: str, topic: str, status: str, count: int) -> None:
+        """The same of a put."""
+        one = group, topic, status
+        self.back[one if one in self.back or len(self.back) < LABELS_MAX else ("", "", status)] += count
+
+
+@attrs.define(eq=False)
+class _Queue:
+    number: int
+    core: ReviveQueue
+    kept: int
+    """The group's offset."""
+
+
+@attrs.define(order=True)
+class _Attempt:
+    """Messages of one checkpoint, when ``at_ns`` has come."""
+
+    at_ns: int
+    number: int
+    queue: _Queue = attrs.field(order=False)
+    waiting: Outstanding = attrs.field(order=False)
+    offsets: Sequence[int] = attrs.field(order=False)
+    pause_ms: int = attrs.field(order=False, default=PAUSE_MS)
+
+
+class Reviving:
+    """``start`` when this broker is master and has seen all, ``tick`` then."""
+
+    def __init__(self, journal: Journal, puts: Puts, topics: TopicTable, groups: GroupTable, offsets: OffsetTable,
+                 made: Records, revived: Revived, *, done_before_ms: Callable[[], int],
+                 wall_ms: Callable[[], int]) -> None:
+        """``done_before_ms``: all timers that were due before are stored in their topics."""
+        self.config = ReviveConfig()
+        self.counters = ReviveCounters()
+        self.hears_all = False
+        """``revived`` knows all that the log says: before that nothing comes back."""
+        self._journal, self._log, self._messages, self._puts = journal, journal.log, journal.messages, puts
+        self._visible = journal.visible
+        self._topics, self._groups, self._offsets, self._records, self._revived = (
+            topics, groups, offsets, made, revived)
+        self._done_before_ms, self._wall_ms = done_before_ms, wall_ms
+        self._topic = made.topic.encode()
+        self._queues: list[_Queue] = []
+        """Empty while this broker does not bring back."""
+        self._run = 0
+        self._mark = (0, 0)
+        """All that timers were to deliver before that time stands below that offset of the log."""
+        self._look_at_ns = 0
+        self._attempts: list[_Attempt] = []
+        self._numbers = 0
+        self._written: deque[tuple[int, _Queue, Outstanding, Sequence[int]]] = deque()
+        """With the end in the log of what is to be confirmed yet."""
+        self._under_way = 0
+        self._working = False
+        self._why = ""
+        """The last put that was not stored."""
+
+    # --- roles -----------------------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        return self._records.topic
+
+    def numbers(self) -> Collection[int]:
+        """Of the revive queues: as many as are configured, and those that hold something from before."""
+        return {*range(self.config.revive_queue_num),
+                *(number for topic, number in self._messages.queues() if topic == self._topic)}
+
+    def processed(self, number: int) -> int:
+        """The group's offset: of the last record that nobody needs any more; -1: none was."""
+        found = self._offsets.query(REVIVE_GROUP, self.topic, number)
+        return -1 if found is None else found
+
+    def start(self) -> None:
+        """From where the group's offsets are."""
+        self.stop()
+        for number in sorted(self.numbers()):
+            end = self._messages.max_offset(self._topic, number)
+            processed = self.processed(number)
+            if processed >= end:
+                logger.warning("revive queue %d ends at %d, and %d of it was processed", number, end, processed)
+            kept = min(processed, end - 1)
+            self._queues.append(_Queue(number, ReviveQueue(kept), kept))
+
+    def stop(self) -> None:
+        """What is under way may end as it likes: it counts no more."""
+        self._run += 1
+        self._queues.clear()
+        self._attempts.clear()
+        self._written.clear()
+        self._mark, self._under_way, self._look_at_ns, self._why = (0, 0), 0, 0, ""
+
+    # --- what is known ---------------------------------------------------------------------------------------
+
+    @property
+    def lags(self) -> list[tuple[int, int, int]]:
+        """Of each queue its number, records that are not done with, and by how many ms the first message is late."""
+        now_ms = self._wall_ms()
+        return [(queue.number, self._messages.max_offset(self._topic, queue.number) - queue.core.processed - 1,
+                 max(0, now_ms - oldest_ms) if (oldest_ms := queue.core.oldest_ms) is not None else 0)
+                for queue in self._queues]
+
+    @property
+    def waits_for(self) -> str:
+        """Why a message that was not acknowledged may still wait here; "" while nothing stands in its way."""
+        if not self._queues:
+            return "this broker brings nothing back: it follows a master, or its writes are not open"
+        if not self.hears_all:
+            return "it reads in the log what came back before"
+        behind_ms = self._wall_ms() - self._done_before_ms()
+        if behind_ms > 5_000:
+            return f"the timers are {behind_ms // 1_000} s behind: see timerWaitsFor"
+        return self._why if self._attempts or self._written else ""
+
+    def keeps_from(self) -> int | None:
+        """From where on the log is needed: by the first record of each queue that is not done with."""
+        needed = []
+        for number in self.numbers():
+            queue = self._messages.queue(self._topic, number)
+            place = self.processed(number) + 1
+            if queue is not None and place < queue.max_offset:
+                offset, size, _ = queue.entry(max(place, queue.min_offset))
+                needed += [offset] if size != NOWHERE_SIZE else []
+        return min(needed, default=None)
+
+    # --- working ---------------------------------------------------------------------------------------------
+
+    def tick(self, now_ns: int) -> None:
+        if not self._queues or not self.hears_all:
+            return
+        self._look_at_written()
+        self._take_mark()
+        left = READ_MAX
+        for queue in self._queues:
+            left -= self._read(queue, max(left, READ_MAX // len(self._queues)))
+        self._work(now_ns)
+        for queue in self._queues:
+            processed = queue.core.processed
+            if processed > queue.kept:
+                queue.kept = processed
+                self._offsets.commit(REVIVE_GROUP, self.topic, queue.number, processed)
+
+    def _take_mark(self) -> None:
+        done_ms, end = self._mark
+        if end <= self._visible.offset:
+            for queue in self._queues:
+                queue.core.stands_below(done_ms, self._messages.max_offset(self._topic, queue.number))
+            self._mark = self._done_before_ms(), self._log.max_offset
+
+    def _read(self, queue: _Queue, most: int) -> int:
+        """How many records were read."""
+        core, stored = queue.core, self._messages.queue(self._topic, queue.number)
+        if stored is None or core.at >= stored.max_offset:
+            return 0
+        if core.at < stored.min_offset:
+            logger.error("records %d to %d of revive queue %d are gone: messages among them may not come back",
+                         core.at, stored.min_offset - 1, queue.number)
+            core.nothing(stored.min_offset - core.at)
+        count = 0
+        try:
+            for offset, size, _ in ENTRY.iter_unpack(stored.read(core.at, most)):
+                self._read_one(queue, offset, size)
+                count += 1
+        except OSError as error:
+            logger.error("revive queue %d cannot be read from %d on: %s", queue.number, core.at, error)
+        return count
+
+    def _read_one(self, queue: _Queue, offset: int, size: int) -> None:
+        core = queue.core
+        if size == NOWHERE_SIZE:
+            return core.nothing()
+        try:
+            record = self._log.record(offset, size)
+            found = records.read(record.message)
+        except (OffsetGone, DamagedRecord, BodyError) as error:
+            self.counters.strange += 1
+            logger.error("record %d of revive queue %d is passed over: %s", core.at, queue.number, error)
+            return core.nothing()
+        kind = "CK" if isinstance(found, CheckPoint) else "ACK"
+        self.counters.count_read(found.group, found.topic, queue.number, kind)
+        if isinstance(found, CheckPoint):
+            return core.checkpoint(found, _logged(record))
+        return core.acked(found.key, found.acked, self._wall_ms())
+
+    def _work(self, now_ns: int) -> None:
+        if self._working:  # a put that ended at once: the loop below goes on
+            return
+        self._working = True
+        try:
+            self._bring_some_back(now_ns)
+        finally:
+            self._working = False
+
+    def _bring_some_back(self, now_ns: int) -> None:
+        attempts, left = self._attempts, LOOKED_AT_MAX
+        while attempts and attempts[0].at_ns <= now_ns and self._under_way < PUTS_MAX:
+            again = heappop(attempts)
+            self._bring_back(again.queue, again.waiting, again.offsets, again.pause_ms)
+        if now_ns < self._look_at_ns:
+            return
+        for queue in self._queues:
+            while left and self._under_way < PUTS_MAX and len(attempts) < PUTS_MAX:
+                left -= 1
+                ripe = queue.core.ripe(self._wall_ms(), 1)
+                if not ripe:
+                    break
+                self._bring_back(queue, ripe[0], sorted(ripe[0].left), PAUSE_MS)
+        if left and self._under_way < PUTS_MAX and len(attempts) < PUTS_MAX:
+            self._look_at_ns = now_ns + self.config.revive_interval * NS_PER_MS
+
+    # --- one checkpoint --------------------------------------------------------------------------------------
+
+    def _bring_back(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int) -> None:
+        """Each of these is put where it will come from, or is done with."""
+        found = waiting.checkpoint
+        lost = self._topics.get(popped_from(found.topic, found.group)) is None
+        unknown, tries = self._groups.find(found.group, keep=False) is None, decimal(found.re_puts or "") or 0
+        if unknown and tries >= GROUP_TRIES:
+            lost = True
+        given_up = self.config.skip_when_ck_re_put_reach_max_times and tries >= len(BACK_OFF_S)
+        topic = retry_topic_of(found, v2=self.config.enable_retry_topic_v2)
+        together: list[tuple[int, Message]] = []
+        size = 0
+        for offset in offsets:
+            record = Fate.GONE if lost else Fate.LATER if unknown else self._look_up(waiting, offset)
+            if record is Fate.GONE or (given_up and record is Fate.LATER):
+                self.counters.gone += 1
+                queue.core.done(waiting, offset)
+            elif isinstance(record, Fate):
+                self._put_again(queue, waiting, offset, pause_ms)
+            else:
+                message = returned(record, found, topic, self._records.store_host, queue=queue.number,
+                                   place=waiting.place)
+                if self._revived.has(queue.number, waiting.place, offset, message):
+                    self.counters.passed_over += 1
+                    queue.core.done(waiting, offset)
+                    continue
+                if together and (size + len(message.body) > BYTES_MAX or len(together) == TOGETHER_MAX):
+                    self._put(queue, waiting, together, pause_ms)
+                    together, size = [], 0
+                together.append((offset, message))
+                size += len(message.body)
+        if together:
+            self._put(queue, waiting, together, pause_ms)
+
+    def _look_up(self, waiting: Outstanding, offset: int) -> Record | Fate:
+        found = waiting.checkpoint
+        topic = found.topic.encode()
+        queue = self._messages.queue(topic, found.queue_id)
+        if queue is None or not queue.max_offset or offset < queue.min_offset:
+            return Fate.GONE
+        try:
+            if offset >= queue.max_offset:
+                return self._beyond(queue, waiting)
+            at, size, _ = queue.entry(offset)
+            if size == NOWHERE_SIZE or at >= waiting.logged or at < self._log.min_offset:
+                return Fate.GONE
+            record = self._log.record(at, size)
+        except (OffsetGone, DamagedRecord, OSError) as error:
+            logger.error("a message that was popped, %d of %s, queue %d, cannot be read: %s", offset, found.topic,
+                         found.queue_id, error)
+            return Fate.LATER
+        if record.queue_offset != offset or record.message.topic != topic:
+            logger.error("where message %d of %s, queue %d, should be stands %d of %s", offset, found.topic,
+                         found.queue_id, record.queue_offset, record.message.topic.decode(errors="replace"))
+            return Fate.LATER
+        return record
+
+    def _beyond(self, queue: ConsumeQueue, waiting: Outstanding) -> Fate:
+        """Gone, where the queue was made anew behind the checkpoint: what it holds is younger than what was given."""
+        if queue.min_offset == queue.max_offset:
+            return Fate.LATER
+        at, size, _ = queue.entry(queue.min_offset)
+        return Fate.GONE if size != NOWHERE_SIZE and at >= waiting.logged else Fate.LATER
+
+    def _put(self, queue: _Queue, waiting: Outstanding, together: list[tuple[int, Message]], pause_ms: int) -> None:
+        topic = together[0][1].topic.decode()
+        self._make_topic(topic, waiting.checkpoint.group)
+        self._begin(queue, waiting, [offset for offset, _ in together], [message for _, message in together], pause_ms)
+
+    def _make_topic(self, topic: str, group: str) -> None:
+        if self._topics.get(topic) is None:
+            self._topics.create_if_absent(topic, 1)
+        if self._offsets.query(group, topic, 0) is None:
+            self._offsets.commit(group, topic, 0, 0)
+
+    def _put_again(self, queue: _Queue, waiting: Outstanding, offset: int, pause_ms: int) -> None:
+        """One that cannot be read now waits in a checkpoint of its own."""
+        message = self._records.checkpoint(put_again(waiting.checkpoint, offset, self._wall_ms()), queue.number)
+        if isinstance(message, Refusal):
+            self._again(queue, waiting, [offset], pause_ms, message.remark)
+        else:
+            self._begin(queue, waiting, [offset], [message], pause_ms, back=False)
+
+    def _begin(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], messages: Sequence[Message],
+               pause_ms: int, *, back: bool = True) -> None:
+        run = self._run
+        self._under_way += 1
+
+        def answered(result: PutResult) -> None:
+            if run == self._run:
+                self._under_way -= 1
+                self._answered(queue, waiting, offsets, pause_ms, result, back=back)
+                self._work(self._journal.now_ns())
+
+        self._puts.put(messages, answered)
+
+    def _answered(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int, result: PutResult,
+                  *, back: bool) -> None:
+        found = waiting.checkpoint
+        if back:
+            self.counters.count_back(found.group, found.topic, result.status.name, len(offsets))
+        if result.puts:
+            self.counters.again += 0 if back else len(offsets)
+            self._written.append((result.puts[-1].offset + result.puts[-1].size, queue, waiting, offsets))
+            self._why = f"stored, and not confirmed yet: {result.status.name} {result.remark}".rstrip()
+            return
+        why = f"{result.status.name} {result.remark}".rstrip()
+        if result.status not in ILLEGAL:
+            self._again(queue, waiting, offsets, pause_ms, why)
+        elif len(offsets) > 1:  # one of them is
+            for offset in offsets:
+                self._again(queue, waiting, [offset], 0, why)
+        elif back:
+            logger.error("message %d of %s, queue %d, cannot be stored for group %s: %s", offsets[0], found.topic,
+                         found.queue_id, found.group, why)
+            self._put_again(queue, waiting, offsets[0], pause_ms)
+        else:
+            self._again(queue, waiting, offsets, PAUSE_MOST_MS, why)
+
+    def _again(self, queue: _Queue, waiting: Outstanding, offsets: Sequence[int], pause_ms: int, why: str) -> None:
+        if pause_ms == PAUSE_MS:
+            logger.warning("%d popped messages do not come back now, and will be tried again: %s", len(offsets), why)
+        self._why = f"tried again: {why}"
+        self._numbers += 1
+        heappush(self._attempts, _Attempt(
+            self._journal.now_ns() + pause_ms * NS_PER_MS, self._numbers, queue, waiting, offsets,
+            min(max(2 * pause_ms, PAUSE_MS), PAUSE_MOST_MS)))
+
+    def _look_at_written(self) -> None:
+        sure, written = min(self._journal.confirm_offset, self._journal.durable_end), self._written
+        while written and written[0][0] <= sure:
+            _, queue, waiting, offsets = written.popleft()
+            for offset in offsets:
+                queue.core.done(waiting, offset)
+
+
+def _logged(record: Record) -> int:
+    """Where in the log the checkpoint stood first, or behind that."""
+    said = property_of(record.message.properties, TIMER_DONE.encode())
+    first = decimal(said.decode(errors="replace")) if said is not None else None
+    return first if first is not None and 0 <= first < record.offset else record.offset
+
+
+class RevivePart(Part):
+    """What was popped and not acknowledged in time comes back."""
+
+    keys = ReviveKeys
+
+    def __init__(self, shared: Shared, before: Parts) -> None:
+        config, journal = shared.config, shared.journal
+        timers = before[TimersPart]
+        self._standing, self._journal, self._veil = shared.standing, journal, journal.veil
+        self._writes_open = self._deaf = False
+        self._end = 0
+        """What this broker held when it became master."""
+        made = Records(config.broker_cluster_name, config.store_host, shared.wall_ms, Chain(*timers.rules()))
+        self._revived = Revived(self._processed)
+        self.reviving = Reviving(
+            journal, shared.puts, before[TopicsPart].table, before[GroupsPart].table, before[OffsetsPart].table, made,
+            self._revived, done_before_ms=lambda: timers.done_before_ms, wall_ms=shared.wall_ms)
+        self._heard = load(shared.files, HeardUpTo, HEARD).offset
+        self._file = shared.table_file(lambda: HeardUpTo(self._heard), path=HEARD)
+        if self._heard < 0:
+            self._heard = journal.end
+            self._file.changed()
+        self._noted = Noted(journal, self._heard, self._revived.hear, self._revived.cut)
+
+    def _processed(self, number: int) -> int:
+        return self.reviving.processed(number)
+
+    def configure(self, config: BrokerConfig) -> None:
+        self.reviving.config = pick(config, ReviveConfig)
+
+    def runtime_info(self) -> Mapping[str, str]:
+        return {"popReviveBehind": str(sum(lag for _, lag, _ in self.reviving.lags)),
+                "popReviveWaitsFor": self.reviving.waits_for}
+
+    def metrics(self, page: Page) -> Iterator[Metric]:
+        counters, lags = self.reviving.counters, self.reviving.lags
+        yield page.counter("rocketmq_pop_revive_out_message", "Records of checkpoints that were read.", [
+            ((group, topic, str(number), kind), count)
+            for (group, topic, number, kind), count in sorted(counters.read.items())],
+            "consumer_group", "topic", "queue_id", "revive_message_type")
+        yield page.counter("rocketmq_pop_revive_retry_messages", "Messages put into retry topics.", [
+            (labels, count) for labels, count in sorted(counters.back.items())],
+            "consumer_group", "topic", "put_status")
+        yield page.gauge("rocketmq_pop_revive_lag", "Records of checkpoints that are not done with.", [
+            ((str(number),), lag) for number, lag, _ in lags], "queue_id")
+        yield page.gauge("rocketmq_pop_revive_latency_milliseconds", "By how much the first of them is late.", [
+            ((str(number),), late_ms) for number, _, late_ms in lags], "queue_id")
+        yield page.counter("broker_pop_revive_others", "Messages that did not come back. Ours.", [
+            (("gone",), counters.gone), (("later",), counters.again), (("passed_over",), counters.passed_over),
+            (("strange",), counters.strange)], "why")
+
+    def keeps_from(self) -> int | None:
+        return self.reviving.keeps_from()
+
+    # --- when it brings back ---------------------------------------------------------------------------------
+
+    def writes_opened(self) -> None:
+        self._writes_open, self._end = True, self._journal.log.max_offset
+        self.reviving.hears_all = False
+        if not self._veil.on:
+            self._start()
+
+    def all_seen(self) -> None:
+        if self._writes_open:
+            self._start()
+
+    def _start(self) -> None:
+        if self._standing.role.delivers:
+            self.reviving.start()
+
+    def writes_closed(self) -> None:
+        self._writes_open = False
+        self.reviving.stop()
+
+    # --- what it does by itself ------------------------------------------------------------------------------
+
+    def due_ns(self) -> int:
+        return 0
+
+    def tick(self, now_ns: int) -> None:
+        self._hear()
+        self.reviving.tick(now_ns)
+
+    def _hear(self) -> None:
+        """What came back, as far as the log was not heard yet; and how far it was."""
+        try:
+            for _ in range(READS_MAX if self._noted.behind and not self._deaf else 0):
+                if not self._noted.catch_up():
+                    break
+        except (DamagedRecord, OSError) as error:
+            self._deaf = True
+            logger.error("some popped messages may come back twice: what came back cannot be read: %s", error)
+        if not self.reviving.hears_all:
+            self.reviving.hears_all = (self._deaf or not self._noted.behind) and shows_all(self._journal, self._end)
+        self._revived.forget()
+        begins = self._revived.begins(self._noted.offset)
+        if abs(begins - self._heard) >= HEARD_STEP:
+            self._heard = begins
+            self._file.changed()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await self._file.run(task_status=task_status)
