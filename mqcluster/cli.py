@@ -1,11 +1,13 @@
-"""``mqcluster``: a cluster of real processes on this machine: up, status, kill, start, down.
+"""``mqcluster``: a cluster of real processes on this machine: up, status, kill, start, down; and a view of any other.
 
-Exit codes: 0 done, 1 it could not be done, 2 wrong usage.
+Exit codes: 0 done, 1 it could not be done, 2 wrong usage. ``watch --once``: 1 unless the master of each group answers.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,9 +17,14 @@ from typing import Final
 import shtab
 import trio
 
+from controller.admin.asking import split_addresses
+from controller.admin.cli import NAMESRV_VARIABLE
+from mqcluster.gaps import Gaps
 from mqcluster.looking import ClusterView, look, until_settled
+from mqcluster.picture import lines
 from mqcluster.plan import DEFAULT_MODE, Durability, Kind, Size, cluster, to_json
 from mqcluster.processes import FILE, Cluster, ClusterError, Server
+from mqcluster.watching import see
 from remoting.client import open_client
 from remoting.daemon.process import piped
 from remoting.daemon.version import add_version
@@ -38,6 +45,7 @@ examples:
   mqcluster kill broker-a-1 --signal STOP
   mqcluster start                        everything that does not run
   mqcluster down
+  mqcluster watch -n 10.0.0.1:9876       any cluster, ours or Java's, until Ctrl-C
 """
 
 
@@ -67,6 +75,16 @@ def parser() -> argparse.ArgumentParser:
     kill.add_argument("--signal", choices=SIGNALS, default="KILL", help="default: %(default)s")
     start = commands.add_parser("start", help="start servers that do not run")
     start.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    watch = commands.add_parser(
+        "watch", help="groups, masters, epochs, who is in sync, lag, controllers and gaps, of any cluster")
+    watch.add_argument("-n", "--namesrv", type=split_addresses, metavar="HOST:PORT;...",
+                       default=split_addresses(os.environ.get(NAMESRV_VARIABLE, "")),
+                       help=f"default: ${NAMESRV_VARIABLE}, else the cluster in --dir")
+    watch.add_argument("--controllers", type=split_addresses, default=[], metavar="HOST:PORT;...",
+                       help="default: those that the brokers' configuration names")
+    watch.add_argument("--interval-ms", type=int, default=500, help="between two looks; default: %(default)s")
+    watch.add_argument("--once", action="store_true", help="one look, without gaps")
+    watch.add_argument("--json", action="store_true", help="a line of JSON for each look")
     commands.add_parser("down", help="stop everything; the data stay")
     for each in commands.choices.values():
         each.add_argument("--dir", type=Path, default=Path("mqcluster-data"), help="default: ./%(default)s")
@@ -83,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ClusterError, ValueError) as error:
         print(f"mqcluster {options.command}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        pass
+        return DONE if options.command == "watch" else FAILED
     return FAILED
 
 
@@ -155,7 +173,31 @@ async def _down(options: argparse.Namespace) -> int:
     return DONE
 
 
-_RUN: Final = {"up": _up, "status": _status, "kill": _kill, "start": _start, "down": _down}
+async def _watch(options: argparse.Namespace) -> int:
+    namesrv = options.namesrv or [each.plan.address for each in Cluster.load(options.dir).of_kind(Kind.NAMESRV)]
+    if options.interval_ms < 1:
+        raise ValueError(f"--interval-ms {options.interval_ms}: must be above 0")
+    live, gaps = sys.stdout.isatty() and not options.json and not options.once, dict[str, Gaps]()
+    async with open_client() as client:
+        while True:
+            began = trio.current_time()
+            sight = await see(client, namesrv, options.controllers)
+            for group in sight.groups:
+                gaps.setdefault(group.name, Gaps()).note(trio.current_time(), group.answers)
+            if options.json:
+                print(json.dumps({**sight.to_plain(), "gapsMs": {
+                    name: {"open": each.open_ms, "latest": each.latest_ms} for name, each in gaps.items()}}),
+                    flush=True)
+            else:
+                shown = lines(sight, {} if options.once else gaps, colour=sys.stdout.isatty())
+                clear = "\x1b[H\x1b[J" if live else ""
+                print(clear + "\n".join(shown) + ("" if live or options.once else "\n"), flush=True)
+            if options.once:
+                return DONE if sight.well else FAILED
+            await trio.sleep_until(began + options.interval_ms / 1e3)
+
+
+_RUN: Final = {"watch": _watch, "up": _up, "status": _status, "kill": _kill, "start": _start, "down": _down}
 
 
 def _named(there: Cluster, view: ClusterView, name: str) -> Server:

@@ -1,0 +1,50 @@
+"""How long each group was without a master that answers, as far as somebody looked, and a plot of it in one line."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+HIGHEST_MS: Final = 10_000.0
+"""What the highest bar means, and more; each one below means half as much."""
+
+
+class Gaps:
+    """Of one group. Times are seconds of one clock that only goes forward."""
+
+    def __init__(self, width: int = 40) -> None:
+        self._answered_s: float | None = None
+        self._looks: deque[float] = deque(maxlen=width)
+        self.latest_ms: float | None = None
+        """Of the gap that ended last."""
+        self.open_ms = 0.0
+        """Of the one that lasts; 0 while the master answers."""
+
+    def note(self, now_s: float, answers: bool) -> None:
+        """One look. A gap counts from the last answer before it to the first behind it."""
+        if answers:
+            if self.open_ms and self._answered_s is not None:
+                self.latest_ms = (now_s - self._answered_s) * 1e3
+                self._looks.append(self.latest_ms)
+            else:
+                self._looks.append(0.0)
+            self._answered_s, self.open_ms = now_s, 0.0
+            return
+        if self._answered_s is None:
+            self._answered_s = now_s  # it was so before anybody looked
+        self.open_ms = max((now_s - self._answered_s) * 1e3, 0.001)
+        self._looks.append(self.open_ms)
+
+    def plot(self) -> str:
+        """A bar for each of the last looks, the newest at the right."""
+        return "".join(map(_bar, self._looks))
+
+
+def _bar(gap_ms: float) -> str:
+    if gap_ms <= 0:
+        return BARS[0]
+    height, bound = len(BARS) - 1, HIGHEST_MS
+    while height > 1 and gap_ms <= bound / 2:
+        height, bound = height - 1, bound / 2
+    return BARS[height]
