@@ -162,6 +162,14 @@ class TimerDelivery:
         return max(0, self.queue_end - self._store.queue_offset)
 
     @property
+    def enqueue_behind_ms(self) -> int:
+        """How long ago the first of those was stored; 0 if there is none, or it cannot be read."""
+        if not self.behind:
+            return 0
+        stored_ms = self._messages.store_time_ms(TOPIC, 0, self._store.queue_offset)
+        return max(0, self._wall_ms() - stored_ms) if stored_ms > 0 else 0
+
+    @property
     def unfinished(self) -> int:
         """Timers that are due, and not known to be stored."""
         return self._machine.unfinished

@@ -48,6 +48,8 @@ DAY_MS: Final = 86_400_000
 REMEMBERED_MS: Final = 15_000
 """What was delivered is known for so long when its slot is done: a slave hears every 3 s how far its master is."""
 METRICS_PAUSE_MS: Final = 10_000
+BOUNDS_S: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
+"""Of the snapshot of timers that wait, as Java's ``TimerMetrics`` has them."""
 READS_MAX: Final = 16
 """Pieces of the log that are read in a tick, to hear what was delivered."""
 HEARD: Final = "config/timerHeard.json"
@@ -182,10 +184,14 @@ class TimersPart(Part):
         yield page.gauge("rocketmq_timing_messages", "Timers that wait, by topic.", [
             ((topic,), timers.count) for topic, timers in self._waiting.table().timing_count.items()], "topic")
         yield page.gauge("rocketmq_timer_enqueue_lag", "Timers that are not in the wheel yet.", [((), delivery.behind)])
+        yield page.gauge("rocketmq_timer_enqueue_latency", "Milliseconds since the first of them was stored.",
+                         [((), delivery.enqueue_behind_ms)])
+        yield page.gauge("rocketmq_timer_message_snapshot", "Timers of the next day, by seconds until they are due.", [
+            ((str(to_s),), count) for to_s, count in self._snapshot()], "timer_bound_s")
         yield page.gauge("rocketmq_timer_dequeue_lag", "Timers that are due, and not stored yet.",
                          [((), delivery.unfinished)])
-        yield page.gauge("rocketmq_timer_dequeue_latency", "Seconds by which the first of them is late.",
-                         [((), behind_ms // 1_000)])
+        yield page.gauge("rocketmq_timer_dequeue_latency", "Milliseconds by which the first of them is late.",
+                         [((), behind_ms)])
         yield page.counter("rocketmq_timer_enqueue_total", "Timers put into the wheel.", [((), counters.enqueued)])
         yield page.counter("rocketmq_timer_dequeue_total", "Timers delivered.", [((), counters.delivered)])
         yield page.gauge("broker_timers_pending", "Timers in the wheel, less recalls. Ours.",
@@ -196,6 +202,13 @@ class TimersPart(Part):
                 ("moved", "stored again so that an old file may go"), ("passed_over", "a former master delivered"),
                 ("retries", "whose store was tried again")):
             yield page.counter(f"broker_timers_{name}", f"Timers {about}. Ours.", [((), getattr(counters, name))])
+
+    def _snapshot(self) -> Iterator[tuple[int, int]]:
+        """Each bound of ``BOUNDS_S``, and how many are due behind the bound before it, and before this one."""
+        now_ms, from_s = self._wall_ms(), 0
+        for to_s in BOUNDS_S:
+            yield to_s, self._store.count_between(now_ms + from_s * 1_000, now_ms + to_s * 1_000)
+            from_s = to_s
 
     def _follow(self, answer: bytes) -> None:
         """A slave is as far as its master."""

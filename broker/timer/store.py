@@ -243,6 +243,10 @@ class TimerStore:
         moment = slot_ms // self.precision_ms
         return self._wheel.get(moment).count if moment >= self._wheel.begin else 0
 
+    def count_between(self, from_ms: int, to_ms: int) -> int:
+        """The same of the slots from that one on, before the other one."""
+        return self._wheel.count_between(from_ms // self.precision_ms, to_ms // self.precision_ms)
+
     def next_slot(self, from_ms: int = 0) -> int | None:
         """The first slot from there on that holds anything, in ms."""
         moment = self._wheel.next(from_ms // self.precision_ms)

@@ -204,6 +204,20 @@ class Wheel:
         found = self._pending.find(1, at - self.slots, here)
         return base + self.slots + found if found >= 0 else None
 
+    def count_between(self, first: int, end: int) -> int:
+        """What waits in moments from ``first`` on, before ``end``; a page of slots at a time."""
+        total, moment, end = 0, max(first, self.begin), min(end, self.begin + self.slots)
+        while moment < end:
+            at = moment % self.slots
+            many = min(end - moment, _PAGE_SLOTS - at % _PAGE_SLOTS, self.slots - at)
+            if self._pending.find(1, at, at + many) >= 0:
+                page, inside = self._page(moment)
+                slots = SLOT.iter_unpack(memoryview(page)[inside : inside + many * SLOT_BYTES])
+                total += sum(count for pending, (_, _, _, count, _) in zip(
+                    self._pending[at : at + many], slots, strict=True) if pending)
+            moment += many
+        return total
+
     def all_pending(self) -> Iterator[int]:
         """Moments, the first one first."""
         here = self.begin % self.slots

@@ -30,6 +30,7 @@ from broker.transactions.records import COMMITTED, ROLLED_BACK, Half, read_half
 from remoting.codes import ResponseCode
 from remoting.command import Command, response
 from remoting.connection import Connection
+from remoting.daemon.latency import Latency
 from remoting.errors import DamagedRecord
 from remoting.fields import decimal
 from remoting.headers.transactions import EndTransactionRequest
@@ -39,6 +40,8 @@ logger = logging.getLogger("broker")
 
 WAITING_MAX: Final = 10_000
 """Decisions that wait until a new master knows what is decided; more are dropped, and asked for again."""
+FINISHED_S: Final = (5.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
+"""Bounds of how long transactions took, as Java's page has them."""
 NOT_FOUND: Final = "Find prepared transaction message failed"
 WRONG_GROUP: Final = "The producer group wrong"
 WRONG_QUEUE_OFFSET: Final = "The transaction state table offset wrong"
@@ -54,6 +57,8 @@ class EndCounters:
     committed: Counter[str] = attrs.field(factory=Counter)
     """By topic."""
     rolled_back: Counter[str] = attrs.field(factory=Counter)
+    committed_after: dict[str, Latency] = attrs.field(factory=dict)
+    """By topic, from a half's birth to its commit."""
     again: int = 0
     contradicted: int = 0
     refused: int = 0
@@ -237,6 +242,9 @@ class Ending:
             under_way.at = result.puts[-1].offset
             counted = self.counters.committed if under_way.decision is COMMITTED else self.counters.rolled_back
             counted[half.topic] += 1
+            if counted is self.counters.committed:
+                after = self.counters.committed_after.setdefault(half.topic, Latency(FINISHED_S, 1))
+                after.add(max(0, self._author.wall_ms() - half.born_ms) // 1_000)
         else:
             self.counters.failed += 1
             if self._under_way.get(first) is under_way:

@@ -16,16 +16,21 @@ BUCKETS_US: Final = (
 
 @attrs.define
 class Latency:
-    """Counts by bucket, in microseconds."""
+    """Counts by bucket. ``bounds`` are in units of which a second has ``per_second``: microseconds, as they are."""
 
-    counts: list[int] = attrs.field(factory=lambda: [0] * (len(BUCKETS_US) + 1))
-    total_us: float = 0.0
+    bounds: tuple[float, ...] = BUCKETS_US
+    per_second: int = _SECOND
+    counts: list[int] = attrs.field(init=False)
+    total: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
 
     def add(self, seconds: float) -> None:
-        microseconds = seconds * 1e6
-        self.counts[bisect_left(BUCKETS_US, microseconds)] += 1
-        self.total_us += microseconds
+        took = seconds * self.per_second
+        self.counts[bisect_left(self.bounds, took)] += 1
+        self.total += took
 
     def buckets(self) -> list[tuple[str, float]]:
-        bounds = (*map(str, BUCKETS_US), "+Inf")
+        bounds = (*map(str, self.bounds), "+Inf")
         return list(zip(bounds, accumulate(map(float, self.counts)), strict=True))

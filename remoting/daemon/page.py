@@ -56,7 +56,7 @@ class Page(Collector):
     ) -> HistogramMetricFamily:
         family = HistogramMetricFamily(name, help_text, labels=[*self._labels, label])
         for own, latency in latencies.items():
-            family.add_metric([*self._labels.values(), own], latency.buckets(), latency.total_us)
+            family.add_metric([*self._labels.values(), own], latency.buckets(), latency.total)
         return family
 
     def totals(self, prefix: str, help_text: str, counters: attrs.AttrsInstance) -> Iterator[Metric]:

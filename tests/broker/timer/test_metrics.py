@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import trio
 from trio.testing import MockClock
 
 from broker.metrics import BrokerMetrics
@@ -54,7 +55,8 @@ async def test_a_slave_copies_its_masters(autojump_clock: MockClock) -> None:
         waiting = slave.broker.parts[TimersPart]._waiting
         await until(lambda: waiting.table().timing_count)
         answer = await made.ask(slave.address, RequestCode.GET_TIMER_METRICS)
-        assert TimerMetrics.from_json(answer.body).timing_count["T"].count == 1
+        table = TimerMetrics.from_json(answer.body)
+        assert (table.timing_count["T"].count, table.data_version.state_version) == (1, 1)
         found = await made.ask(slave.address, RequestCode.GET_BROKER_RUNTIME_INFO)
         assert b"it follows a master" in found.body
 
@@ -84,6 +86,25 @@ async def test_why_a_timer_waits_is_said(autojump_clock: MockClock) -> None:
         await until(lambda: bodies(node) == [b"x", b"y"], within_s=3)
         assert part.runtime_info()["timerReadBehind"] == "0"
         await until(lambda: not part._waiting.table().timing_count)
+
+
+async def test_how_many_are_due_soon_and_how_long_some_wait_for_the_wheel(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        for number, delay_s in enumerate((4, 30, 59, 200, 86_000, 90_000)):
+            await good(made, node, uniq=f"U{number}", TIMER_DELAY_SEC=delay_s)
+        part = node.broker.parts[TimersPart]
+        await until(lambda: part.runtime_info()["timerCongestNum"] == "6")
+        found = dict(part._snapshot())
+        assert {bound: count for bound, count in found.items() if count} == {5: 1, 60: 2, 300: 1, 86_400: 1}
+        assert part._delivery.enqueue_behind_ms == 0
+        await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=b"timerStopEnqueue=true")
+        await good(made, node, uniq="U9", TIMER_DELAY_SEC=100)
+        await trio.sleep(3)
+        assert 3_000 <= part._delivery.enqueue_behind_ms < 4_000
+        page = BrokerMetrics(node.broker).exposition().decode()
+        for line in ('timer_bound_s="86400"} 1.0', "rocketmq_timer_enqueue_latency{"):
+            assert line in page
 
 
 async def test_without_a_wheel_nothing_is_told(autojump_clock: MockClock) -> None:

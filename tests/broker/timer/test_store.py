@@ -75,6 +75,15 @@ def test_one_that_is_late_waits_in_the_first_slot_that_is_not_done() -> None:
     assert [(unit.offset, unit.slot_ms) for unit in store.slot(at(5))] == [(100, at(5)), (200, at(5))]
 
 
+def test_what_waits_between_two_moments_is_counted_around_the_end_of_the_wheel() -> None:
+    store = opened(MemoryFiles(), begin=at(100))
+    due = [100, 101, 101, 127, 128, 159, 160, 161, 200, 259]
+    for number, second in enumerate(due):
+        put(store, second, 100 * number)
+    for first, end in ((0, 300), (100, 101), (101, 128), (128, 160), (159, 161), (160, 259), (201, 259), (259, 999)):
+        assert store.count_between(at(first), at(end)) == len([each for each in due if first <= each < end]), first
+
+
 def test_beyond_the_wheel_there_is_no_slot() -> None:
     store = opened(MemoryFiles())
     assert store.end_ms == at(SLOTS)

@@ -79,6 +79,23 @@ async def test_a_contradiction_is_refused(autojump_clock: MockClock) -> None:
             assert b'why="contradicted"} 2.0' in page
 
 
+async def test_how_long_transactions_took_is_told(autojump_clock: MockClock) -> None:
+    """From the half's birth to its commit, in seconds; a rollback has no time."""
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop:
+            first, second, third = [await shop.half(unique=f"U{number}") for number in range(3)]
+            await shop.commit(first)
+            await trio.sleep(30)
+            await shop.commit(second)
+            await shop.roll_back(third)
+            text = BrokerMetrics(node.broker).exposition().decode()
+        found = {line.rpartition('le="')[2].partition('"')[0]: line.rpartition(" ")[2] for line in text.splitlines()
+                 if line.startswith("rocketmq_finish_message_latency_bucket")}
+        assert found == dict(zip(("5.0", "60.0", "600.0", "3600.0", "43200.0", "86400.0", "+Inf"),
+                                 ("1.0", *["2.0"] * 6), strict=True))
+
+
 async def test_two_halves_with_one_id_are_two_transactions(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()
