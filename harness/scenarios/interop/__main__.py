@@ -32,6 +32,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     filters,
     ha,
     hosts,
+    metrics,
     mixed,
     proxied,
     report,
@@ -41,6 +42,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register theirs
     tools,
     topics,
     transactions,
+    waiting,
     young,
 )
 from harness.scenarios.interop.scenario import SCENARIOS, Lost, NotRun, Scenario, Stage

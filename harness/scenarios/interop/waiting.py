@@ -1,0 +1,214 @@
+"""Timers and halves that wait while the mastership goes from ours to Java's or back, or a store does.
+
+It starts brokers of both kinds and unmodified Java clients, reads the checkpoints that slaves keep of timers, and kills
+masters with -9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import trio
+
+from broker.timer.checkpoint import PATH as CHECKPOINT
+from broker.timer.checkpoint import TimerCheckpoint
+from broker.timer.metrics import PATH as METRICS
+from harness.processes import java, ours
+from harness.processes.broker import Broker
+from harness.processes.java.settings import COMMITLOG_FILE_BYTES, Value
+from harness.processes.program import Program, Report
+from harness.scenarios.interop.ha import ALL_ACK, mixed, seen, topic_everywhere
+from harness.scenarios.interop.scenario import Lost, Stage, expect, scenario
+from harness.scenarios.interop.transactions import committed
+from harness.scenarios.interop.watch import create_topic
+
+LATER, PAIRS = "Later", "Pairs"
+WAITS: dict[str, Value] = {
+    "timerWheelEnable": True, "mappedFileSizeTimerLog": 1 << 20, "recallMessageEnable": True,
+    "transactionTimeOut": 1_000, "transactionCheckInterval": 6_000}
+"""A Java broker notes decisions 3 s after them: one that asked sooner would deliver twice."""
+PLANS = ("COMMIT", "ROLLBACK", "UNKNOW/COMMIT", "UNKNOW/ROLLBACK", "UNKNOW/UNKNOW/COMMIT")
+FAR_MS = 25_000
+PATIENCE_S = 120.0
+
+
+@attrs.frozen
+class Clients:
+    """Java's, of timers and of transactions."""
+
+    stage: Stage
+    namesrv: str
+    timers: Program
+    pairs: Program
+    """Their consumer."""
+
+    async def timer(self, name: str, delay_ms: int) -> None:
+        """Until a master takes it."""
+        with trio.fail_after(PATIENCE_S):
+            for number in range(1_000):
+                await self.timers.tell(f"{name}-{number} {delay_ms}")
+                sent = await self.timers.wait_for("sent", _has(f"{name}-{number}"))
+                if sent[-1]["ok"]:
+                    return
+                await trio.sleep(0.5)
+
+    async def come(self, what: str) -> Counter[str]:
+        """All timers that were acknowledged, but for those whose name says that they were taken back."""
+        wanted = {one["name"] for one in self.timers.reports("sent") if one["ok"] and "taken" not in one["name"]}
+        with trio.move_on_after(PATIENCE_S):
+            await self.timers.wait_for(
+                "received", lambda found: wanted <= {one["name"] for one in found}, timeout_s=PATIENCE_S)
+        reports = self.timers.reports("received")
+        came, due_ms = Counter(one["name"] for one in reports), {
+            one["name"]: one["due_ms"] for one in self.timers.reports("sent")}
+        if wanted - came.keys():
+            raise Lost(f"{what}: acknowledged, and never delivered: {sorted(wanted - came.keys())}")
+        early = [one for one in reports if one["at_ms"] < due_ms[one["name"]]]
+        expect(not early, f"{what}: delivered before they were due: {early}")
+        expect(not [name for name in came if "taken" in name], f"{what}: taken back, and delivered: {came}")
+        expect(max(came.values()) <= 2, f"{what}: a timer comes again once at most: {came}")
+        late_ms = max(one["at_ms"] - due_ms[one["name"]] for one in reports)
+        self.stage.say(f"{what}: {len(wanted)} timers came, {sum(came.values()) - len(came)} of them again; the latest "
+                       f"{late_ms / 1e3:.1f} s behind its time")
+        return came
+
+    async def decided(self, what: str, *sent: set[int]) -> None:
+        """These come, each once, and no other; of several producers."""
+        wanted = Counter(sequence for each in sent for sequence in each)
+        with trio.move_on_after(PATIENCE_S):
+            await self.pairs.wait_for(
+                "received", lambda found: wanted <= _sequences(found), timeout_s=PATIENCE_S)
+        await trio.sleep(8)  # for what should not come: another round of checks
+        got = _sequences(self.pairs.reports("received"))
+        if wanted - got:
+            raise Lost(f"{what}: committed, and never delivered: {wanted - got}")
+        expect(got == wanted, f"{what}: wanted {wanted}, got {got}")
+        self.stage.say(f"{what}: {wanted.total()} transactions were committed, each came once")
+
+
+def _has(name: str) -> Callable[[Sequence[Report]], bool]:
+    return lambda found: any(one["name"] == name for one in found)
+
+
+def _sequences(reports: Sequence[Report]) -> Counter[int]:
+    return Counter(one["sequence"] for one in reports)
+
+
+@asynccontextmanager
+async def clients(stage: Stage, namesrv: str) -> AsyncIterator[Clients]:
+    async with (
+        java.later(stage.release, stage.here / "later", namesrv=[namesrv], topic=LATER) as timers,
+        java.receiver(stage.release, stage.here / "pairs", namesrv=[namesrv], topic=PAIRS) as pairs,
+    ):
+        made = Clients(stage, namesrv, timers, pairs)
+        await made.timer("first", 0)
+        await timers.wait_for("received")
+        yield made
+
+
+@asynccontextmanager
+async def transacting(made: Clients, name: str, plans: Sequence[str], count: int) -> AsyncIterator[set[int]]:
+    """So many were sent; their producer answers as long as the block runs. Which ones end in a commit."""
+    async with java.transactor(made.stage.release, made.stage.here / name, namesrv=[made.namesrv], topic=PAIRS,
+                               plans=plans, count=count) as producer:
+        sent = await producer.wait_for("sent", lambda found: len(found) == count)
+        expect(all(one["ok"] for one in sent), f"not stored: {[one for one in sent if not one['ok']][:3]}")
+        yield committed(sent, plans)
+
+
+async def followed(stage: Stage, slave: Broker, done_ms: int) -> None:
+    """It knows from its master that slots up to then are done, and how many timers wait."""
+    found: TimerCheckpoint | None = None
+    text = ""
+    with trio.move_on_after(60):
+        while True:
+            found, text = _checkpoint(slave.store / CHECKPOINT), _text(slave.store / METRICS)
+            if found is not None and found.read_time_ms >= done_ms and f'"{LATER}"' in text:
+                stage.say(f"{slave.name} knows that timers are done up to {found.read_time_ms}, and who waits: {text}")
+                return
+            await trio.sleep(0.3)
+    expect(False, f"{slave.name} did not follow its master: {found}, {text!r}, wanted {done_ms}")
+
+
+def _checkpoint(path: Path) -> TimerCheckpoint | None:
+    return TimerCheckpoint.decode(path.read_bytes()) if path.exists() else None
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+async def _switch(stage: Stage, kinds: str) -> None:
+    """The first is master, and is killed while timers and halves wait; the other one was its slave."""
+    async with mixed(stage, kinds, ALL_ACK | WAITS) as (controllers, namesrv, (first, second)):
+        await first.start()
+        await seen(stage, controllers, lambda state: state.master_address == first.announced, "the first is master")
+        for topic in (LATER, PAIRS):
+            await create_topic(stage, namesrv, topic)
+        await second.start()
+        await seen(stage, controllers, lambda state: len(state.in_sync) == 2, "both in sync")
+        for topic in (LATER, PAIRS):
+            await topic_everywhere((first, second), topic)
+        async with clients(stage, namesrv) as made:
+            await made.timer("near", 2_000)
+            for number in range(10):
+                await made.timer(f"far{number}", FAR_MS)
+            await made.timer("taken", FAR_MS)
+            await made.timers.tell("recall taken-0")
+            await made.timers.wait_for("recalled", lambda found: any(one["ok"] for one in found))
+            near = next(one for one in made.timers.reports("sent") if one["name"].startswith("near"))
+            await made.timers.wait_for("received", _has(near["name"]))
+            await followed(stage, second, near["due_ms"])
+            async with transacting(made, "transact", PLANS, 25) as wanted:
+                await first.kill()
+                await seen(stage, controllers, lambda state: state.master_address == second.announced,
+                           "the second is master")
+                await made.timer("behind", 1_000)
+                await made.come("switched")
+                await made.decided("switched", wanted)
+
+
+@scenario("5.5.0", timeout_s=420)
+async def a_java_slave_of_our_master_takes_over_timers_and_halves(stage: Stage) -> None:
+    """A Java slave follows our master's checkpoints (60, 61), and leads when that is killed: all timers, all halves."""
+    await _switch(stage, "oj")
+
+
+@scenario("5.5.0", timeout_s=420)
+async def our_slave_of_a_java_master_takes_over_timers_and_halves(stage: Stage) -> None:
+    """Our slave follows a Java master's checkpoints (60, 61), and leads when that is killed: all timers, all halves."""
+    await _switch(stage, "jo")
+
+
+@scenario("5.5.0", timeout_s=420)
+async def a_store_with_timers_and_halves_passes_to_java_and_back(stage: Stage) -> None:
+    """Killed -9 with timers and halves that wait, ours leaves its store to Java's, and that one to ours again."""
+    here = stage.here / "store"
+    sizes: dict[str, Value] = {
+        "mappedFileSizeCommitLog": COMMITLOG_FILE_BYTES, "mappedFileSizeConsumeQueue": 20 * 3_000,
+        "maxHashSlotNum": 10_000, "maxIndexNum": 40_000}
+    slow: dict[str, Value] = {**WAITS, "transactionTimeOut": 20_000}
+    async with ours.namesrv(stage.here / "namesrv") as namesrv:
+        async with ours.broker(here, namesrv=[namesrv.address], extra={**slow, **sizes}) as broker:
+            for topic in (LATER, PAIRS):
+                await create_topic(stage, namesrv.address, topic)
+            async with clients(stage, namesrv.address) as made:
+                for number in range(10):
+                    await made.timer(f"ours{number}", FAR_MS)
+                plans = ("UNKNOW/COMMIT", "UNKNOW/ROLLBACK")
+                async with transacting(made, "to-java", plans, 10) as first:
+                    await broker.kill()
+                    async with java.broker(stage.release, here, namesrv=[namesrv.address], extra=slow) as other:
+                        await made.come("ours to Java's")
+                        await made.decided("ours to Java's", first)
+                        for number in range(10):
+                            await made.timer(f"javas{number}", FAR_MS)
+                        async with transacting(made, "to-ours", plans, 10) as second:
+                            await other.kill()
+                            async with ours.broker(here, namesrv=[namesrv.address], extra={**slow, **sizes}):
+                                await made.come("Java's to ours")
+                                await made.decided("Java's to ours", first, second)
