@@ -184,13 +184,13 @@ class TimersPart(Part):
         yield page.gauge("rocketmq_timing_messages", "Timers that wait, by topic.", [
             ((topic,), timers.count) for topic, timers in self._waiting.table().timing_count.items()], "topic")
         yield page.gauge("rocketmq_timer_enqueue_lag", "Timers that are not in the wheel yet.", [((), delivery.behind)])
-        yield page.gauge("rocketmq_timer_enqueue_latency", "Milliseconds since the first of them was stored.",
+        yield page.gauge("rocketmq_timer_enqueue_latency_milliseconds", "Since the first of them was stored.",
                          [((), delivery.enqueue_behind_ms)])
         yield page.gauge("rocketmq_timer_message_snapshot", "Timers of the next day, by seconds until they are due.", [
             ((str(to_s),), count) for to_s, count in self._snapshot()], "timer_bound_s")
         yield page.gauge("rocketmq_timer_dequeue_lag", "Timers that are due, and not stored yet.",
                          [((), delivery.unfinished)])
-        yield page.gauge("rocketmq_timer_dequeue_latency", "Milliseconds by which the first of them is late.",
+        yield page.gauge("rocketmq_timer_dequeue_latency_milliseconds", "By which the first of them is late.",
                          [((), behind_ms)])
         yield page.counter("rocketmq_timer_enqueue_total", "Timers put into the wheel.", [((), counters.enqueued)])
         yield page.counter("rocketmq_timer_dequeue_total", "Timers delivered.", [((), counters.delivered)])

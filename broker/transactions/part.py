@@ -144,7 +144,8 @@ class TransactionsPart(Part):
             ((topic,), count) for topic, count in sorted(ends.committed.items())], "topic")
         yield page.counter("rocketmq_rollback_messages", "Transactions that were rolled back.", [
             ((topic,), count) for topic, count in sorted(ends.rolled_back.items())], "topic")
-        yield page.histogram("rocketmq_finish_message_latency", "Seconds from a half's birth to its commit.",
+        yield page.histogram("rocketmq_finish_message_latency_milliseconds",
+                             "Seconds, as Java counts under that name, from a half's birth to its commit.",
                              ends.committed_after, "topic")
         yield page.counter("broker_transaction_ends", "Decisions that wrote nothing. Ours.", [
             (("again",), ends.again), (("contradicted",), ends.contradicted), (("refused",), ends.refused),

@@ -19,6 +19,7 @@ from broker.store.store import MessageStore, StoreConfig
 from broker.timer import units as timers
 from broker.timer.checkpoint import OwnFacts, TimerCheckpoint
 from broker.timer.units import Unit
+from broker.transactions import records
 from remoting import frame
 from remoting import record as codec
 from remoting.command import Command, Encoding
@@ -85,6 +86,7 @@ def cases() -> dict[str, Case]:
         "timer slot": Case(timers.SLOT.pack(5, 52, 104, 2, 0), [5, 52, 104, 2, 0]),
         "timer checkpoint": Case(timer_page, [
             1, 2, 3, 4, 5, 6, 7, 0x51544331, 1_000, 8, 9, 52, zlib.crc32(timer_page[:88])], rest=4_096 - 92),
+        **of_transactions(),
         "batch": Case(codec.encode_batch([(5, b"body", b"pr")]), [28, 0, 0, 5, 4, b"body", 2, b"pr"], {"b": 4, "p": 2}),
         "frame": Case(framed, [len(framed) - 4, 1, len(HEADER), HEADER, b"body"], {"n": len(HEADER), "b": 4}),
         "header": Case(HEADER, [310, 3, 513, 9, 0, 5, b"words", 8], {"n": 5}, rest=8),
@@ -94,6 +96,34 @@ def cases() -> dict[str, Case]:
                          {"n": 5}),
         "acknowledgement": Case(Ack(855).to_bytes(), [2, 855]),
         "block": Case(Block(850, b"bytes").to_bytes(), [850, 5, b"bytes"], {"n": 5}),
+    }
+
+
+def of_transactions() -> dict[str, Case]:
+    """A half that a commit made final, with its mark."""
+    values = {"UNIQ_KEY": "U", "TRAN_MSG": "true", "PGROUP": "g", "REAL_TOPIC": "topic", "REAL_QID": "3"}
+    records.as_half(values)
+    half = attrs.evolve(MESSAGE, topic=records.HALF_TOPIC, queue_id=0, properties=codec.encode_properties(values),
+                        sys_flag=1, prepared_offset=0)
+    raw = codec.encode(half, 12, 900, 13)
+    found = records.read_half(codec.decode(raw))
+    assert isinstance(found, records.Half)
+    final = records.final(codec.decode(raw), found, HOST, 4)
+    mark = records.mark([12, 15], records.COMMITTED, "M", 6, HOST, 4)
+    kept = {"UNIQ_KEY": "U", "PGROUP": "g", "__transactionId__": "U", "__QUORATE_EPOCH": "4"}
+    of_mark = {"TAGS": "d", "WAIT": "true", "UNIQ_KEY": "M", "__QUORATE_END": "commit", "__QUORATE_EPOCH": "4"}
+    assert codec.decode_properties(final.properties) == kept and codec.decode_properties(mark.properties) == of_mark
+    raw_final, raw_mark = codec.encode(final, 7, 1_200, 14), codec.encode(mark, 5, 1_400, 14)
+    return {
+        "half": Case(raw, [
+            raw[:12], 0, 5, 12, 900, 1, raw[40:76], 0, 8, b"bodybody", 24, b"RMQ_SYS_TRANS_HALF_TOPIC",
+            len(half.properties), half.properties], {"b": 8, "p": len(half.properties)}),
+        "final": Case(raw_final, [
+            raw_final[:12], 3, 5, 7, 1_200, 9, raw_final[40:76], 900, 8, b"bodybody", 5, b"topic",
+            len(final.properties), final.properties], {"b": 8, "t": 5, "p": len(final.properties)}),
+        "mark": Case(raw_mark, [
+            raw_mark[:12], 0, raw_mark[16:36], 0, raw_mark[40:84], 6, b"12,15,", 27, b"RMQ_SYS_TRANS_OP_HALF_TOPIC",
+            len(mark.properties), mark.properties], {"b": 6, "p": len(mark.properties)}),
     }
 
 

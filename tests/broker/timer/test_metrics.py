@@ -78,8 +78,8 @@ async def test_why_a_timer_waits_is_said(autojump_clock: MockClock) -> None:
         await until(lambda: int(part.runtime_info()["timerReadBehind"]) > 5)
         assert part.runtime_info()["timerOffsetBehind"] == "1" and bodies(node) == []
         page = BrokerMetrics(node.broker).exposition().decode()
-        for line in ("rocketmq_timing_messages{", "rocketmq_timer_enqueue_lag{", "rocketmq_timer_dequeue_latency{",
-                     "broker_timers_set_aside_total{"):
+        for line in ("rocketmq_timing_messages{", "rocketmq_timer_enqueue_lag{",
+                     "rocketmq_timer_dequeue_latency_milliseconds{", "broker_timers_set_aside_total{"):
             assert line in page
         for key in ("timerStopDequeue", "timerStopEnqueue"):
             await made.ask(node.address, RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}=false".encode())
@@ -103,7 +103,7 @@ async def test_how_many_are_due_soon_and_how_long_some_wait_for_the_wheel(autoju
         await trio.sleep(3)
         assert 3_000 <= part._delivery.enqueue_behind_ms < 4_000
         page = BrokerMetrics(node.broker).exposition().decode()
-        for line in ('timer_bound_s="86400"} 1.0', "rocketmq_timer_enqueue_latency{"):
+        for line in ('timer_bound_s="86400"} 1.0', "rocketmq_timer_enqueue_latency_milliseconds{"):
             assert line in page
 
 

@@ -91,7 +91,7 @@ async def test_how_long_transactions_took_is_told(autojump_clock: MockClock) -> 
             await shop.roll_back(third)
             text = BrokerMetrics(node.broker).exposition().decode()
         found = {line.rpartition('le="')[2].partition('"')[0]: line.rpartition(" ")[2] for line in text.splitlines()
-                 if line.startswith("rocketmq_finish_message_latency_bucket")}
+                 if line.startswith("rocketmq_finish_message_latency_milliseconds_bucket")}
         assert found == dict(zip(("5.0", "60.0", "600.0", "3600.0", "43200.0", "86400.0", "+Inf"),
                                  ("1.0", *["2.0"] * 6), strict=True))
 
