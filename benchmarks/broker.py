@@ -30,6 +30,7 @@ import attrs
 import trio
 
 from benchmarks import broker_figures as figures
+from benchmarks import broker_waiting as waiting
 from benchmarks.broker_figures import ROWS, Row
 from benchmarks.processes import anonymous_mb, cpu_s
 from broker.client import Client, ClientError, Message, MessageQueue, connect
@@ -55,8 +56,11 @@ PATIENCE_S: Final = 180.0
 MODES: Final[Mapping[str, Mapping[str, object]]] = {
     "all": {"allAckInSyncStateSet": True, "minInSyncReplicas": 2},
     "none": {"allAckInSyncStateSet": False, "minInSyncReplicas": 1},
+    "waiting": {"allAckInSyncStateSet": True, "minInSyncReplicas": 2, "timerWheelEnable": True,
+                "transactionTimeOut": 1_000, "transactionCheckInterval": 6_000},
 }
-"""Whether a send waits for every replica in the SyncStateSet (as in the demo), or for none, which is the default."""
+"""Whether a send waits for every replica in the SyncStateSet (as in the demo), or for none, which is the default; the
+first one again for what waits. A Java broker notes decisions 3 s after them, and asks no sooner."""
 COMMON: Final[Mapping[str, object]] = {
     "totalReplicas": REPLICAS, "mappedFileSizeCommitLog": 256 << 20, "flushDiskType": "ASYNC_FLUSH",
     "diskMaxUsedSpaceRatio": 95,
@@ -270,6 +274,19 @@ async def memory(run: Run, systems: Sequence[System]) -> None:
             "resident_mb": _rounded(anonymous_mb(master.pid))})
 
 
+async def waited(run: Run) -> None:
+    """Rows of what waits, on clusters of their own."""
+    wanted = [part for part in waiting.WAITING if part in run.options.parts]
+    if run.load is None or not wanted:
+        return
+    async with clusters(run, "waiting") as systems:
+        for system in systems:
+            await system.create("load")
+            await warm(run, system)
+        for part in wanted:
+            await waiting.WAITING[part](run, systems)
+
+
 async def catch_up(run: Run) -> None:
     """Empty replicas beside logs of their own, each of bodies of one size, which alone says what a copy costs."""
     if run.load is None:
@@ -418,6 +435,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         run = Run(options, release if "java" in options.systems else None, client, results)
         if set(options.parts) & {"send", *LOADED}:
             await loaded(run)
+        await waited(run)
         if "catch-up" in options.parts:
             await catch_up(run)
         await gaps(run)
@@ -426,9 +444,9 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     return results
 
 
-PARTS: Final = ("send", *LOADED, "catch-up", "kill", "switch")
+PARTS: Final = ("send", *LOADED, *waiting.WAITING, "catch-up", "kill", "switch")
 SHORT: Final = {"rounds": 2, "seconds": 2.0, "warm_s": 12.0, "kills": 5, "consume_rounds": 1, "catch_up_rounds": 1,
-                "megabytes": 512}
+                "megabytes": 512, "waiting_rounds": 1, "burst": 20_000, "pending": 20_000, "idle_s": 10.0}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -448,6 +466,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--stored", type=int, default=1_000_000, help="messages over which memory is looked at")
     made.add_argument("--megabytes", type=int, default=1_024, help="of the log that an empty replica copies")
     made.add_argument("--catch-up-rounds", type=int, default=3)
+    made.add_argument("--waiting-rounds", type=int, default=3, help="of what waits")
+    made.add_argument("--burst", type=int, default=1_000_000, help="timers due in one second")
+    made.add_argument("--pending", type=int, default=10_000_000, help="timers that wait while nothing is due")
+    made.add_argument("--idle-s", type=float, default=60.0, help="for which that is looked at")
     made.add_argument("--directory", help="where the servers' disks are")
     made.add_argument("--json", type=Path, help="write the figures here, as they are found")
     return made

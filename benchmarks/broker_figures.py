@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import attrs
 
+from benchmarks.broker_waiting import rows as waiting_rows
 from benchmarks.measure import quantile
 
 Rounds = Sequence[Mapping[str, Any]]
@@ -102,7 +103,7 @@ def _others(rounds: Mapping[str, Mapping[str, Rounds]]) -> Iterator[str]:
         ("memory", "mb_per_million", "growth of the master's memory for a million messages of 128 B, MB"),
         ("memory", "resident_mb", "the master's memory after them, without mapped files, MB"),
     ]
-    rows = [row for row in rows if row[0] in rounds]
+    rows = [row for row in rows if row[0] in rounds] + waiting_rows(rounds)
     if not rows:
         return
     yield "| | ours | Java | ratio |"
@@ -142,15 +143,19 @@ def _latency(found: Mapping[str, Rounds], system: str) -> str:
 
 
 def _value(found: Mapping[str, Rounds], system: str, key: str) -> str:
-    return f"{middle(found[system], key):,.4g}" if system in found else "not run"
+    return f"{middle(found[system], key):,.4g}" if _has(found, system, key) else "not run"
 
 
 def _each(found: Mapping[str, Rounds], key: str, unit: str) -> str:
     return ", ".join(f"{middle(found[system], key):.0f}{unit}" for system in ("ours", "java") if system in found)
 
 
+def _has(found: Mapping[str, Rounds], system: str, key: str) -> bool:
+    return system in found and all(one[key] is not None for one in found[system])
+
+
 def _ratio(found: Mapping[str, Rounds], key: str) -> str:
-    if "java" not in found or "ours" not in found or not middle(found["java"], key):
+    if not _has(found, "java", key) or not _has(found, "ours", key) or not middle(found["java"], key):
         return ""
     return f"{middle(found['ours'], key) / middle(found['java'], key):.2f}"
 

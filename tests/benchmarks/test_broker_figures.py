@@ -39,6 +39,17 @@ def test_gaps_are_told_by_their_middle_and_their_worst(name: str) -> None:
     assert any(" 100 | 51 ms | 100 ms | 100 ms " in line for line in page({"rounds": rounds}))
 
 
+def test_what_waits_has_its_rows_and_says_what_did_not_happen() -> None:
+    rounds = {"due, 1000": {
+        "ours": [{"p50_ms": 500.0, "p99_ms": 1_100.0}], "java": [{"p50_ms": 400.0, "p99_ms": 1_000.0}]},
+        "first": {"ours": [{"timer_ms": 300.0, "check_ms": None}], "java": [{"timer_ms": 600.0, "check_ms": 7_000.0}]}}
+    lines = list(page({"rounds": rounds}))
+    (late,) = [line for line in lines if "at 1,000 a second: lateness, p99" in line]
+    assert late.endswith("| 1,100 | 1,000 | 1.10 |")
+    (check,) = [line for line in lines if "first check" in line]
+    assert check.endswith("| not run | 7,000 |  |")
+
+
 def test_nothing_measured_makes_no_table() -> None:
     assert list(page({"rounds": {}})) == []
 
@@ -52,4 +63,5 @@ def test_the_gap_reaches_back_to_the_last_acknowledgement_before() -> None:
 
 
 def test_every_part_is_measured_unless_told_otherwise() -> None:
-    assert parser().parse_args([]).parts == ["send", "consume", "memory", "catch-up", "kill", "switch"]
+    assert parser().parse_args([]).parts == [
+        "send", "consume", "memory", "due", "burst", "transactions", "first", "idle", "catch-up", "kill", "switch"]

@@ -13,16 +13,22 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Puts load on any number of clusters, one after the other, as lines of standard input say; one line of JSON for each.
  *
- * send NAMESRV TOPIC THREADS BATCH BODY_BYTES SECONDS MESSAGES: each thread sends one request after the other, for so
- * long and at most so many messages (0: any number). consume NAMESRV TOPIC GROUP MESSAGES SECONDS: a new group, from the
+ * send NAMESRV TOPIC THREADS BATCH BODY_BYTES SECONDS MESSAGES [FIRST_MS PER_SECOND]: each thread sends one request after
+ * the other, for so long and at most so many messages (0: any number); with FIRST_MS they are timers, the first one due
+ * then, the others at that rate behind it. transact, with the same words: messages in transactions that are committed.
+ * consume NAMESRV TOPIC GROUP MESSAGES SECONDS: a new group, from the
  * first offset until it has so many; SECONDS is its patience.
  *
  * Threads and clients are of one process, so all clusters meet the same warmed-up client. The end of standard input ends
@@ -30,6 +36,7 @@ import org.apache.rocketmq.common.message.Message;
  */
 public final class Load {
     private static final Map<String, DefaultMQProducer> PRODUCERS = new HashMap<>();
+    private static final Map<String, TransactionMQProducer> TRANSACTORS = new HashMap<>();
 
     public static void main(String[] args) throws Exception {
         Line.of("started").with("at_us", Line.micros()).print();
@@ -37,7 +44,7 @@ public final class Load {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.trim().split(" ");
             try {
-                if (words[0].equals("send")) {
+                if (!words[0].equals("consume")) {
                     send(words).print();
                 } else {
                     consume(words).print();
@@ -63,9 +70,52 @@ public final class Load {
         return producer;
     }
 
-    private static Line send(String[] words) throws Exception {
+    private static TransactionMQProducer transactor(String namesrv) throws Exception {
+        TransactionMQProducer producer = TRANSACTORS.get(namesrv);
+        if (producer == null) {
+            producer = new TransactionMQProducer("load-transactions");
+            producer.setNamesrvAddr(namesrv);
+            producer.setInstanceName("load-transactions-" + TRANSACTORS.size());
+            producer.setRetryTimesWhenSendFailed(0);
+            producer.setTransactionListener(new TransactionListener() {
+                @Override
+                public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                    return LocalTransactionState.COMMIT_MESSAGE;
+                }
+
+                @Override
+                public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                    return LocalTransactionState.COMMIT_MESSAGE;
+                }
+            });
+            producer.start();
+            TRANSACTORS.put(namesrv, producer);
+        }
+        return producer;
+    }
+
+    private static SendResult sent(String[] words, byte[] body, int batch, long number) throws Exception {
+        if (words[0].equals("transact")) {
+            return transactor(words[1]).sendMessageInTransaction(new Message(words[2], body), null);
+        }
         DefaultMQProducer producer = producer(words[1]);
-        String topic = words[2];
+        if (batch > 1) {
+            return producer.send(batch(words[2], body, batch));
+        }
+        Message message = new Message(words[2], body);
+        if (words.length > 8) {
+            message.setDeliverTimeMs(Long.parseLong(words[8]) + (long) (number * 1e3 / Double.parseDouble(words[9])));
+        }
+        return producer.send(message);
+    }
+
+    private static Line send(String[] words) throws Exception {
+        if (words[0].equals("transact")) {
+            transactor(words[1]);
+        } else {
+            producer(words[1]);
+        }
+        AtomicLong numbers = new AtomicLong();
         int threads = Integer.parseInt(words[3]);
         int batch = Integer.parseInt(words[4]);
         byte[] body = new byte[Integer.parseInt(words[5])];
@@ -86,8 +136,7 @@ public final class Load {
                     long start = System.nanoTime();
                     String fault;
                     try {
-                        SendResult result = batch == 1 ? producer.send(new Message(topic, body))
-                            : producer.send(batch(topic, body, batch));
+                        SendResult result = sent(words, body, batch, numbers.getAndIncrement());
                         fault = result.getSendStatus() == SendStatus.SEND_OK ? null : result.getSendStatus().name();
                     } catch (Exception failure) {
                         fault = failure.getClass().getSimpleName() + ": " + failure.getMessage();
