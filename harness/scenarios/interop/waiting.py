@@ -56,25 +56,13 @@ class Clients:
                     return
                 await trio.sleep(0.5)
 
-    async def come(self, what: str) -> Counter[str]:
+    async def come(self, what: str) -> None:
         """All timers that were acknowledged, but for those whose name says that they were taken back."""
-        wanted = {one["name"] for one in self.timers.reports("sent") if one["ok"] and "taken" not in one["name"]}
+        wanted = due_ms(self.timers.reports("sent"))
         with trio.move_on_after(PATIENCE_S):
             await self.timers.wait_for(
-                "received", lambda found: wanted <= {one["name"] for one in found}, timeout_s=PATIENCE_S)
-        reports = self.timers.reports("received")
-        came, due_ms = Counter(one["name"] for one in reports), {
-            one["name"]: one["due_ms"] for one in self.timers.reports("sent")}
-        if wanted - came.keys():
-            raise Lost(f"{what}: acknowledged, and never delivered: {sorted(wanted - came.keys())}")
-        early = [one for one in reports if one["at_ms"] < due_ms[one["name"]]]
-        expect(not early, f"{what}: delivered before they were due: {early}")
-        expect(not [name for name in came if "taken" in name], f"{what}: taken back, and delivered: {came}")
-        expect(max(came.values()) <= 2, f"{what}: a timer comes again once at most: {came}")
-        late_ms = max(one["at_ms"] - due_ms[one["name"]] for one in reports)
-        self.stage.say(f"{what}: {len(wanted)} timers came, {sum(came.values()) - len(came)} of them again; the latest "
-                       f"{late_ms / 1e3:.1f} s behind its time")
-        return came
+                "received", lambda found: wanted.keys() <= {one["name"] for one in found}, timeout_s=PATIENCE_S)
+        self.stage.say(f"{what}: {judged(what, self.timers.reports('sent'), self.timers.reports('received'))}")
 
     async def decided(self, what: str, *sent: set[int]) -> None:
         """These come, each once, and no other; of several producers."""
@@ -88,6 +76,26 @@ class Clients:
             raise Lost(f"{what}: committed, and never delivered: {wanted - got}")
         expect(got == wanted, f"{what}: wanted {wanted}, got {got}")
         self.stage.say(f"{what}: {wanted.total()} transactions were committed, each came once")
+
+
+def due_ms(sent: Sequence[Report]) -> dict[str, int]:
+    """When each timer is due that was acknowledged, and not taken back."""
+    return {one["name"]: one["due_ms"] for one in sent if one["ok"] and "taken" not in one["name"]}
+
+
+def judged(what: str, sent: Sequence[Report], received: Sequence[Report]) -> str:
+    """What came of timers, in words. Raises ``Lost``, and ``Unexpected`` for what came too early or too often."""
+    wanted, moments = due_ms(sent), {one["name"]: one["due_ms"] for one in sent}
+    came = Counter(one["name"] for one in received)
+    if wanted.keys() - came.keys():
+        raise Lost(f"{what}: acknowledged, and never delivered: {sorted(wanted.keys() - came.keys())}")
+    early = [one for one in received if one["at_ms"] < moments[one["name"]]]
+    expect(not early, f"{what}: delivered before they were due: {early}")
+    expect(not [name for name in came if "taken" in name], f"{what}: taken back, and delivered: {came}")
+    expect(max(came.values()) <= 2, f"{what}: a timer comes again once at most: {came}")
+    late_ms = max(one["at_ms"] - moments[one["name"]] for one in received)
+    return (f"{len(wanted)} timers came, {came.total() - len(came)} of them again; the latest {late_ms / 1e3:.1f} s "
+            "behind its time")
 
 
 def _has(name: str) -> Callable[[Sequence[Report]], bool]:
