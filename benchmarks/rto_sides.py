@@ -23,7 +23,7 @@ from harness.processes.java.servers import SMALL
 from harness.scenarios.failovers import disks, sandbox
 from harness.scenarios.failovers.disks import Disk
 from harness.scenarios.failovers.network import Network
-from mqcluster.looking import ClusterView, until_settled
+from mqcluster.looking import ClusterView, look, until_settled
 from mqcluster.plan import Durability, Hosts, Kind, Planned, Size, cluster
 from mqcluster.processes import Cluster, ClusterError, Server
 from remoting.address import split_address
@@ -100,10 +100,17 @@ class Stand:
     def namesrv(self) -> str:
         return self.cluster.servers["namesrv"].plan.address
 
+    @property
+    def _controllers(self) -> list[str]:
+        return [each.plan.address for each in self.cluster.of_kind(Kind.CONTROLLER)]
+
+    async def look(self) -> ClusterView:
+        """As it is now, as far as anybody says."""
+        return await look(self.remoting, self._controllers, [GROUP])
+
     async def settled(self) -> ClusterView:
         """Raises ``trio.TooSlowError``."""
-        controllers = [each.plan.address for each in self.cluster.of_kind(Kind.CONTROLLER)]
-        return await until_settled(self.remoting, controllers, [GROUP], REPLICAS, PATIENCE_S)
+        return await until_settled(self.remoting, self._controllers, [GROUP], REPLICAS, PATIENCE_S)
 
     async def without_backoff(self, view: ClusterView) -> ClusterView:
         """Ours hand over to another active controller, which counts elections of living masters anew. Raises

@@ -28,6 +28,8 @@ class GroupView:
     in_sync: frozenset[str] = frozenset()
     alive: frozenset[str] = frozenset()
     ids: Mapping[str, int] = attrs.field(factory=dict)
+    set_epoch: int = 0
+    """It counts the changes of the SyncStateSet."""
 
 
 @attrs.frozen
@@ -66,7 +68,8 @@ def _group(found: ReplicasInfo) -> GroupView:
         frozenset(each.broker_address for each in found.in_sync_replicas if each.broker_address),
         frozenset(each.broker_address for each in replicas if each.alive and each.broker_address),
         {each.broker_address: each.broker_id for each in replicas
-         if each.broker_address and each.broker_id is not None})
+         if each.broker_address and each.broker_id is not None},
+        found.sync_state_set_epoch)
 
 
 async def until_settled(client: Client, controllers: Sequence[str], groups: Sequence[str], replicas: int,
