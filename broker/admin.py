@@ -31,6 +31,14 @@ from remoting.headers.broker import GetBrokerConfigResponse, ResetMasterFlushOff
 logger = logging.getLogger("broker.admin")
 
 CONFIG_BYTES_MAX: Final = 1 << 20
+TABLES: Final = ("topics", "subscriptiongroups", "consumeroffsets")
+"""That 355 knows, in any case."""
+NOT_OFFERED: Final[dict[int, str]] = {
+    RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS:
+        "consume queues are files in this broker: there are none in RocksDB to compare them with",
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC:
+        "static topics are not offered by this broker; updateTopic makes a topic with queues of its own",
+}
 
 
 @attrs.define(eq=False)
@@ -58,6 +66,9 @@ class Administration(Part):
             RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
             RequestCode.RESET_MASTER_FLUSH_OFFSET: self.reset_master_flush_offset,
             RequestCode.GET_BROKER_EPOCH_CACHE: self.epochs,
+            RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.least_id_changed,
+            RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: self.tables_as_json,
+            **dict.fromkeys(map(int, NOT_OFFERED), self.not_offered),
         }
 
     # --- configuration ---------------------------------------------------------------------------------------
@@ -83,6 +94,25 @@ class Administration(Part):
     def _use(self, changed: BrokerConfig) -> None:
         self.config = changed
         self._changed(changed)
+
+    # --- what means little here ------------------------------------------------------------------------------
+
+    def least_id_changed(self, _: Connection, request: Command) -> Command:
+        """905: taken. Who is in the group is asked of the name servers each second, and nobody acts for a master."""
+        return response(request)
+
+    def tables_as_json(self, _: Connection, request: Command) -> Command:
+        """355: tables are kept in JSON files here, so nothing is left to do, as in a Java broker without RocksDB."""
+        given = (request.ext.get("configType") or "").split(";")
+        unknown = [name for name in given if name and name.lower() not in TABLES]
+        if unknown or not any(given):
+            return response(request, ResponseCode.SYSTEM_ERROR, remark=(
+                f"configType: {unknown[0][:40] if unknown else 'nothing'} is no table; {', '.join(TABLES)} are"))
+        return response(request)
+
+    def not_offered(self, _: Connection, request: Command) -> Command:
+        """354 and 513: what this broker does not have, and what it has instead."""
+        return response(request, ResponseCode.SYSTEM_ERROR, remark=NOT_OFFERED[request.code])
 
     # --- state -----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The state of a whole broker in the words of code 28; what a part does, it says itself.
 
 Keys are those of ``AdminBrokerProcessor.prepareRuntimeInfo`` of RocketMQ 5.5.0, as far as they mean something here;
-sizes of Java's thread pools are 0, since requests wait in no queue.
+sizes of Java's thread pools are 0, since requests wait in no queue, and so are times that nobody measures here.
+Exporters that read a fixed set of them find all.
 """
 
 from __future__ import annotations
@@ -15,20 +16,27 @@ from remoting.codes import VERSION
 from remoting.errors import DamagedRecord
 
 _QUEUES: Final = ("send", "pull", "litePull", "query", "ack")
+_UNITS: Final = "KMGTPE"
 VERSION_NAME: Final = "V5_5_0"
+UNMEASURED: Final[Mapping[str, str]] = {
+    "putMessageEntireTimeMax": "0", "getMessageEntireTimeMax": "0", "putMessageDistributeTime": "null",
+    "dispatchMaxBuffer": "0", "startAcceptSendRequestTimeStamp": "0", "remainTransientStoreBufferNumbs": str(2**31 - 1),
+    "remainHowManyDataToCommit": "0 B", "EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "0",
+}
+"""As a Java broker says them that has just started, without a pool of buffers."""
 
 
 class RuntimeInfoPart(Part):
     def __init__(self, shared: Shared, before: Parts) -> None:
         self._journal, self._standing, self._wall_ms = shared.journal, shared.standing, shared.wall_ms
         self._disk_used, self._log_used = shared.disk_used, shared.log_used
-        self._booted_ms = shared.wall_ms()
+        self._booted_ms, self._files = shared.wall_ms(), shared.files
 
     def runtime_info(self) -> Mapping[str, str]:
         journal = self._journal
         alive_ms = self._wall_ms() - self._booted_ms
         days, hours, minutes, seconds = _split(alive_ms // 1_000)
-        used, logs = self._disk_used(), self._log_used()
+        used, logs, space = self._disk_used(), self._log_used(), self._files.space()
         empty = {f"{name}ThreadPool{what}": "0" for name in _QUEUES
                  for what in ("QueueSize", "QueueCapacity", "QueueHeadWaitTimeMills")}
         return {
@@ -42,7 +50,8 @@ class RuntimeInfoPart(Part):
             "commitLogDiskRatio": _ratio(min(logs.values(), default=used)), "consumeQueueDiskRatio": _ratio(used),
             **{f"commitLogDiskRatio_{path}": _ratio(ratio) for path, ratio in logs.items()},
             "brokerRole": "MASTER" if self._standing.role.leads else "SLAVE",
-            **empty,
+            "commitLogDirCapacity": f"Total : {_readable(space.total)}, Free : {_readable(space.free)}.",
+            **UNMEASURED, **empty,
         }
 
     def _earliest_ms(self) -> int:
@@ -57,6 +66,14 @@ class RuntimeInfoPart(Part):
 
 def _ratio(used: float) -> str:
     return f"{used:.4f}"
+
+
+def _readable(size: int) -> str:
+    """Bytes as ``MixAll.humanReadableByteCount`` of Java writes them."""
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, len(_UNITS))
+    return f"{size / 1024**power:.1f} {_UNITS[power - 1]}iB"
 
 
 def _split(seconds: int) -> tuple[int, int, int, int]:

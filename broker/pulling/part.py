@@ -35,6 +35,7 @@ class PullingPart(Part):
             memory=shared.memory_bytes)
         given = self.pulling.given
         self._pulls, self._messages = Rate(lambda: given.pulls), Rate(lambda: given.messages)
+        self._misses, self._all = Rate(lambda: given.misses), Rate(lambda: given.pulls + given.misses)
 
     def handlers(self) -> Mapping[int, Handler]:
         return self.pulling.handlers()
@@ -42,7 +43,8 @@ class PullingPart(Part):
     def runtime_info(self) -> Mapping[str, str]:
         pulls, messages = self._pulls.text(), self._messages.text()
         return {
-            "getTotalTps": pulls, "getFoundTps": pulls, "getTransferredTps": messages, "getTransferedTps": messages,
+            "getTotalTps": self._all.text(), "getFoundTps": pulls, "getMissTps": self._misses.text(),
+            "getTransferredTps": messages, "getTransferedTps": messages,
             "msgGetTotalTodayNow": str(self.pulling.given.messages), "msgGetTotalTodayMorning": "0",
             "msgGetTotalYesterdayMorning": "0"}
 
@@ -64,8 +66,8 @@ class PullingPart(Part):
         return self._pulls.due_ns
 
     def tick(self, now_ns: int) -> None:
-        self._pulls.sample(now_ns)
-        self._messages.sample(now_ns)
+        for rate in (self._pulls, self._messages, self._misses, self._all):
+            rate.sample(now_ns)
 
     def stopping(self) -> None:
         self.pulling.finish()

@@ -73,6 +73,8 @@ class Given:
 
     pulls: int = 0
     """Those that found something."""
+    misses: int = 0
+    """Looks that found nothing, with those of pulls that are held."""
     messages: int = 0
     bytes: int = 0
 
@@ -199,6 +201,8 @@ class Pulling:
             self._offsets.commit(group, topic, queue_id, asked.commit_offset)
         if found.count:
             self.gave(group, topic, found.count, len(found.data))
+        else:
+            self.given.misses += 1
 
     def gave(self, group: str, topic: str, count: int, size: int) -> None:
         """So many messages, and bytes, of the topic went to a member of the group, however it asked."""

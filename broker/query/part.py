@@ -16,7 +16,8 @@ from broker.query.listings import Listings
 from broker.query.messages import MessageQueries, QueryConfig
 from broker.query.positions import Positions
 from broker.query.progress import Progress
-from broker.query.stats import SAMPLE_INTERVAL_MS, Stats
+from broker.query.stats import SAMPLE_INTERVAL_MS, SNDBCK_PUT_NUMS, TOPIC_PUT_SIZE, Stats
+from broker.sending.part import SendingPart
 from broker.topics.part import TopicsPart
 from remoting.endpoint import Handler
 
@@ -27,7 +28,9 @@ class QueriesPart(Part):
         clients, standing, journal = before[ClientsPart], shared.standing, shared.journal
         self._topics, self._journal, self._messages = topics, journal, journal.messages
         self._by_key = MessageQueries(pick(shared.config, QueryConfig), self._messages, journal.visible)
-        self._stats = Stats(shared.config.broker_cluster_name, self._put_by_topic, shared.now_ns)
+        sent = before[SendingPart].sending.counters
+        self._stats = Stats(shared.config.broker_cluster_name, self._put_by_topic, shared.now_ns, more=(
+            (TOPIC_PUT_SIZE, sent.topic_bytes), (SNDBCK_PUT_NUMS, sent.sent_back_of)))
         self._sample_due_ns = 0
         before[PullingPart].pulling.on_found = self._stats.got
         self._handlers = {

@@ -7,7 +7,7 @@ Source: ``BrokerStatsManager`` and ``StatsItem`` of RocketMQ 5.5.0.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -22,8 +22,14 @@ BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
 """By cluster."""
 TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
 """By topic: messages that became visible."""
+TOPIC_PUT_SIZE: Final = "TOPIC_PUT_SIZE"
+"""By topic: bytes of records that senders brought here."""
+SNDBCK_PUT_NUMS: Final = "SNDBCK_PUT_NUMS"
+"""By ``topic@group``: messages that consumers gave back."""
 BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
 """By cluster."""
+Counted = tuple[str, Mapping[str, int]]
+"""A name, and by key what was counted since this process began."""
 
 SAMPLE_INTERVAL_MS: Final = 10_000
 _MINUTE: Final = 7
@@ -51,10 +57,12 @@ class _Item:
 
 
 class Stats:
-    """``cluster`` is the key of the broker's own counters; ``put`` says how many messages each topic has ever had."""
+    """``cluster`` is the key of the broker's own counters; ``put`` says how many messages each topic has ever had;
+    ``more`` are counters that others keep."""
 
-    def __init__(self, cluster: str, put: Callable[[], Mapping[str, int]], now_ns: Callable[[], int]) -> None:
-        self._cluster, self._put, self._now_ns = cluster, put, now_ns
+    def __init__(self, cluster: str, put: Callable[[], Mapping[str, int]], now_ns: Callable[[], int], *,
+                 more: Iterable[Counted] = ()) -> None:
+        self._cluster, self._put, self._now_ns, self._more = cluster, put, now_ns, tuple(more)
         self._items: dict[tuple[str, str], _Item] = {}
         self._samples = 0
 
@@ -76,6 +84,9 @@ class Stats:
             total += count
             self._set(TOPIC_PUT_NUMS, topic, count)
         self._set(BROKER_PUT_NUMS, self._cluster, total)
+        for name, counted in self._more:
+            for where, count in counted.items():
+                self._set(name, where, count)
         self._samples += 1
         for key, item in list(self._items.items()):
             item.idle = item.idle + 1 if item.minute and item.minute[-1][1] == item.sum else 0

@@ -89,6 +89,10 @@ class Counters:
     """Sends without a message stored."""
     dead_letters: int = 0
     sent_back: int = 0
+    topic_bytes: dict[str, int] = attrs.field(factory=dict)
+    """Of records, by the topic that was asked for."""
+    sent_back_of: dict[str, int] = attrs.field(factory=dict)
+    """By ``topic@group``."""
 
 
 class Answers:
@@ -104,7 +108,7 @@ class Answers:
         self.counters.refused += 1
         return Command(refused.code, 0, RESPONSE, dict(self.own), b"", refused.remark)
 
-    def of_put(self, request: Command, result: PutResult, queue_id: int, uniq_key: str | None,
+    def of_put(self, request: Command, result: PutResult, topic: str, queue_id: int, uniq_key: str | None,
                more: Mapping[str, str] | None = None) -> Command:
         """What became of it; ``queue_id`` is the one that was asked for or chosen, wherever the message waits.
         ``more`` are fields that rules gave."""
@@ -113,7 +117,9 @@ class Answers:
         if code is None:
             return self.refused(refusal(result.status, self.body_bytes_max, result.remark))
         counters.messages += len(puts)
-        counters.bytes += puts[-1].offset + puts[-1].size - puts[0].offset
+        size = puts[-1].offset + puts[-1].size - puts[0].offset
+        counters.bytes += size
+        counters.topic_bytes[topic] = counters.topic_bytes.get(topic, 0) + size
         if request.flag & ONEWAY:
             return Command(code)
         ext = {

@@ -41,7 +41,8 @@ class SendingPart(Part):
         return {
             "putTps": self._rate.text(), "msgPutTotalTodayNow": str(counters.messages), "msgPutTotalTodayMorning": "0",
             "msgPutTotalYesterdayMorning": "0", "putMessageTimesTotal": str(counters.messages),
-            "putMessageSizeTotal": str(counters.bytes)}
+            "putMessageSizeTotal": str(counters.bytes), "putMessageFailedTimes": str(counters.refused),
+            "putMessageAverageSize": str(counters.bytes / max(1, counters.messages))}
 
     def metrics(self, page: Page) -> Iterator[Metric]:
         counters = self.sending.counters

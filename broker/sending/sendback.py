@@ -88,7 +88,8 @@ class SendBack:
             reconsume_times=draft.reconsume_times, prepared_offset=0)
 
         def done(result: PutResult) -> None:
-            connection.reply(request, self._answer(request, result, dead))
+            whose = f"{draft.properties['RETRY_TOPIC']}@{asked.group}"
+            connection.reply(request, self._answer(request, result, dead, whose))
 
         self._file.when_saved(lambda: self._puts.put((message,), done))
         return None
@@ -98,12 +99,14 @@ class SendBack:
         if answer is not None:
             connection.reply(request, answer)
 
-    def _answer(self, request: Command, result: PutResult, dead: bool) -> Command:
+    def _answer(self, request: Command, result: PutResult, dead: bool, whose: str) -> Command:
         if result.status is not PutStatus.PUT_OK:
             return response(request, ResponseCode.SYSTEM_ERROR, remark=" ".join(
                 filter(None, (result.status.name, result.remark))))
-        self._sending.counters.sent_back += 1
-        self._sending.counters.dead_letters += dead
+        counters = self._sending.counters
+        counters.sent_back += 1
+        counters.dead_letters += dead
+        counters.sent_back_of[whose] = counters.sent_back_of.get(whose, 0) + 1
         return response(request)
 
 

@@ -163,7 +163,8 @@ class Sending:
             packed_peer(connection.peer), self._store_host, asked.reconsume_times)
 
         def done(result: PutResult) -> None:
-            connection.reply(request, self.answers.of_put(request, result, asked.queue_id, uniq_key, answered))
+            connection.reply(request, self.answers.of_put(
+                request, result, asked.topic, asked.queue_id, uniq_key, answered))
 
         self._puts.put((message,), done, wait_store_ok=wait)
         return None
@@ -184,7 +185,7 @@ class Sending:
 
         def done(result: PutResult) -> None:
             connection.reply(request, self.answers.of_put(
-                request, result, asked.queue_id, values.get(props.UNIQ_KEY)))
+                request, result, asked.topic, asked.queue_id, values.get(props.UNIQ_KEY)))
 
         self._puts.put(messages, done, wait_store_ok=props.waits(values))
         return None

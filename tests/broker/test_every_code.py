@@ -1,0 +1,135 @@
+"""Each code of RocketMQ 5.5.0 is sent to each server of ours: 3 is the answer where Java's server says so, and nowhere
+else but for the features that the docs name as absent."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import trio
+
+from broker.runtimeinfo import _readable
+from harness.simulation.worlds.brokers import NAMESRV, cluster, controlled, until
+from remoting.bodies.namesrv import KVTable
+from remoting.bodies.queries import BrokerStatsData
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request
+from remoting.errors import RemotingError
+from remoting.headers.queries import ViewBrokerStatsRequest
+from remoting.headers.sending import ConsumerSendMsgBackRequest
+from remoting.record import decode_all
+
+NOT_OF_5_5 = {50, 51, 52, 53, 54, 1014, 1015, 1016, 1017, 1018}
+"""Of earlier releases, and of the log of Java's controllers."""
+CODES = sorted({int(code) for code in RequestCode} - NOT_OF_5_5)
+NAMESRV_ANSWERS = {
+    100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327, 901, 904}
+CONTROLLER_ANSWERS = {904, *range(1001, 1007), *range(1009, 1014)}
+NOBODY_OR_OTHERS = {
+    13, 22, 23, 27, 39, 40, 47, 209, 210, 211, 212, 213, 214, 220, 221, 301, 302, 326, 902, 903, 200072, 200073}
+"""Dead in Java too, or of clients and of containers of brokers. By ``registerProcessor`` of each of Java's servers."""
+BROKER_ANSWERS = set(CODES) - NOBODY_OR_OTHERS - (NAMESRV_ANSWERS | CONTROLLER_ANSWERS)
+USERS, LITE, ROLLBACK = set(range(3001, 3011)), set(range(200070, 200080)), {200056}
+ABSENT = USERS | LITE | ROLLBACK
+
+
+def test_java_s_codes_are_all_known() -> None:
+    assert len(CODES) == 164
+    assert len(BROKER_ANSWERS) == 108
+
+
+async def test_each_code_at_each_server(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster(controllers=1) as made:
+        node = await made.node(**controlled(1))
+        await until(lambda: node.serves)
+        for seat, address, wanted in (
+            ("broker", node.address, BROKER_ANSWERS - ABSENT), ("namesrv", NAMESRV, NAMESRV_ANSWERS),
+            ("controller", "n0:1", CONTROLLER_ANSWERS),
+        ):
+            answered = set()
+            for code in CODES:
+                try:
+                    answer = await made.ask(address, code)
+                except RemotingError as error:
+                    raise AssertionError(f"{seat} {code}") from error
+                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    answered.add(code)
+            assert answered == wanted, f"{seat}: {sorted(answered ^ wanted)}"
+
+
+READ_BY_EXPORTERS = frozenset((
+    "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity", "ackThreadPoolQueueSize", "bootTimestamp",
+    "brokerVersionDesc", "commitLogDirCapacity", "commitLogDiskRatio", "commitLogMaxOffset", "commitLogMinOffset",
+    "consumeQueueDiskRatio", "dispatchBehindBytes", "dispatchMaxBuffer", "earliestMessageTimeStamp", "getFoundTps",
+    "getMessageEntireTimeMax", "getMissTps", "getTotalTps", "getTransferedTps", "getTransferredTps",
+    "msgGetTotalTodayMorning", "msgGetTotalTodayNow", "msgGetTotalYesterdayMorning", "msgPutTotalTodayMorning",
+    "msgPutTotalTodayNow", "msgPutTotalYesterdayMorning", "pageCacheLockTimeMills", "pullThreadPoolQueueCapacity",
+    "pullThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueSize", "putMessageAverageSize",
+    "putMessageDistributeTime", "putMessageEntireTimeMax", "putMessageFailedTimes", "putMessageSizeTotal",
+    "putMessageTimesTotal", "putTps", "queryThreadPoolQueueCapacity", "queryThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueSize", "remainHowManyDataToCommit", "remainHowManyDataToFlush",
+    "remainTransientStoreBufferNumbs", "runtime", "sendThreadPoolQueueCapacity",
+    "sendThreadPoolQueueHeadWaitTimeMills", "sendThreadPoolQueueSize", "startAcceptSendRequestTimeStamp",
+    "timerCongestNum", "timerDequeueTps", "timerEnqueueTps", "timerOffsetBehind", "timerReadBehind"))
+"""Of code 28, as ``prepareRuntimeInfo`` of Java writes them; exporters take each for granted."""
+
+
+async def test_the_state_has_all_that_exporters_read(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await made.send(node.address, b"x" * 100)
+        await made.send(node.address, b"x" * 300)
+        await trio.sleep(2)
+        for offset in (0, 9):
+            await made.pull(node.address, offset)
+        await trio.sleep(3)
+        found = KVTable.from_json((await made.ask(node.address, 28)).body).table
+        assert not READ_BY_EXPORTERS - found.keys()
+        size = int(found["putMessageSizeTotal"])
+        assert size > 400 and float(found["putMessageAverageSize"]) == size / 2
+        assert re.fullmatch(r"Total : [\d.]+ \w+, Free : [\d.]+ \w+\.", found["commitLogDirCapacity"])
+        rates = {name: float(found[name].split()[0]) for name in ("getTotalTps", "getFoundTps", "getMissTps")}
+        assert rates["getTotalTps"] == pytest.approx(rates["getFoundTps"] + rates["getMissTps"], abs=0.02)
+        assert rates["getFoundTps"] > 0 and rates["getMissTps"] > 0
+
+
+async def test_statistics_of_bytes_and_of_what_was_given_back(autojump_clock: trio.abc.Clock) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        await made.send(node.address, b"x" * 100)
+        await trio.sleep(15)
+        await made.send(node.address, b"x" * 300)
+        (record, *_) = decode_all((await made.pull(node.address)).body)
+        await made.ask(node.address, RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequest(
+            offset=record.offset, group="G", delay_level=1))
+        await trio.sleep(15)
+
+        async def counted(name: str, key: str) -> int:
+            answer = await made.ask(node.address, 315, ViewBrokerStatsRequest(name, key))
+            assert answer.code == ResponseCode.SUCCESS, answer
+            return BrokerStatsData.from_json(answer.body).stats_minute.sum_
+
+        assert await counted("TOPIC_PUT_SIZE", "T") > 400
+        assert await counted("SNDBCK_PUT_NUMS", "T@G") == 1
+
+
+@pytest.mark.parametrize(("size", "text"), [
+    (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (3 << 60, "3.0 EiB")])
+def test_sizes_are_written_as_in_java(size: int, text: str) -> None:
+    assert _readable(size) == text
+
+
+@pytest.mark.parametrize(("code", "ext", "wanted", "words"), [
+    (354, {}, 1, "no"), (513, {}, 1, "static topics are not offered"), (905, {"minBrokerId": "1"}, 0, ""),
+    (355, {"configType": "topics;consumerOffsets"}, 0, ""), (355, {}, 1, "nothing is no table"),
+    (355, {"configType": "Topics;users"}, 1, "users is no table"),
+])
+async def test_what_means_little_here_is_answered(
+    autojump_clock: trio.abc.Clock, code: int, ext: dict[str, str], wanted: int, words: str,
+) -> None:
+    async with cluster() as made:
+        node = await made.node()
+        command = request(code)
+        command.ext.update(ext)
+        answer = await made.client.call(node.address, command)
+        assert answer.code == wanted and words in (answer.remark or "")
